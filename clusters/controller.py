@@ -1,0 +1,107 @@
+"""The frame around every reconciler: informers wake keys, workers reconcile them, failures are retried with back-off.
+
+A reconcile pass is level-triggered and idempotent. It answers in two words at most: None (all is well), or the seconds
+after which it wants to look again. It raises `TemporaryError` for "later", `PermanentError` for "not before the object
+changes"; `Conflict`, `AlreadyExists`, `NotFound` and `Unavailable` of the cluster count as "later".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from clusters.errors import ClusterError, Invalid, PermanentError, TemporaryError
+from clusters.informer import Informer
+from clusters.objects import Key, Kind, Object, controller_of, key_of, namespace_of
+from clusters.queue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+Reconcile = Callable[[Key], Awaitable[float | None]]
+"""One pass over one key; returns seconds until the next look, or None."""
+
+OnError = Callable[[Key, Exception], Awaitable[None]]
+"""Told of every failed pass, so that the reason stands where the user looks."""
+
+
+class Controller:
+    """Workers over a queue of keys."""
+
+    def __init__(self, name: str, reconcile: Reconcile, *, workers: int = 4, on_error: OnError | None = None) -> None:
+        self.name = name
+        self.queue: WorkQueue[Key] = WorkQueue()
+        self._reconcile = reconcile
+        self._workers = workers
+        self._on_error = on_error
+
+    def watches(self, informer: Informer) -> None:
+        """Wake the object's own key at each of its changes."""
+        informer.subscribe(lambda before, after: self.queue.add(key_of(_either(before, after))))
+
+    def watches_owned(self, informer: Informer, owner: Kind) -> None:
+        """Wake the controlling owner (when of kind `owner`) at each change of a child."""
+
+        def wake(before: Object | None, after: Object | None) -> None:
+            for obj in (before, after):
+                reference = controller_of(obj) if obj is not None else None
+                if obj is not None and reference and reference["kind"] == owner.kind:
+                    self.queue.add(Key(namespace_of(obj), reference["name"]))
+
+        informer.subscribe(wake)
+
+    def watches_mapped(self, informer: Informer, keys: Callable[[Object], list[Key]]) -> None:
+        """Wake `keys(object)` at each change."""
+
+        def wake(before: Object | None, after: Object | None) -> None:
+            for obj in (before, after):
+                for key in keys(obj) if obj is not None else ():
+                    self.queue.add(key)
+
+        informer.subscribe(wake)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"{self.name} {number}")
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            try:
+                await self._pass(key)
+            finally:
+                self.queue.done(key)
+
+    async def _pass(self, key: Key) -> None:
+        try:
+            again = await self._reconcile(key)
+        except Exception as error:  # the frame: one poison object must not stop the others
+            await self._failed(key, error)
+            return
+        self.queue.forget(key)
+        if again is not None:
+            self.queue.add_after(key, again)
+
+    async def _failed(self, key: Key, error: Exception) -> None:
+        permanent = isinstance(error, PermanentError | Invalid)
+        if isinstance(error, TemporaryError) and error.delay is not None:
+            self.queue.add_after(key, error.delay)
+        else:  # also when permanent: what refused it may change (a quota, a flag), the back-off is capped
+            self.queue.retry(key)
+        expected = isinstance(error, TemporaryError | ClusterError) and not permanent
+        if not expected or self.queue.failures(key) > 5:
+            log.warning("%s: %s: %s", self.name, key, error, exc_info=not (expected or permanent))
+        if self._on_error is not None:
+            try:
+                await self._on_error(key, error)
+            except ClusterError as second:
+                log.info("%s: %s: could not record the failure: %s", self.name, key, second)
+
+
+def _either(before: Object | None, after: Object | None) -> Object:
+    obj = after if after is not None else before
+    if obj is None:
+        raise TypeError("an informer reported neither a state before nor one after")
+    return obj

@@ -1,0 +1,176 @@
+"""A local, watched copy of one kind: list, then watch; after `Gone` list again; after a break go on with back-off."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+
+from clusters.api import Cluster, ObjectList, WatchEvent
+from clusters.clock import Clock, SystemClock
+from clusters.errors import Gone, NotFound, Unavailable
+from clusters.objects import Key, Kind, Object, controller_of, key_of, version_of
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Object | None, Object | None], None]
+"""Called with (before, after): before is None when added, after is None when deleted."""
+
+Index = Callable[[Object], Iterable[str]]
+"""Under which values an object is to be found."""
+
+FIRST_BACKOFF = 0.1  # s
+LARGEST_BACKOFF = 10.0  # s
+
+
+def by_owner(obj: Object) -> Iterable[str]:
+    """The uid of the controlling owner."""
+    owner = controller_of(obj)
+    return () if owner is None else (owner["uid"],)
+
+
+class Informer:
+    """One kind, kept in memory. Objects in it are the cluster's own values: never change them in place."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        selector: str = "",
+        clock: Clock | None = None,
+    ) -> None:
+        self.kind = kind
+        self._cluster = cluster
+        self._namespace = namespace
+        self._selector = selector
+        self._clock = clock or SystemClock()
+        self._objects: dict[Key, Object] = {}
+        self._handlers: list[Handler] = []
+        self._indexes: dict[str, Index] = {"owner": by_owner}
+        self._indexed: dict[str, dict[str, dict[Key, Object]]] = {"owner": {}}
+        self._synced = asyncio.Event()
+
+    def subscribe(self, handler: Handler) -> None:
+        """Call `handler` at every change from now on, and at once for each object already known."""
+        self._handlers.append(handler)
+        for obj in list(self._objects.values()):
+            handler(None, obj)
+
+    def add_index(self, name: str, index: Index) -> None:
+        """Make `indexed(name, value)` answer; adding the same name again replaces it."""
+        self._indexes[name] = index
+        self._indexed[name] = {}
+        for key, obj in self._objects.items():
+            for value in index(obj):
+                self._indexed[name].setdefault(value, {})[key] = obj
+
+    def get(self, name: str, namespace: str = "") -> Object | None:
+        """The object as last seen, or None."""
+        return self._objects.get(Key(namespace, name))
+
+    def indexed(self, index: str, value: str) -> list[Object]:
+        """All objects under `value` of that index (`owner` is always there: uid of the controller)."""
+        return list(self._indexed[index].get(value, {}).values())
+
+    def __iter__(self) -> Iterator[Object]:
+        return iter(list(self._objects.values()))
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    async def synced(self) -> None:
+        """Return once the first list is in."""
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        backoff = FIRST_BACKOFF
+        while True:
+            try:
+                version = self._replace(await self._cluster.list(self.kind, self._namespace, self._selector))
+                backoff = FIRST_BACKOFF
+                await self._follow(version)
+            except Gone:
+                log.info("watch history of %s is gone: listing again", self.kind)
+            except (Unavailable, NotFound) as error:
+                retry_after = error.retry_after if isinstance(error, Unavailable) else None
+                log.warning("cannot list or watch %s (%s): again in %.1f s", self.kind, error, retry_after or backoff)
+                await self._clock.sleep(retry_after or backoff)
+                backoff = min(backoff * 2, LARGEST_BACKOFF)
+
+    async def _follow(self, version: str) -> None:
+        """Watch from `version`; a watch that merely ends is resumed where it stood."""
+        while True:
+            async for event in self._cluster.watch(self.kind, version, self._namespace, self._selector):
+                version = version_of(event.object) or version
+                self._take(event)
+
+    def _replace(self, snapshot: ObjectList) -> str:
+        """Take a snapshot for truth: whatever is not in it was deleted."""
+        fresh = {key_of(obj): obj for obj in snapshot.items}
+        for key in [key for key in self._objects if key not in fresh]:
+            self._set(key, None)
+        for key, obj in fresh.items():
+            known = self._objects.get(key)
+            if known is None or version_of(known) != version_of(obj):
+                self._set(key, obj)
+        self._synced.set()
+        return snapshot.resource_version
+
+    def _take(self, event: WatchEvent) -> None:
+        if event.type == "BOOKMARK":
+            return
+        self._set(key_of(event.object), None if event.type == "DELETED" else event.object)
+
+    def _set(self, key: Key, obj: Object | None) -> None:
+        former = self._objects.pop(key, None)
+        if obj is not None:
+            self._objects[key] = obj
+        for name, index in self._indexes.items():
+            self._reindex(self._indexed[name], index, key, former, obj)
+        if former is None and obj is None:
+            return
+        for handler in self._handlers:
+            handler(former, obj)
+
+    @staticmethod
+    def _reindex(
+        table: dict[str, dict[Key, Object]], index: Index, key: Key, former: Object | None, obj: Object | None
+    ) -> None:
+        for value in index(former) if former is not None else ():
+            bucket = table.get(value, {})
+            bucket.pop(key, None)
+            if not bucket:
+                table.pop(value, None)
+        for value in index(obj) if obj is not None else ():
+            table.setdefault(value, {})[key] = obj  # type: ignore[assignment]
+
+
+class Informers:
+    """The informers of one process, one for each kind, shared by its controllers."""
+
+    def __init__(self, cluster: Cluster, clock: Clock | None = None) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._informers: dict[Kind, Informer] = {}
+
+    def __getitem__(self, kind: Kind) -> Informer:
+        if kind not in self._informers:
+            self._informers[kind] = Informer(self._cluster, kind, clock=self._clock)
+        return self._informers[kind]
+
+    async def run(self) -> None:
+        """Run all informers asked for so far, until cancelled. Ask for them before this starts."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self._informers.values():
+                group.create_task(informer.run(), name=f"informer {informer.kind}")
+
+    async def synced(self) -> None:
+        """Return once every informer asked for so far holds its first list."""
+        for informer in self._informers.values():
+            await informer.synced()
+
+
+__all__ = ["Handler", "Index", "Informer", "Informers", "by_owner"]

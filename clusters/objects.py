@@ -1,0 +1,236 @@
+"""Objects as Kubernetes has them, and the kinds that Knodel reads or writes.
+
+An object is the plain JSON value (`Object`). By convention it is never changed in place once it came from a cluster or
+an informer: `copy.deepcopy` first, or build a new one. Kinds are values of `Kind`; their constants stand here, so no
+other module spells a group, a version or a plural.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON."""
+
+
+class Key(NamedTuple):
+    """Where an object stands within its kind; `namespace` is empty for kinds without namespaces."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object: its coordinates, and which subresources it has.
+
+    `status`: changes of `.status` go through the `status` subresource alone, and only changes of other fields than
+    `metadata` and `status` raise `metadata.generation`. `scale`: has the `scale` subresource (`.spec.replicas`).
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+    status: bool = True
+    scale: bool = False
+    short_names: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """`group/version`, or the bare version in the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """`plural.group`, as in `models.knodel.dev`; the bare plural in the core group."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def __str__(self) -> str:
+        return self.resource
+
+
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False, short_names=("ns",))
+POD = Kind("", "v1", "Pod", "pods", short_names=("po",))
+SECRET = Kind("", "v1", "Secret", "secrets", status=False)
+EVENT = Kind("", "v1", "Event", "events", status=False, short_names=("ev",))
+DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments", scale=True, short_names=("deploy",))
+REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets", scale=True, short_names=("rs",))
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", status=False)
+SERVICE = Kind("serving.knative.dev", "v1", "Service", "services", short_names=("ksvc",))
+CONFIGURATION = Kind("serving.knative.dev", "v1", "Configuration", "configurations", short_names=("config",))
+REVISION = Kind("serving.knative.dev", "v1", "Revision", "revisions", short_names=("rev",))
+ROUTE = Kind("serving.knative.dev", "v1", "Route", "routes", short_names=("rt",))
+POD_AUTOSCALER = Kind(
+    "autoscaling.internal.knative.dev",
+    "v1alpha1",
+    "PodAutoscaler",
+    "podautoscalers",
+    short_names=("kpa", "pa"),
+)
+SERVERLESS_SERVICE = Kind(
+    "networking.internal.knative.dev",
+    "v1alpha1",
+    "ServerlessService",
+    "serverlessservices",
+    short_names=("sks",),
+)
+INGRESS = Kind("networking.internal.knative.dev", "v1alpha1", "Ingress", "ingresses", short_names=("king",))
+MODEL = Kind("knodel.dev", "v1alpha1", "Model", "models")
+WARM_POOL = Kind("knodel.dev", "v1alpha1", "WarmPool", "warmpools")
+EVENT_SOURCE = Kind("knodel.dev", "v1alpha1", "EventSource", "eventsources")
+MODEL_EVENT = Kind("knodel.dev", "v1alpha1", "ModelEvent", "modelevents")
+
+OWN_KINDS = (MODEL, WARM_POOL, EVENT_SOURCE, MODEL_EVENT)
+"""The kinds of our own API group."""
+
+KINDS = (
+    NAMESPACE, POD, SECRET, EVENT, DEPLOYMENT, REPLICA_SET, LEASE, SERVICE, CONFIGURATION, REVISION, ROUTE,
+    POD_AUTOSCALER, SERVERLESS_SERVICE, INGRESS, *OWN_KINDS,
+)  # fmt: skip
+"""Every kind that a cluster of ours stores."""
+
+# Labels and annotations of Knative and of Kubernetes that more than one part reads.
+LABEL_SERVICE = "serving.knative.dev/service"
+LABEL_CONFIGURATION = "serving.knative.dev/configuration"
+LABEL_CONFIGURATION_GENERATION = "serving.knative.dev/configurationGeneration"
+LABEL_REVISION = "serving.knative.dev/revision"
+LABEL_REVISION_UID = "serving.knative.dev/revisionUID"
+LABEL_ROUTE = "serving.knative.dev/route"
+LABEL_TEMPLATE_HASH = "pod-template-hash"
+LABEL_VISIBILITY = "networking.knative.dev/visibility"  # "cluster-local" keeps a Route off the public gateway
+ANNOTATION_CLASS = "autoscaling.knative.dev/class"
+ANNOTATION_NO_GC = "serving.knative.dev/no-gc"  # "true" keeps a Revision from collection
+ANNOTATION_PORTS = "embedded.knodel.dev/ports"  # on a Pod: {"8080": 20004, …}, container port → real port on the node
+ANNOTATION_PROCESS = "embedded.knodel.dev/process"  # on a Pod: {"pid": …, "startTicks": …}, how a new kubelet adopts it
+
+
+def name_of(obj: Object) -> str:
+    """`metadata.name`."""
+    return str(obj["metadata"]["name"])
+
+
+def namespace_of(obj: Object) -> str:
+    """`metadata.namespace`, empty for kinds without."""
+    return str(obj["metadata"].get("namespace", ""))
+
+
+def key_of(obj: Object) -> Key:
+    """The object's `Key`."""
+    return Key(namespace_of(obj), name_of(obj))
+
+
+def uid_of(obj: Object) -> str:
+    """`metadata.uid`, empty before the object is stored."""
+    return str(obj["metadata"].get("uid", ""))
+
+
+def labels_of(obj: Object) -> Mapping[str, str]:
+    """`metadata.labels`, never None."""
+    return obj["metadata"].get("labels") or {}
+
+
+def annotations_of(obj: Object) -> Mapping[str, str]:
+    """`metadata.annotations`, never None."""
+    return obj["metadata"].get("annotations") or {}
+
+
+def generation_of(obj: Object) -> int:
+    """`metadata.generation`, 0 before the object is stored."""
+    return int(obj["metadata"].get("generation", 0))
+
+
+def version_of(obj: Object) -> str:
+    """`metadata.resourceVersion`."""
+    return str(obj["metadata"].get("resourceVersion", ""))
+
+
+def is_deleting(obj: Object) -> bool:
+    """Whether deletion was asked for and finalizers, or a grace period, hold the object."""
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def owner_reference(kind: Kind, owner: Object) -> Object:
+    """The controller ownerReference that a child of `owner` carries."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": name_of(owner),
+        "uid": uid_of(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def controller_of(obj: Object) -> Object | None:
+    """The ownerReference with `controller: true`, if any."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            return dict(reference)
+    return None
+
+
+def is_controlled_by(obj: Object, owner: Object) -> bool:
+    """Whether `owner` (by uid) is the controller of `obj`."""
+    reference = controller_of(obj)
+    return reference is not None and reference["uid"] == uid_of(owner)
+
+
+def condition_of(obj: Object, kind: str) -> Object | None:
+    """The status condition of that type, if any."""
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == kind:
+            return dict(condition)
+    return None
+
+
+def is_true(obj: Object, kind: str) -> bool:
+    """Whether the condition `kind` is True and speaks of the present generation.
+
+    A status with an older `observedGeneration` says nothing of the present spec.
+    """
+    status = obj.get("status") or {}
+    observed = status.get("observedGeneration")
+    if observed is not None and int(observed) != generation_of(obj):
+        return False
+    condition = condition_of(obj, kind)
+    return condition is not None and condition.get("status") == "True"
+
+
+def with_condition(
+    conditions: Iterable[Object], kind: str, status: str, now: datetime, reason: str = "", message: str = ""
+) -> list[Object]:
+    """A new condition list, sorted by type, in which `kind` has this status ("True", "False" or "Unknown").
+
+    `lastTransitionTime` moves only when the status changes (Kubernetes API conventions).
+    """
+    kept = [dict(condition) for condition in conditions if condition.get("type") != kind]
+    former = next((condition for condition in conditions if condition.get("type") == kind), None)
+    moved = former is None or former.get("status") != status
+    fresh: Object = {
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": timestamp(now) if moved or former is None else former.get("lastTransitionTime"),
+    }
+    if reason:
+        fresh["reason"] = reason
+    if message:
+        fresh["message"] = message
+    return sorted([*kept, fresh], key=lambda condition: str(condition["type"]))
+
+
+def timestamp(at: datetime) -> str:
+    """RFC 3339 in UTC with seconds, as Kubernetes writes times."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_timestamp(text: str) -> datetime:
+    """The inverse of `timestamp`; takes fractions of a second too."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
