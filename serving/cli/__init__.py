@@ -1,0 +1,1 @@
+"""The `knodel` command: one file per verb, one thin client, one writer to stdout."""

@@ -1,0 +1,55 @@
+# Knodel: `make run` starts the platform with a real model, `make test` runs the everyday tests.
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# uv resolves and installs in seconds where pip needs minutes; it comes from the package index as everything else does.
+UV := $(VENV)-uv/bin/uv
+
+.PHONY: help setup run stop test lint format bench constraints clean
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make the environment and install Knodel with its developer tools, at pinned versions
+
+$(UV):
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Knodel needs Python 3.11 or newer: python3 is $$(python3 --version)"; exit 1; }
+	python3 -m venv $(VENV)-uv
+	$(VENV)-uv/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.8"
+
+$(STAMP): $(UV) pyproject.toml requirements/constraints.txt
+	test -x $(BIN)/python || $(UV) venv --quiet --python python3 $(VENV)
+	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements/constraints.txt --editable '.[dev]'
+	@touch $@
+
+run: setup ## Start the platform, deploy a real model, ask it something; leaves the platform up
+	@$(BIN)/python examples/quickstart.py
+
+stop: setup ## End the platform that `make run` left up
+	@$(BIN)/knodel down
+
+test: setup ## Run the everyday tests
+	$(BIN)/pytest
+
+lint: setup ## Check style, types and import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## Measure starts, scaling, latency and memory of the embedded platform
+	$(BIN)/python -m loadtests.bench
+
+constraints: $(UV) ## Pin the newest versions anew
+	$(UV) pip compile --quiet --upgrade --python-version 3.11 --extra dev --no-header --no-annotate --no-emit-index-url \
+		--output-file requirements/constraints.txt pyproject.toml
+
+clean: ## Remove the environment and all caches
+	rm -rf $(VENV) $(VENV)-uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,118 @@
+"""The activator process: `python -m clusters.embedded.activator --listen HOST:PORT --control SOCKET --log FILE`.
+
+Exit codes: 0 after a drain, 1 when an address is taken, 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import logging
+import logging.handlers
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import uvloop
+
+from clusters.embedded.activator.app import Activator
+from clusters.embedded.activator.control import ControlServer
+from clusters.embedded.activator.pool import ConnectionPool
+from clusters.embedded.activator.report import LoadReport
+from clusters.embedded.activator.server import ActivatorServer, listen
+from clusters.embedded.activator.throttler import Throttler
+
+LOG_SIZE = 4 * 1024 * 1024  # bytes, and one former file of the same size
+DRAIN = 30  # s; a held request may wait this long for the model that it woke
+
+log = logging.getLogger("clusters.embedded.activator")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    _log_to(arguments.log)
+    _allow_many_files()
+    try:
+        lock = _lock(arguments.control)
+        host, port = arguments.listen
+        sock = listen(host, port)
+    except OSError as error:
+        log.error("cannot listen on %s with %s: %s", arguments.listen, arguments.control, error)
+        print(f"activator: cannot listen on {arguments.listen}: {error}", file=sys.stderr)
+        return 1
+    with lock, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(sock, arguments.control, arguments.drain))
+    return 0
+
+
+async def _run(sock: socket.socket, control: Path, drain: int) -> None:
+    host, port = sock.getsockname()[:2]
+    report = LoadReport()
+    throttler = Throttler(report.changed)
+    report.observe(throttler.load, throttler.has_endpoints)
+    pool = ConnectionPool()
+    server = ActivatorServer(Activator(throttler, pool), drain)
+    link = ControlServer(throttler, report, f"{host}:{port}")
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
+    await link.start(control)
+    log.info("ready on %s:%d", host, port)
+    try:
+        await server.serve([sock])
+    finally:
+        link.close()
+        pool.close()
+    log.info("drained")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="clusters.embedded.activator", description=__doc__)
+    parser.add_argument("--listen", type=_address, required=True, metavar="HOST:PORT", help="where requests come in")
+    parser.add_argument(
+        "--control", type=Path, required=True, metavar="SOCKET", help="unix socket of the control plane"
+    )
+    parser.add_argument("--log", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--drain", type=int, default=DRAIN, metavar="SECONDS", help=f"at SIGTERM (default {DRAIN})")
+    return parser
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _lock(control: Path) -> IO[str]:
+    """Held as long as the process lives: two activators on one control socket would divide the requests."""
+    file = control.with_name(control.name + ".lock").open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _log_to(path: Path) -> None:
+    handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_SIZE, backupCount=1)
+    logging.basicConfig(
+        handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+
+def _allow_many_files() -> None:
+    """A thousand held requests are two thousand sockets; the usual soft limit is 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

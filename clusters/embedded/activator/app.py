@@ -1,0 +1,141 @@
+"""The request path: hold, choose an endpoint, pass on, stream back. A raw ASGI application on `CallerConnection`.
+
+A request is passed on at most once: while no byte of it was sent (no connection) it goes to another endpoint or back to
+the front of the queue; after that a fault is the caller's to judge (502). A caller that leaves cancels all of it,
+wherever it stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from clusters.embedded.activator.answers import answer_to
+from clusters.embedded.activator.caller import CallerConnection, caller_of
+from clusters.embedded.activator.exchange import CallerLeft, Exchange, Receive, Scope, Send
+from clusters.embedded.activator.headers import revision_of
+from clusters.embedded.activator.pool import ConnectFailed, ConnectionPool
+from clusters.embedded.activator.startup import startup_of
+from clusters.embedded.activator.throttle import Lease, RevisionThrottle, Ticket
+from clusters.embedded.activator.throttler import Throttler
+from clusters.embedded.activator.timing import Held, Startup, header, stages
+from clusters.embedded.activator.upstream import Headers, UpstreamConnection
+from clusters.errors import KnodelError
+
+log = logging.getLogger(__name__)
+
+GONE_POLL = 1.0  # s; how often a held caller is looked after that may leave unseen, as its body is not being read
+STARTUP_PATIENCE = 0.02  # s; the stats page was asked for when the request was sent and is there before the answer
+
+
+class Activator:
+    """The ASGI application."""
+
+    def __init__(self, throttler: Throttler, pool: ConnectionPool) -> None:
+        self._throttler = throttler
+        self._pool = pool
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; the caller's leaving ends it quietly."""
+        caller = caller_of(scope)
+        task = asyncio.current_task()
+        if task is None or caller.transport.is_closing():
+            return
+        caller.when_gone(task.cancel)
+        try:
+            await self._serve(Exchange(scope, receive, send), scope, caller)
+        except CallerLeft:
+            caller.abort()
+        except asyncio.CancelledError:
+            if not caller.transport.is_closing():  # not the caller's doing: the process is being stopped
+                raise
+        finally:
+            caller.when_gone(None)
+
+    async def _serve(self, exchange: Exchange, scope: Scope, caller: CallerConnection) -> None:
+        try:
+            await self._forward(exchange, scope, caller)
+        except KnodelError as error:
+            if exchange.answered:
+                log.warning("%s: answer broken off: %s", scope["path"], error)
+                caller.abort()
+                return
+            answer = answer_to(error)
+            await exchange.reply(answer.status, list(answer.headers), answer.body)
+
+    async def _forward(self, exchange: Exchange, scope: Scope, caller: CallerConnection) -> None:
+        arrived = asyncio.get_running_loop().time()
+        revision = await self._throttler.revision(revision_of(scope["headers"]))
+        ticket = revision.arrive(arrived)
+        lease, connection = await self._connect(revision, ticket, exchange, caller)
+        try:
+            timing = _Timing(ticket, lease, self._pool)
+            await exchange.run(connection, timing.headers)
+        finally:
+            self._pool.give((lease.endpoint.host, lease.endpoint.port), connection)
+            lease.release()
+
+    async def _connect(
+        self, revision: RevisionThrottle, ticket: Ticket, exchange: Exchange, caller: CallerConnection
+    ) -> tuple[Lease, UpstreamConnection]:
+        """Room at an endpoint, and a connection to it; endpoints without are left aside and others tried."""
+        while True:
+            lease = await self._lease(revision, ticket, caller)
+            try:
+                if caller.unread and caller.gone:
+                    raise CallerLeft
+                await exchange.begin()
+                connection = await self._pool.take((lease.endpoint.host, lease.endpoint.port))
+            except ConnectFailed as error:
+                log.info("%s: %s", lease.endpoint.pod, error)
+                lease.refused(ticket)
+                continue
+            except BaseException:
+                lease.release()
+                raise
+            lease.accepted()
+            return lease, connection
+
+    async def _lease(self, revision: RevisionThrottle, ticket: Ticket, caller: CallerConnection) -> Lease:
+        if not caller.unread:
+            return await revision.lease(ticket)
+        watch = asyncio.create_task(_watch(caller))
+        try:
+            return await revision.lease(ticket)
+        finally:
+            watch.cancel()
+
+
+class _Timing:
+    """Measures one request from the moment in which it is passed on."""
+
+    def __init__(self, ticket: Ticket, lease: Lease, pool: ConnectionPool) -> None:
+        self._ticket = ticket
+        self._lease = lease
+        self._sent = asyncio.get_running_loop().time()
+        woke = ticket.held and ticket.first
+        self._startup = asyncio.create_task(startup_of(lease.endpoint, pool)) if woke else None
+
+    async def headers(self) -> Headers:
+        """`Server-Timing` when the request was held, nothing when it was not."""
+        if not self._ticket.held:
+            return []
+        startup = await self._measured()
+        answered = asyncio.get_running_loop().time()
+        ticket = self._ticket
+        held = Held(ticket.arrived, self._sent, answered, ticket.first, self._lease.endpoint_since)
+        return [(b"server-timing", header(stages(held, startup)))]
+
+    async def _measured(self) -> Startup | None:
+        if self._startup is None:
+            return None
+        done, _ = await asyncio.wait({self._startup}, timeout=STARTUP_PATIENCE)
+        return self._startup.result() if done else None
+
+
+async def _watch(caller: CallerConnection) -> None:
+    """Notice that a caller left whose body is not being read: no event tells of it, only the kernel when asked."""
+    while True:
+        await asyncio.sleep(GONE_POLL)
+        if caller.gone:
+            caller.abort()

@@ -1,0 +1,191 @@
+"""The one SQLite file below the store: rows of encoded objects, opened with every check, written in whole transactions.
+
+Not asynchronous and not thread-safe: `Store` calls it from one thread at a time. The file is in WAL mode with
+`synchronous=FULL`, so a transaction that was committed survives the loss of power.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from clusters.errors import KnodelError, Unavailable
+from clusters.objects import Key
+
+APPLICATION_ID = 0x4B6E6F64
+"""`Knod`, in the file's header (PRAGMA application_id): tells our file from any other SQLite file."""
+FORMAT = 1
+"""PRAGMA user_version: raised when the tables change."""
+RETRY_AFTER = 1.0
+"""s; a full disk rarely clears sooner."""
+CHECKPOINT_PAGES = 1000
+"""Pages (4 KiB) in the write-ahead log before it is folded into the file; SQLite's own default."""
+
+_TABLES = """
+CREATE TABLE objects (
+    resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+    checksum INTEGER NOT NULL, value BLOB NOT NULL,
+    PRIMARY KEY (resource, namespace, name)
+) WITHOUT ROWID;
+CREATE TABLE counter (only INTEGER PRIMARY KEY CHECK (only = 1), version INTEGER NOT NULL);
+INSERT INTO counter VALUES (1, 1);
+"""
+_PUT = "INSERT OR REPLACE INTO objects (resource, namespace, name, checksum, value) VALUES (?, ?, ?, ?, ?)"
+_DROP = "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?"
+
+
+class StoreError(KnodelError):
+    """The state file cannot be used: it is corrupt, of another program, or of a newer version."""
+
+
+class Row(NamedTuple):
+    """One object as stored: JSON, or None to remove it."""
+
+    resource: str
+    key: Key
+    value: bytes | None
+
+
+class Database:
+    """An open state file."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+
+    @classmethod
+    def open(cls, path: Path) -> Database:
+        """Open the file, or make it when there is none. Raises StoreError; never resets anything."""
+        try:
+            if not path.exists():
+                _make(path)
+            _refuse_empty(path)
+            connection = _connect(path)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"cannot open the state file {path}: {error}{_remedy(error)}") from error
+        try:
+            _check(path, connection)
+        except BaseException:
+            connection.close()
+            raise
+        return cls(path, connection)
+
+    def load(self) -> Iterator[Row]:
+        """Every object. Raises StoreError when one does not have its checksum."""
+        query = "SELECT resource, namespace, name, checksum, value FROM objects"
+        try:
+            for resource, namespace, name, checksum, value in self._connection.execute(query):
+                if zlib.crc32(value) != checksum:
+                    raise StoreError(
+                        f"the state file {self.path} is corrupt at {resource} {namespace}/{name}: {_RESTORE}"
+                    )
+                yield Row(resource, Key(namespace, name), value)
+        except sqlite3.Error as error:
+            raise StoreError(f"the state file {self.path} is corrupt ({error}): {_RESTORE}") from error
+
+    def version(self) -> int:
+        """The last resourceVersion that was given out."""
+        row = self._connection.execute("SELECT version FROM counter").fetchone()
+        if row is None:
+            raise StoreError(f"the state file {self.path} is corrupt (no version): {_RESTORE}")
+        return int(row[0])
+
+    def write(self, rows: Sequence[Row], version: int) -> None:
+        """Write all in one transaction, on disk when this returns. Raises Unavailable: nothing was written."""
+        puts = [(row.resource, *row.key, zlib.crc32(row.value), row.value) for row in rows if row.value is not None]
+        drops = [(row.resource, *row.key) for row in rows if row.value is None]
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany(_PUT, puts)
+            self._connection.executemany(_DROP, drops)
+            self._connection.execute("UPDATE counter SET version = ?", (version,))
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise Unavailable(f"cannot write to the state file {self.path}: {error}", RETRY_AFTER) from error
+
+    def close(self) -> None:
+        """Fold the log into the file and close it."""
+        self._connection.close()
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+
+_RESTORE = "restore it from a copy, or move it away to start anew"
+
+
+def _remedy(error: Exception) -> str:
+    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+        return f": {_RESTORE}"
+    return ""
+
+
+def _make(path: Path) -> None:
+    """Make the file under another name first: a crash here never leaves half a state file behind."""
+    if Path(f"{path}-wal").exists():
+        raise StoreError(f"the state file {path} is missing but its log {path}-wal is there: {_RESTORE} (with the log)")
+    fresh = path.with_name(path.name + ".new")
+    for leftover in (fresh, Path(f"{fresh}-journal"), Path(f"{fresh}-wal")):
+        leftover.unlink(missing_ok=True)
+    os.close(os.open(fresh, os.O_CREAT | os.O_RDWR, 0o600))  # secrets are in it
+    connection = sqlite3.connect(fresh, isolation_level=None)
+    try:
+        connection.executescript(
+            f"BEGIN; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT}; {_TABLES} COMMIT;"
+        )
+        connection.execute("PRAGMA journal_mode=WAL")
+    finally:
+        connection.close()
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _refuse_empty(path: Path) -> None:
+    if path.stat().st_size == 0:  # SQLite would take it for a new database
+        raise StoreError(f"the state file {path} is empty, it was cut off: {_RESTORE}")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        for setting in ("busy_timeout=1000", "trusted_schema=OFF", "temp_store=MEMORY"):
+            connection.execute(f"PRAGMA {setting}")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # reads the header: not a database at all?
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(path: Path, connection: sqlite3.Connection) -> None:
+    def pragma(name: str) -> object:
+        row = connection.execute(f"PRAGMA {name}").fetchone()
+        return row[0] if row else None
+
+    if pragma("application_id") != APPLICATION_ID:
+        raise StoreError(f"{path} is a database of another program: give Knodel a state folder of its own")
+    if pragma("user_version") != FORMAT:
+        raise StoreError(
+            f"the state file {path} has format {pragma('user_version')}, this version of Knodel reads {FORMAT}: "
+            "use the version that wrote it"
+        )
+    try:
+        fault = pragma("quick_check")
+        if fault != "ok":
+            raise StoreError(f"the state file {path} is corrupt ({str(fault).splitlines()[-1]}): {_RESTORE}")
+        if pragma("journal_mode=WAL") != "wal":
+            raise StoreError(f"the state file {path} cannot have a write-ahead log: move it to a local disk")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+    except sqlite3.Error as error:
+        raise StoreError(f"the state file {path} is corrupt ({error}): {_RESTORE}") from error

@@ -1,0 +1,111 @@
+"""Revision collection: which Revisions of a Configuration go, and when to look again.
+
+Source: knative/serving `pkg/reconciler/gc`. Kept whatever their age are the latest ready Revision, those marked
+`serving.knative.dev/no-gc`, those that a Route reaches or that no Route has looked at yet, and the youngest
+`min_non_active` of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from clusters.clock import Clock
+from clusters.controller import Controller
+from clusters.embedded.knative import names
+from clusters.embedded.knative.configuration import INDEX, configuration_key
+from clusters.embedded.knative.settings import RevisionGC
+from clusters.embedded.knative.view import View
+from clusters.objects import (
+    ANNOTATION_NO_GC,
+    CONFIGURATION,
+    REVISION,
+    Key,
+    Object,
+    annotations_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    parse_timestamp,
+)
+
+
+class Collector:
+    """Deletes what `stale` names."""
+
+    def __init__(self, view: View, clock: Clock, settings: RevisionGC) -> None:
+        self._view = view
+        self._clock = clock
+        self._settings = settings
+
+    def controller(self) -> Controller:
+        """The controller, woken by Configurations and Revisions, and by the age of the next one to go."""
+        controller = Controller("knative collector", self.reconcile, workers=1)
+        controller.watches(self._view.informer(CONFIGURATION))
+        controller.watches_mapped(self._view.informer(REVISION), configuration_key)
+        return controller
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One pass over a Configuration's Revisions; seconds until the next of them is old enough."""
+        configuration = self._view.get(CONFIGURATION, key.name, key.namespace)
+        if configuration is None or is_deleting(configuration):
+            return None
+        revisions = self._view.informer(REVISION).indexed(INDEX, str(key))
+        candidates = non_active(revisions, configuration)
+        doomed = stale(candidates, self._settings, self._clock.now())
+        for revision in doomed:
+            await self._view.delete(REVISION, revision)
+        left = [revision for revision in candidates if revision not in doomed]
+        return next_look(left, self._settings, self._clock.now())
+
+
+def non_active(revisions: Iterable[Object], configuration: Object) -> list[Object]:
+    """The Revisions that may go, the one that carried traffic least lately first."""
+    latest = (configuration.get("status") or {}).get("latestReadyRevisionName")
+    idle = [
+        revision
+        for revision in revisions
+        if name_of(revision) != latest
+        and not is_deleting(revision)
+        and annotations_of(revision).get(ANNOTATION_NO_GC, "").lower() != "true"
+        and labels_of(revision).get(names.LABEL_ROUTING_STATE) == names.STATE_RESERVE
+    ]
+    return sorted(idle, key=lambda revision: (_last_active(revision), name_of(revision)))
+
+
+def stale(candidates: Sequence[Object], settings: RevisionGC, now: datetime) -> list[Object]:
+    """Those to delete: the stale ones down to the minimum, then the oldest down to the maximum."""
+    spare = len(candidates) - settings.min_non_active
+    if spare <= 0:
+        return []
+    old = [revision for revision in candidates if _stale_in(revision, settings, now) <= 0][:spare]
+    left = [revision for revision in candidates if revision not in old]
+    if settings.max_non_active is None or len(left) <= settings.max_non_active:
+        return old
+    return [*old, *left[: len(left) - settings.max_non_active]]
+
+
+def next_look(candidates: Sequence[Object], settings: RevisionGC, now: datetime) -> float | None:
+    """Seconds until the first candidate becomes stale; None while there are too few to collect any."""
+    if len(candidates) <= settings.min_non_active:
+        return None
+    wait = min(_stale_in(revision, settings, now) for revision in candidates)
+    return max(wait, 0.0) if math.isfinite(wait) else None
+
+
+def _stale_in(revision: Object, settings: RevisionGC, now: datetime) -> float:
+    """Seconds until the Revision is stale (0 or less: it is); infinite when no time makes it so."""
+    rules = ((settings.retain_since_create, _created), (settings.retain_since_active, _last_active))
+    waits = [retain - (now - since(revision)).total_seconds() for retain, since in rules if retain is not None]
+    return max(waits, default=math.inf)
+
+
+def _last_active(revision: Object) -> datetime:
+    """When traffic last came or went; its creation for one that never had any."""
+    modified = annotations_of(revision).get(names.ANNOTATION_ROUTING_STATE_MODIFIED)
+    return parse_timestamp(modified) if modified else _created(revision)
+
+
+def _created(revision: Object) -> datetime:
+    return parse_timestamp(revision["metadata"]["creationTimestamp"])

@@ -1,0 +1,121 @@
+"""Revision → Deployment and PodAutoscaler, and the Revision's conditions from what these and the first Pod report.
+
+Source: knative/serving `pkg/reconciler/revision`. The Deployment is made once and never changed: its template is the
+Revision's, which never changes, and its replicas belong to the autoscaler.
+"""
+
+from __future__ import annotations
+
+from clusters.clock import Clock
+from clusters.controller import Controller
+from clusters.embedded.knative import names
+from clusters.embedded.knative.deployment import make_deployment
+from clusters.embedded.knative.pod_autoscaler import make_pod_autoscaler, make_spec, synced_annotations
+from clusters.embedded.knative.revision_lifecycle import RevisionStatus, has_timed_out
+from clusters.embedded.knative.settings import Settings
+from clusters.embedded.knative.view import View
+from clusters.objects import (
+    DEPLOYMENT,
+    LABEL_REVISION,
+    LABEL_REVISION_UID,
+    POD,
+    POD_AUTOSCALER,
+    REVISION,
+    Key,
+    Object,
+    annotations_of,
+    is_controlled_by,
+    is_deleting,
+    labels_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+
+INDEX = "knative.revision-uid"
+
+
+def by_revision_uid(pod: Object) -> list[str]:
+    """Index of Pods by the Revision whose Deployment selects them."""
+    uid = labels_of(pod).get(LABEL_REVISION_UID)
+    return [uid] if uid else []
+
+
+def revision_key(obj: Object) -> list[Key]:
+    """The Revision to wake when one of its children changes."""
+    name = labels_of(obj).get(LABEL_REVISION)
+    return [Key(namespace_of(obj), name)] if name else []
+
+
+class RevisionReconciler:
+    """One pass makes the children and reports what they report."""
+
+    def __init__(self, view: View, clock: Clock, settings: Settings) -> None:
+        self._view = view
+        self._clock = clock
+        self._settings = settings
+        view.informer(POD).add_index(INDEX, by_revision_uid)
+
+    def controller(self) -> Controller:
+        """The controller, woken by the Revision, its Deployment, its PodAutoscaler and its Pods."""
+        controller = Controller("knative revision", self.reconcile)
+        controller.watches(self._view.informer(REVISION))
+        for kind in (DEPLOYMENT, POD_AUTOSCALER, POD):
+            controller.watches_mapped(self._view.informer(kind), revision_key)
+        return controller
+
+    async def reconcile(self, key: Key) -> None:
+        """One pass over a Revision."""
+        revision = self._view.get(REVISION, key.name, key.namespace)
+        if revision is None or is_deleting(revision):
+            return
+        status = RevisionStatus(revision)
+        deployment = await self._deployment(revision, status)
+        if deployment is not None:
+            await self._autoscaler(revision, deployment, status)
+        await self._view.update_status(REVISION, revision, status.result(self._clock.now()))
+
+    async def _deployment(self, revision: Object, status: RevisionStatus) -> Object | None:
+        """The Deployment when it is the Revision's own; its report goes into the status."""
+        name = names.deployment(name_of(revision))
+        deployment = self._view.get(DEPLOYMENT, name, namespace_of(revision))
+        if deployment is None:
+            fresh = make_deployment(revision, self._settings)
+            deployment = await self._view.create(DEPLOYMENT, fresh, REVISION, revision)
+            status.deploying()
+        if not is_controlled_by(deployment, revision):
+            status.not_owned(DEPLOYMENT.kind, name)
+            return None
+        self._report(revision, deployment, status)
+        return deployment
+
+    def _report(self, revision: Object, deployment: Object, status: RevisionStatus) -> None:
+        status.from_deployment(deployment)
+        reported = deployment.get("status") or {}
+        if int(deployment["spec"].get("replicas", 1)) > 0 and not reported.get("availableReplicas"):
+            pod = self._first_pod(revision)
+            if pod is not None:
+                status.from_pod(pod, has_timed_out(deployment))
+        if reported.get("readyReplicas"):
+            status.container_healthy()
+
+    def _first_pod(self, revision: Object) -> Object | None:
+        """Any one: when no replica comes up they all fail alike."""
+        pods = [pod for pod in self._view.informer(POD).indexed(INDEX, uid_of(revision)) if not is_deleting(pod)]
+        return min(pods, key=name_of, default=None)
+
+    async def _autoscaler(self, revision: Object, deployment: Object, status: RevisionStatus) -> None:
+        name = names.pod_autoscaler(name_of(revision))
+        autoscaler = self._view.get(POD_AUTOSCALER, name, namespace_of(revision))
+        if autoscaler is None:
+            fresh = make_pod_autoscaler(revision, deployment, self._settings, failed=status.failed)
+            autoscaler = await self._view.create(POD_AUTOSCALER, fresh, REVISION, revision)
+        if not is_controlled_by(autoscaler, revision):
+            status.not_owned(POD_AUTOSCALER.kind, name)
+            return
+        status.from_autoscaler(autoscaler)
+        want: Object = {"spec": make_spec(revision, deployment, failed=status.failed)}
+        annotations = synced_annotations(autoscaler, revision)
+        if annotations != annotations_of(autoscaler):
+            want["metadata"] = {"annotations": annotations}
+        await self._view.update(POD_AUTOSCALER, autoscaler, want)

@@ -1,0 +1,158 @@
+"""Route → Ingress, and which Revisions and Configurations carry traffic.
+
+Source: knative/serving `pkg/reconciler/route` and `pkg/reconciler/labeler`. While some target is missing or not ready
+the Ingress stays as it is, so the old traffic goes on. What traffic reaches is written on Revisions (label
+routingState, annotation routes), where the Revision's PodAutoscaler and the collector read it; Knative's finalizer on
+Routes is not needed for that, since a Revision that names a Route that is gone wakes that Route's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from clusters.clock import Clock
+from clusters.controller import Controller
+from clusters.embedded.knative import names
+from clusters.embedded.knative.ingress import Domain, host, make_ingress
+from clusters.embedded.knative.labeler import Labeler
+from clusters.embedded.knative.lifecycle import RouteStatus
+from clusters.embedded.knative.service import is_observed
+from clusters.embedded.knative.traffic import BadTarget, Traffic, assign
+from clusters.embedded.knative.view import View
+from clusters.objects import (
+    CONFIGURATION,
+    INGRESS,
+    LABEL_CONFIGURATION,
+    REVISION,
+    ROUTE,
+    Key,
+    Object,
+    is_controlled_by,
+    is_deleting,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+)
+
+Url = Callable[[str], str]
+"""A public host → the address that people use, as in `http://magika.default.localhost:8080`."""
+
+INDEX = "knative.targets"
+
+
+def by_target(route: Object) -> list[str]:
+    """Index of Routes by what they name, in spec or in the traffic in force."""
+    namespace = namespace_of(route)
+    targets = [
+        *((route.get("spec") or {}).get("traffic") or ()),
+        *((route.get("status") or {}).get("traffic") or ()),
+    ]
+    revisions = {f"revision/{namespace}/{target['revisionName']}" for target in targets if target.get("revisionName")}
+    configurations = {
+        f"configuration/{namespace}/{target['configurationName']}"
+        for target in targets
+        if target.get("configurationName")
+    }
+    return sorted(revisions | configurations)
+
+
+class RouteReconciler:
+    """One pass assigns the traffic, makes the Ingress, reports it, and labels what the traffic reaches."""
+
+    def __init__(self, view: View, clock: Clock, domain: Domain, url: Url) -> None:
+        self._view = view
+        self._clock = clock
+        self._domain = domain
+        self._url = url
+        self._labeler = Labeler(view, clock)
+        view.informer(ROUTE).add_index(INDEX, by_target)
+
+    def controller(self) -> Controller:
+        """The controller, woken by the Route, its Ingress, and the Configurations and Revisions it names."""
+        controller = Controller("knative route", self.reconcile)
+        controller.watches(self._view.informer(ROUTE))
+        controller.watches_mapped(self._view.informer(INGRESS), lambda ingress: [key_of(ingress)])
+        controller.watches_mapped(self._view.informer(CONFIGURATION), self._routes_to_configuration)
+        controller.watches_mapped(self._view.informer(REVISION), self._routes_to_revision)
+        return controller
+
+    async def reconcile(self, key: Key) -> None:
+        """One pass over a Route, or over what a Route that is gone left behind."""
+        route = self._view.get(ROUTE, key.name, key.namespace)
+        if route is None or is_deleting(route):
+            await self._labeler.clear(key)
+            return
+        status = RouteStatus(route)
+        if not is_observed(route):
+            status.ingress_not_configured()
+        await self._traffic(route, status)
+        route = await self._view.update_status(ROUTE, route, status.result(self._clock.now()))
+        await self._labeler.sync(route)
+
+    async def _traffic(self, route: Object, status: RouteStatus) -> None:
+        namespace = namespace_of(route)
+        status.fields["url"] = self._url_of(route, "")
+        traffic = assign(
+            route,
+            lambda name: self._view.get(CONFIGURATION, name, namespace),
+            lambda name: self._view.get(REVISION, name, namespace),
+        )
+        if isinstance(traffic, BadTarget):
+            status.bad_target(traffic.status, traffic.reason, traffic.message)
+            return
+        status.traffic_assigned(self._status_traffic(route, traffic))
+        status.fields["address"] = {"url": f"http://{names.local_host(namespace, name_of(route))}"}
+        status.tls_not_enabled()
+        ingress = await self._ingress(route, traffic)
+        if not is_controlled_by(ingress, route):
+            status.ingress_not_owned(names.ingress(name_of(route)))
+        elif is_observed(ingress):
+            status.from_ingress(ingress)
+        else:
+            status.ingress_not_configured()
+
+    async def _ingress(self, route: Object, traffic: Traffic) -> Object:
+        want = make_ingress(route, traffic, self._domain)
+        have = self._view.get(INGRESS, name_of(want), namespace_of(route))
+        if have is None:
+            return await self._view.create(INGRESS, want, ROUTE, route)
+        if not is_controlled_by(have, route):
+            return have
+        metadata = {key: want["metadata"][key] for key in ("labels", "annotations")}
+        return await self._view.update(INGRESS, have, {"metadata": metadata, "spec": want["spec"]})
+
+    def _status_traffic(self, route: Object, traffic: Traffic) -> list[Object]:
+        shown: list[Object] = []
+        for target in traffic.targets:
+            entry: Object = {
+                "revisionName": target.revision,
+                "percent": target.percent,
+                "latestRevision": target.latest,
+            }
+            if target.tag:
+                entry |= {"tag": target.tag, "url": self._url_of(route, target.tag)}
+            shown.append(entry)
+        return shown
+
+    def _url_of(self, route: Object, tag: str) -> str:
+        name = host(route, tag, self._domain)
+        return f"http://{name}" if name.endswith(names.CLUSTER_DOMAIN) else self._url(name)
+
+    def _routes_to_configuration(self, configuration: Object) -> list[Key]:
+        namespace, name = namespace_of(configuration), name_of(configuration)
+        return self._keys(configuration, [f"configuration/{namespace}/{name}"])
+
+    def _routes_to_revision(self, revision: Object) -> list[Key]:
+        namespace = namespace_of(revision)
+        targets = [f"revision/{namespace}/{name_of(revision)}"]
+        configuration = labels_of(revision).get(LABEL_CONFIGURATION)
+        if configuration:
+            targets.append(f"configuration/{namespace}/{configuration}")
+        return self._keys(revision, targets)
+
+    def _keys(self, obj: Object, targets: Iterable[str]) -> list[Key]:
+        informer = self._view.informer(ROUTE)
+        keys = {key_of(route) for target in targets for route in informer.indexed(INDEX, target)}
+        keys |= {Key(namespace_of(obj), name) for name in names.routes_of(obj)}
+        return sorted(keys)

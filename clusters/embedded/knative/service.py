@@ -1,0 +1,169 @@
+"""Service → Configuration and Route.
+
+Source: knative/serving `pkg/reconciler/service`. The Service owns its children's spec, labels and annotations: what
+somebody else writes there is written over.
+"""
+
+from __future__ import annotations
+
+from clusters.clock import Clock
+from clusters.controller import Controller
+from clusters.embedded.knative import defaults, names
+from clusters.embedded.knative.conditions import TRUE
+from clusters.embedded.knative.lifecycle import ROUTES_READY, ServiceStatus
+from clusters.embedded.knative.view import View
+from clusters.objects import (
+    CONFIGURATION,
+    LABEL_SERVICE,
+    ROUTE,
+    SERVICE,
+    Key,
+    Object,
+    annotations_of,
+    generation_of,
+    is_controlled_by,
+    is_deleting,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_reference,
+    uid_of,
+)
+
+_NOT_FOR_CONFIGURATION = (names.ANNOTATION_LAST_APPLIED, names.ANNOTATION_ROLLOUT_DURATION)
+
+
+class ServiceReconciler:
+    """One pass makes or updates both children and reports what they report."""
+
+    def __init__(self, view: View, clock: Clock) -> None:
+        self._view = view
+        self._clock = clock
+
+    def controller(self) -> Controller:
+        """The controller; children bear the Service's name, so also one that belongs to somebody else wakes it."""
+        controller = Controller("knative service", self.reconcile)
+        controller.watches(self._view.informer(SERVICE))
+        for kind in (CONFIGURATION, ROUTE):
+            controller.watches_mapped(self._view.informer(kind), lambda child: [key_of(child)])
+        return controller
+
+    async def reconcile(self, key: Key) -> None:
+        """One pass over a Service."""
+        service = self._view.get(SERVICE, key.name, key.namespace)
+        if service is None or is_deleting(service):
+            return
+        status = ServiceStatus(service)
+        await self._children(service, status)
+        await self._view.update_status(SERVICE, service, status.result(self._clock.now()))
+
+    async def _children(self, service: Object, status: ServiceStatus) -> None:
+        configuration = await self._configuration(service)
+        if not is_controlled_by(configuration, service):
+            status.configuration_not_owned(names.configuration(name_of(service)))
+            return
+        if is_observed(configuration):
+            status.from_configuration(configuration)
+        else:
+            status.configuration_out_of_date()
+        route = await self._route(service)
+        if not is_controlled_by(route, service):
+            status.route_not_owned(names.route(name_of(service)))
+            return
+        if is_observed(route):
+            status.from_route(route)
+        else:
+            status.route_out_of_date()
+        if status.conditions.status(ROUTES_READY) == TRUE and not is_migrated(route, configuration):
+            status.traffic_not_migrated()
+
+    async def _configuration(self, service: Object) -> Object:
+        name, namespace = names.configuration(name_of(service)), namespace_of(service)
+        have = self._view.get(CONFIGURATION, name, namespace)
+        want = make_configuration(service, have)
+        if have is None:
+            return await self._view.create(CONFIGURATION, want, SERVICE, service)
+        if not is_controlled_by(have, service):
+            return have
+        return await self._view.update(CONFIGURATION, have, _owned_fields(want))
+
+    async def _route(self, service: Object) -> Object:
+        name, namespace = names.route(name_of(service)), namespace_of(service)
+        have = self._view.get(ROUTE, name, namespace)
+        want = make_route(service)
+        if have is None:
+            return await self._view.create(ROUTE, want, SERVICE, service)
+        if not is_controlled_by(have, service):
+            return have
+        return await self._view.update(ROUTE, have, _owned_fields(want))
+
+
+def make_configuration(service: Object, existing: Object | None) -> Object:
+    """The Configuration of a Service; the Routes noted on an existing one stay noted."""
+    routes = {names.route(name_of(service)), *(names.routes_of(existing) if existing is not None else ())}
+    annotations = {key: value for key, value in annotations_of(service).items() if key not in _NOT_FOR_CONFIGURATION}
+    annotations[names.ANNOTATION_ROUTES] = ",".join(sorted(routes))
+    return {
+        "apiVersion": CONFIGURATION.api_version,
+        "kind": CONFIGURATION.kind,
+        "metadata": {
+            "name": names.configuration(name_of(service)),
+            "namespace": namespace_of(service),
+            "labels": {
+                **labels_of(service),
+                LABEL_SERVICE: name_of(service),
+                names.LABEL_SERVICE_UID: uid_of(service),
+            },
+            "annotations": annotations,
+            "ownerReferences": [owner_reference(SERVICE, service)],
+        },
+        "spec": {"template": service["spec"]["template"]},
+    }
+
+
+def make_route(service: Object) -> Object:
+    """The Route of a Service: its traffic, with the Configuration filled in where no Revision is named."""
+    configuration = names.configuration(name_of(service))
+    traffic = [
+        target if target.get("revisionName") else {**target, "configurationName": configuration}
+        for target in defaults.traffic(service["spec"].get("traffic"))
+    ]
+    annotations = annotations_of(service).items()
+    return {
+        "apiVersion": ROUTE.api_version,
+        "kind": ROUTE.kind,
+        "metadata": {
+            "name": names.route(name_of(service)),
+            "namespace": namespace_of(service),
+            "labels": {**labels_of(service), LABEL_SERVICE: name_of(service)},
+            "annotations": {key: value for key, value in annotations if key != names.ANNOTATION_LAST_APPLIED},
+            "ownerReferences": [owner_reference(SERVICE, service)],
+        },
+        "spec": {"traffic": traffic},
+    }
+
+
+def is_observed(obj: Object) -> bool:
+    """Whether the status speaks of the present spec."""
+    return (obj.get("status") or {}).get("observedGeneration") == generation_of(obj)
+
+
+def is_migrated(route: Object, configuration: Object) -> bool:
+    """Whether the Route's traffic is what it asks for, with the Configuration's latest ready Revision."""
+    latest = (configuration.get("status") or {}).get("latestReadyRevisionName")
+    wanted = []
+    for target in defaults.traffic(route["spec"].get("traffic")):
+        ours = target.get("configurationName") == name_of(configuration)
+        revision = latest if ours else target.get("revisionName")
+        wanted.append((revision, target.get("percent"), target.get("tag")))
+    present = (route.get("status") or {}).get("traffic") or ()
+    return wanted == [(target.get("revisionName"), target.get("percent"), target.get("tag")) for target in present]
+
+
+def _owned_fields(want: Object) -> Object:
+    metadata = want["metadata"]
+    return {
+        "metadata": {"labels": metadata["labels"], "annotations": metadata["annotations"]},
+        "spec": want["spec"],
+    }

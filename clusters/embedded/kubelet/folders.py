@@ -1,0 +1,124 @@
+"""Where the kubelet keeps what belongs to a Pod on disk.
+
+STATE/pods/UID/scratch/            the process's working directory (an emptyDir): goes with the Pod
+STATE/pods/UID/termination-log     why the process ended, in its own words
+STATE/pods/UID/run.json            the process that was started, written by whoever starts it
+STATE/logs/NAMESPACE_NAME_UID/CONTAINER.log, .log.1 …
+STATE/zygotes/KEY/                 socket, record and log of a zygote
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from clusters.embedded.identity import Identity
+from clusters.objects import Object, name_of, namespace_of, uid_of
+
+PRIVATE: Final = 0o700  # models and requests pass through these folders
+LARGEST_MESSAGE: Final = 4096  # bytes; Kubernetes: MaxContainerTerminationMessageLength
+LONGEST_NAME: Final = 150  # characters of a Pod name in a folder name: a file name has at most 255 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A process as recorded in `run.json` and in the annotation; `zygote` (a key) can tell how it ended."""
+
+    identity: Identity
+    zygote: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As written."""
+        record: dict[str, Any] = {"pid": self.identity.pid, "startTicks": self.identity.start_ticks}
+        return record | ({"zygote": self.zygote} if self.zygote else {})
+
+    @classmethod
+    def parse(cls, text: str) -> Run | None:
+        """The inverse; None for what is no such record (a file cut off by a crash)."""
+        try:
+            record = json.loads(text)
+            return cls(Identity(int(record["pid"]), int(record["startTicks"])), str(record.get("zygote", "")))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+class Folders:
+    """The paths of one state folder."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir.resolve()
+        self.pods = self.state_dir / "pods"
+        self.zygotes = self.state_dir / "zygotes"
+        self.logs = self.state_dir / "logs"
+
+    def prepare(self) -> None:
+        """Make the folders that are absent."""
+        for folder in (self.state_dir, self.pods, self.zygotes, self.logs):
+            folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+
+    def prepare_pod(self, pod: Object) -> None:
+        """Make the folders of a Pod."""
+        self.scratch(uid_of(pod)).mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        self.log(pod, "").parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+
+    def remove_pod(self, pod: Object) -> None:
+        """Remove all that belongs to a Pod, logs too, as Kubernetes does."""
+        shutil.rmtree(self.pods / uid_of(pod), ignore_errors=True)
+        shutil.rmtree(self.log(pod, "").parent, ignore_errors=True)
+
+    def log(self, pod: Object, container: str) -> Path:
+        """The log file of a container."""
+        folder = f"{namespace_of(pod)}_{name_of(pod)[:LONGEST_NAME]}_{uid_of(pod)}"
+        return self.logs / folder / f"{container}.log"
+
+    def scratch(self, uid: str) -> Path:
+        """The working directory of a Pod's process."""
+        return self.pods / uid / "scratch"
+
+    def termination_log(self, uid: str) -> Path:
+        """Where the process says why it ends."""
+        return self.pods / uid / "termination-log"
+
+    def run_file(self, uid: str) -> Path:
+        """Where the starter of the process records it."""
+        return self.pods / uid / "run.json"
+
+    def read_run(self, uid: str) -> Run | None:
+        """The recorded process, if any."""
+        try:
+            return Run.parse(self.run_file(uid).read_text())
+        except FileNotFoundError:
+            return None
+
+    def runs(self) -> dict[str, Run]:
+        """Pod uid → recorded process, for all Pods ever started here and not removed."""
+        found = {folder.name: self.read_run(folder.name) for folder in self.pods.glob("*") if folder.is_dir()}
+        return {uid: run for uid, run in found.items() if run is not None}
+
+    def termination_message(self, uid: str) -> str:
+        """The last words of the Pod's process; empty when it wrote none."""
+        try:
+            with self.termination_log(uid).open("rb") as file:
+                return file.read(LARGEST_MESSAGE).decode(errors="replace").strip()
+        except FileNotFoundError:
+            return ""
+
+    def forget_last_run(self, uid: str) -> None:
+        """Clear what the former process of the Pod left behind, before a new one is started."""
+        self.termination_log(uid).unlink(missing_ok=True)
+        self.run_file(uid).unlink(missing_ok=True)
+
+
+def log_path(state_dir: Path, pod: Object, container: str = "") -> Path:
+    """The log file of a Pod's container (the first one unless named), for those who show logs."""
+    return Folders(state_dir).log(pod, container or str(pod["spec"]["containers"][0]["name"]))
+
+
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    """Write a small JSON file, whole or not at all. Not synced: it is about this boot only."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(record))
+    fresh.replace(path)

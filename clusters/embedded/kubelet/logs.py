@@ -1,0 +1,61 @@
+"""Rotation of container logs: bounded in size though the processes hold their log files open.
+
+A process writes straight into its file, so that it goes on when the control plane is gone; a pipe would break. So a full
+log is copied and then cut to nothing (all writers append). Lines written in the microseconds between the last copied byte
+and the cut are lost, which is the price of `copytruncate` in logrotate, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from clusters.clock import Clock
+
+log = logging.getLogger(__name__)
+
+LARGEST_LOG: Final = 10 << 20  # bytes of one file; as Kubernetes: containerLogMaxSize
+KEPT_LOGS: Final = 4  # rotated files beside the present one; as Kubernetes: containerLogMaxFiles is 5 with it
+LOOK_EVERY: Final = 10.0  # s; as Kubernetes: containerLogMonitorInterval
+_CHUNK: Final = 1 << 20  # bytes
+
+
+class LogRotator:
+    """Keeps all logs below a folder within bounds."""
+
+    def __init__(self, folder: Path, clock: Clock, *, largest: int = LARGEST_LOG, kept: int = KEPT_LOGS) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._largest = largest
+        self._kept = kept
+
+    async def run(self) -> None:
+        """Look at the logs now and then, until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_EVERY)
+            for path in sorted(self._folder.glob("*/*.log")):
+                await self._look(path)
+
+    async def _look(self, path: Path) -> None:
+        try:
+            if path.stat().st_size > self._largest:
+                await asyncio.to_thread(rotate, path, self._kept)
+        except FileNotFoundError:
+            return  # its Pod was deleted
+        except OSError as error:
+            log.warning("cannot rotate %s: %s", path, error)
+
+
+def rotate(path: Path, kept: int) -> None:
+    """`path` → `path.1`, `.1` → `.2` … up to `kept`; the file itself stays, empty. Raises OSError."""
+    for number in range(kept - 1, 0, -1):
+        older = path.with_name(f"{path.name}.{number}")
+        if older.exists():
+            older.replace(path.with_name(f"{path.name}.{number + 1}"))
+    with path.open("r+b") as present, path.with_name(f"{path.name}.1").open("wb") as copy:
+        while chunk := os.read(present.fileno(), _CHUNK):
+            copy.write(chunk)
+        present.truncate(0)

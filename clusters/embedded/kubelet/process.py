@@ -1,0 +1,117 @@
+"""Processes as the kubelet holds them: known by their identity, watched by pidfd, its own children or not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from clusters.embedded.identity import PROC, Identity, identify, is_running, kill_group
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a process ended: an exit code, or a signal, or (both None) nobody knows."""
+
+    code: int | None = None
+    signal: int | None = None
+
+    @classmethod
+    def of_wait_status(cls, status: int) -> Exit:
+        """From what `waitpid(2)` reports."""
+        code = os.waitstatus_to_exitcode(status)
+        return cls(signal=-code) if code < 0 else cls(code=code)
+
+
+UNKNOWN_EXIT: Final = Exit()
+
+ExitSource = Callable[[Identity], Awaitable[Exit]]
+"""Asked once, after the process ended, by whoever is able to know how; raises nothing."""
+
+
+class Process:
+    """A process, leader of its own session and process group; made inside a running event loop."""
+
+    def __init__(self, identity: Identity, exit_source: ExitSource) -> None:
+        self.identity = identity
+        self._exit_source = exit_source
+        self._loop = asyncio.get_running_loop()
+        self._exit: asyncio.Future[Exit] = self._loop.create_future()
+        self._learning: asyncio.Task[None] | None = None
+        self._pidfd = _open(identity)
+        if self._pidfd >= 0:
+            self._loop.add_reader(self._pidfd, self._on_end)
+        else:
+            self._on_end()
+
+    @classmethod
+    def adopt(cls, identity: Identity, exit_source: ExitSource) -> Process | None:
+        """Watch a process that somebody else started; None when it does not run."""
+        return cls(identity, exit_source) if is_running(identity) else None
+
+    @property
+    def running(self) -> bool:
+        """Whether its end has not been seen."""
+        return self._learning is None
+
+    async def wait(self) -> Exit:
+        """Return how it ended, once it has; what is left of its group has been killed then."""
+        return await asyncio.shield(self._exit)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to its process group, so to all that it started, too; nothing when it has ended."""
+        if self.running:
+            kill_group(self.identity.pid, number)
+
+    def kill(self) -> None:
+        """End it and its group at once."""
+        self.signal(signal.SIGKILL)
+
+    def detach(self) -> None:
+        """Stop watching; the process goes on, and `wait` never returns."""
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def _on_end(self) -> None:
+        if self._pidfd >= 0:  # it was seen alive, so the group is its own still
+            kill_group(self.identity.pid, signal.SIGKILL)  # as when the first process of a container ends
+        self.detach()
+        self._learning = self._loop.create_task(self._learn())
+
+    async def _learn(self) -> None:
+        self._exit.set_result(await self._exit_source(self.identity))
+
+
+def _open(identity: Identity) -> int:
+    """A pidfd of this very process, zombies included, or -1."""
+    try:
+        pidfd = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return -1
+    if identify(identity.pid) == identity:  # looked at after the open, so the descriptor is of this very process
+        return pidfd
+    os.close(pidfd)
+    return -1
+
+
+async def exit_of_child(identity: Identity) -> Exit:
+    """Reap a child of this very process; unknown when it is not ours (any more)."""
+    try:
+        pid, status = os.waitpid(identity.pid, os.WNOHANG)  # noqa: ASYNC222 - does not block
+    except ChildProcessError:
+        return UNKNOWN_EXIT
+    return Exit.of_wait_status(status) if pid else UNKNOWN_EXIT
+
+
+def oom_kills() -> int:
+    """How many processes the kernel has ended for want of memory since boot."""
+    for line in (PROC / "vmstat").read_text().splitlines():
+        name, _, value = line.partition(" ")
+        if name == "oom_kill":
+            return int(value)
+    return 0

@@ -1,0 +1,238 @@
+"""The kubelet's side of the zygotes: one for each tuple of modules, started with the first Pod that needs it.
+
+A zygote outlives the kubelet; the next one finds it by its socket. Pods that come while it still imports wait in the
+socket's queue, so nothing has to be polled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from clusters.clock import Clock
+from clusters.embedded import zygote
+from clusters.embedded.identity import Identity
+from clusters.embedded.kubelet.environment import PROCESS_OF, PROCESS_ROLE, node_environment
+from clusters.embedded.kubelet.errors import StartFailed, ZygoteFailed
+from clusters.embedded.kubelet.folders import PRIVATE, Folders, Run
+from clusters.embedded.kubelet.process import UNKNOWN_EXIT, Exit, Process, exit_of_child
+from clusters.embedded.kubelet.runtime import ExecRuntime, Launch, Started
+from clusters.embedded.zygote_child import Spawn
+
+log = logging.getLogger(__name__)
+
+BACKLOG: Final = 1024  # requests that wait while a zygote imports: as many Pods as a node starts at once
+START_TIMEOUT: Final = 60.0  # s; a spawn waits for imports, of TensorFlow from a cold disk too
+ANSWER_TIMEOUT: Final = 5.0  # s; what a zygote that has started takes at most, with many spawns before
+RETRY_AFTER: Final = 30.0  # s in which Pods start without the zygote after it failed
+SOCKET_NAME: Final = "socket"
+LOG_NAME: Final = "zygote.log"
+
+
+class ZygoteRuntime:
+    """Processes forked from zygotes."""
+
+    def __init__(self, folders: Folders, clock: Clock) -> None:
+        self._folders = folders
+        self._clock = clock
+        self._zygotes: dict[str, ZygoteClient] = {}
+
+    async def start(self, launch: Launch) -> Started:
+        """Fork it from the zygote of `launch.command.modules`. Raises ZygoteFailed, StartFailed."""
+        key = key_of(launch.command.modules)
+        client = self._client(key)
+        await client.ensure(launch.command.modules)
+        identity = await client.spawn(_spawn_of(launch, key))
+        return Started(Process(identity, client.exit_of), Run(identity, key))
+
+    def adopt(self, run: Run) -> Process | None:
+        """Watch a process that was forked from the zygote `run.zygote`."""
+        return Process.adopt(run.identity, self._client(run.zygote).exit_of)
+
+    async def exit_of(self, run: Run) -> Exit:
+        """How a process that ended while nobody watched has ended, as far as its zygote remembers."""
+        return await self._client(run.zygote).exit_of(run.identity)
+
+    async def shut_down(self) -> None:
+        """End all zygotes of this state folder, those of earlier kubelets too."""
+        for folder in self._folders.zygotes.iterdir():
+            await self._client(folder.name).shut_down()
+
+    def _client(self, key: str) -> ZygoteClient:
+        if key not in self._zygotes:
+            self._zygotes[key] = ZygoteClient(self._folders, key, self._clock)
+        return self._zygotes[key]
+
+
+class ZygoteClient:
+    """One zygote, running or not."""
+
+    def __init__(self, folders: Folders, key: str, clock: Clock) -> None:
+        self._folders = folders
+        self._folder = folders.zygotes / key
+        self._clock = clock
+        self._starting = asyncio.Lock()
+        self._usable = False
+        self._process: Process | None = None
+        self._failed_at: float | None = None
+
+    async def ensure(self, modules: Sequence[str]) -> None:
+        """Have a zygote that runs, or at least imports. Raises ZygoteFailed."""
+        if self._failed_at is not None and self._clock.monotonic() - self._failed_at < RETRY_AFTER:
+            raise ZygoteFailed(f"zygote {self._folder.name} failed a moment ago: see {self._folder / LOG_NAME}")
+        async with self._starting:
+            if self._usable:
+                return
+            if not await self._is_current():
+                self._start(modules)
+            self._usable = True
+            self._failed_at = None
+
+    async def spawn(self, spawn: Spawn) -> Identity:
+        """Fork a child. Raises ZygoteFailed (nothing was started), StartFailed (the child could not become it)."""
+        try:
+            answer = await self._ask(spawn.to_json(), START_TIMEOUT)
+        except ZygoteFailed:
+            await self._give_up()
+            raise
+        if "error" in answer:
+            raise StartFailed(f"cannot start {spawn.entry}: {answer['error']}")
+        return Identity(int(answer["pid"]), int(answer["startTicks"]))
+
+    async def exit_of(self, identity: Identity) -> Exit:
+        """How a child ended; unknown when the zygote is gone or has forgotten."""
+        question = {"op": "status", "pid": identity.pid, "startTicks": identity.start_ticks}
+        try:
+            status = (await self._ask(question, ANSWER_TIMEOUT)).get("status")
+        except ZygoteFailed as error:
+            log.info("how process %d ended is not known: %s", identity.pid, error)
+            return UNKNOWN_EXIT
+        return UNKNOWN_EXIT if status is None else Exit.of_wait_status(int(status))
+
+    async def shut_down(self) -> None:
+        """End it, if it runs; its children go on."""
+        try:
+            await self._ask({"op": "shutdown"}, ANSWER_TIMEOUT)
+        except ZygoteFailed as error:
+            log.debug("no zygote to end: %s", error)
+        self._usable = False
+        (self._folder / SOCKET_NAME).unlink(missing_ok=True)
+        if self._process is not None:
+            await self._process.wait()
+
+    async def _is_current(self) -> bool:
+        """Whether one of an earlier kubelet runs; one with outdated modules is ended."""
+        try:
+            answer = await self._ask({"op": "hello"}, START_TIMEOUT)
+        except ZygoteFailed:
+            return False
+        if answer.get("stale"):
+            await self.shut_down()
+            return False
+        return True
+
+    def _start(self, modules: Sequence[str]) -> None:
+        """Start it; it need not be ready, since its socket is there already."""
+        self._folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        environment = node_environment() | zygote.SINGLE_THREADED
+        environment |= {PROCESS_OF: str(self._folders.state_dir), PROCESS_ROLE: "zygote"}
+        path = self._folder / SOCKET_NAME
+        with _listen(path) as listener:
+            argv = [sys.executable, "-m", zygote.__name__, "--socket", str(path), "--fd", str(listener.fileno())]
+            for module in modules:
+                argv += ["--module", module]
+            try:
+                identity = ExecRuntime.spawn(
+                    tuple(argv), environment, Path("/"), self._folder / LOG_NAME, listener.fileno()
+                )
+            except StartFailed as error:
+                raise ZygoteFailed(str(error)) from error
+        self._process = Process(identity, exit_of_child)  # reaps it, too
+
+    async def _give_up(self) -> None:
+        """It did not answer. End it for good, so that it does not fork later what is started without it now."""
+        self._usable = False
+        self._failed_at = self._clock.monotonic()
+        (self._folder / SOCKET_NAME).unlink(missing_ok=True)
+        process = self._process or self._adopted()
+        if process is not None:
+            process.kill()
+            await process.wait()
+
+    def _adopted(self) -> Process | None:
+        try:
+            run = Run.parse((self._folder / zygote.RECORD).read_text())
+        except FileNotFoundError:
+            return None
+        return None if run is None else Process.adopt(run.identity, exit_of_child)
+
+    async def _ask(self, message: dict[str, Any], timeout: float) -> dict[str, Any]:
+        """One request, one answer. Raises ZygoteFailed."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._exchange(json.dumps(message).encode() + b"\n")
+        except TimeoutError as error:
+            raise ZygoteFailed(f"zygote {self._folder.name} did not answer within {timeout:g} s") from error
+        except (OSError, ValueError) as error:
+            raise ZygoteFailed(
+                f"zygote {self._folder.name} does not answer: {error or type(error).__name__}"
+            ) from error
+
+    async def _exchange(self, request: bytes) -> dict[str, Any]:
+        with _short_path(self._folder / SOCKET_NAME) as path:
+            reader, writer = await asyncio.open_unix_connection(path)
+        try:
+            writer.write(request)
+            await writer.drain()
+            answer: dict[str, Any] = json.loads(await reader.readline())  # an empty line (it ended) is a ValueError
+        finally:
+            writer.close()
+        return answer
+
+
+def key_of(modules: Sequence[str]) -> str:
+    """Names the zygote of these modules and this interpreter."""
+    words = "\0".join((sys.executable, sys.version, *modules))
+    return hashlib.sha256(words.encode()).hexdigest()[:16]
+
+
+def _spawn_of(launch: Launch, key: str) -> Spawn:
+    return Spawn(
+        entry=launch.command.entry,
+        argv=launch.command.args,
+        env=launch.env,
+        cwd=str(launch.cwd),
+        log=str(launch.log),
+        limits=launch.limits,
+        record=str(launch.run_file),
+        mark={"zygote": key},
+    )
+
+
+def _listen(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with _short_path(path) as short:
+        listener.bind(short)
+    path.chmod(0o600)  # its folder is closed to others all the while
+    listener.listen(BACKLOG)
+    return listener
+
+
+@contextlib.contextmanager
+def _short_path(path: Path) -> Iterator[str]:
+    """A path of the socket that fits into the 108 bytes of a unix address, however deep the state folder is."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

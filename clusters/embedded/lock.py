@@ -1,0 +1,87 @@
+"""One platform per state folder: an advisory lock that the system drops with the process, however that ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+from clusters.errors import KnodelError
+
+FILE_NAME = "lock"
+
+
+class Locked(KnodelError):
+    """Another platform works in the state folder; `pid` is its process, 0 when unknown."""
+
+    def __init__(self, message: str, pid: int) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
+class FolderLock:
+    """Held from `acquire` to `release`, or to the end of the process. Not inherited by programs that it starts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock. Raises Locked, naming the process that has it."""
+        path = self._folder / FILE_NAME
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise KnodelError(f"cannot use the state folder {self._folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            pid = _read_pid(descriptor)
+            os.close(descriptor)
+            raise Locked(self._told(pid), pid) from error
+        except OSError as error:
+            os.close(descriptor)
+            raise KnodelError(f"cannot lock {path}: {error.strerror}: use a state folder on a local disk") from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Give the lock back. The file stays: removing it would let two others in at once."""
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> FolderLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.release()
+
+    def _told(self, pid: int) -> str:
+        who = f"process {pid}" if pid else "another process"
+        return f"{who} already runs a platform in {self._folder}: stop it with `knodel down`, or use another folder"
+
+
+def holder(folder: Path) -> int | None:
+    """The process that runs a platform in `folder` (0 when it did not tell), or None when none does."""
+    try:
+        descriptor = os.open(folder / FILE_NAME, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read_pid(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _read_pid(descriptor: int) -> int:
+    text = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,114 @@
+"""What Envoy starts with: its administration socket, the files to follow, the one cluster of all revisions. Pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from clusters.gateway.config import ACTIVATOR_SUBSET, CLUSTER
+from clusters.gateway.limits import Limits
+from clusters.gateway.listener import STATS_PREFIX, file_source
+from clusters.gateway.route_config import SUBSET_KEY
+
+ADMIN_SOCKET: Final = "admin.sock"
+"""Relative to Envoy's working directory: the path of a unix socket may have 107 bytes, a state folder's more."""
+
+_EXTENSIONS: Final = "type.googleapis.com/envoy.extensions."
+_UNBOUNDED: Final = 1_000_000  # the gateway holds no queue of its own: activator and server bound theirs and say so
+_RETRIES: Final = 3  # attempts after the first, each on another endpoint while there is one
+_OTHER_HOST_ATTEMPTS: Final = 5  # picks before a retry takes an endpoint that was tried already
+_KEPT_STATS: Final = (
+    {"suffix": "version_text"},
+    {"suffix": "update_rejected"},
+    {"exact": f"http.{STATS_PREFIX}.downstream_rq_active"},
+    {"exact": f"http.{STATS_PREFIX}.downstream_rq_total"},
+    {"exact": f"http.{STATS_PREFIX}.downstream_cx_active"},
+)
+"""What is read: which configuration is in force, and whether requests are under way. Envoy keeps thousands more."""
+
+Json = dict[str, Any]
+
+
+def bootstrap(listeners: Path, clusters: Path, limits: Limits) -> Json:
+    """`envoy.config.bootstrap.v3.Bootstrap` that follows these two files."""
+    return {
+        "node": {"id": "knodel-gateway", "cluster": "knodel"},
+        "admin": {"address": {"pipe": {"path": ADMIN_SOCKET, "mode": 0o600}}},
+        "dynamic_resources": {"lds_config": file_source(listeners), "cds_config": file_source(clusters)},
+        "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": _KEPT_STATS}}},
+        "stats_flush_on_admin": True,  # nobody else reads them, so no timer wakes for them
+        "overload_manager": _overload(limits),
+    }
+
+
+def cluster(endpoints: Path, limits: Limits) -> Json:
+    """`envoy.config.cluster.v3.Cluster` of all revisions."""
+    return {
+        "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+        "name": CLUSTER,
+        "type": "EDS",
+        "eds_cluster_config": {"eds_config": file_source(endpoints)},
+        "connect_timeout": f"{limits.connect_seconds:g}s",
+        "per_connection_buffer_limit_bytes": limits.buffer_bytes,
+        "circuit_breakers": {"thresholds": [_breakers()]},
+        "load_balancing_policy": {"policies": [{"typed_extension_config": _subsets()}]},
+        "common_lb_config": {
+            "healthy_panic_threshold": {"value": 0.0},
+            "update_merge_window": "0s",  # an endpoint's change is in force at once
+        },
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": _EXTENSIONS + "upstreams.http.v3.HttpProtocolOptions",
+                "explicit_http_config": {"http_protocol_options": {}},
+                "common_http_protocol_options": {"idle_timeout": f"{limits.backend_idle_seconds:g}s"},
+                "retry_policy": retry_policy(),
+            }
+        },
+    }
+
+
+def retry_policy() -> Json:
+    """Only where no byte of the request can have reached a backend, and elsewhere first."""
+    predicate = "envoy.retry_host_predicates.previous_hosts"
+    previous = {"@type": _EXTENSIONS + "retry.host.previous_hosts.v3.PreviousHostsPredicate"}
+    return {
+        "retry_on": "connect-failure,refused-stream,reset-before-request",
+        "num_retries": _RETRIES,
+        "retry_host_predicate": [{"name": predicate, "typed_config": previous}],
+        "host_selection_retry_max_attempts": _OTHER_HOST_ATTEMPTS,
+        "retry_back_off": {"base_interval": "0.005s", "max_interval": "0.1s"},
+    }
+
+
+def _subsets() -> Json:
+    return {
+        "name": "envoy.load_balancing_policies.subset",
+        "typed_config": {
+            "@type": _EXTENSIONS + "load_balancing_policies.subset.v3.Subset",
+            "fallback_policy": "DEFAULT_SUBSET",
+            "default_subset": {SUBSET_KEY: ACTIVATOR_SUBSET},
+            "subset_selectors": [{"keys": [SUBSET_KEY]}],
+            "subset_lb_policy": {"policies": [{"typed_extension_config": _least_request()}]},
+        },
+    }
+
+
+def _least_request() -> Json:
+    """All endpoints are compared: with the few replicas of one machine that is cheap, and exact where two of n is not."""
+    policy = {
+        "@type": _EXTENSIONS + "load_balancing_policies.least_request.v3.LeastRequest",
+        "selection_method": "FULL_SCAN",
+    }
+    return {"name": "envoy.load_balancing_policies.least_request", "typed_config": policy}
+
+
+def _breakers() -> Json:
+    names = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
+    return {"priority": "DEFAULT"} | dict.fromkeys(names, _UNBOUNDED)
+
+
+def _overload(limits: Limits) -> Json:
+    name = "envoy.resource_monitors.global_downstream_max_connections"
+    kind = "resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig"
+    monitor = {"@type": _EXTENSIONS + kind, "max_active_downstream_connections": limits.connections}
+    return {"resource_monitors": [{"name": name, "typed_config": monitor}]}

@@ -1,0 +1,139 @@
+"""Routes → Envoy: the two files that change with the cluster, `routes.json` (RDS) and `endpoints.json` (EDS).
+
+All revisions share one Envoy cluster. Each endpoint carries its revision as metadata, each split of a route asks for one
+revision by it (Envoy's subset load balancing), and a revision without endpoints falls back to the default subset, the
+activator. So
+
+- a route and an endpoint may change in any order: every combination of the two files answers requests;
+- a model at zero costs a route and nothing else: no cluster, no file, no watch. A cluster with an EDS file for each
+  revision takes an inotify instance each, of which Linux allows a user 128 by default: Envoy aborts at the 126th.
+
+Pure: the same values give the same bytes; the version of a file is the hash of its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from clusters.gateway.headers import STRIPPED_FROM_ANSWERS
+from clusters.gateway.route_config import (
+    CLUSTER,
+    VERSION_HOST,
+    Json,
+    host_route,
+    path_form,
+    path_routes,
+    starting_host,
+    subset,
+    version_host,
+)
+from clusters.gateway.routes import Backend, VirtualHost
+from clusters.objects import Key
+
+ROUTE_TABLE: Final = "gateway"
+ACTIVATOR_SUBSET: Final = "activator"  # no revision is named so: theirs contain a "/"
+
+_TYPE: Final = "type.googleapis.com/envoy.config."
+_VERSION_BYTES: Final = 8  # of the hash: 64 bits tell the versions of one gateway apart
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """The content of one xDS file, and its version."""
+
+    version: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    host: VirtualHost
+    full: msgspec.Raw
+    by_path: tuple[msgspec.Raw, ...]
+
+
+class RouteMaker:
+    """Makes the RDS file; keeps what it rendered, so that one changed host costs little beside a thousand others."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Rendered] = {}
+
+    def make(self, hosts: Iterable[VirtualHost]) -> Resource:
+        """The route table of these virtual hosts, whose names and host names must be distinct."""
+        rendered = [self._render(host) for host in hosts]
+        self._known = {one.host.name: one for one in rendered}
+        by_path = path_form([route for one in rendered for route in one.by_path])
+        return _route_table([*(one.full for one in rendered), _raw(by_path)])
+
+    def _render(self, host: VirtualHost) -> _Rendered:
+        known = self._known.get(host.name)
+        if known is not None and (known.host is host or known.host == host):
+            return known
+        routes = [host_route(route) for route in host.routes]
+        by_path = [entry for route in host.routes if host.model for entry in path_routes(route, host.model)]
+        full = _raw({"name": host.name, "domains": host.hosts, "routes": routes})
+        return _Rendered(host, full, tuple(_raw(entry) for entry in by_path))
+
+
+def starting() -> Resource:
+    """The route table of a gateway that has not heard of the cluster yet: 503 with Retry-After for everything."""
+    return _route_table([_raw(starting_host())])
+
+
+def endpoints(backends: Mapping[Key, Iterable[Backend]], activator: Backend | None) -> Resource:
+    """The EDS file: where each revision answers, and the activator for all others."""
+    entries = [_endpoint(activator, ACTIVATOR_SUBSET)] if activator is not None else []
+    for revision in sorted(backends):
+        entries += [_endpoint(backend, str(revision)) for backend in sorted(backends[revision])]
+    assignment = {
+        "@type": _TYPE + "endpoint.v3.ClusterLoadAssignment",
+        "cluster_name": CLUSTER,
+        "endpoints": [{"lb_endpoints": entries}],
+    }
+    return response([assignment])
+
+
+def response(resources: Iterable[Json]) -> Resource:
+    """A DiscoveryResponse as a file of Envoy's holds it, versioned by its content."""
+    resources = list(resources)
+    version = _version([msgspec.json.encode(resources)])
+    return _response(version, resources)
+
+
+def _route_table(virtual_hosts: list[msgspec.Raw]) -> Resource:
+    version = _version(bytes(host) for host in virtual_hosts)
+    table = {
+        "@type": _TYPE + "route.v3.RouteConfiguration",
+        "name": ROUTE_TABLE,
+        "virtual_hosts": [_raw(version_host(version)), *virtual_hosts],
+        "response_headers_to_remove": STRIPPED_FROM_ANSWERS,
+    }
+    return _response(version, [table])
+
+
+def _response(version: str, resources: list[Json]) -> Resource:
+    return Resource(version, msgspec.json.encode({"version_info": version, "resources": resources}))
+
+
+def _raw(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def _version(parts: Iterable[bytes]) -> str:
+    digest = hashlib.blake2b(digest_size=_VERSION_BYTES)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _endpoint(backend: Backend, revision: str) -> Json:
+    address = {"socket_address": {"address": backend.host, "port_value": backend.port}}
+    return {"endpoint": {"address": address}, "metadata": subset(revision)}
+
+
+__all__ = ["CLUSTER", "ROUTE_TABLE", "VERSION_HOST", "Resource", "RouteMaker", "endpoints", "response", "starting"]

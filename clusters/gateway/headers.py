@@ -1,0 +1,27 @@
+"""Headers that belong to the platform: no client may send them in, and some answers may not carry them out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+REVISION: Final = "Knative-Serving-Revision"  # names the revision to the activator; set for each split
+NAMESPACE: Final = "Knative-Serving-Namespace"
+TAG: Final = "Knative-Serving-Tag"  # the caller's way to one tag; stays on the request as in Knative
+
+STRIPPED_FROM_REQUESTS: Final = (REVISION, NAMESPACE)
+"""Removed from every request that comes in."""
+
+STRIPPED_PREFIXES: Final = ("k-network-", "k-proxy-", "knodel-internal-", "x-envoy-")
+"""Every header of a request that begins so is removed: Knative's probes and hashes, our own, and Envoy's own knobs."""
+
+STRIPPED_FROM_ANSWERS: Final = (
+    "server",
+    "x-envoy-upstream-service-time",
+    "x-envoy-overloaded",
+    "x-envoy-ratelimited",
+    "x-envoy-degraded",
+    "x-envoy-immediate-health-check-fail",
+    "x-envoy-attempt-count",
+    "x-envoy-decorator-operation",
+)
+"""Removed from every answer that a backend gave."""

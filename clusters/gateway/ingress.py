@@ -1,0 +1,106 @@
+"""Ingress objects → virtual hosts. Pure; the shape is that of Knative's `networking.internal.knative.dev/v1alpha1`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from clusters.gateway.routes import Headers, Route, Split, VirtualHost
+from clusters.objects import Key, Object, key_of, name_of, namespace_of
+
+PUBLIC: Final = "ExternalIP"  # of an Ingress rule; "ClusterLocal" stays off the public listener
+PATH_FORM_NAMESPACE: Final = "default"  # the path form names a model alone: it is one of this namespace
+
+TimeoutOf = Callable[[Key], float]
+"""How many seconds a request to a revision may take, 0 for no bound."""
+
+
+def virtual_hosts(ingress: Object, timeout_of: TimeoutOf) -> tuple[VirtualHost, ...]:
+    """One virtual host for each public rule; its name is `NAMESPACE/NAME/RULE`."""
+    rules = (ingress.get("spec") or {}).get("rules") or ()
+    return tuple(
+        _virtual_host(ingress, number, rule, timeout_of)
+        for number, rule in enumerate(rules)
+        if rule.get("visibility", PUBLIC) == PUBLIC
+    )
+
+
+def revisions_of(ingress: Object) -> frozenset[Key]:
+    """Every revision that any rule of the Ingress names, whatever its percent."""
+    rules = (ingress.get("spec") or {}).get("rules") or ()
+    paths = (path for rule in rules for path in _paths(rule))
+    return frozenset(_revision(ingress, split) for path in paths for split in path.get("splits") or ())
+
+
+def without_collisions(hosts: Iterable[VirtualHost]) -> tuple[tuple[VirtualHost, ...], Mapping[str, str]]:
+    """Each host name once: who comes first has it.
+
+    Returns the virtual hosts, and host name → name of the virtual host that was refused it. Envoy would refuse the
+    whole route table for one doubled name, so one object's fault must not reach it.
+    """
+    taken: set[str] = set()
+    models: set[str] = set()
+    refused: dict[str, str] = {}
+    kept: list[VirtualHost] = []
+    for host in hosts:
+        refused |= {name: host.name for name in host.hosts if name in taken}
+        names = tuple(name for name in host.hosts if name not in taken)
+        taken.update(names)
+        model = "" if host.model in models else host.model
+        models.add(model)
+        if names:  # a host without names is none: Envoy would refuse the whole table for it, too
+            unchanged = names == host.hosts and model == host.model
+            kept.append(host if unchanged else replace(host, hosts=names, model=model))
+    return tuple(kept), refused
+
+
+def _virtual_host(ingress: Object, number: int, rule: Object, timeout_of: TimeoutOf) -> VirtualHost:
+    hosts = tuple(dict.fromkeys(str(host).lower() for host in rule.get("hosts") or ()))
+    routes = tuple(_route(ingress, path, timeout_of) for path in _paths(rule))
+    return VirtualHost(
+        name=f"{key_of(ingress)}/{number}",
+        hosts=hosts,
+        routes=tuple(sorted(routes, key=_specificity)),
+        model=_model(ingress, hosts),
+    )
+
+
+def _specificity(route: Route) -> tuple[int, int]:
+    """Longer paths first, and of one path the routes with more header matches first (Knative's Ingress contract)."""
+    return -len(route.prefix), -len(route.match)
+
+
+def _model(ingress: Object, hosts: tuple[str, ...]) -> str:
+    """The rule of the Route itself, not of one of its tags, is what the path form reaches."""
+    name, namespace = name_of(ingress), namespace_of(ingress)
+    own = any(host.startswith(f"{name}.{namespace}.") for host in hosts)
+    return name if own and namespace == PATH_FORM_NAMESPACE else ""
+
+
+def _paths(rule: Object) -> Iterator[Mapping[str, Any]]:
+    yield from (rule.get("http") or {}).get("paths") or ()
+
+
+def _route(ingress: Object, path: Mapping[str, Any], timeout_of: TimeoutOf) -> Route:
+    splits = tuple(_split(ingress, split) for split in path.get("splits") or () if int(split.get("percent", 100)) > 0)
+    timeouts = [timeout_of(split.revision) for split in splits]
+    return Route(
+        splits=splits,
+        prefix=str(path.get("path") or "/"),
+        match=tuple(sorted((str(name), str(match["exact"])) for name, match in (path.get("headers") or {}).items())),
+        headers=_headers(path),
+        timeout=0.0 if 0.0 in timeouts else max(timeouts, default=0.0),
+    )
+
+
+def _split(ingress: Object, split: Mapping[str, Any]) -> Split:
+    return Split(_revision(ingress, split), int(split.get("percent", 100)), _headers(split))
+
+
+def _revision(ingress: Object, split: Mapping[str, Any]) -> Key:
+    return Key(str(split.get("serviceNamespace") or namespace_of(ingress)), str(split["serviceName"]))
+
+
+def _headers(holder: Mapping[str, Any]) -> Headers:
+    return tuple(sorted((str(name), str(value)) for name, value in (holder.get("appendHeaders") or {}).items()))

@@ -1,0 +1,151 @@
+"""The gateway's listener (LDS): how HTTP is read, what is refused at the door, what is written down. Pure.
+
+Field names are those of `envoy.config.listener.v3` and of the HTTP connection manager. The choices follow Envoy's guide
+for edge proxies (https://www.envoyproxy.io/docs/envoy/latest/configuration/best_practices/edge).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from clusters.gateway.config import ROUTE_TABLE
+from clusters.gateway.headers import STRIPPED_FROM_REQUESTS, STRIPPED_PREFIXES
+from clusters.gateway.limits import Limits
+from clusters.gateway.replies import local_replies, too_large
+
+STATS_PREFIX: Final = "gateway"
+_EXTENSIONS: Final = "type.googleapis.com/envoy.extensions."
+_MEBIBYTE: Final = 1024 * 1024
+_KIBIBYTE: Final = 1024
+
+Json = dict[str, Any]
+
+
+def listener(host: str, port: int, routes: Path, access_log: Path, limits: Limits) -> Json:
+    """`envoy.config.listener.v3.Listener` on `host:port` whose route table is the file `routes`."""
+    manager = connection_manager(routes, access_log, limits)
+    network_filter = {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
+    return {
+        "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
+        "name": f"{host}:{port}",
+        "address": {"socket_address": {"address": host, "port_value": port}},
+        "enable_reuse_port": False,  # with it a second platform could share the port unnoticed
+        "per_connection_buffer_limit_bytes": limits.buffer_bytes,
+        "filter_chains": [{"filters": [network_filter]}],
+    }
+
+
+def connection_manager(routes: Path, access_log: Path, limits: Limits) -> Json:
+    """The HTTP connection manager."""
+    return {
+        "@type": _EXTENSIONS + "filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": STATS_PREFIX,
+        "codec_type": "AUTO",  # HTTP/1.1, and HTTP/2 with prior knowledge
+        "rds": {"route_config_name": ROUTE_TABLE, "config_source": file_source(routes)},
+        "http_filters": [_body_limit(limits), _router()],
+        "early_header_mutation_extensions": [_strip_internal_headers()],
+        "local_reply_config": local_replies(limits),
+        "access_log": [_access_log(access_log)],
+        **_reading(limits),
+        **_timeouts(limits),
+    }
+
+
+def file_source(path: Path) -> Json:
+    """A ConfigSource that follows a file: Envoy reads it anew when another file is renamed over it."""
+    return {"resource_api_version": "V3", "path_config_source": {"path": str(path)}}
+
+
+def _reading(limits: Limits) -> Json:
+    return {
+        "max_request_headers_kb": limits.header_kib,
+        "common_http_protocol_options": {
+            "idle_timeout": _seconds(limits.client_idle_seconds),
+            "max_headers_count": limits.header_count,
+            "headers_with_underscores_action": "REJECT_REQUEST",  # `a_b` and `a-b` are one name to many servers
+        },
+        "http_protocol_options": {"allow_absolute_url": False},
+        "http2_protocol_options": {
+            "max_concurrent_streams": limits.streams_per_connection,
+            "initial_stream_window_size": 64 * _KIBIBYTE,
+            "initial_connection_window_size": _MEBIBYTE,
+        },
+        "strip_any_host_port": True,
+        "strip_trailing_host_dot": True,
+        "normalize_path": True,
+        "merge_slashes": True,
+        "path_with_escaped_slashes_action": "REJECT_REQUEST",
+        "use_remote_address": True,
+        "internal_address_config": {},  # no caller is trusted with Envoy's own headers, loopback neither
+        "preserve_external_request_id": True,  # a caller's x-request-id follows its request
+        "server_header_transformation": "PASS_THROUGH",  # the answer names no server: the backend's is removed
+    }
+
+
+def _timeouts(limits: Limits) -> Json:
+    return {
+        "request_headers_timeout": _seconds(limits.header_seconds),
+        "request_timeout": _seconds(limits.body_seconds),
+        "stream_idle_timeout": _seconds(limits.longest_seconds),
+        "drain_timeout": _seconds(limits.drain_seconds),
+    }
+
+
+def _router() -> Json:
+    router = {"@type": _EXTENSIONS + "filters.http.router.v3.Router", "suppress_envoy_headers": True}
+    return {"name": "envoy.filters.http.router", "typed_config": router}
+
+
+def _body_limit(limits: Limits) -> Json:
+    """Refuses by Content-Length, without reading the body; `replies` turns its 403 into 413."""
+    policy = {"permissions": [{"header": too_large(limits)}], "principals": [{"any": True}]}
+    rules = {"action": "DENY", "policies": {"body": policy}}
+    return {
+        "name": "envoy.filters.http.rbac",
+        "typed_config": {"@type": _EXTENSIONS + "filters.http.rbac.v3.RBAC", "rules": rules},
+    }
+
+
+def _strip_internal_headers() -> Json:
+    exact: list[Json] = [{"remove": name} for name in STRIPPED_FROM_REQUESTS]
+    prefixed: list[Json] = [
+        {"remove_on_match": {"key_matcher": {"prefix": prefix, "ignore_case": True}}} for prefix in STRIPPED_PREFIXES
+    ]
+    mutation = _EXTENSIONS + "http.early_header_mutation.header_mutation.v3.HeaderMutation"
+    return {
+        "name": "envoy.http.early_header_mutation.header_mutation",
+        "typed_config": {"@type": mutation, "mutations": [*exact, *prefixed]},
+    }
+
+
+def _access_log(path: Path) -> Json:
+    fields = {
+        "time": "%START_TIME%",
+        "method": "%REQ(:METHOD)%",
+        "host": "%REQ(:AUTHORITY)%",
+        "path": "%REQ(:PATH)%",
+        "protocol": "%PROTOCOL%",
+        "status": "%RESPONSE_CODE%",
+        "flags": "%RESPONSE_FLAGS%",
+        "details": "%RESPONSE_CODE_DETAILS%",
+        "milliseconds": "%DURATION%",
+        "received": "%BYTES_RECEIVED%",
+        "sent": "%BYTES_SENT%",
+        "namespace": "%REQ(KNATIVE-SERVING-NAMESPACE)%",
+        "revision": "%REQ(KNATIVE-SERVING-REVISION)%",
+        "upstream": "%UPSTREAM_HOST%",
+        "attempts": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
+        "client": "%DOWNSTREAM_REMOTE_ADDRESS%",
+        "request": "%REQ(X-REQUEST-ID)%",
+    }
+    log = {
+        "@type": _EXTENSIONS + "access_loggers.file.v3.FileAccessLog",
+        "path": str(path),
+        "log_format": {"json_format": fields},
+    }
+    return {"name": "envoy.access_loggers.file", "typed_config": log}
+
+
+def _seconds(value: float) -> str:
+    return f"{value:g}s"

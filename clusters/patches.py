@@ -1,0 +1,56 @@
+"""JSON merge patch and JSON patch on objects, with the errors of the Kubernetes API. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jsonpatch
+from jsonpointer import JsonPointerException
+
+from clusters.errors import Conflict, FieldError, Invalid
+from clusters.objects import Object
+
+LARGEST_JSON_PATCH = 10_000
+"""Operations in one JSON patch; the limit of kube-apiserver."""
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7386: maps merge, null removes, all else replaces. Neither argument is changed; parts are shared."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def json_patch(target: Object, operations: Sequence[Mapping[str, Any]], what: str) -> Object:
+    """RFC 6902 applied to a copy of `target`; `what` names the object in errors.
+
+    Raises Conflict when a `test` fails, Invalid when an operation is malformed or its path does not exist.
+    """
+    if len(operations) > LARGEST_JSON_PATCH:
+        raise _invalid(what, f"{len(operations)} operations: at most {LARGEST_JSON_PATCH} are allowed")
+    try:
+        patched = jsonpatch.JsonPatch([dict(operation) for operation in operations]).apply(target)
+    except jsonpatch.JsonPatchTestFailed as error:
+        raise Conflict(f"{what}: the JSON patch's test failed: {_first_line(error)}") from error
+    except (jsonpatch.JsonPatchException, JsonPointerException) as error:
+        raise _invalid(what, f"the JSON patch cannot be applied: {_first_line(error)}") from error
+    except (TypeError, KeyError, IndexError, ValueError, AttributeError) as error:  # the library's own unchecked cases
+        raise _invalid(what, f"the JSON patch cannot be applied: {_first_line(error)}") from error
+    if not isinstance(patched, dict):
+        raise _invalid(what, "the JSON patch replaces the whole object by something that is none")
+    return patched
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _invalid(what: str, message: str) -> Invalid:
+    return Invalid(what, [FieldError("", message)])

@@ -1,0 +1,203 @@
+"""The control API as one ASGI application: guard, routes, errors as Status objects."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from clusters.api import Cluster
+from clusters.clock import Clock
+from clusters.errors import KnodelError, NotFound
+from clusters.objects import POD, Kind, Object
+from serving.api import discovery, openapi
+from serving.api.guard import Guard
+from serving.api.resources import Resources, Target, error_response
+from serving.api.status import BadRequest, MethodNotAllowed, failure
+
+log = logging.getLogger(__name__)
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+SUBRESOURCES = ("", "status", "log")
+OBJECT_PATHS = tuple(
+    f"{prefix}{scope}/{{plural}}{item}"
+    for prefix in ("/api/{version}", "/apis/{group}/{version}")
+    for scope in ("/namespaces/{namespace}", "")  # the longer one first: a namespace is no object's name
+    for item in ("", "/{name}", "/{name}/{subresource}")
+)
+
+
+class PodLogs(Protocol):
+    """Where the lines of a Pod's processes are."""
+
+    def follow(self, pod: Object, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+        """The last `tail` lines (None: all), then, with `follow`, each new piece until the Pod is gone."""
+        ...
+
+
+class ControlApi:
+    """The routes of the control API over a cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        kinds: Sequence[Kind],
+        writable: Collection[Kind],
+        logs: PodLogs,
+        clock: Clock,
+        version: str,
+        ready: Callable[[], bool],
+    ) -> None:
+        self._cluster = cluster
+        self._kinds = kinds
+        self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
+        self._writable = writable
+        self._logs = logs
+        self._version = version
+        self._ready = ready
+        self._resources = Resources(cluster, writable, clock)
+
+    def app(self, guard: Guard) -> ASGIApp:
+        """The application, guarded."""
+        routes = [
+            Route("/healthz", self._health),
+            Route("/livez", self._health),
+            Route("/readyz", self._readiness),
+            Route("/version", self._show_version),
+            Route("/api", self._discover(lambda: discovery.core_versions())),
+            Route("/apis", self._discover(lambda: discovery.group_list(self._kinds))),
+            Route("/openapi/v3", self._discover(lambda: openapi.index(self._kinds))),
+            Route("/openapi/v3/{path:path}", self._openapi),
+            Route("/apis/{group}", self._group),
+            Route("/api/{version}", self._resource_list),
+            Route("/apis/{group}/{version}", self._resource_list),
+        ]
+        routes.extend(Route(path, self._resource, methods=METHODS) for path in OBJECT_PATHS)
+        handlers: dict[Any, Any] = {
+            KnodelError: _refused,
+            404: _unknown_path,
+            405: _wrong_method,
+            Exception: _unforeseen,
+        }
+        return _Guarded(Starlette(routes=routes, exception_handlers=handlers), guard)
+
+    async def _health(self, _request: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    async def _readiness(self, _request: Request) -> Response:
+        return PlainTextResponse("ok") if self._ready() else PlainTextResponse("starting", 503)
+
+    async def _show_version(self, _request: Request) -> Response:
+        return _json(
+            {
+                # kubectl compares minors; this is the Kubernetes whose grammar is spoken here.
+                "major": "1",
+                "minor": "35",
+                "gitVersion": f"v1.35.0+knodel.{self._version}",
+                "platform": "embedded",
+            }
+        )
+
+    def _discover(self, make: Callable[[], Object]) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(_request: Request) -> Response:
+            return _json(make())
+
+        return endpoint
+
+    async def _openapi(self, request: Request) -> Response:
+        return _found(openapi.document(request.path_params["path"], self._kinds), request)
+
+    async def _group(self, request: Request) -> Response:
+        return _found(discovery.group(request.path_params["group"], self._kinds), request)
+
+    async def _resource_list(self, request: Request) -> Response:
+        group = request.path_params.get("group", "")
+        version = request.path_params["version"]
+        return _found(discovery.resource_list(group, version, self._kinds, self._writable), request)
+
+    async def _resource(self, request: Request) -> Response:
+        target = self._target(request)
+        if target.subresource == "log":
+            return await self._log(request, target)
+        return await self._resources.answer(request, target)
+
+    def _target(self, request: Request) -> Target:
+        given = request.path_params
+        kind = self._by_path.get((given.get("group", ""), given["version"], given["plural"]))
+        namespace = given.get("namespace")
+        if kind is None or given.get("subresource", "") not in SUBRESOURCES:
+            raise NotFound(
+                f"{request.url.path}: no such resource; /apis lists the groups, /apis/GROUP/VERSION the kinds"
+            )
+        if kind.namespaced and namespace is None and given.get("name"):
+            raise NotFound(f"{kind.resource} has namespaces: use /namespaces/NAMESPACE/{kind.plural}/NAME")
+        return Target(kind, namespace, given.get("name", ""), given.get("subresource", ""))
+
+    async def _log(self, request: Request, target: Target) -> Response:
+        if target.kind is not POD or request.method != "GET":
+            raise MethodNotAllowed("only Pods have a log, and it can only be read")
+        pod = await self._cluster.get(POD, target.name, target.namespace or "")
+        tail = request.query_params.get("tailLines", "")
+        if tail and not (tail.isascii() and tail.isdigit() and len(tail) < 10):
+            raise BadRequest(f"tailLines {tail!r} is no number of lines")
+        follow = request.query_params.get("follow", "") in ("1", "true")
+        lines = self._logs.follow(pod, tail=int(tail) if tail else None, follow=follow)
+        return StreamingResponse(lines, media_type="text/plain")
+
+
+class _Guarded:
+    """Nothing behind this is reached by a request that the guard refuses."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        refusal = self._guard.refuse(scope["path"], headers)
+        if refusal is None:
+            await self._app(scope, receive, send)
+            return
+        response = _json(failure(refusal.code, refusal.reason, refusal.message), refusal.code)
+        if refusal.code == 401:
+            response.headers["WWW-Authenticate"] = "Bearer"
+        await response(scope, receive, send)
+
+
+async def _refused(_request: Request, error: KnodelError) -> Response:
+    return error_response(error)
+
+
+async def _unforeseen(request: Request, error: Exception) -> Response:
+    """A fault of ours: no detail leaves the platform, the traceback goes to its log."""
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return error_response(KnodelError("internal error"))
+
+
+async def _unknown_path(request: Request, _error: Exception) -> Response:
+    return _json(failure(404, "NotFound", f"{request.url.path}: no such path"), 404)
+
+
+async def _wrong_method(request: Request, _error: Exception) -> Response:
+    return error_response(MethodNotAllowed(f"{request.method} is not possible on {request.url.path}"))
+
+
+def _found(value: Object | None, request: Request) -> Response:
+    if value is None:
+        raise NotFound(f"{request.url.path}: no such group or version")
+    return _json(value)
+
+
+def _json(value: Any, code: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), code, media_type="application/json")

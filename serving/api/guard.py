@@ -1,0 +1,57 @@
+"""Who may speak to the control API: token, Host and Origin are checked on every method, before anything else happens.
+
+The rules follow the catalogue of attacks on local control APIs (DNS rebinding: the Host; a web page that posts to
+localhost: the Origin; ShadowRay, CVE-2023-48022: no token). They are pure, so that each row is a test.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/livez"})
+"""Probes: they tell nothing but that the process lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request may not pass: HTTP status code, Kubernetes reason, message."""
+
+    code: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The bearer token, and the host names under which the API may be addressed (lower case, without port)."""
+
+    token: str
+    hosts: Collection[str]
+
+    def refuse(self, path: str, headers: Mapping[str, str]) -> Refusal | None:
+        """None when the request may pass; `headers` has lower-case names."""
+        host = _host_name(headers.get("host", ""))
+        if host not in self.hosts:
+            return Refusal(403, "Forbidden", f"Host {host!r} is not an address of this API: use {min(self.hosts)}")
+        origin = headers.get("origin")
+        if origin is not None and _host_name(origin.partition("://")[2]) not in self.hosts:
+            return Refusal(403, "Forbidden", f"Origin {origin!r} may not use this API: call it without a browser page")
+        if path in OPEN_PATHS:
+            return None
+        return self._check_token(headers.get("authorization", ""))
+
+    def _check_token(self, authorization: str) -> Refusal | None:
+        scheme, _, token = authorization.partition(" ")
+        known = scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.token.encode())
+        if known:
+            return None
+        return Refusal(401, "Unauthorized", "a bearer token is needed: the file `token` in the state folder holds it")
+
+
+def _host_name(host: str) -> str:
+    """`host[:port]` without the port, lower case; `[::1]:80` gives `[::1]`."""
+    if host.startswith("["):
+        return host.partition("]")[0].lower() + "]"
+    return host.partition(":")[0].lower()

@@ -1,0 +1,251 @@
+"""Kubernetes' verbs over one kind: list, get, watch for every kind; create, apply, patch, delete for writable ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from clusters.api import Cluster, WatchEvent
+from clusters.clock import Clock
+from clusters.errors import Gone, KnodelError
+from clusters.objects import Key, Kind, Object, key_of, version_of
+from serving.api import body as bodies
+from serving.api.fields import parse_field_selector
+from serving.api.status import BadRequest, MethodNotAllowed, UnsupportedMediaType, status_of, success
+from serving.api.table import make_table
+
+LONGEST_WATCH = (
+    3600.0  # s; a watch without timeoutSeconds ends after this, as kube-apiserver ends its own after 30-60 min
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path names: a kind, a namespace (None: all), an object's name (empty: the collection), a subresource."""
+
+    kind: Kind
+    namespace: str | None
+    name: str = ""
+    subresource: Literal["", "status", "log"] = ""
+
+
+class Resources:
+    """Answers requests on objects. `writable` are the kinds that callers may change; all others are read-only."""
+
+    def __init__(self, cluster: Cluster, writable: Collection[Kind], clock: Clock) -> None:
+        self._cluster = cluster
+        self._writable = writable
+        self._clock = clock
+
+    async def answer(self, request: Request, target: Target) -> Response:
+        """The response to a request on `target`. Raises ClusterError."""
+        if request.method in ("GET", "HEAD"):
+            return await self._read(request, target)
+        if target.kind not in self._writable or target.subresource:
+            raise MethodNotAllowed(f"{target.kind.resource} is written by the platform alone: change a Model instead")
+        if request.method == "POST" and not target.name:
+            return await self._create(request, target)
+        if request.method == "PATCH" and target.name:
+            return await self._patch(request, target)
+        if request.method == "DELETE" and target.name:
+            return await self._delete(request, target)
+        raise MethodNotAllowed(f"{request.method} is not possible on {request.url.path}")
+
+    async def _read(self, request: Request, target: Target) -> Response:
+        if target.name:
+            obj = await self._cluster.get(target.kind, target.name, target.namespace or "")
+            return self._object(request, target.kind, obj)
+        if request.query_params.get("watch", "") in ("1", "true"):
+            return await self._watch(request, target)
+        found = await self._cluster.list(target.kind, target.namespace, _selector(request))
+        matches = parse_field_selector(request.query_params.get("fieldSelector", ""))
+        items = [item for item in found.items if matches(item)]
+        if _wants_table(request):
+            return _json(self._table(request, target.kind, items, found.resource_version))
+        return _json(
+            {
+                "kind": f"{target.kind.kind}List",
+                "apiVersion": target.kind.api_version,
+                "metadata": {"resourceVersion": found.resource_version},
+                "items": items,
+            }
+        )
+
+    async def _watch(self, request: Request, target: Target) -> Response:
+        shape = self._shape(request, target.kind)
+        matches = parse_field_selector(request.query_params.get("fieldSelector", ""))
+        since = request.query_params.get("resourceVersion", "")
+        first: list[Object] = []
+        if since in ("", "0"):
+            snapshot = await self._cluster.list(target.kind, target.namespace, _selector(request))
+            first, since = list(snapshot.items), snapshot.resource_version
+        events = self._cluster.watch(target.kind, since, target.namespace, _selector(request))
+        bookmarks = request.query_params.get("allowWatchBookmarks", "") in ("1", "true")
+        limit = _seconds(request.query_params.get("timeoutSeconds", ""))
+
+        async def lines() -> AsyncIterator[bytes]:
+            for obj in filter(matches, first):
+                yield _line("ADDED", shape(obj))
+            try:
+                async with asyncio.timeout(limit):
+                    async for line in _watch_lines(events, first, matches, shape, bookmarks):
+                        yield line
+            except TimeoutError:
+                return  # the agreed end of a watch; the client resumes where it stood
+            except Gone as error:
+                yield _line("ERROR", status_of(error))
+
+        return StreamingResponse(lines(), media_type="application/json")
+
+    async def _create(self, request: Request, target: Target) -> Response:
+        obj = bodies.parse_object(await bodies.read(request), bodies.content_type(request))
+        obj = _aligned(obj, target)
+        made = await self._cluster.create(target.kind, obj, manager=_manager(request), dry_run=_dry_run(request))
+        return self._object(request, target.kind, made, code=201)
+
+    async def _patch(self, request: Request, target: Target) -> Response:
+        media_type = bodies.content_type(request)
+        body = await bodies.read(request)
+        if media_type in bodies.APPLY_TYPES:
+            obj = _aligned(bodies.parse_object(body, media_type), target)
+            force = request.query_params.get("force", "") in ("1", "true")
+            done = await self._cluster.apply(
+                target.kind, obj, manager=_manager(request), force=force, dry_run=_dry_run(request)
+            )
+            return self._object(request, target.kind, done)
+        if media_type not in (bodies.MERGE_TYPE, bodies.JSON_PATCH_TYPE):
+            raise UnsupportedMediaType(f"Content-Type {media_type!r} is no patch: send {bodies.MERGE_TYPE}")
+        done = await self._cluster.patch(
+            target.kind,
+            target.name,
+            _patch_document(body, media_type),
+            target.namespace or "",
+            manager=_manager(request),
+            type="json" if media_type == bodies.JSON_PATCH_TYPE else "merge",
+            dry_run=_dry_run(request),
+        )
+        return self._object(request, target.kind, done)
+
+    async def _delete(self, request: Request, target: Target) -> Response:
+        raw = await bodies.read(request)
+        options = bodies.parse_json(raw) if raw else {}
+        preconditions = (options.get("preconditions") if isinstance(options, dict) else None) or {}
+        if _dry_run(request):
+            await self._cluster.get(target.kind, target.name, target.namespace or "")
+            return _json(success())
+        await self._cluster.delete(
+            target.kind,
+            target.name,
+            target.namespace or "",
+            uid=str(preconditions.get("uid", "")),
+            resource_version=str(preconditions.get("resourceVersion", "")),
+        )
+        return _json(success())
+
+    def _object(self, request: Request, kind: Kind, obj: Object, code: int = 200) -> Response:
+        return _json(self._shape(request, kind)(obj), code)
+
+    def _shape(self, request: Request, kind: Kind) -> Callable[[Object], Object]:
+        """How one object is shown: as itself, or as a Table of one row when the caller asks for Tables."""
+        if not _wants_table(request):
+            return lambda obj: obj
+        return lambda obj: self._table(request, kind, [obj], version_of(obj))
+
+    def _table(self, request: Request, kind: Kind, items: list[Object], version: str) -> Object:
+        include = request.query_params.get("includeObject", "Metadata")
+        return make_table(kind, items, self._clock.now(), version, include)
+
+
+async def _watch_lines(
+    events: AsyncIterator[WatchEvent],
+    first: list[Object],
+    matches: Callable[[Object], bool],
+    shape: Callable[[Object], Object],
+    bookmarks: bool,
+) -> AsyncIterator[bytes]:
+    """Watch events as lines; an object that begins or ceases to match the field selector is added or deleted."""
+    shown: set[Key] = {key_of(obj) for obj in first if matches(obj)}
+    async for event in events:
+        if event.type == "BOOKMARK":
+            if bookmarks:
+                yield _line("BOOKMARK", event.object)
+            continue
+        key, matching = key_of(event.object), matches(event.object)
+        if event.type == "DELETED" or not matching:
+            if key in shown or (matching and event.type == "DELETED"):
+                shown.discard(key)
+                yield _line("DELETED", shape(event.object))
+            continue
+        kind = event.type if event.type == "MODIFIED" or key not in shown else "MODIFIED"
+        shown.add(key)
+        yield _line(kind, shape(event.object))
+
+
+def _patch_document(body: bytes, media_type: str) -> Any:
+    patch = bodies.parse_json(body)
+    wanted = list if media_type == bodies.JSON_PATCH_TYPE else dict
+    if not isinstance(patch, wanted):
+        raise BadRequest(f"a {media_type} body is a JSON {'array' if wanted is list else 'object'}")
+    return patch
+
+
+def _aligned(obj: dict[str, Any], target: Target) -> Object:
+    """The object with kind, name and namespace of the path filled in. Raises BadRequest when they disagree."""
+    metadata = dict(obj.get("metadata") or {})
+    expected = {"apiVersion": target.kind.api_version, "kind": target.kind.kind}
+    for field, value in expected.items():
+        if obj.get(field, value) != value:
+            raise BadRequest(f"{field} {obj[field]!r} does not fit the path: it is {value!r} there")
+    for field, value in (("name", target.name), ("namespace", target.namespace or "")):
+        if value and metadata.setdefault(field, value) != value:
+            raise BadRequest(f"metadata.{field} {metadata[field]!r} does not fit the path: it is {value!r} there")
+    return {**obj, **expected, "metadata": metadata}
+
+
+def _line(type: str, obj: Object) -> bytes:
+    return msgspec.json.encode({"type": type, "object": obj}) + b"\n"
+
+
+def _json(value: Any, code: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), code, media_type="application/json")
+
+
+def error_response(error: KnodelError) -> Response:
+    """The Status of an error as a response."""
+    status = status_of(error)
+    retry = status.get("details", {}).get("retryAfterSeconds")
+    response = _json(status, int(status["code"]))
+    if retry is not None:
+        response.headers["Retry-After"] = str(retry)
+    return response
+
+
+def _selector(request: Request) -> str:
+    return request.query_params.get("labelSelector", "")
+
+
+def _wants_table(request: Request) -> bool:
+    return "as=Table" in request.headers.get("accept", "")
+
+
+def _manager(request: Request) -> str:
+    """The field manager; as kube-apiserver does, the client's name from its User-Agent when it names none."""
+    return request.query_params.get("fieldManager") or request.headers.get("user-agent", "unknown").partition("/")[0]
+
+
+def _dry_run(request: Request) -> bool:
+    return request.query_params.get("dryRun", "") == "All"
+
+
+def _seconds(text: str) -> float:
+    if not text:
+        return LONGEST_WATCH
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise BadRequest(f"timeoutSeconds {text!r} is no number of seconds")
+    return min(float(text), LONGEST_WATCH)

@@ -1,0 +1,67 @@
+"""uvicorn inside the platform's own loop: sockets are opened by the caller, signals stay the caller's."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from clusters.errors import KnodelError
+
+KEEP_ALIVE = 65  # s, longer than the idle time of kubectl's connections between two commands
+HEADER_LIMIT = 32 * 1024  # bytes
+SHUTDOWN = 2  # s that open watches get to end
+
+
+class PortInUse(KnodelError):
+    """An address that the platform needs is taken."""
+
+
+def listen(host: str, port: int, setting: str) -> socket.socket:
+    """A listening TCP socket. Raises PortInUse, which names `setting`, the option that changes the port."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise PortInUse(
+            f"{host}:{port} cannot be used ({error.strerror}): free it or choose another by {setting}"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the process's signal handlers alone."""
+        yield
+
+
+def make_server(app: ASGIApp, certificate: tuple[Path, Path] | None = None) -> uvicorn.Server:
+    """A server for `app`; with (certificate, key) it speaks TLS 1.2 or newer. `serve(sockets=[...])` runs it."""
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=SHUTDOWN,
+        h11_max_incomplete_event_size=HEADER_LIMIT,
+        ssl_certfile=certificate[0] if certificate else None,
+        ssl_keyfile=certificate[1] if certificate else None,
+        ssl_version=ssl.PROTOCOL_TLS_SERVER,
+    )
+    return _Server(config)

@@ -1,0 +1,163 @@
+"""YAML and JSON text to objects, for the command, the control API and the settings.
+
+A safe loader with nothing of YAML's that JSON has not: no tags, no dates, no duplicate keys, few aliases, and every
+fault is one `LoadError` that names the file, the line and the remedy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from clusters.errors import KnodelError
+from clusters.objects import KINDS, MODEL, Object
+
+LARGEST_TEXT = 3 * 1024 * 1024
+"""Bytes of one file: the request limit of kube-apiserver."""
+MOST_ALIASES = 100
+"""Aliases in one file: people use a few; a "billion laughs" needs tens of levels with ten each."""
+DEEPEST = 64
+"""Levels of nesting; a Model has six."""
+
+_TAG_PREFIX = "tag:yaml.org,2002:"
+_JSON_TAGS = frozenset(f"{_TAG_PREFIX}{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map"))
+
+
+class LoadError(KnodelError):
+    """Text that is no YAML or JSON that we take."""
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that counts aliases and depth, and refuses duplicate keys and what JSON cannot say."""
+
+    # Dates stay text, as in JSON: `version: 2026-01-01` is meant as written.
+    yaml_implicit_resolvers = {  # noqa: RUF012 - the base class declares it so
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != f"{_TAG_PREFIX}timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._aliases = 0
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """One node, as the base class makes it, within the caps."""
+        if self.check_event(yaml.AliasEvent):
+            self._aliases += 1
+            if self._aliases > MOST_ALIASES:
+                raise yaml.MarkedYAMLError(problem=f"more than {MOST_ALIASES} aliases", problem_mark=self._mark())
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise yaml.MarkedYAMLError(problem=f"nested deeper than {DEEPEST} levels", problem_mark=self._mark())
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """The value of one node; refuses tags that JSON has no value for."""
+        if node.tag not in _JSON_TAGS:
+            problem = f"the tag {node.tag.replace(_TAG_PREFIX, '!!')} is not taken: write the plain value"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        return super().construct_object(node, deep=deep)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """A mapping with text keys, each at most once."""
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                problem = f"the key {key!r} is no text: put it in quotes"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
+            if key in seen:
+                raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+    def _mark(self) -> Any:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        return event.start_mark if event is not None else None
+
+
+def load_documents(text: str, source: str = "the text") -> list[Any]:
+    """Every document of a YAML stream (or the one JSON value); empty ones are skipped. Raises LoadError."""
+    if len(text.encode("utf-8", "surrogatepass")) > LARGEST_TEXT:
+        raise LoadError(f"{source} is larger than {LARGEST_TEXT} bytes: split it")
+    loader = _Loader("")
+    try:
+        loader = _Loader(text)
+        documents: list[Any] = []
+        while loader.check_data():  # type: ignore[no-untyped-call]
+            documents.append(loader.get_data())
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise LoadError(f"{source}: {_explain(error)}") from error
+    finally:
+        loader.dispose()
+    return [document for document in documents if document is not None]
+
+
+def load_objects(text: str, source: str = "the text") -> list[Object]:
+    """Every Kubernetes object of a YAML or JSON text; a `List` is taken apart. Raises LoadError."""
+    objects: list[Object] = []
+    for number, document in enumerate(load_documents(text, source), start=1):
+        where = f"{source}, document {number}"
+        if isinstance(document, dict) and document.get("kind") == "List" and "items" in document:
+            items = document["items"]
+            if not isinstance(items, list):
+                raise LoadError(f"{where}: items must be a list")
+            objects += [_checked(item, f"{where}, items[{index}]") for index, item in enumerate(items)]
+        else:
+            objects.append(_checked(document, where))
+    if not objects:
+        raise LoadError(f"{source} holds no object: write a Model (apiVersion {MODEL.api_version})")
+    return objects
+
+
+def load_models(text: str, source: str = "the text") -> list[Object]:
+    """Like `load_objects`, for files that may hold Models alone. Raises LoadError."""
+    objects = load_objects(text, source)
+    for obj in objects:
+        if (obj["apiVersion"], obj["kind"]) != (MODEL.api_version, MODEL.kind):
+            raise LoadError(
+                f"{source}: {obj['kind']} ({obj['apiVersion']}) is not taken here: write a {MODEL.kind} "
+                f"({MODEL.api_version})"
+            )
+    return objects
+
+
+def read_models(path: Path) -> list[Object]:
+    """The Models of a file. Raises LoadError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise LoadError(f"cannot read {path}: {reason}") from error
+    return load_models(text, str(path))
+
+
+def _checked(value: Any, where: str) -> Object:
+    if not isinstance(value, dict):
+        raise LoadError(f"{where}: an object with apiVersion, kind and metadata is expected")
+    for field in ("apiVersion", "kind"):
+        if not isinstance(value.get(field), str) or not value[field]:
+            known = " or ".join(sorted({kind.kind for kind in KINDS if kind.group == MODEL.group}))
+            raise LoadError(f"{where}: {field} is missing: write apiVersion {MODEL.api_version} and kind {known}")
+    metadata = value.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        raise LoadError(f"{where}: metadata.name is missing")
+    return value
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        problem = error.problem or error.context or "it is no YAML"
+        return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark is not None else problem
+    return json.dumps(" ".join(str(error).split()))[1:-1]

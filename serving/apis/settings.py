@@ -1,0 +1,261 @@
+"""The settings of a platform: one typed value, from defaults, then a YAML file, then `KNODEL_*` variables.
+
+A key is `group.field` in camelCase (`gateway.port`); its variable is KNODEL_GROUP_FIELD (`KNODEL_GATEWAY_PORT`). Keys
+and variables that no setting has are refused by name. `knodel config` prints the settings in force.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from clusters.errors import KnodelError
+from serving.apis.durations import format_duration, parse_duration
+from serving.apis.loader import LoadError, load_documents
+from serving.apis.version import VERSION
+
+T = TypeVar("T")
+
+VARIABLE_PREFIX = "KNODEL_"
+OTHER_VARIABLES = frozenset({"KNODEL_STATE", "KNODEL_TERMINATION_LOG"})
+"""Variables that are no settings: the state folder, by which the settings are not found, and one that the kubelet
+gives to model servers."""
+
+MEBIBYTE = 1024 * 1024  # bytes
+LARGEST_PORT = 65535
+
+
+class SettingsError(KnodelError):
+    """A setting that is unknown, of the wrong type or out of bounds; the message begins with its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a person should know of a setting, and what it accepts. A `unit` of "s" is written as a duration."""
+
+    unit: str
+    reason: str
+    least: float | None = None
+    most: float | None = None
+
+
+def _setting(default: T, unit: str, reason: str, least: float | None = None, most: float | None = None) -> T:
+    value: T = field(default=default, metadata={"about": About(unit, reason, least, most)})
+    return value
+
+
+def _port(default: int, reason: str) -> int:
+    return _setting(default, "port", reason, 1, LARGEST_PORT)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """The data plane's public address and its limits."""
+
+    address: str = _setting("127.0.0.1", "address", "loopback only unless asked: requests need no token")
+    port: int = _port(8080, "the usual port of a local HTTP service")
+    domain: str = _setting("localhost", "domain", "browsers and curl resolve *.localhost without any configuration")
+    max_request_bytes: int = _setting(
+        64 * MEBIBYTE, "bytes", "one page of OCR is 13 MB of tensors as JSON", 1024, 1024 * MEBIBYTE
+    )
+    max_header_bytes: int = _setting(32 * 1024, "bytes", "bounds what one connection can hold", 1024, 96 * 1024)
+    max_headers: int = _setting(100, "headers", "Envoy's own default", 1, 1000)
+    header_timeout: float = _setting(10.0, "s", "a client that drips its headers is cut off", 0.1, 3600)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSettings:
+    """Where the control API listens."""
+
+    address: str = _setting("127.0.0.1", "address", "loopback only unless asked")
+    port: int = _port(8081, "next to the gateway's")
+    tls_port: int = _port(8443, "the same API over TLS: kubectl sends no token over plain HTTP")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The container that runs a model."""
+
+    image: str = _setting(
+        f"knodel.dev/server:{VERSION}",
+        "image",
+        "our model server, of this release; a change makes revisions",
+    )
+    port: int = _port(8080, "the container's port, Knative's default")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of a platform."""
+
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    control: ControlSettings = field(default_factory=ControlSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Where a key's value lives, and how it is read."""
+
+    key: str
+    group: str
+    name: str
+    type: type
+    about: About
+
+    @property
+    def variable(self) -> str:
+        return VARIABLE_PREFIX + f"{self.group}_{self.name}".upper()
+
+
+def load_settings(
+    config: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    gateway_port: int | None = None,
+    control_port: int | None = None,
+) -> Settings:
+    """The settings in force: defaults, the file `config`, variables, then what the command line names.
+
+    Raises SettingsError, LoadError.
+    """
+    given: dict[str, Any] = {}
+    if config is not None:
+        given |= _from_file(config)
+    given |= _from_variables(environ)
+    for key, value in (("gateway.port", gateway_port), ("control.port", control_port)):
+        if value is not None:
+            given[key] = value
+    settings = Settings()
+    slots = _slots()
+    for key, value in given.items():
+        slot = slots[key]
+        group = replace(getattr(settings, slot.group), **{slot.name: _read(slot, value)})
+        settings = replace(settings, **{slot.group: group})
+    _check_ports(settings)
+    return settings
+
+
+def settings_to_dict(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The settings as the file would say them."""
+    answer: dict[str, dict[str, Any]] = {}
+    for slot in _slots().values():
+        value = getattr(getattr(settings, slot.group), slot.name)
+        shown = format_duration(value) if slot.about.unit == "s" else value
+        answer.setdefault(slot.group, {})[slot.key.partition(".")[2]] = shown
+    return answer
+
+
+def describe_settings() -> list[tuple[str, str, str, str]]:
+    """Key, variable, unit and reason of every setting, in order, for help and documentation."""
+    return [(slot.key, slot.variable, slot.about.unit, slot.about.reason) for slot in _slots().values()]
+
+
+@cache
+def _slots() -> dict[str, _Slot]:
+    found: dict[str, _Slot] = {}
+    for group, made in get_type_hints(Settings).items():
+        types = get_type_hints(made)
+        for one in fields(made):
+            key = f"{group}.{_camel(one.name)}"
+            found[key] = _Slot(key, group, one.name, types[one.name], one.metadata["about"])
+    return found
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise LoadError(f"cannot read the settings {path}: {reason}") from error
+    documents = load_documents(text, str(path))
+    if len(documents) > 1:
+        raise SettingsError(f"{path} holds {len(documents)} documents: write one")
+    found: dict[str, Any] = {}
+    for group, members in (_mapping(documents[0], str(path)) if documents else {}).items():
+        if group not in get_type_hints(Settings):
+            raise SettingsError(f"{group}: unknown setting in {path}; known: {', '.join(get_type_hints(Settings))}")
+        for name, value in _mapping(members, group).items():
+            key = f"{group}.{name}"
+            if key not in _slots():
+                known = [other for other in _slots() if other.startswith(f"{group}.")]
+                raise SettingsError(f"{key}: unknown setting in {path}; known: {', '.join(known)}")
+            found[key] = value
+    return found
+
+
+def _mapping(value: Any, where: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise SettingsError(f"{where}: a mapping of settings is expected, as in `gateway: {{port: 8080}}`")
+    return value
+
+
+def _from_variables(environ: Mapping[str, str]) -> dict[str, Any]:
+    keys = {slot.variable: slot.key for slot in _slots().values()}
+    found: dict[str, Any] = {}
+    for variable, text in environ.items():
+        if not variable.startswith(VARIABLE_PREFIX) or variable in OTHER_VARIABLES:
+            continue
+        if variable not in keys:
+            raise SettingsError(f"{variable}: unknown setting; known: {', '.join(keys)}")
+        found[keys[variable]] = _from_text(_slots()[keys[variable]], text)
+    return found
+
+
+def _from_text(slot: _Slot, text: str) -> Any:
+    """A variable's text as the file would have it."""
+    if slot.type is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise SettingsError(f"{slot.key}: {text[:40]!r} in {slot.variable} is no whole number") from None
+    return text
+
+
+def _read(slot: _Slot, value: Any) -> Any:
+    if slot.about.unit == "s":
+        return _within(slot, _seconds(slot, value))
+    if slot.type is int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise SettingsError(f"{slot.key}: {value!r} is no whole number ({slot.about.unit})")
+        return _within(slot, value)
+    if not isinstance(value, str) or not value.strip():
+        raise SettingsError(f"{slot.key}: {value!r} is no text ({slot.about.unit})")
+    return value
+
+
+def _seconds(slot: _Slot, value: Any) -> float:
+    try:
+        if isinstance(value, str):
+            return parse_duration(value)
+    except ValueError as error:
+        raise SettingsError(f"{slot.key}: {value!r} {error}") from error
+    raise SettingsError(f"{slot.key}: {value!r} is no duration: write it with a unit, as in 10s")
+
+
+def _within(slot: _Slot, value: float) -> float:
+    least, most = slot.about.least, slot.about.most
+    if (least is not None and value < least) or (most is not None and value > most):
+        raise SettingsError(f"{slot.key}: {value} is out of bounds: {least:g} to {most:g} ({slot.about.unit})")
+    return value
+
+
+def _check_ports(settings: Settings) -> None:
+    ports = {"gateway.port": settings.gateway.port, "control.port": settings.control.port,
+             "control.tlsPort": settings.control.tls_port}  # fmt: skip
+    taken: dict[int, str] = {}
+    for key, port in ports.items():
+        if port in taken:
+            raise SettingsError(f"{key}: {port} is {taken[port]} already: choose another port")
+        taken[port] = key

@@ -1,0 +1,19 @@
+"""`knodel completion`."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from serving.cli.context import Session, verb
+
+
+@verb("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(session: Session, shell: str) -> None:
+    """Print the completion script of SHELL; `eval "$(knodel completion bash)"` turns it on."""
+    from serving.cli.main import knodel  # the group registers this verb, so it cannot be imported above
+
+    completion = get_completion_class(shell)
+    if completion is not None:
+        session.output.raw((completion(knodel, {}, "knodel", "_KNODEL_COMPLETE").source() + "\n").encode())

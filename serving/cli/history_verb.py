@@ -1,0 +1,31 @@
+"""`knodel history`."""
+
+from __future__ import annotations
+
+import click
+
+from clusters.objects import MODEL
+from serving.cli.context import Session, verb
+
+
+@verb("history")
+@click.argument("name")
+def command(session: Session, name: str) -> None:
+    """Which versions the model NAME has had, what caused each, and what became of it."""
+    model = session.client().get(MODEL, name, session.namespace)
+    if session.output.structured:
+        session.output.value(model)
+        return
+    records = (model.get("status") or {}).get("history") or []
+    rows = [
+        [
+            record.get("revision", ""),
+            record.get("version", ""),
+            record.get("outcome", ""),
+            (record.get("cause") or {}).get("by", ""),
+            record.get("at", ""),
+            record.get("storageUri", ""),
+        ]
+        for record in records
+    ]
+    session.output.table(["revision", "version", "outcome", "by", "at", "storage"], rows)

@@ -1,0 +1,29 @@
+"""`knodel list`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from clusters.objects import MODEL, name_of, namespace_of
+from serving.api.table import age_of, columns_of
+from serving.cli.context import Session, every_namespace, verb
+
+
+@verb("list")
+@every_namespace
+def command(session: Session, all_namespaces: bool) -> None:
+    """List models."""
+    found = session.client().list(MODEL, None if all_namespaces else session.namespace)
+    if session.output.structured:
+        session.output.value(found)
+        return
+    now = datetime.now(UTC)
+    columns = [column for column in columns_of(MODEL) if not column.wide]
+    rows = [
+        [*([namespace_of(item)] if all_namespaces else []), name_of(item)]
+        + [column.cell(item) for column in columns]
+        + [age_of(item, now)]
+        for item in found["items"]
+    ]
+    heads = [*(["namespace"] if all_namespaces else []), "name", *(column.name for column in columns), "age"]
+    session.output.table(heads, rows)

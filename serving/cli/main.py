@@ -1,0 +1,100 @@
+"""`knodel`: registers the verbs, and turns every error into one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from clusters.errors import KnodelError
+from serving.cli.errors import FAILED, USAGE, exit_code_of
+from serving.cli.output import clean
+
+VERBS = {
+    "up": "Start the platform on this machine.",
+    "down": "End the platform and everything that it started.",
+    "deploy": "Serve a model, or a new version of it.",
+    "list": "List models.",
+    "get": "Show one model.",
+    "describe": "Show one model with its versions and events.",
+    "delete": "Delete a model.",
+    "history": "Which versions a model has had, and what became of them.",
+    "logs": "Print the logs of a model's replicas.",
+    "wait": "Wait until a model is ready.",
+    "predict": "Send one inference request.",
+    "traffic": "Split the traffic between versions.",
+    "promote": "Give the latest ready version all traffic.",
+    "rollback": "Give all traffic to the version before, or to the one named.",
+    "explain": "Why a model has the replicas and the traffic that it has.",
+    "render": "Print the objects that would be applied.",
+    "diff": "Print what applying a file would change.",
+    "namespace": "Make or label a namespace.",
+    "config": "Print the settings in force.",
+    "doctor": "Find what is wrong on this machine.",
+    "serve": "Serve one model without a platform.",
+    "completion": "Print the completion script of a shell.",
+}
+"""Every verb with its help line; the file of the same name holds it and is imported only when it is used."""
+
+ALIASES = {"ls": "list"}
+
+
+class Verbs(click.Group):
+    """A group that imports a verb's file when the verb is used: `knodel list` must not pay for `knodel up`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All verbs, in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb's command, or None when there is no such verb."""
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in VERBS:
+            return None
+        command = importlib.import_module(f"serving.cli.{name}_verb").command
+        return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of verbs, without importing any."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="knodel", message="%(version)s")
+@click.option("--debug", is_flag=True, help="Print tracebacks.")
+def knodel(debug: bool) -> None:
+    """Serve models on Knative: deploy a file, split its traffic, roll it back."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code. Errors are one line on stderr."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        result = knodel.main(given, prog_name="knodel", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130  # as a shell reports an interrupted command
+    except click.ClickException as error:
+        return _fail(error.format_message(), USAGE)
+    except KnodelError as error:
+        if "--debug" in given:
+            raise
+        return _fail(str(error), exit_code_of(error))
+    except Exception as error:  # a fault of ours: still one line, the traceback on request
+        if "--debug" in given:
+            raise
+        return _fail(f"unexpected {error.__class__.__name__}: {error}; --debug before the verb shows where", FAILED)
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"knodel: {clean(' '.join(message.split()))}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

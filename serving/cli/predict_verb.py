@@ -1,0 +1,75 @@
+"""`knodel predict`."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from serving.cli.context import Session, verb
+from serving.cli.errors import CommandError, NoSuchThing, UsageError
+
+DEFAULT_TIMEOUT = 310.0  # s, a little above the longest default timeout of a request
+
+
+@verb("predict")
+@click.argument("name")
+@click.option("-d", "--data", required=True, metavar="JSON|@FILE", help="Open Inference Protocol request; @- is stdin.")
+@click.option("--tag", default="", help="Ask the version with this tag, whatever its percent.")
+@click.option("--timing", is_flag=True, help="Print revision and Server-Timing to stderr.")
+def command(session: Session, name: str, data: str, tag: str, timing: bool) -> None:
+    """Send one inference request to the model NAME, by its traffic split."""
+    body = _body(data)
+    platform = session.platform()
+    host, port = platform.gateway
+    connection = http.client.HTTPConnection(host, port, timeout=DEFAULT_TIMEOUT)
+    headers = {"Host": f"{name}.{session.namespace}.localhost", "Content-Type": "application/json"}
+    if tag:
+        headers["Knative-Serving-Tag"] = tag
+    try:
+        connection.request("POST", f"/v2/models/{name}/infer", body, headers)
+        answer = connection.getresponse()
+        content = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise CommandError(
+            f"the gateway at {host}:{port} does not answer ({error}): `knodel doctor` looks why"
+        ) from error
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise _failure(name, answer, content)
+    if timing:
+        revision, stages = answer.headers.get("knodel-revision", "?"), answer.headers.get("Server-Timing", "not held")
+        click.echo(f"revision {revision}; {stages}", err=True)
+    session.output.raw(content.rstrip(b"\n") + b"\n")
+
+
+def _body(data: str) -> bytes:
+    try:
+        if data == "@-":
+            content = sys.stdin.buffer.read()
+        else:
+            content = Path(data[1:]).read_bytes() if data.startswith("@") else data.encode()
+        json.loads(content)
+    except OSError as error:
+        raise UsageError(f"--data {data}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--data is no JSON ({error}): give a request, or @FILE for one in a file") from error
+    return content
+
+
+def _failure(name: str, answer: http.client.HTTPResponse, content: bytes) -> CommandError:
+    try:
+        known: Any = json.loads(content)
+        reason = str(known["error"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        reason = content[:200].decode("utf-8", "replace")
+    retry = answer.headers.get("Retry-After")
+    message = f"model {name} answered {answer.status}: {reason}" + (f" (try again in {retry} s)" if retry else "")
+    if answer.status == 404:
+        return NoSuchThing(message)
+    return UsageError(message) if answer.status in (400, 413, 415) else CommandError(message)

@@ -1,0 +1,97 @@
+"""`knodel up`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from serving.cli.context import Session, verb
+from serving.cli.errors import CommandError, NotInTime
+from serving.cli.output import Progress
+from serving.cli.state import PLATFORM_FILE, Platform
+
+READY_WITHIN = 60.0  # s that a detached platform gets to become ready; it needs about one
+POLL = 0.02  # s between two looks
+LOG_FILE = "platform.log"
+
+
+@verb("up")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the gateway [8080].")
+@click.option("--control-port", type=click.IntRange(1, 65535), help="Port of the control API [8081].")
+@click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
+@click.option("--detach", is_flag=True, help="Return once it is ready; it goes on in the background.")
+def command(session: Session, port: int | None, control_port: int | None, config: str | None, detach: bool) -> int:
+    """Start the platform on this machine; Ctrl-C ends it."""
+    if detach:
+        return _detached(session, port, control_port, config)
+    from serving.apis.settings import load_settings
+    from serving.platform import run_platform  # everything heavy hangs on this import
+
+    settings = load_settings(Path(config) if config else None, gateway_port=port, control_port=control_port)
+    return run_platform(session.state, settings)
+
+
+def _detached(session: Session, port: int | None, control_port: int | None, config: str | None) -> int:
+    session.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    arguments = ["up", "--state", str(session.state)]
+    for option, value in (("--port", port), ("--control-port", control_port), ("--config", config)):
+        arguments += [option, str(value)] if value is not None else []
+    log = session.state / LOG_FILE
+    with log.open("ab") as sink:
+        began = sink.tell()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "serving.cli.main", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+        )
+    _wait_until_ready(session, child, log, began)
+    platform = session.platform()
+    if session.output.structured:
+        session.output.value(json.loads((session.state / PLATFORM_FILE).read_text()))
+    else:
+        session.output.text(f"gateway http://{_address(platform.gateway)}, control http://{_address(platform.control)}")
+    return 0
+
+
+def _wait_until_ready(session: Session, child: subprocess.Popen[bytes], log: Path, began: int) -> None:
+    progress, deadline = Progress(), time.monotonic() + READY_WITHIN
+    while True:
+        code = child.poll()
+        if code is not None:
+            progress.clear()
+            raise CommandError(_last_line(log, began) or f"the platform ended at once with exit code {code}: see {log}")
+        if _is_ready(session, child.pid):
+            progress.clear()
+            return
+        if time.monotonic() > deadline:
+            progress.clear()
+            raise NotInTime(f"the platform was not ready within {READY_WITHIN:g} s: see {log}")
+        progress.show("starting the platform")
+        time.sleep(POLL)
+
+
+def _is_ready(session: Session, pid: int) -> bool:
+    """Whether `platform.json` was written by this process: it does so when it is ready."""
+    try:
+        facts = json.loads((session.state / PLATFORM_FILE).read_text())
+        return bool(facts["pid"] == pid) and isinstance(Platform.find(session.state), Platform)
+    except (OSError, ValueError, KeyError, CommandError):
+        return False
+
+
+def _last_line(log: Path, began: int) -> str:
+    with log.open("rb") as file:
+        file.seek(began)
+        lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.startswith("knodel: ")]
+    return lines[-1].removeprefix("knodel: ") if lines else ""
+
+
+def _address(address: tuple[str, int]) -> str:
+    return f"{address[0]}:{address[1]}"

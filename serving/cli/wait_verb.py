@@ -1,0 +1,20 @@
+"""`knodel wait`."""
+
+from __future__ import annotations
+
+import click
+
+from serving.cli.context import Session, verb
+from serving.cli.wait import parse_timeout, wait_until_ready
+
+
+@verb("wait")
+@click.argument("name")
+@click.option("--timeout", default="300s", show_default=True, help="How long to wait at most.")
+def command(session: Session, name: str, timeout: str) -> None:
+    """Wait until the newest version of the model NAME is ready."""
+    model = wait_until_ready(session.client(), name, session.namespace, parse_timeout(timeout))
+    if session.output.structured:
+        session.output.value(model)
+        return
+    session.output.text(f"model {name} is ready at {model['status'].get('url', '')}")

@@ -1,0 +1,76 @@
+"""Scaling: to zero and back, with requests held, and none lost when a replica goes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from clusters.objects import POD, Object, is_deleting
+from tests.scenarios.world import World
+from tests.support.wait import eventually
+
+
+async def living_pods(world: World, revision: str) -> list[Object]:
+    """The Pods of a revision that are not being deleted."""
+    found = await world.cluster.list(POD, "default", f"serving.knative.dev/revision={revision}")
+    return [pod for pod in found.items if not is_deleting(pod)]
+
+
+async def at_zero(world: World, revision: str) -> None:
+    """Return once no replica of the revision is left."""
+
+    async def gone() -> bool:
+        found = await world.cluster.list(POD, "default", f"serving.knative.dev/revision={revision}")
+        return not found.items
+
+    await eventually(gone, 40)
+
+
+async def test_an_idle_model_goes_to_zero_and_200_concurrent_requests_wake_it_once(world: World) -> None:
+    await world.deploy("sleepy", storageUri=world.artifacts("double"), maxReplicas=1, scaleToZeroAfter="1s")
+    await at_zero(world, "sleepy-00001")
+
+    answers = await asyncio.gather(*(world.ask("sleepy") for _ in range(200)))
+
+    assert [answer.status for answer in answers] == [200] * 200
+    assert len(await living_pods(world, "sleepy-00001")) == 1
+    assert any("Server-Timing" in answer.headers for answer in answers)
+
+
+async def test_a_request_in_flight_when_the_replica_goes_is_not_lost(world: World) -> None:
+    await world.deploy("slow", storageUri=world.artifacts("slow"), scaleToZeroAfter="1s")
+
+    for _ in range(3):
+        # One request that is longer than the idle time, then silence: it must not be cut by the scale-down.
+        answer = await world.ask("slow", value=1.0)
+        assert answer.status == 200
+    await at_zero(world, "slow-00001")
+    assert (await world.ask("slow", value=1.0)).status == 200
+
+
+async def test_more_work_brings_more_replicas_up_to_the_maximum_and_silence_takes_them_away(world: World) -> None:
+    await world.deploy(
+        "busy",
+        storageUri=world.artifacts("slow"),
+        minReplicas=1,
+        maxReplicas=3,
+        scaleTarget=1,
+        targetUtilization=1.0,
+    )
+
+    async with world.under_load("busy", concurrency=6) as load:
+
+        async def grown() -> bool:
+            return len(await living_pods(world, "busy-00001")) == 3
+
+        await eventually(grown, 40)
+
+    assert load.failures == []
+    assert len(await living_pods(world, "busy-00001")) <= 3
+
+
+async def test_deleting_a_model_leaves_nothing(world: World) -> None:
+    await world.deploy("gone", storageUri=world.artifacts("double"), minReplicas=1)
+
+    await world.delete("gone")
+
+    assert (await world.ask("gone")).status == 404

@@ -1,0 +1,220 @@
+"""What a scenario may touch: the `Cluster` protocol, the gateway's public address, and model artifacts by URI.
+
+The same scenarios run on every cluster; only the fixture that makes a `World` knows which one it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from clusters.api import Cluster
+from clusters.errors import NotFound
+from clusters.objects import (
+    CONFIGURATION,
+    DEPLOYMENT,
+    INGRESS,
+    MODEL,
+    POD,
+    POD_AUTOSCALER,
+    REPLICA_SET,
+    REVISION,
+    ROUTE,
+    SERVERLESS_SERVICE,
+    SERVICE,
+    Object,
+    condition_of,
+    generation_of,
+    is_true,
+    name_of,
+)
+from tests.support.wait import eventually
+
+READY_WITHIN = 30.0  # s, generous: the machine may be busy
+MANAGER = "scenario"
+TRACES = (
+    MODEL, SERVICE, CONFIGURATION, ROUTE, REVISION, DEPLOYMENT, REPLICA_SET, POD, POD_AUTOSCALER, SERVERLESS_SERVICE,
+    INGRESS,
+)  # fmt: skip
+"""The kinds in which a Model leaves objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer through the gateway."""
+
+    status: int
+    revision: str
+    body: Any
+    headers: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Load:
+    """What a closed loop has seen; `failures` holds every answer that was not 200, and every broken connection."""
+
+    answers: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """Answers that were 200."""
+        return sum(self.answers.values())
+
+
+class World:
+    """One running platform."""
+
+    def __init__(self, cluster: Cluster, gateway: str, domain: str, artifacts: Callable[[str], str]) -> None:
+        self.cluster = cluster
+        self.artifacts = artifacts
+        self._gateway = gateway
+        self._domain = domain
+        # A pool that is larger than any scenario's concurrency: the client must not be what queues.
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+
+    async def close(self) -> None:
+        """End the client."""
+        await self._session.close()
+
+    async def deploy(self, name: str, *, namespace: str = "default", wait: bool = True, **spec: Any) -> Object:
+        """Create the Model or change the named fields of it; None removes a field."""
+        try:
+            await self.cluster.get(MODEL, name, namespace)
+            made = await self.cluster.patch(MODEL, name, {"spec": spec}, namespace, manager=MANAGER)
+        except NotFound:
+            made = await self.cluster.create(MODEL, model(name, namespace, **spec), manager=MANAGER)
+        return await self.ready(name, namespace, generation_of(made)) if wait else made
+
+    async def delete(self, name: str, namespace: str = "default") -> None:
+        """Delete the Model and wait until nothing that belonged to it is left."""
+        await self.cluster.delete(MODEL, name, namespace)
+
+        async def gone() -> bool:
+            for kind in TRACES:
+                found = await self.cluster.list(kind, namespace)
+                if any(name_of(item) == name or name_of(item).startswith(f"{name}-0") for item in found.items):
+                    return False
+            return True
+
+        await eventually(gone, READY_WITHIN)
+
+    async def ready(self, name: str, namespace: str = "default", generation: int = 0) -> Object:
+        """The Model once it is Ready at `generation` or later."""
+
+        def done(found: Object) -> bool:
+            seen = int((found.get("status") or {}).get("observedGeneration", 0))
+            return seen >= generation and is_true(found, "Ready")
+
+        return await self.until(name, done, namespace)
+
+    async def until(
+        self, name: str, done: Callable[[Object], bool], namespace: str = "default", within: float = READY_WITHIN
+    ) -> Object:
+        """The Model once `done` says so."""
+        found: Object = {}
+
+        async def look() -> bool:
+            nonlocal found
+            found = await self.cluster.get(MODEL, name, namespace)
+            return done(found)
+
+        try:
+            await eventually(look, within)
+        except TimeoutError:
+            raise AssertionError(f"{name}: {json.dumps(found.get('status'), indent=1)}") from None
+        return found
+
+    async def ask(
+        self, name: str, *, namespace: str = "default", tag: str = "", tag_header: str = "", value: float = 1.0
+    ) -> Answer:
+        """One inference request, by Host (with a tag in front when given)."""
+        host = f"{tag}-{name}" if tag else name
+        headers = {"Host": f"{host}.{namespace}.{self._domain}"}
+        if tag_header:
+            headers["Knative-Serving-Tag"] = tag_header
+        return await self.send("POST", f"/v2/models/{name}/infer", headers, infer_body(value))
+
+    async def send(self, method: str, path: str, headers: Mapping[str, str], body: Any = None) -> Answer:
+        """Any request to the gateway."""
+        async with self._session.request(method, self._gateway + path, headers=headers, json=body) as answer:
+            content = await answer.read()
+            parsed = json.loads(content) if content[:1] in (b"{", b"[") else content
+            return Answer(answer.status, answer.headers.get("knodel-revision", ""), parsed, dict(answer.headers))
+
+    async def requests(self, name: str, count: int, concurrency: int = 8) -> Load:
+        """`count` requests, `concurrency` at a time."""
+        load, left = Load(), iter(range(count))
+
+        async def worker() -> None:
+            for _ in left:
+                await self._one(name, load)
+
+        await asyncio.gather(*(worker() for _ in range(concurrency)))
+        return load
+
+    @asynccontextmanager
+    async def under_load(self, name: str, concurrency: int = 4) -> AsyncIterator[Load]:
+        """A closed loop of requests for as long as the block runs, plus one round after it."""
+        load, stop = Load(), asyncio.Event()
+
+        async def worker() -> None:
+            while not stop.is_set():
+                await self._one(name, load)
+            await self._one(name, load)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(worker())
+            try:
+                yield load
+            finally:
+                stop.set()
+
+    async def _one(self, name: str, load: Load) -> None:
+        try:
+            answer = await self.ask(name)
+        except aiohttp.ClientError as error:
+            load.failures.append(repr(error))
+            return
+        if answer.status == 200:
+            load.answers[answer.revision] += 1
+        else:
+            load.failures.append(f"{answer.status} {answer.body}")
+
+
+def model(name: str, namespace: str = "default", **spec: Any) -> Object:
+    """A Model object."""
+    return {
+        "apiVersion": MODEL.api_version,
+        "kind": MODEL.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+
+
+def infer_body(value: float) -> Object:
+    """A request for the artifacts' models: one FP32 tensor `x` of shape [1]."""
+    return {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [value]}]}
+
+
+def traffic_of(found: Object) -> dict[str, int]:
+    """Revision → percent, as the Model's status tells."""
+    entries = (found.get("status") or {}).get("traffic") or ()
+    shares: dict[str, int] = {}
+    for entry in entries:
+        shares[entry["revision"]] = shares.get(entry["revision"], 0) + int(entry.get("percent") or 0)
+    return {revision: percent for revision, percent in shares.items() if percent}
+
+
+def reason_of(found: Object) -> str:
+    """`Reason: message` of the Ready condition."""
+    ready = condition_of(found, "Ready") or {}
+    return f"{ready.get('reason', '')}: {ready.get('message', '')}"

@@ -1,0 +1,47 @@
+"""The guard of the control API, row by row."""
+
+from __future__ import annotations
+
+import pytest
+
+from serving.api.guard import Guard
+
+GUARD = Guard("secret", frozenset({"127.0.0.1", "localhost", "[::1]"}))
+GOOD = {"host": "127.0.0.1:8081", "authorization": "Bearer secret"}
+
+
+def test_the_right_token_on_a_known_host_passes() -> None:
+    assert GUARD.refuse("/apis", GOOD) is None
+    assert GUARD.refuse("/apis", GOOD | {"host": "LOCALHOST:1"}) is None
+    assert GUARD.refuse("/apis", GOOD | {"host": "[::1]:8081"}) is None
+
+
+@pytest.mark.parametrize(
+    "token", ["", "Bearer", "Bearer wrong", "Basic secret", "secret", "Bearer secret2", "Bearer ü"]
+)
+def test_a_wrong_token_is_401(token: str) -> None:
+    refusal = GUARD.refuse("/apis", GOOD | {"authorization": token})
+
+    assert refusal is not None
+    assert refusal.code == 401
+
+
+@pytest.mark.parametrize("host", ["", "evil.example", "localhost.evil", "127.0.0.1.evil:8081", "[::2]"])
+def test_an_unknown_host_is_403_even_with_the_token(host: str) -> None:
+    refusal = GUARD.refuse("/apis", GOOD | {"host": host})
+
+    assert refusal is not None
+    assert refusal.code == 403
+
+
+@pytest.mark.parametrize("origin", ["null", "https://evil.example", "http://localhost.evil:8081", ""])
+def test_a_foreign_origin_is_403_even_with_the_token(origin: str) -> None:
+    refusal = GUARD.refuse("/apis", GOOD | {"origin": origin})
+
+    assert refusal is not None
+    assert refusal.code == 403
+
+
+def test_probes_need_no_token_but_a_known_host() -> None:
+    assert GUARD.refuse("/readyz", {"host": "localhost"}) is None
+    assert GUARD.refuse("/readyz", {"host": "evil"}) is not None

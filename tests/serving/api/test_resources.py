@@ -1,0 +1,132 @@
+"""The control API over plain HTTP: bad input at the door, watches, lists."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.history import LONGEST
+from clusters.objects import MODEL
+from tests.scenarios.world import model
+from tests.serving.api.conftest import TOKEN, Served
+
+MODELS = "/apis/knodel.dev/v1alpha1/namespaces/default/models"
+AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
+JSON = {"Content-Type": "application/json"}
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+async def call(
+    served: Served, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
+) -> tuple[int, Any]:
+    """(status, JSON) of one request."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(
+            method,
+            f"http://127.0.0.1:{served.port}{path}",
+            data=None if body is None else io.BytesIO(body),
+            headers=AUTHORIZED | JSON | (headers or {}),
+        ) as answer,
+    ):
+        content = await answer.read()
+        return answer.status, json.loads(content) if content.startswith(b"{") else content
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "code"),
+    [
+        ("POST", MODELS, b"", {}, 400),
+        ("POST", MODELS, b"[1]", {}, 400),
+        ("POST", MODELS, b"{" * 100_000, {}, 400),
+        ("POST", MODELS, b"\xff\xfe", {}, 400),
+        ("POST", MODELS, b'{"metadata": 3}', {}, 400),
+        ("POST", MODELS, b"{}", {"Content-Type": "text/plain"}, 415),
+        ("POST", MODELS, b'{"kind": "Pod", "metadata": {"name": "x"}}', {}, 400),
+        ("POST", MODELS, b'{"metadata": {"name": "x", "namespace": "other"}}', {}, 400),
+        ("POST", MODELS, b" " * (3 * 1024 * 1024 + 1), {}, 413),
+        ("PATCH", f"{MODELS}/x", b"[]", MERGE, 400),
+        ("PATCH", f"{MODELS}/x", b"{}", MERGE, 404),
+        ("PATCH", f"{MODELS}/x", b"a: &a [*a", APPLY, 400),
+        ("PATCH", f"{MODELS}/x", b"{}", {}, 415),
+        ("PUT", f"{MODELS}/x", b"{}", {}, 405),
+        ("DELETE", MODELS, b"", {}, 405),
+        ("DELETE", f"{MODELS}/x", b"", {}, 404),
+        ("GET", "/apis/knodel.dev/v1alpha1/models/x", None, {}, 404),
+        ("GET", f"{MODELS}?labelSelector=%3D%3D", None, {}, 422),
+        ("GET", f"{MODELS}?fieldSelector=spec.x%3D1", None, {}, 400),
+        ("GET", f"{MODELS}?watch=1&timeoutSeconds=-1", None, {}, 400),
+        ("GET", "/apis/nobody.dev/v1", None, {}, 404),
+        ("GET", "/nowhere", None, {}, 404),
+        ("POST", "/apis/serving.knative.dev/v1/namespaces/default/services", b"{}", {}, 405),
+        ("DELETE", "/api/v1/namespaces/default/pods/p", b"", {}, 405),
+    ],
+)
+async def test_bad_requests_get_a_status_and_change_nothing(
+    served: Served,
+    cluster: EmbeddedCluster,
+    method: str,
+    path: str,
+    body: bytes | None,
+    headers: dict[str, str],
+    code: int,
+) -> None:
+    status, answer = await call(served, method, path, body, headers)
+
+    assert status == code, answer
+    assert answer["kind"] == "Status"
+    assert answer["code"] == code
+    assert answer["message"]
+    assert (await cluster.list(MODEL)).items == []
+
+
+async def test_without_a_token_nothing_is_told(served: Served) -> None:
+    status, answer = await call(served, "GET", MODELS, headers={"Authorization": ""})
+
+    assert status == 401
+    assert "token" in answer["message"]
+
+
+async def test_a_watch_starts_with_what_there_is_and_goes_on(served: Served, cluster: EmbeddedCluster) -> None:
+    await cluster.create(MODEL, model("a"), manager="test")
+    url = f"http://127.0.0.1:{served.port}{MODELS}?watch=1&fieldSelector=metadata.name%3Da&timeoutSeconds=20"
+    async with aiohttp.ClientSession() as session, session.get(url, headers=AUTHORIZED) as answer:
+        first = json.loads(await answer.content.readline())
+        await cluster.create(MODEL, model("b"), manager="test")
+        await cluster.patch(MODEL, "a", {"spec": {"version": "2"}}, "default", manager="test")
+        second = json.loads(await answer.content.readline())
+        await cluster.delete(MODEL, "a", "default")
+        third = json.loads(await answer.content.readline())
+
+    seen = [(event["type"], event["object"]["metadata"]["name"]) for event in (first, second, third)]
+    assert seen == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+
+
+async def test_a_watch_from_a_forgotten_version_ends_with_gone(served: Served, cluster: EmbeddedCluster) -> None:
+    made = [cluster.create(MODEL, model(f"m-{number}"), manager="test") for number in range(LONGEST + 1)]
+    await asyncio.gather(*made)
+
+    status, answer = await call(served, "GET", f"{MODELS}?watch=1&resourceVersion=1&timeoutSeconds=5")
+
+    assert status == 200
+    assert (answer["type"], answer["object"]["code"]) == ("ERROR", 410)
+
+
+async def test_two_managers_of_one_field_conflict_unless_forced(served: Served) -> None:
+    body = json.dumps(model("a", version="1")).encode()
+    other = json.dumps(model("a", version="2")).encode()
+    await call(served, "PATCH", f"{MODELS}/a?fieldManager=one", body, APPLY)
+
+    status, answer = await call(served, "PATCH", f"{MODELS}/a?fieldManager=two", other, APPLY)
+    forced, after = await call(served, "PATCH", f"{MODELS}/a?fieldManager=two&force=true", other, APPLY)
+
+    assert (status, answer["reason"]) == (409, "Conflict")
+    assert any("version" in cause["field"] for cause in answer["details"]["causes"])
+    assert (forced, after["spec"]["version"]) == (200, "2")
