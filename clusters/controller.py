@@ -98,6 +98,8 @@ class Controller:
                 await self._on_error(key, error)
             except ClusterError as second:
                 log.info("%s: %s: could not record the failure: %s", self.name, key, second)
+            except Exception:  # as for the pass: one poison object must not stop the others
+                log.exception("%s: %s: recording the failure failed", self.name, key)
 
 
 def _either(before: Object | None, after: Object | None) -> Object:

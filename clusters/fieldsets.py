@@ -8,37 +8,16 @@ elements `v:"name"`) and `metadata.ownerReferences` (keyed by uid, elements `k:{
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from clusters.errors import Conflict
+from clusters.managed_fields import FieldSet, Manager, Path
 from clusters.objects import Object
-
-Path = tuple[str, ...]
-FieldSet = frozenset[Path]
-Operation = Literal["Apply", "Update"]
 
 FINALIZERS: Path = ("f:metadata", "f:finalizers")
 OWNER_REFERENCES: Path = ("f:metadata", "f:ownerReferences")
-SELF = "."  # the FieldsV1 element for "the map itself", beside its children
-
-
-@dataclass(frozen=True, slots=True)
-class Manager:
-    """One entry of `metadata.managedFields`; `time` is RFC 3339."""
-
-    name: str
-    operation: Operation
-    subresource: str
-    api_version: str
-    time: str
-    fields: FieldSet
-
-    @property
-    def identity(self) -> tuple[str, str, str]:
-        """What makes two entries the same manager."""
-        return (self.name, self.operation, self.subresource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +26,6 @@ class Applied:
 
     object: Object
     managers: tuple[Manager, ...]
-
-
-def read_managers(obj: Object) -> tuple[Manager, ...]:
-    """The managers that `metadata.managedFields` lists."""
-    return tuple(
-        Manager(
-            name=entry["manager"],
-            operation=entry["operation"],
-            subresource=entry.get("subresource", ""),
-            api_version=entry["apiVersion"],
-            time=entry["time"],
-            fields=frozenset(_read_fields(entry["fieldsV1"], ())),
-        )
-        for entry in obj["metadata"].get("managedFields") or ()
-    )
-
-
-def write_managers(managers: Iterable[Manager]) -> list[Object]:
-    """The inverse of `read_managers`; managers without fields are left out."""
-    return [_write_manager(manager) for manager in managers if manager.fields]
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -109,7 +68,9 @@ def changed(before: Any, after: Any, path: Path = ()) -> Iterator[Path]:
                 yield from changed(before[key], after[key], element)
     elif path in (FINALIZERS, OWNER_REFERENCES):
         former, present = dict(leaves(before, path)), dict(leaves(after, path))
-        yield from (field for field in former.keys() | present.keys() if not same(former.get(field), present.get(field)))
+        for field in former.keys() | present.keys():
+            if not same(former.get(field), present.get(field)):
+                yield field
     else:
         yield from {field for field, _ in (*leaves(before, path), *leaves(after, path))}
 
@@ -124,9 +85,9 @@ def updated(managers: Sequence[Manager], before: Object, after: Object, me: Mana
     kept = [replace(manager, fields=manager.fields - touched) for manager in managers]
     former = next((manager for manager in kept if manager.identity == me.identity), None)
     if former is None:
-        return (*kept, replace(me, fields=mine))
+        return _with_fields(*kept, replace(me, fields=mine))
     renewed = replace(former, fields=former.fields | mine, time=me.time if touched else former.time)
-    return tuple(renewed if manager is former else manager for manager in kept)
+    return _with_fields(*(renewed if manager is former else manager for manager in kept))
 
 
 def apply(managers: Sequence[Manager], live: Object, wanted: Object, me: Manager, *, force: bool, what: str) -> Applied:
@@ -148,7 +109,7 @@ def apply(managers: Sequence[Manager], live: Object, wanted: Object, me: Manager
     _remove_dropped(merged, dropped, mine, others)
     if former is not None and former.fields == mine and not touched:
         me = former
-    return Applied(merged, (*others, replace(me, fields=mine)))
+    return Applied(merged, _with_fields(*others, replace(me, fields=mine)))
 
 
 def without_nulls(value: Any) -> Any:
@@ -176,6 +137,10 @@ def spell(path: Path) -> str:
 
 
 _ABSENT = object()
+
+
+def _with_fields(*managers: Manager) -> tuple[Manager, ...]:
+    return tuple(manager for manager in managers if manager.fields)
 
 
 def _find(obj: Any, path: Path) -> Any:
@@ -234,43 +199,6 @@ def _item_element(path: Path, item: Any) -> str:
     if path == OWNER_REFERENCES and isinstance(item, Mapping):
         return "k:" + json.dumps({"uid": item.get("uid", "")}, separators=(",", ":"))
     return "v:" + json.dumps(item, separators=(",", ":"), sort_keys=True)
-
-
-def _read_fields(fields: Mapping[str, Any], path: Path) -> Iterator[Path]:
-    if not fields and path:
-        yield path
-    for element, children in fields.items():
-        if element == SELF:
-            yield path
-        else:
-            yield from _read_fields(children, (*path, element))
-
-
-def _write_fields(fields: FieldSet) -> Object:
-    tree: Object = {}
-    for field in sorted(fields):  # a map stands before its children
-        node = tree
-        for depth, element in enumerate(field, start=1):
-            if field[:depth] in fields and depth < len(field):
-                node = node.setdefault(element, {})
-                node.setdefault(SELF, {})
-            else:
-                node = node.setdefault(element, {})
-    return tree
-
-
-def _write_manager(manager: Manager) -> Object:
-    entry: Object = {
-        "manager": manager.name,
-        "operation": manager.operation,
-        "apiVersion": manager.api_version,
-        "time": manager.time,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": _write_fields(manager.fields),
-    }
-    if manager.subresource:
-        entry["subresource"] = manager.subresource
-    return entry
 
 
 def _conflict(what: str, conflicts: Sequence[tuple[Path, Manager]]) -> Conflict:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from clusters.api import Cluster, ObjectList, WatchEvent
 from clusters.clock import Clock, SystemClock
-from clusters.errors import Gone, NotFound, Unavailable
+from clusters.errors import ClusterError, Gone, Invalid, Unavailable
 from clusters.objects import Key, Kind, Object, controller_of, key_of, version_of
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,10 @@ class Informer:
                 await self._follow(version)
             except Gone:
                 log.info("watch history of %s is gone: listing again", self.kind)
-            except (Unavailable, NotFound) as error:
+                await self._clock.sleep(FIRST_BACKOFF)  # a server that always says so is not asked in a tight loop
+            except Invalid:
+                raise  # our own selector is wrong: trying again does not help
+            except ClusterError as error:
                 retry_after = error.retry_after if isinstance(error, Unavailable) else None
                 log.warning("cannot list or watch %s (%s): again in %.1f s", self.kind, error, retry_after or backoff)
                 await self._clock.sleep(retry_after or backoff)
@@ -103,9 +106,13 @@ class Informer:
     async def _follow(self, version: str) -> None:
         """Watch from `version`; a watch that merely ends is resumed where it stood."""
         while True:
+            silent = True
             async for event in self._cluster.watch(self.kind, version, self._namespace, self._selector):
+                silent = False
                 version = version_of(event.object) or version
                 self._take(event)
+            if silent:  # a watch that ends at once is not asked in a tight loop
+                await self._clock.sleep(FIRST_BACKOFF)
 
     def _replace(self, snapshot: ObjectList) -> str:
         """Take a snapshot for truth: whatever is not in it was deleted."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from typing import Literal
 
 from clusters.api import Cluster
 from clusters.clock import Clock
-from clusters.errors import NotFound
+from clusters.errors import AlreadyExists, NotFound
 from clusters.objects import EVENT, Kind, Object, name_of, namespace_of, timestamp, uid_of
 
 EventType = Literal["Normal", "Warning"]
@@ -28,7 +29,7 @@ class Recorder:
         """
         namespace = namespace_of(about) or "default"
         words = "\0".join((kind.kind, uid_of(about), type, reason, message))
-        name = f"{name_of(about)[:200]}.{hashlib.sha256(words.encode()).hexdigest()[:16]}"
+        name = f"{name_of(about)[:200].rstrip('-.')}.{hashlib.sha256(words.encode()).hexdigest()[:16]}"
         now = timestamp(self._clock.now())
         try:
             known = await self._cluster.get(EVENT, name, namespace)
@@ -38,7 +39,8 @@ class Recorder:
             fresh = self._make(kind, about, type, reason, message)
             fresh["metadata"] = {"name": name, "namespace": namespace}
             fresh |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1}
-            await self._cluster.create(EVENT, fresh, manager=self._component)
+            with contextlib.suppress(AlreadyExists):  # the same words were recorded in this very moment
+                await self._cluster.create(EVENT, fresh, manager=self._component)
 
     def _make(self, kind: Kind, about: Object, type: EventType, reason: str, message: str) -> Object:
         return {

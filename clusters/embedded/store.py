@@ -10,69 +10,33 @@ Objects are shared values: lists, watchers and informers all hold the same dict,
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVarTuple, Unpack
 from weakref import WeakSet
 
 import msgspec
 
+from clusters.embedded.batch import Batch, Mutate, Write
 from clusters.embedded.database import Database, Row, StoreError
 from clusters.embedded.history import Change, History
-from clusters.embedded.watch import Filter, Watch
-from clusters.errors import ClusterError, FieldError, Gone, Invalid, Unavailable
+from clusters.embedded.watch import BOOKMARK_EVERY, Filter, Watch
+from clusters.errors import Gone, Unavailable
+from clusters.managed_fields import share_field_sets
 from clusters.objects import Key, Kind, Object
 
-LARGEST_BATCH = 256
-"""Writes in one transaction: bounds how long the event loop decides in one go (some 20 ms)."""
-LARGEST_OBJECT = 1_572_864
-"""Bytes of one object as JSON: etcd's default request limit (1.5 MiB)."""
+log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """What a mutation returns to remove the object; `last` is its last state."""
-
-    last: Object
-
-
-Mutate = Callable[[Object | None], Object | Remove]
-"""From the present object to the wished one. Returning the very object that was given writes nothing."""
-
+LARGEST_BATCH = 64
+"""Writes in one transaction: bounds how long the event loop decides in one go (some 10 ms)."""
 Observer = Callable[[Change], None]
 
+Ts = TypeVarTuple("Ts")
 _NOTHING: Mapping[Key, Object] = MappingProxyType({})
-
-
-@dataclass(slots=True)
-class _Write:
-    kind: Kind
-    key: Key
-    mutate: Mutate
-    dry_run: bool
-    answer: asyncio.Future[Object]
-    result: Object | None = None
-    error: BaseException | None = None
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Writes decided but not yet committed."""
-
-    version: int
-    heads: dict[tuple[str, Key], Object | None] = field(default_factory=dict)
-    changes: list[tuple[Change, bytes]] = field(default_factory=list)
-
-    def rows(self) -> list[Row]:
-        """The last state of each object that the batch changed."""
-        last = {
-            (change.kind.resource, change.key): None if change.removed else encoded for change, encoded in self.changes
-        }
-        return [Row(resource, key, value) for (resource, key), value in last.items()]
 
 
 class Store:
@@ -85,12 +49,13 @@ class Store:
         for row in database.load():
             self._objects.setdefault(row.resource, {})[row.key] = _decode(row, database.path)
         self._history = History(self._version)
-        self._watches: WeakSet[Watch] = WeakSet()
+        self._watches: dict[str, WeakSet[Watch]] = {}
         self._observers: list[Observer] = []
-        self._waiting: deque[_Write] = deque()
+        self._waiting: deque[Write] = deque()
         self._committer: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
-        self._closed = False
+        self._closed = False  # no more writes
+        self._open = True  # the file
 
     @classmethod
     def open(cls, path: Path) -> Store:
@@ -133,15 +98,16 @@ class Store:
         """
         if self._closed:
             raise Unavailable("the cluster is stopped: start it with `knodel up`")
-        write = _Write(kind, key, mutate, dry_run, asyncio.get_running_loop().create_future())
+        write = Write(kind, key, mutate, dry_run, asyncio.get_running_loop().create_future())
         self._waiting.append(write)
         if self._committer is None:
             self._committer = asyncio.create_task(self._commit_all(), name="store commit")
-        return await write.answer
+        return await write.future
 
     def watch(self, kind: Kind, version: int | None, sees: Filter) -> Watch:
         """Changes after `version`, in order; None: first all present objects as ADDED. The watch raises Gone."""
-        watch = Watch(kind, self._version if version is None else version, sees, self._watches.discard)
+        watches = self._watches.setdefault(kind.resource, WeakSet())
+        watch = Watch(kind, self._version if version is None else version, sees, watches.discard)
         if version is None:
             for obj in self.of_kind(kind).values():
                 watch.put_present(obj)
@@ -150,23 +116,24 @@ class Store:
             return watch
         else:
             for change in self._history.since(kind, version):
-                watch.offer(self._share(change))
+                watch.replay(self._share(change))
         if self._closed:
             watch.fail(Unavailable("the cluster is stopped"))
         else:
-            self._watches.add(watch)
+            watches.add(watch)
         return watch
 
     async def close(self) -> None:
         """Commit what waits, end all watches and close the file. Idempotent."""
-        if self._closed:
-            return
         self._closed = True
         if self._committer is not None:
-            await asyncio.shield(self._committer)
-        for watch in list(self._watches):
+            await asyncio.wait([self._committer])
+        if not self._open:
+            return
+        self._open = False
+        for watch in self._all_watches():
             watch.fail(Unavailable("the cluster is stopped"))
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._database.close)
+        await self._in_thread(self._database.close)
         self._thread.shutdown()
 
     async def _commit_all(self) -> None:
@@ -178,50 +145,33 @@ class Store:
 
     async def _commit_some(self) -> None:
         writes = [self._waiting.popleft() for _ in range(min(LARGEST_BATCH, len(self._waiting)))]
-        batch = _Batch(self._version)
+        batch = Batch(self._version)
         for write in writes:
-            self._decide(write, batch)
+            batch.decide(write, self.get(write.kind, write.key))
         try:
             if batch.changes:
-                await asyncio.get_running_loop().run_in_executor(
-                    self._thread, self._database.write, batch.rows(), batch.version
-                )
-        except BaseException as error:
-            # What the others were told may rest on what is now undone: all of the batch fails.
-            for write in writes:
-                write.error = error if isinstance(error, ClusterError) else Unavailable(f"cannot write: {error}")
-            _answer(writes)
-            if not isinstance(error, ClusterError):
-                raise
-            return
-        self._publish(batch)
-        _answer(writes)
+                await self._in_thread(self._database.write, batch.rows(), batch.version)
+        except Unavailable as error:
+            for write in writes:  # also those that wrote nothing: what they saw may now be undone
+                write.error = error
+        except BaseException:  # cancelled, or a fault of ours: what is on disk is not known any more
+            self._closed = True
+            for write in (*writes, *self._waiting):
+                write.error = Unavailable("the cluster stopped in the middle of a write: read again what is there")
+                write.answer()
+            self._waiting.clear()
+            raise
+        else:
+            self._publish(batch)
+        for write in writes:
+            write.answer()
 
-    def _decide(self, write: _Write, batch: _Batch) -> None:
-        """Run one mutation against the batch's state; its outcome waits in `write` for the commit."""
-        place = (write.kind.resource, write.key)
-        before = batch.heads[place] if place in batch.heads else self.get(write.kind, write.key)
-        try:
-            wanted = write.mutate(before)
-            removed = isinstance(wanted, Remove)
-            after = wanted.last if isinstance(wanted, Remove) else wanted
-            if after is before and not removed:
-                write.result = before
-                return
-            version = batch.version + (0 if write.dry_run else 1)
-            encoded = _encode(write, after, batch.version if write.dry_run else version)
-        except Exception as error:
-            write.error = error
-            return
-        write.result = after = msgspec.json.decode(encoded)
-        if write.dry_run:
-            return
-        batch.version = version
-        batch.heads[place] = None if removed else after
-        batch.changes.append((Change(version, write.kind, before, after, removed), encoded))
+    async def _in_thread(self, function: Callable[[Unpack[Ts]], None], *arguments: *Ts) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
-    def _publish(self, batch: _Batch) -> None:
-        self._version = batch.version
+    def _publish(self, batch: Batch) -> None:
+        """Make the batch visible; first all of it in memory, then told in order."""
+        former, self._version = self._version, batch.version
         for change, encoded in batch.changes:
             objects = self._objects.setdefault(change.kind.resource, {})
             if change.removed:
@@ -229,10 +179,23 @@ class Store:
             else:
                 objects[change.key] = change.after
             self._history.append(change, encoded)
-            for watch in list(self._watches):
-                watch.offer(change)
-            for observer in self._observers:
+        for change, _ in batch.changes:
+            self._tell(change)
+        if former // BOOKMARK_EVERY != batch.version // BOOKMARK_EVERY:
+            for watch in self._all_watches():
+                watch.bookmark(batch.version)
+
+    def _tell(self, change: Change) -> None:
+        for watch in list(self._watches.get(change.kind.resource, ())):
+            watch.offer(change)
+        for observer in self._observers:
+            try:
                 observer(change)
+            except Exception:  # the write stands, and its caller must hear so
+                log.exception("an observer failed at %s %s", change.kind, change.key)
+
+    def _all_watches(self) -> list[Watch]:
+        return [watch for watches in self._watches.values() for watch in watches]
 
     def _share(self, change: Change) -> Change:
         """The change with the present object in place of its decoded twin, where they are the same version."""
@@ -243,31 +206,10 @@ class Store:
         return Change(change.version, change.kind, before, present, removed=False)
 
 
-def _answer(writes: list[_Write]) -> None:
-    for write in writes:
-        if write.answer.done():  # its caller was cancelled; the write stands all the same
-            continue
-        if write.error is not None:
-            write.answer.set_exception(write.error)
-        elif write.result is not None:
-            write.answer.set_result(write.result)
-
-
-def _encode(write: _Write, obj: Object, version: int) -> bytes:
-    """JSON with the version in it."""
-    what = f"{write.kind} {write.key}"
-    stamped = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(version)}}
-    try:
-        encoded = msgspec.json.encode(stamped)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise Invalid(what, [FieldError("", f"it is no JSON: {error}")]) from error
-    if len(encoded) > LARGEST_OBJECT:
-        raise Invalid(what, [FieldError("", f"it has {len(encoded)} bytes: at most {LARGEST_OBJECT} are allowed")])
-    return encoded
-
-
 def _decode(row: Row, path: Path) -> Any:
     try:
-        return msgspec.json.decode(row.value or b"")
-    except msgspec.MsgspecError as error:
+        obj = msgspec.json.decode(row.value or b"")
+        share_field_sets(obj)
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"the state file {path} is corrupt at {row.resource} {row.key}: {error}") from error
+    return obj

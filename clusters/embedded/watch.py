@@ -13,10 +13,10 @@ from clusters.errors import ClusterError, Gone
 from clusters.objects import Kind, Object, labels_of, namespace_of
 from clusters.selectors import Selector
 
-LONGEST_BACKLOG = 8192
+LONGEST_BACKLOG = 4096
 """Events that wait for a slow watcher; beyond them it is told Gone and lists again."""
 BOOKMARK_EVERY = 1024
-"""Versions of other kinds or objects after which a watcher hears where the cluster stands: a quarter of the history."""
+"""Versions of other objects after which a watcher hears where the cluster stands: a quarter of the history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,25 @@ class Watch:
         self._wake()
 
     def offer(self, change: Change) -> None:
-        """Tell of a change of any kind; those that this watcher does not see at most become a BOOKMARK."""
-        event = self._translate(change) if change.kind == self.kind else None
-        if event is None and change.version - self._seen >= BOOKMARK_EVERY:
-            event = self._bookmark(change.version)
+        """Tell of a change of this kind. A watcher that is too far behind is told Gone instead."""
+        if len(self._events) >= LONGEST_BACKLOG:
+            self._events.clear()
+            self.fail(Gone(f"the watch of {self.kind} fell {LONGEST_BACKLOG} events behind: list again"))
+        else:
+            self.replay(change)
+
+    def replay(self, change: Change) -> None:
+        """Tell of a change from the history, which is bounded itself."""
+        event = self._translate(change)
         if event is not None:
             self._seen = change.version
             self._put(event)
+
+    def bookmark(self, version: int) -> None:
+        """Tell how far the cluster is, unless an event told so lately."""
+        if version - self._seen >= BOOKMARK_EVERY:
+            self._seen = version
+            self._put(WatchEvent("BOOKMARK", self._marker(version)))
 
     def put_present(self, obj: Object) -> None:
         """Tell of an object that was there before the watch began."""
@@ -90,10 +102,6 @@ class Watch:
             self._put(WatchEvent("ADDED", obj))
 
     def _put(self, event: WatchEvent) -> None:
-        if len(self._events) >= LONGEST_BACKLOG:
-            self._events.clear()
-            self.fail(Gone(f"the watch of {self.kind} fell {LONGEST_BACKLOG} events behind: list again"))
-            return
         self._events.append(event)
         self._wake()
 
@@ -111,15 +119,9 @@ class Watch:
             return WatchEvent("DELETED", _last_seen(change))
         return None
 
-    def _bookmark(self, version: int) -> WatchEvent:
-        return WatchEvent(
-            "BOOKMARK",
-            {
-                "apiVersion": self.kind.api_version,
-                "kind": self.kind.kind,
-                "metadata": {"resourceVersion": str(version)},
-            },
-        )
+    def _marker(self, version: int) -> Object:
+        metadata = {"resourceVersion": str(version)}
+        return {"apiVersion": self.kind.api_version, "kind": self.kind.kind, "metadata": metadata}
 
 
 def _last_seen(change: Change) -> Object:

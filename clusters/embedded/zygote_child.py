@@ -41,7 +41,7 @@ class Spawn:
     log: str
     limits: Mapping[int, tuple[int, int]]
     record: str
-    mark: Mapping[str, str]
+    mark: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
         """As sent to the zygote."""
@@ -63,7 +63,7 @@ class Spawn:
             log=str(message["log"]),
             limits={int(limit): (int(soft), int(hard)) for limit, (soft, hard) in message["limits"].items()},
             record=str(message["record"]),
-            mark={str(name): str(value) for name, value in message["mark"].items()},
+            mark=dict(message["mark"]),
         )
 
 

@@ -20,17 +20,17 @@ from typing import Any, Final
 
 import msgspec
 
-from clusters.gateway.headers import STRIPPED_FROM_ANSWERS
+from clusters.gateway.headers import ADDED_BY_ENVOY, STRIPPED_FROM_ANSWERS
 from clusters.gateway.route_config import (
+    ASKED_HOST,
     CLUSTER,
     VERSION_HOST,
     Json,
-    host_route,
     path_form,
-    path_routes,
     starting_host,
     subset,
     version_host,
+    virtual_host,
 )
 from clusters.gateway.routes import Backend, VirtualHost
 from clusters.objects import Key
@@ -53,8 +53,7 @@ class Resource:
 @dataclass(frozen=True, slots=True)
 class _Rendered:
     host: VirtualHost
-    full: msgspec.Raw
-    by_path: tuple[msgspec.Raw, ...]
+    entry: msgspec.Raw
 
 
 class RouteMaker:
@@ -62,22 +61,23 @@ class RouteMaker:
 
     def __init__(self) -> None:
         self._known: dict[str, _Rendered] = {}
+        self._last: tuple[tuple[VirtualHost, ...], Resource] | None = None
 
-    def make(self, hosts: Iterable[VirtualHost]) -> Resource:
+    def make(self, hosts: tuple[VirtualHost, ...]) -> Resource:
         """The route table of these virtual hosts, whose names and host names must be distinct."""
+        if self._last is not None and self._last[0] is hosts:
+            return self._last[1]
         rendered = [self._render(host) for host in hosts]
         self._known = {one.host.name: one for one in rendered}
-        by_path = path_form([route for one in rendered for route in one.by_path])
-        return _route_table([*(one.full for one in rendered), _raw(by_path)])
+        resource = _route_table([*(one.entry for one in rendered), _raw(path_form())])
+        self._last = (hosts, resource)
+        return resource
 
     def _render(self, host: VirtualHost) -> _Rendered:
         known = self._known.get(host.name)
         if known is not None and (known.host is host or known.host == host):
             return known
-        routes = [host_route(route) for route in host.routes]
-        by_path = [entry for route in host.routes if host.model for entry in path_routes(route, host.model)]
-        full = _raw({"name": host.name, "domains": host.hosts, "routes": routes})
-        return _Rendered(host, full, tuple(_raw(entry) for entry in by_path))
+        return _Rendered(host, _raw(virtual_host(host)))
 
 
 def starting() -> Resource:
@@ -111,6 +111,7 @@ def _route_table(virtual_hosts: list[msgspec.Raw]) -> Resource:
         "@type": _TYPE + "route.v3.RouteConfiguration",
         "name": ROUTE_TABLE,
         "virtual_hosts": [_raw(version_host(version)), *virtual_hosts],
+        "request_headers_to_remove": [ASKED_HOST, *ADDED_BY_ENVOY],
         "response_headers_to_remove": STRIPPED_FROM_ANSWERS,
     }
     return _response(version, [table])

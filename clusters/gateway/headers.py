@@ -14,6 +14,9 @@ STRIPPED_FROM_REQUESTS: Final = (REVISION, NAMESPACE)
 STRIPPED_PREFIXES: Final = ("k-network-", "k-proxy-", "knodel-internal-", "x-envoy-")
 """Every header of a request that begins so is removed: Knative's probes and hashes, our own, and Envoy's own knobs."""
 
+ADDED_BY_ENVOY: Final = ("x-envoy-internal",)
+"""Added to requests by Envoy itself, of no use to a model; removed before a backend sees them."""
+
 STRIPPED_FROM_ANSWERS: Final = (
     "server",
     "x-envoy-upstream-service-time",

@@ -9,10 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.gateway.config import ROUTE_TABLE
+from clusters.gateway.config import ROUTE_TABLE, VERSION_HOST
 from clusters.gateway.headers import STRIPPED_FROM_REQUESTS, STRIPPED_PREFIXES
 from clusters.gateway.limits import Limits
 from clusters.gateway.replies import local_replies, too_large
+from clusters.gateway.route_config import LUA_FILTER, PATH_FORM_SCRIPT, PATH_FORM_SCRIPT_NAME
 
 STATS_PREFIX: Final = "gateway"
 _EXTENSIONS: Final = "type.googleapis.com/envoy.extensions."
@@ -43,7 +44,7 @@ def connection_manager(routes: Path, access_log: Path, limits: Limits) -> Json:
         "stat_prefix": STATS_PREFIX,
         "codec_type": "AUTO",  # HTTP/1.1, and HTTP/2 with prior knowledge
         "rds": {"route_config_name": ROUTE_TABLE, "config_source": file_source(routes)},
-        "http_filters": [_body_limit(limits), _router()],
+        "http_filters": [_body_limit(limits), _path_form(), _router()],
         "early_header_mutation_extensions": [_strip_internal_headers()],
         "local_reply_config": local_replies(limits),
         "access_log": [_access_log(access_log)],
@@ -107,6 +108,15 @@ def _body_limit(limits: Limits) -> Json:
     }
 
 
+def _path_form() -> Json:
+    """Does nothing but where a virtual host of the route table asks for the script."""
+    scripts = {PATH_FORM_SCRIPT_NAME: {"inline_string": PATH_FORM_SCRIPT}}
+    return {
+        "name": LUA_FILTER,
+        "typed_config": {"@type": _EXTENSIONS + "filters.http.lua.v3.Lua", "source_codes": scripts},
+    }
+
+
 def _strip_internal_headers() -> Json:
     exact: list[Json] = [{"remove": name} for name in STRIPPED_FROM_REQUESTS]
     prefixed: list[Json] = [
@@ -144,7 +154,8 @@ def _access_log(path: Path) -> Json:
         "path": str(path),
         "log_format": {"json_format": fields},
     }
-    return {"name": "envoy.access_loggers.file", "typed_config": log}
+    probes = {"name": ":authority", "string_match": {"exact": VERSION_HOST}, "invert_match": True}
+    return {"name": "envoy.access_loggers.file", "filter": {"header_filter": {"header": probes}}, "typed_config": log}
 
 
 def _seconds(value: float) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from clusters.gateway.limits import Limits
+from clusters.gateway.route_config import ASKED_HOST
 
 RETRY_AFTER: Final = "1"  # s; a replica that died is replaced, or the activator takes over, within about this time
 _SHOWN: Final = 128  # characters of a caller's own words that an error repeats
@@ -38,8 +39,8 @@ def replies(limits: Limits) -> tuple[Reply, ...]:
     mebibytes = limits.body_bytes // (1024 * 1024)
     return (
         Reply(
-            _flag("NR"),
-            f"no model answers at host %REQ(:AUTHORITY):{_SHOWN}% and path %REQ(:PATH):{_SHOWN}%; "
+            _status(404),
+            f"no model answers at host %REQ({ASKED_HOST}?:AUTHORITY):{_SHOWN}% and path %REQ(:PATH):{_SHOWN}%; "
             "`knodel list` shows the addresses",
         ),
         Reply(
@@ -84,10 +85,6 @@ def _mapper(reply: Reply) -> Json:
 def _status(code: int, comparison: str = "EQ") -> Json:
     value = {"default_value": code, "runtime_key": "knodel.none"}  # a key is required; there is no such runtime value
     return {"status_code_filter": {"comparison": {"op": comparison, "value": value}}}
-
-
-def _flag(name: str) -> Json:
-    return {"response_flag_filter": {"flags": [name]}}
 
 
 def _header(match: Json) -> Json:

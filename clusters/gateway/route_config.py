@@ -6,16 +6,39 @@ Pure. Field names are those of `envoy.config.route.v3`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from clusters.gateway.routes import Headers, Route, Split
+from clusters.gateway.headers import STRIPPED_FROM_REQUESTS
+from clusters.gateway.routes import Headers, Route, Split, VirtualHost
 
 CLUSTER: Final = "revisions"
 METADATA: Final = "envoy.lb"  # the namespace in which Envoy's subset load balancer looks
 SUBSET_KEY: Final = "revision"
 VERSION_HOST: Final = "version.gateway.knodel.internal"
 """Asked with this Host, the listener itself answers the version of the route table in force: a hash, nothing else."""
+
+PATH_FORM_DOMAIN: Final = ".path.gateway.knodel.internal"
+ASKED_HOST: Final = "knodel-internal-host"
+"""Keeps the Host that the caller named while the path form stands in its place; removed before a backend sees it."""
+
+LUA_FILTER: Final = "envoy.filters.http.lua"
+PATH_FORM_SCRIPT_NAME: Final = "path form"
+PATH_FORM_SCRIPT: Final = f"""
+function envoy_on_request(handle)
+  local headers = handle:headers()
+  local path = headers:get(":path")
+  local model, rest = path:match("^/v2/models/([a-z0-9-]+)([^?]*)")
+  if model == nil or (rest ~= "" and rest:sub(1, 1) ~= "/") then
+    model = path:match("^/v1/models/([a-z0-9-]+):predict$") or path:match("^/v1/models/([a-z0-9-]+):predict%?")
+  end
+  if model == nil then return end
+  headers:add("{ASKED_HOST}", headers:get(":authority") or "")
+  headers:replace(":authority", model .. "{PATH_FORM_DOMAIN}")
+  handle:clearRouteCache()
+end
+"""
+"""Run for Hosts that no model has. As routes the path form would double the table, and be tried one by one."""
 
 PLATFORM: Final = {"name": "knodel", "version": "1", "extensions": ["binary_tensor_data", "model_repository"]}
 """Server metadata of the Open Inference Protocol for the platform as a whole (`GET /v2`)."""
@@ -26,6 +49,8 @@ _FIXED_ANSWERS: Final = (
     ("/v2/health/ready", {"ready": True}),
 )
 
+_EXTENSIONS: Final = "type.googleapis.com/envoy.extensions."
+
 Json = dict[str, Any]
 
 
@@ -34,24 +59,35 @@ def subset(value: str) -> Json:
     return {"filter_metadata": {METADATA: {SUBSET_KEY: value}}}
 
 
-def host_route(route: Route) -> Json:
-    """The entry of a virtual host for one route."""
-    path = {"prefix": "/"} if route.prefix == "/" else {"path_separated_prefix": route.prefix.rstrip("/")}
-    return _entry(path, route)
+def virtual_host(host: VirtualHost) -> Json:
+    """The entry of the route table for one virtual host."""
+    alias = (path_form_host(host.model),) if host.model else ()
+    return {
+        "name": host.name,
+        "domains": [*host.hosts, *alias],
+        "routes": [_entry(route) for route in host.routes],
+    }
 
 
-def path_routes(route: Route, model: str) -> list[Json]:
-    """The entries that reach the same backends by the path form alone; none for a route below a path of its own."""
-    if route.prefix != "/":
-        return []
-    paths = ({"path_separated_prefix": f"/v2/models/{model}"}, {"path": f"/v1/models/{model}:predict"})
-    return [_entry(path, route) for path in paths]
+def path_form() -> Json:
+    """The virtual host of every Host that no model has: the platform's own answers, then models by their path.
 
-
-def path_form(routes: Iterable[Any]) -> Json:
-    """The virtual host of every Host that no model has: the platform's own answers, then models by their path."""
+    `PATH_FORM_SCRIPT` turns the path form into a Host and looks for a route again. The last route is there for it to run
+    at all: Envoy asks a route, not a virtual host, which script applies.
+    """
+    by_path = {"@type": _EXTENSIONS + "filters.http.lua.v3.LuaPerRoute", "name": PATH_FORM_SCRIPT_NAME}
     fixed = [entry for path, answer in _FIXED_ANSWERS for entry in _fixed(path, answer)]
-    return {"name": "path form", "domains": ["*"], "routes": [*fixed, *routes]}
+    return {
+        "name": "path form",
+        "domains": ["*"],
+        "routes": [*fixed, {"match": {"prefix": "/"}, "direct_response": {"status": 404}}],
+        "typed_per_filter_config": {LUA_FILTER: by_path},
+    }
+
+
+def path_form_host(model: str) -> str:
+    """The Host under which a model is found that was asked for by its path."""
+    return model + PATH_FORM_DOMAIN
 
 
 def version_host(version: str) -> Json:
@@ -73,7 +109,8 @@ def starting_host() -> Json:
     }
 
 
-def _entry(path: Json, route: Route) -> Json:
+def _entry(route: Route) -> Json:
+    path = {"prefix": "/"} if route.prefix == "/" else {"path_separated_prefix": route.prefix.rstrip("/")}
     entry: Json = {"match": path | _header_matches(route.match)}
     if route.headers:
         entry["request_headers_to_add"] = _set_headers(route.headers)
@@ -97,10 +134,14 @@ def _weighted(split: Split) -> Json:
 
 
 def _set_headers(headers: Headers) -> list[Json]:
-    return [
-        {"header": {"key": name, "value": _escaped(value)}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
-        for name, value in headers
-    ]
+    return [_set_header(name, value) for name, value in headers]
+
+
+def _set_header(name: str, value: str) -> Json:
+    header: Json = {"header": {"key": name, "value": _escaped(value)}}
+    if name in STRIPPED_FROM_REQUESTS:  # the caller's own is gone, so there is nothing to overwrite
+        return header
+    return header | {"append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
 
 
 def _escaped(value: str) -> str:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import yaml
+
+from serving.apis.state import write_private
 
 LIFETIME = timedelta(days=825)  # the longest that common TLS clients accept for a leaf certificate
 RENEW_BEFORE = timedelta(days=30)
@@ -45,18 +46,6 @@ def kubeconfig(server: str, authority: bytes, token: str) -> str:
         "contexts": [{"name": "knodel", "context": {"cluster": "knodel", "user": "knodel", "namespace": "default"}}],
     }
     return yaml.safe_dump(config, sort_keys=False)
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read (0600), at once: temporary file, fsync, rename."""
-    temporary = path.with_name(path.name + ".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
 
 
 def _expires(certificate: Path) -> datetime:

@@ -28,7 +28,6 @@ from serving.cli.state import Platform
 TIMEOUT = 30.0  # s without a byte from the platform
 LONGEST_ANSWER = 64 * 1024 * 1024  # bytes; an endless body must not fill memory
 MANAGER = "knodel-cli"
-APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 
 
@@ -48,21 +47,14 @@ class Client:
         query = {"labelSelector": selector} if selector else {}
         return self._call("GET", _path(kind, namespace), query)
 
-    def apply(self, kind: Kind, obj: Object, *, force: bool = False, dry_run: bool = False) -> Object:
-        """Server-side apply in the name of the command."""
-        metadata = obj["metadata"]
-        query = {"fieldManager": MANAGER, "force": str(force).lower()} | _dry(dry_run)
-        path = _path(kind, metadata.get("namespace", "default"), metadata["name"])
-        return self._call("PATCH", path, query, obj, APPLY)
-
     def merge(self, kind: Kind, name: str, namespace: str, patch: Mapping[str, Any], dry_run: bool = False) -> Object:
         """JSON merge patch."""
         query = {"fieldManager": MANAGER} | _dry(dry_run)
         return self._call("PATCH", _path(kind, namespace, name), query, patch, MERGE)
 
-    def create(self, kind: Kind, obj: Object, namespace: str) -> Object:
+    def create(self, kind: Kind, obj: Object, namespace: str, *, dry_run: bool = False) -> Object:
         """Create. Raises AlreadyExists."""
-        return self._call("POST", _path(kind, namespace), {"fieldManager": MANAGER}, obj)
+        return self._call("POST", _path(kind, namespace), {"fieldManager": MANAGER} | _dry(dry_run), obj)
 
     def delete(self, kind: Kind, name: str, namespace: str) -> None:
         """Delete. Raises NotFound."""

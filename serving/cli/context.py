@@ -49,8 +49,8 @@ def verb(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Com
             click.option("-n", "--namespace", default="default", show_default=True, help="Namespace."),
         ):
             wrapped = option(wrapped)
-        made: click.Command = click.command(name, **settings)(wrapped)
-        return made
+        command: Callable[[Callable[..., Any]], click.Command] = click.command(name, **settings)
+        return command(wrapped)
 
     return decorate
 

@@ -9,11 +9,10 @@ import click
 
 from clusters.errors import KnodelError
 from clusters.objects import MODEL, POD, Object, name_of
+from serving.apis.annotations import LABEL_MODEL
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import NoSuchThing
-
-MODEL_LABEL = "knodel.dev/model"
 
 
 @verb("logs")
@@ -25,7 +24,7 @@ def command(session: Session, name: str, follow: bool, tail: int | None, revisio
     """Print the logs of the replicas of the model NAME."""
     client = session.client()
     client.get(MODEL, name, session.namespace)
-    selector = f"{MODEL_LABEL}={name}" + (f",serving.knative.dev/revision={revision}" if revision else "")
+    selector = f"{LABEL_MODEL}={name}" + (f",serving.knative.dev/revision={revision}" if revision else "")
     pods = client.list(POD, session.namespace, selector)["items"]
     if not pods:
         raise NoSuchThing(f"model {name} has no replica now: `knodel explain {name}` says why, a request starts one")

@@ -1,16 +1,13 @@
-"""The state folder: where `knodel up` leaves what every other command needs to find the platform."""
+"""How a command finds the platform: by its state folder."""
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from serving.apis.state import TOKEN_FILE, Facts, split_address
 from serving.cli.errors import CommandError
-
-PLATFORM_FILE = "platform.json"
-TOKEN_FILE = "token"  # noqa: S105 - a file's name
 
 
 def state_folder(given: str | None) -> Path:
@@ -24,9 +21,8 @@ def state_folder(given: str | None) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A running platform, as `platform.json` and `token` tell it."""
+    """A running platform: where it is, and the token that it takes."""
 
-    state: Path
     control: tuple[str, int]
     gateway: tuple[str, int]
     token: str
@@ -34,18 +30,11 @@ class Platform:
     @classmethod
     def find(cls, state: Path) -> Platform:
         """Read the state folder. Raises CommandError when no platform runs there."""
+        facts = Facts.read(state)
+        if facts is None:
+            raise CommandError(f"no platform runs on {state}: start one with `knodel up --detach`")
         try:
-            facts = json.loads((state / PLATFORM_FILE).read_text())
             token = (state / TOKEN_FILE).read_text().strip()
-            return cls(state, _address(facts["control"]), _address(facts["gateway"]), token)
-        except FileNotFoundError:
-            raise CommandError(f"no platform runs on {state}: start one with `knodel up --detach`") from None
-        except (OSError, ValueError, KeyError) as error:
-            raise CommandError(
-                f"{state / PLATFORM_FILE} cannot be read ({error}): `knodel up` writes it anew"
-            ) from error
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    return host, int(port)
+        except OSError as error:
+            raise CommandError(f"{state / TOKEN_FILE} cannot be read ({error.strerror}): are you its owner?") from error
+        return cls(split_address(facts.control), split_address(facts.gateway), token)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from serving.apis.state import LOG_FILE, Facts, StateError
 from serving.cli.context import Session, verb
 from serving.cli.errors import CommandError, NotInTime
 from serving.cli.output import Progress
-from serving.cli.state import PLATFORM_FILE, Platform
 
 READY_WITHIN = 60.0  # s that a detached platform gets to become ready; it needs about one
 POLL = 0.02  # s between two looks
-LOG_FILE = "platform.log"
 
 
 @verb("up")
@@ -52,11 +51,13 @@ def _detached(session: Session, port: int | None, control_port: int | None, conf
             start_new_session=True,
         )
     _wait_until_ready(session, child, log, began)
-    platform = session.platform()
+    facts = Facts.read(session.state)
+    if facts is None:
+        raise CommandError(f"the platform ended again: see {log}")
     if session.output.structured:
-        session.output.value(json.loads((session.state / PLATFORM_FILE).read_text()))
+        session.output.value(asdict(facts))
     else:
-        session.output.text(f"gateway http://{_address(platform.gateway)}, control http://{_address(platform.control)}")
+        session.output.text(f"gateway http://{facts.gateway}, control http://{facts.control}")
     return 0
 
 
@@ -80,10 +81,10 @@ def _wait_until_ready(session: Session, child: subprocess.Popen[bytes], log: Pat
 def _is_ready(session: Session, pid: int) -> bool:
     """Whether `platform.json` was written by this process: it does so when it is ready."""
     try:
-        facts = json.loads((session.state / PLATFORM_FILE).read_text())
-        return bool(facts["pid"] == pid) and isinstance(Platform.find(session.state), Platform)
-    except (OSError, ValueError, KeyError, CommandError):
+        facts = Facts.read(session.state)
+    except StateError:
         return False
+    return facts is not None and facts.pid == pid
 
 
 def _last_line(log: Path, began: int) -> str:
@@ -91,7 +92,3 @@ def _last_line(log: Path, began: int) -> str:
         file.seek(began)
         lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.startswith("knodel: ")]
     return lines[-1].removeprefix("knodel: ") if lines else ""
-
-
-def _address(address: tuple[str, int]) -> str:
-    return f"{address[0]}:{address[1]}"

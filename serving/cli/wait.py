@@ -1,4 +1,4 @@
-"""Waiting for a Model: follow its changes until it is ready, has failed for good, or time is up."""
+"""Waiting for a Model: follow its changes until a condition holds, has failed for good, or time is up."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from clusters.errors import Gone, NotFound
 from clusters.objects import MODEL, Object, condition_of, generation_of, version_of
 from serving.apis.durations import parse_duration
+from serving.apis.lifecycle import READY, ROUTES_READY
 from serving.cli.client import Client
 from serving.cli.errors import CommandError, NotInTime, UsageError
 from serving.cli.output import Progress
@@ -22,26 +23,36 @@ def parse_timeout(text: str) -> float:
 
 
 def wait_until_ready(client: Client, name: str, namespace: str, timeout: float, generation: int = 0) -> Object:
-    """The Model once it is ready at `generation` or a later one.
+    """The Model once its newest version is ready, at `generation` or a later one.
 
-    Raises CommandError with the reason as soon as its newest version failed, NotInTime after `timeout` seconds.
+    Raises CommandError with the reason as soon as that version failed, NotInTime after `timeout` seconds.
     """
+    return _wait(client, name, namespace, timeout, generation, READY)
+
+
+def wait_until_routed(client: Client, name: str, namespace: str, timeout: float, generation: int) -> Object:
+    """The Model once its traffic split is in force, whatever became of its newest version. Raises as above."""
+    return _wait(client, name, namespace, timeout, generation, ROUTES_READY)
+
+
+def _wait(client: Client, name: str, namespace: str, timeout: float, generation: int, condition: str) -> Object:
     progress = Progress()
     try:
-        return _follow(client, name, namespace, timeout, lambda model: _judge(model, generation), progress)
+        return _follow(client, name, namespace, timeout, lambda model: _holds(model, generation, condition), progress)
     finally:
         progress.clear()
 
 
-def _judge(model: Object, generation: int) -> bool:
+def _holds(model: Object, generation: int, type: str) -> bool:
+    """Whether the condition is True for the present spec. Raises CommandError when it is False for it."""
     status = model.get("status") or {}
     if int(status.get("observedGeneration", 0)) < max(generation, generation_of(model)):
         return False
-    ready = condition_of(model, "Ready") or {}
-    if ready.get("status") == "False":
-        reason, message = ready.get("reason", "Failed"), ready.get("message", "no reason given")
+    condition = condition_of(model, type) or {}
+    if condition.get("status") == "False":
+        reason, message = condition.get("reason", "Failed"), condition.get("message", "no reason given")
         raise CommandError(f"model {model['metadata']['name']} is not ready: {reason}: {message}")
-    return ready.get("status") == "True"
+    return condition.get("status") == "True"
 
 
 def _follow(
@@ -70,7 +81,7 @@ def _follow(
 
 
 def _state(model: Object) -> str:
-    ready = condition_of(model, "Ready")
+    ready = condition_of(model, READY)
     if ready is None:
         return "waiting for the platform to look at it"
     words = [str(ready[part]) for part in ("reason", "message") if ready.get(part)]

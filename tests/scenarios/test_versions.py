@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusters.objects import MODEL, REVISION, is_true
-from serving.rollout.commands import promote_patch, rollback_patch
+from serving.rollout.commands import promote, rollback
 from tests.scenarios.world import MANAGER, World, reason_of, traffic_of
 
 
@@ -37,11 +37,13 @@ async def test_a_canary_gets_its_share_and_promote_and_rollback_lose_no_request(
         await world.until("split", lambda m: traffic_of(m) == {"split-00001": 90, "split-00002": 10})
         measured = await world.requests("split", 2000)
         found = await world.cluster.get(MODEL, "split", "default")
-        await world.cluster.patch(MODEL, "split", promote_patch(found), "default", manager=MANAGER)
+        await world.cluster.patch(MODEL, "split", promote(found), "default", manager=MANAGER)
         await world.until("split", lambda m: traffic_of(m) == {"split-00002": 100})
         promoted = await world.requests("split", 200)
         found = await world.cluster.get(MODEL, "split", "default")
-        await world.cluster.patch(MODEL, "split", rollback_patch(found), "default", manager=MANAGER)
+        await world.cluster.patch(
+            MODEL, "split", rollback(found, await world.revisions("split")), "default", manager=MANAGER
+        )
         await world.until("split", lambda m: traffic_of(m) == {"split-00001": 100})
         rolled_back = await world.requests("split", 200)
 

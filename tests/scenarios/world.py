@@ -35,6 +35,7 @@ from clusters.objects import (
     is_true,
     name_of,
 )
+from serving.apis.annotations import LABEL_MODEL
 from tests.support.wait import eventually
 
 READY_WITHIN = 30.0  # s, generous: the machine may be busy
@@ -92,6 +93,10 @@ class World:
         except NotFound:
             made = await self.cluster.create(MODEL, model(name, namespace, **spec), manager=MANAGER)
         return await self.ready(name, namespace, generation_of(made)) if wait else made
+
+    async def revisions(self, name: str, namespace: str = "default") -> list[Object]:
+        """The Model's living Revisions."""
+        return list((await self.cluster.list(REVISION, namespace, f"{LABEL_MODEL}={name}")).items)
 
     async def delete(self, name: str, namespace: str = "default") -> None:
         """Delete the Model and wait until nothing that belonged to it is left."""

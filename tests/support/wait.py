@@ -6,14 +6,22 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
 LOOK_EVERY = 0.005  # s
 
 
-async def eventually(predicate: Callable[[], T | Awaitable[T]], timeout: float = 10.0) -> T:
+@overload
+async def eventually(predicate: Callable[[], Awaitable[T]], timeout: float = 10.0) -> T: ...
+
+
+@overload
+async def eventually(predicate: Callable[[], T], timeout: float = 10.0) -> T: ...
+
+
+async def eventually(predicate: Callable[[], Any], timeout: float = 10.0) -> Any:
     """The first true answer of `predicate` (plain or async), asked until `timeout` seconds are over.
 
     An AssertionError of the predicate counts as "not yet"; the last one is raised at the deadline.
@@ -23,7 +31,7 @@ async def eventually(predicate: Callable[[], T | Awaitable[T]], timeout: float =
         failure: AssertionError | None = None
         try:
             answer = predicate()
-            value: T = await answer if inspect.isawaitable(answer) else answer
+            value = await answer if inspect.isawaitable(answer) else answer
             if value:
                 return value
         except AssertionError as error:

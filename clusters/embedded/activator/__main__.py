@@ -20,8 +20,9 @@ from typing import IO
 
 import uvloop
 
+from clusters.clock import SystemClock
 from clusters.embedded.activator.app import Activator
-from clusters.embedded.activator.control import ControlServer
+from clusters.embedded.activator.control import ControlServer, listen_control
 from clusters.embedded.activator.pool import ConnectionPool
 from clusters.embedded.activator.report import LoadReport
 from clusters.embedded.activator.server import ActivatorServer, listen
@@ -40,24 +41,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     _allow_many_files()
     try:
         lock = _lock(arguments.control)
-        host, port = arguments.listen
-        sock = listen(host, port)
+        data, control = listen(*arguments.listen), listen_control(arguments.control)
     except OSError as error:
-        log.error("cannot listen on %s with %s: %s", arguments.listen, arguments.control, error)
-        print(f"activator: cannot listen on {arguments.listen}: {error}", file=sys.stderr)
+        address = ":".join(str(part) for part in arguments.listen)
+        log.error("cannot listen on %s and %s: %s", address, arguments.control, error)
+        print(f"activator: cannot listen on {address} and {arguments.control}: {error}", file=sys.stderr)
         return 1
     with lock, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(sock, arguments.control, arguments.drain))
+        runner.run(_run(data, control, arguments.drain))
     return 0
 
 
-async def _run(sock: socket.socket, control: Path, drain: int) -> None:
+async def _run(sock: socket.socket, control: socket.socket, drain: int) -> None:
     host, port = sock.getsockname()[:2]
+    clock = SystemClock()
     report = LoadReport()
-    throttler = Throttler(report.changed)
+    throttler = Throttler(report.changed, clock)
     report.observe(throttler.load, throttler.has_endpoints)
     pool = ConnectionPool()
-    server = ActivatorServer(Activator(throttler, pool), drain)
+    server = ActivatorServer(Activator(throttler, pool, clock), drain)
     link = ControlServer(throttler, report, f"{host}:{port}")
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from clusters.clock import Clock
 from clusters.embedded.activator.answers import answer_to
 from clusters.embedded.activator.caller import CallerConnection, caller_of
 from clusters.embedded.activator.exchange import CallerLeft, Exchange, Receive, Scope, Send
@@ -31,9 +32,10 @@ STARTUP_PATIENCE = 0.02  # s; the stats page was asked for when the request was 
 class Activator:
     """The ASGI application."""
 
-    def __init__(self, throttler: Throttler, pool: ConnectionPool) -> None:
+    def __init__(self, throttler: Throttler, pool: ConnectionPool, clock: Clock) -> None:
         self._throttler = throttler
         self._pool = pool
+        self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; the caller's leaving ends it quietly."""
@@ -64,12 +66,12 @@ class Activator:
             await exchange.reply(answer.status, list(answer.headers), answer.body)
 
     async def _forward(self, exchange: Exchange, scope: Scope, caller: CallerConnection) -> None:
-        arrived = asyncio.get_running_loop().time()
+        arrived = self._clock.monotonic()
         revision = await self._throttler.revision(revision_of(scope["headers"]))
         ticket = revision.arrive(arrived)
         lease, connection = await self._connect(revision, ticket, exchange, caller)
         try:
-            timing = _Timing(ticket, lease, self._pool)
+            timing = _Timing(ticket, lease, self._pool, self._clock)
             await exchange.run(connection, timing.headers)
         finally:
             self._pool.give((lease.endpoint.host, lease.endpoint.port), connection)
@@ -109,10 +111,11 @@ class Activator:
 class _Timing:
     """Measures one request from the moment in which it is passed on."""
 
-    def __init__(self, ticket: Ticket, lease: Lease, pool: ConnectionPool) -> None:
+    def __init__(self, ticket: Ticket, lease: Lease, pool: ConnectionPool, clock: Clock) -> None:
+        self._clock = clock
         self._ticket = ticket
         self._lease = lease
-        self._sent = asyncio.get_running_loop().time()
+        self._sent = clock.monotonic()
         woke = ticket.held and ticket.first
         self._startup = asyncio.create_task(startup_of(lease.endpoint, pool)) if woke else None
 
@@ -121,7 +124,7 @@ class _Timing:
         if not self._ticket.held:
             return []
         startup = await self._measured()
-        answered = asyncio.get_running_loop().time()
+        answered = self._clock.monotonic()
         ticket = self._ticket
         held = Held(ticket.arrived, self._sent, answered, ticket.first, self._lease.endpoint_since)
         return [(b"server-timing", header(stages(held, startup)))]

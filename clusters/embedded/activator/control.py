@@ -31,6 +31,20 @@ log = logging.getLogger(__name__)
 UNREAD_LIMIT = 1024 * 1024  # bytes; a control plane that reads none of its news is cut off and told all when it is back
 
 
+def listen_control(path: Path) -> socket.socket:
+    """A unix socket that only this user may connect to. Raises OSError, among others for a path beyond 107 bytes."""
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(str(path))
+        path.chmod(0o600)
+        sock.listen()
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
 class ControlServer:
     """Listens on a unix socket; `report` tells it of loads."""
 
@@ -42,12 +56,8 @@ class ControlServer:
         self._server: asyncio.Server | None = None
         report.subscribe(self._push)
 
-    async def start(self, path: Path) -> None:
-        """Listen; only this user may connect."""
-        path.unlink(missing_ok=True)
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.bind(str(path))
-        path.chmod(0o600)
+    async def start(self, sock: socket.socket) -> None:
+        """Listen on the socket of `listen_control`."""
         self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=LINE_LIMIT)
 
     def close(self) -> None:

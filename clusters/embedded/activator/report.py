@@ -1,4 +1,4 @@
-"""Tells of changed loads: that a revision without endpoints is waited for at once, all else gathered for a moment."""
+"""Tells of changed loads: at once that a queue began, above all before a revision at zero; all else gathered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IDLE = Load()
 
 
 class LoadReport:
-    """Collects changes; `current` and `urgent` (a wake may be needed) say how a revision stands now."""
+    """Collects changes of load; `observe` says where to look loads up."""
 
     def __init__(self) -> None:
         self._told: dict[Key, Load] = {}
@@ -36,13 +36,9 @@ class LoadReport:
     def changed(self, key: Key) -> None:
         """The load of `key` is another one."""
         load = self._load(key)
-        wakes = load.queued > 0 and self._told.get(key, IDLE).queued == 0 and not self._has_endpoints(key)
-        if wakes:
+        begins = load.queued > 0 and self._told.get(key, IDLE).queued == 0
+        if begins and (self._timer is None or not self._has_endpoints(key)):
             self._tell({key: load})
-        else:
-            self._gather(key)
-
-    def _gather(self, key: Key) -> None:
         self._changed.add(key)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHER, self._flush)

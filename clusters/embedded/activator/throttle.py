@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from clusters.clock import Clock
 from clusters.embedded.activator.wire import Load, Target
 from clusters.endpoints import Endpoint
 from clusters.errors import KnodelError
@@ -57,12 +58,11 @@ class _Place:
 class Lease:
     """Room for one request at one endpoint, until `release`."""
 
-    __slots__ = ("_owner", "_place", "granted")
+    __slots__ = ("_owner", "_place")
 
-    def __init__(self, owner: RevisionThrottle, place: _Place, granted: float) -> None:
+    def __init__(self, owner: RevisionThrottle, place: _Place) -> None:
         self._owner: RevisionThrottle | None = owner
         self._place = place
-        self.granted = granted
 
     @property
     def endpoint(self) -> Endpoint:
@@ -71,7 +71,7 @@ class Lease:
 
     @property
     def endpoint_since(self) -> float:
-        """When the endpoint was first named, on the loop's clock."""
+        """When the endpoint was first named, in seconds of the clock."""
         return self._place.since
 
     def accepted(self) -> None:
@@ -97,7 +97,7 @@ class Ticket:
     """One request's claim to be served. `first`: it came to a revision without any endpoint and found nobody waiting.
 
     `held`: it had to wait. `refused`: an endpoint refused the connection, so it keeps its place in front. Times are
-    those of the event loop, in seconds.
+    seconds of the clock.
     """
 
     arrived: float
@@ -116,9 +116,10 @@ class _Waiter:
 class RevisionThrottle:
     """The queue and the endpoints of one revision."""
 
-    def __init__(self, target: Target, changed: Changed) -> None:
+    def __init__(self, target: Target, changed: Changed, clock: Clock) -> None:
         self.target = target
         self._changed = changed
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._places: list[_Place] = []
         self._waiting: deque[_Waiter] = deque()
@@ -143,7 +144,7 @@ class RevisionThrottle:
 
     def retarget(self, target: Target) -> None:
         """Put `target` in force at once; endpoints that stay keep their counts."""
-        now = self._loop.time()
+        now = self._clock.monotonic()
         known = {place.endpoint: place for place in self._places}
         self.target = target
         self._places = [known.get(endpoint) or _Place(endpoint, now) for endpoint in target.endpoints]
@@ -157,7 +158,7 @@ class RevisionThrottle:
             self._fail(waiter, UnknownRevision(self._removed))
 
     def arrive(self, at: float) -> Ticket:
-        """A request came in at this moment of the loop's clock."""
+        """A request came in at this moment of the clock."""
         return Ticket(at, at + self.target.timeout, first=not self._places and not self._waiting)
 
     async def lease(self, ticket: Ticket) -> Lease:
@@ -176,7 +177,7 @@ class RevisionThrottle:
 
     async def _wait(self, ticket: Ticket) -> Lease:
         granted: asyncio.Future[Lease] = self._loop.create_future()
-        waiter = _Waiter(granted, self._loop.call_at(ticket.deadline, self._expire, granted))
+        waiter = _Waiter(granted, self._expire_at(ticket.deadline, granted))
         if ticket.refused:
             self._waiting.appendleft(waiter)
         else:
@@ -190,6 +191,9 @@ class RevisionThrottle:
             raise
         finally:
             waiter.timer.cancel()
+
+    def _expire_at(self, deadline: float, granted: asyncio.Future[Lease]) -> asyncio.TimerHandle:
+        return self._loop.call_later(max(0.0, deadline - self._clock.monotonic()), self._expire, granted)
 
     def _leave(self, waiter: _Waiter) -> None:
         """The caller went away, perhaps in the moment in which its turn came."""
@@ -240,7 +244,7 @@ class RevisionThrottle:
         place.active += 1
         self._active += 1
         self._changed(self.target.key)
-        return Lease(self, place, self._loop.time())
+        return Lease(self, place)
 
     def _release(self, place: _Place) -> None:
         place.active -= 1

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from clusters.clock import Clock
 from clusters.embedded.activator.throttle import Changed, RevisionThrottle, UnknownRevision
 from clusters.embedded.activator.wire import Load, Target
 from clusters.objects import Key
@@ -29,8 +30,9 @@ class _Arrival:
 class Throttler:
     """All revisions."""
 
-    def __init__(self, changed: Changed) -> None:
+    def __init__(self, changed: Changed, clock: Clock) -> None:
         self._changed = changed
+        self._clock = clock
         self._revisions: dict[Key, RevisionThrottle] = {}
         self._arrivals: dict[Key, _Arrival] = {}
         self._strangers = 0
@@ -42,7 +44,7 @@ class Throttler:
         """Put `target` in force before this returns."""
         revision = self._revisions.get(target.key)
         if revision is None:
-            self._revisions[target.key] = RevisionThrottle(target, self._changed)
+            self._revisions[target.key] = RevisionThrottle(target, self._changed, self._clock)
         else:
             revision.retarget(target)
         if target.key in self._arrivals:

@@ -17,6 +17,7 @@ from clusters.objects import (
     CONFIGURATION,
     LABEL_CONFIGURATION,
     REVISION,
+    SERVICE,
     Key,
     Kind,
     Object,
@@ -57,9 +58,13 @@ class Labeler:
         await self._add(CONFIGURATION, key, configurations)
 
     async def clear(self, route: Key) -> None:
-        """Take the marks of a Route that is gone off everything that lives on."""
-        await self._remove(REVISION, route, ())
-        await self._remove(CONFIGURATION, route, ())
+        """Take the marks of a Route that is gone off everything that lives on.
+
+        A Service marks its Configuration before it makes the Route: while the Service lives there is nothing to clear.
+        """
+        if self._view.get(SERVICE, route.name, route.namespace) is None:
+            await self._remove(REVISION, route, ())
+            await self._remove(CONFIGURATION, route, ())
 
     def _targets(self, route: Object) -> tuple[set[str], set[str]]:
         revisions: set[str] = set()

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,14 +26,18 @@ LONGEST_NAME: Final = 150  # characters of a Pod name in a folder name: a file n
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A process as recorded in `run.json` and in the annotation; `zygote` (a key) can tell how it ended."""
+    """A process as recorded: in `run.json`, and without its ports in the annotation of the Pod.
+
+    `zygote` (a key) can tell how it ended; empty when it was started without one.
+    """
 
     identity: Identity
     zygote: str = ""
+    ports: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As written."""
-        record: dict[str, Any] = {"pid": self.identity.pid, "startTicks": self.identity.start_ticks}
+        """As recorded."""
+        record = {"pid": self.identity.pid, "startTicks": self.identity.start_ticks, "ports": dict(self.ports)}
         return record | ({"zygote": self.zygote} if self.zygote else {})
 
     @classmethod
@@ -40,8 +45,10 @@ class Run:
         """The inverse; None for what is no such record (a file cut off by a crash)."""
         try:
             record = json.loads(text)
-            return cls(Identity(int(record["pid"]), int(record["startTicks"])), str(record.get("zygote", "")))
-        except (ValueError, KeyError, TypeError):
+            ports = {str(port): int(real) for port, real in (record.get("ports") or {}).items()}
+            identity = Identity(int(record["pid"]), int(record["startTicks"]))
+            return cls(identity, str(record.get("zygote", "")), ports)
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
 
@@ -68,6 +75,15 @@ class Folders:
         """Remove all that belongs to a Pod, logs too, as Kubernetes does."""
         shutil.rmtree(self.pods / uid_of(pod), ignore_errors=True)
         shutil.rmtree(self.log(pod, "").parent, ignore_errors=True)
+
+    def remove_all_but(self, uids: Collection[str]) -> None:
+        """Remove what belongs to other Pods than these."""
+        for folder in self.pods.iterdir():
+            if folder.name not in uids:
+                shutil.rmtree(folder, ignore_errors=True)
+        for folder in self.logs.iterdir():
+            if folder.name.rpartition("_")[2] not in uids:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def log(self, pod: Object, container: str) -> Path:
         """The log file of a container."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from clusters.clock import Clock
 from clusters.embedded.kubelet.errors import UnsupportedPod
-from clusters.endpoints import MANAGEMENT_PORT, DEFAULT_PORT
+from clusters.endpoints import DEFAULT_PORT, MANAGEMENT_PORT
 from clusters.objects import Object
 
 FASTEST: Final = 0.010  # s between tries right after the start
@@ -76,7 +76,9 @@ def parse_probe(container: Object, field: str, ports: Mapping[str, int]) -> Prob
         initial_delay=float(spec.get("initialDelaySeconds") or 0.0),
         failures=int(spec.get("failureThreshold") or DEFAULT_FAILURES),
         successes=int(spec.get("successThreshold") or 1),
-        grace=None if spec.get("terminationGracePeriodSeconds") is None else float(spec["terminationGracePeriodSeconds"]),
+        grace=None
+        if spec.get("terminationGracePeriodSeconds") is None
+        else float(spec["terminationGracePeriodSeconds"]),
     )
 
 
@@ -84,7 +86,9 @@ def _target(container: Object, field: str, spec: Mapping[str, Any], ports: Mappi
     http, tcp = spec.get("httpGet"), spec.get("tcpSocket")
     action = http if http is not None else tcp
     if action is None or str(action.get("scheme", "HTTP")) != "HTTP":
-        raise UnsupportedPod(f"{field} of container {container['name']!r}: this node knows httpGet (HTTP) and tcpSocket")
+        raise UnsupportedPod(
+            f"{field} of container {container['name']!r}: this node knows httpGet (HTTP) and tcpSocket"
+        )
     port = _real_port(container, field, action.get("port", 0), ports)
     if http is None:
         return Target(port)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from clusters.clock import Clock
 from clusters.embedded.identity import PROC, Identity, identify, is_running, kill_group
 
 
@@ -85,6 +86,26 @@ class Process:
 
     async def _learn(self) -> None:
         self._exit.set_result(await self._exit_source(self.identity))
+
+
+async def terminate(process: Process, grace: float, clock: Clock) -> Exit:
+    """SIGTERM to its group, SIGKILL when it has not ended `grace` seconds later."""
+    process.signal(signal.SIGTERM)
+    await first_of(process.wait(), clock.sleep(grace))
+    process.kill()
+    return await process.wait()
+
+
+async def first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    """Return when one of them has, or raise what it raised; the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _open(identity: Identity) -> int:

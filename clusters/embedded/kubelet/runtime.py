@@ -26,6 +26,7 @@ class Launch:
     cwd: Path
     log: Path
     limits: Limits
+    ports: Mapping[str, int]
     run_file: Path
 
 
@@ -57,7 +58,7 @@ class ExecRuntime:
         identity = self.spawn(launch.command.argv, launch.env, launch.cwd, launch.log)
         for limit, values in launch.limits.items():  # from outside: a hook between fork and exec would rule out vfork
             _limit(identity.pid, limit, values)
-        run = Run(identity)
+        run = Run(identity, ports=launch.ports)
         write_record(launch.run_file, run.to_json())
         return Started(Process(identity, exit_of_child), run)
 

@@ -52,7 +52,7 @@ class ZygoteRuntime:
         client = self._client(key)
         await client.ensure(launch.command.modules)
         identity = await client.spawn(_spawn_of(launch, key))
-        return Started(Process(identity, client.exit_of), Run(identity, key))
+        return Started(Process(identity, client.exit_of), Run(identity, key, launch.ports))
 
     def adopt(self, run: Run) -> Process | None:
         """Watch a process that was forked from the zygote `run.zygote`."""
@@ -214,7 +214,7 @@ def _spawn_of(launch: Launch, key: str) -> Spawn:
         log=str(launch.log),
         limits=launch.limits,
         record=str(launch.run_file),
-        mark={"zygote": key},
+        mark={"zygote": key, "ports": dict(launch.ports)},
     )
 
 

@@ -1,0 +1,138 @@
+"""Settings of the autoscaler, grouped; below each field its unit, and why the default is what it is.
+
+What differs from revision to revision is in `apis.Policy`; this is what holds for the whole installation. Knative's
+counterpart is the ConfigMap `config-autoscaler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from clusters.errors import FieldError, KnodelError
+
+
+class InvalidSettings(KnodelError):
+    """A setting is out of its range; the message names all such settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """Numbers of the decision itself."""
+
+    panic_window_share: float = 0.1
+    """Share of the stable window. Knative's 10 %: of 60 s the last 6 s."""
+
+    panic_threshold: float = 2.0
+    """Panic when the panic window needs this many times the ready replicas. Knative's 200 %."""
+
+    max_up_rate: float = 1_000.0
+    """Times the ready replicas, in one decision. Knative's value: a bound on nonsense, not on bursts."""
+
+    max_down_rate: float = 2.0
+    """Divisor of the replicas in one tick. Knative's value: a wrong reading costs at most half."""
+
+    tolerance: float = 0.05
+    """Replicas. Work for 4.04 replicas is work for 4: times of scrapes jitter by some milliseconds a second."""
+
+    enough_coverage: float = 0.5
+    """Share of the stable window that must hold data before anything is scaled down. Knative asks for a single
+    sample; half a window outlives a scrape that failed, and not a source that is silent."""
+
+    assumed_service_time: float = 1.0
+    """Slot-seconds of a request, until some were measured. Between a classifier (0.01 s) and a long answer (30 s)."""
+
+    drain_within: float = 1.0
+    """Seconds in which waiting requests are to be worked off once replicas are there: a queue of short requests needs
+    no replica of its own, it is gone before a further one has started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How work is measured."""
+
+    tick: float = 1.0
+    """Seconds between two scrapes and decisions of revisions that have replicas. Knative scrapes every 1 s and decides
+    every 2 s; here each scrape is decided on. Wakes from zero do not wait for it."""
+
+    timeout: float = 0.8
+    """Seconds for one scrape: less than a tick, so that a Pod that hangs never delays the others' tick."""
+
+    max_bytes: int = 4_096
+    """Bytes of one answer; ours has some 300. Knative reads at most 336 (CVE-2023-48713)."""
+
+    max_pods: int = 16
+    """Pods asked per revision and tick, as in Knative (`sample_size.go`: never more than 16)."""
+
+    claim_limit: float = 16.0
+    """Times its slots that one replica may claim to be busy with. Its own queue is bounded too; more is a lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zero:
+    """How the last replica goes."""
+
+    grace: float = 0.0
+    """Seconds between the activator being proven in the path and scale 0. Zero when the condition is exact (embedded:
+    set after Envoy was seen to send there); Knative's scale-to-zero-grace-period is 30 s."""
+
+    recheck: float = 1.0
+    """Seconds until the Pods are asked again whether they are idle, when one did not answer."""
+
+    progress_deadline: float = 600.0
+    """Seconds for a revision to reach its initial scale, where its own annotation says nothing. Knative's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What people see."""
+
+    kept_decisions: int = 20
+    """Decisions in the annotation: 20 of them are some 8 kB, of the 256 kB that all annotations may have."""
+
+    write_interval: float = 1.0
+    """Seconds between two writes of a PodAutoscaler's decisions: they are for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of the autoscaler. Raises InvalidSettings when one is out of range."""
+
+    scaling: Scaling = field(default_factory=Scaling)
+    sampling: Sampling = field(default_factory=Sampling)
+    zero: Zero = field(default_factory=Zero)
+    records: Records = field(default_factory=Records)
+    workers: int = 4
+    """Reconcile passes at work at once: each waits for the cluster most of its time."""
+
+    def __post_init__(self) -> None:
+        if errors := list(_errors(self)):
+            raise InvalidSettings("autoscaler settings refused: " + "; ".join(str(error) for error in errors))
+
+
+def _errors(settings: Settings) -> Iterator[FieldError]:
+    scaling, sampling, zero, records = settings.scaling, settings.sampling, settings.zero, settings.records
+    checks = (
+        ("scaling.panic_window_share", scaling.panic_window_share, 0.01, 1.0),
+        ("scaling.panic_threshold", scaling.panic_threshold, 1.1, 1_000.0),
+        ("scaling.max_up_rate", scaling.max_up_rate, 1.1, 1e6),
+        ("scaling.max_down_rate", scaling.max_down_rate, 1.1, 1e6),
+        ("scaling.tolerance", scaling.tolerance, 0.0, 0.5),
+        ("scaling.enough_coverage", scaling.enough_coverage, 0.0, 1.0),
+        ("scaling.assumed_service_time", scaling.assumed_service_time, 1e-4, 3_600.0),
+        ("scaling.drain_within", scaling.drain_within, 1e-3, 3_600.0),
+        ("sampling.tick", sampling.tick, 0.05, 60.0),
+        ("sampling.timeout", sampling.timeout, 0.01, sampling.tick),
+        ("sampling.max_bytes", sampling.max_bytes, 256, 1_048_576),
+        ("sampling.max_pods", sampling.max_pods, 1, 1_000),
+        ("sampling.claim_limit", sampling.claim_limit, 1.0, 1e6),
+        ("zero.grace", zero.grace, 0.0, 3_600.0),
+        ("zero.recheck", zero.recheck, 0.05, 60.0),
+        ("zero.progress_deadline", zero.progress_deadline, 1.0, 86_400.0),
+        ("records.kept_decisions", records.kept_decisions, 1, 100),
+        ("records.write_interval", records.write_interval, 0.0, 60.0),
+        ("workers", settings.workers, 1, 64),
+    )
+    for path, value, least, most in checks:
+        if not least <= value <= most:
+            yield FieldError(path, f"must be from {least:g} to {most:g}, not {value:g}")

@@ -1,0 +1,81 @@
+"""The decision: how many replicas each revision should have, and why. Pure, over all revisions at once.
+
+Semantics, pinned by `tests/autoscaler/reference.py`, the same in plain Python:
+1. Every revision starts from its current count; each stage of `STAGES` in turn may change the number.
+2. A stage sees the state of the decision before, never what another stage keeps now.
+3. The reasons of a revision are the stages that changed its number.
+4. The result is an integer from 0 to `max`, and from `min` where the revision is reachable and did not expire.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autoscaler.config import Scaling
+from autoscaler.scaling import stages
+from autoscaler.scaling.reasons import Reason, Rule
+from autoscaler.scaling.stages import Situation, Stage
+from autoscaler.scaling.table import IntArray, Observations, Specs, State
+
+STAGES: tuple[tuple[Rule, Stage], ...] = (
+    (Rule.STABLE, stages.stable),  # what the average of the last minute calls for
+    (Rule.WAITING, stages.waiting),  # what waits is counted now, not on average
+    (Rule.PANIC, stages.panic),  # a burst is met at once and held
+    (Rule.STARTING, stages.keep_while_waiting),  # what starts is not taken back while requests wait
+    (Rule.NO_DATA, stages.hold_without_data),  # no data is neither zero nor failure
+    (Rule.RATE, stages.rate_limits),  # a wrong reading moves the count by a bounded step
+    (Rule.ACTIVATION, stages.activation_scale),  # leaving zero
+    (Rule.DELAY, stages.scale_down_delay),  # replicas go slowly where the policy says so
+    (Rule.IN_USE, stages.keep_one),  # averages below one replica do not mean zero
+    (Rule.IDLE, stages.idle),  # nothing at all for long enough does
+    (Rule.BOUNDS, stages.bounds),  # whatever was found, the policy's bounds hold
+    (Rule.EXPIRED, stages.give_up),  # except for what cannot start
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    rule: Rule
+    before: IntArray
+    after: IntArray
+    values: Mapping[str, Any]
+
+    def reason(self, row: int) -> Reason | None:
+        before, after = int(self.before[row]), int(self.after[row])
+        if before == after:
+            return None
+        values = {name: float(np.broadcast_to(value, self.after.shape)[row]) for name, value in self.values.items()}
+        return Reason(self.rule, before, after, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Replicas for each row; the reasons are made when asked for."""
+
+    desired: IntArray
+    steps: tuple[_Step, ...]
+
+    def reasons(self, row: int) -> tuple[Reason, ...]:
+        """The stages that changed the number of this row, in order."""
+        return tuple(reason for step in self.steps if (reason := step.reason(row)) is not None)
+
+
+def decide(
+    specs: Specs, observations: Observations, state: State, now: float, settings: Scaling | None = None
+) -> tuple[Decisions, State]:
+    """Decide for every row; `now` in monotonic seconds. Returns the decisions and the state for the next call."""
+    at = Situation(specs, observations, state, now, settings or Scaling())
+    desired = observations.current
+    steps = []
+    kept: dict[str, Any] = {}
+    for rule, stage in STAGES:
+        outcome = stage(at, desired)
+        steps.append(_Step(rule, desired, outcome.desired, outcome.values))
+        desired = outcome.desired
+        kept.update(outcome.state)
+    return Decisions(desired, tuple(steps)), dataclasses.replace(state, **kept)

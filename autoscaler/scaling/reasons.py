@@ -1,0 +1,62 @@
+"""Why a number of replicas was chosen: a stage that changed the number leaves a `Reason`, rendered here for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Rule(StrEnum):
+    """The stages, in the words of the decision log."""
+
+    STABLE = "Stable"
+    WAITING = "Waiting"
+    PANIC = "Panic"
+    STARTING = "Starting"
+    NO_DATA = "NotEnoughData"
+    RATE = "RateLimit"
+    ACTIVATION = "ActivationScale"
+    DELAY = "ScaleDownDelay"
+    IN_USE = "InUse"
+    IDLE = "Idle"
+    BOUNDS = "Bounds"
+    EXPIRED = "ProgressDeadlineExceeded"
+
+
+_TEXTS = {
+    Rule.STABLE: "{work:.2f} slots in use over {window:g} s, {per_replica:g} per replica: {after}",
+    Rule.WAITING: "{queued:g} requests wait ({backlog:.1f} slots after what starts drains) and {work:.2f} slots are in "
+    "use, {per_replica:g} per replica: {after}",
+    Rule.PANIC: "{threshold:g} times the {ready:g} ready replicas or more were needed: {after} for {remaining:.0f} s",
+    Rule.STARTING: "requests wait, so none of {current:g} replicas goes: {after}",
+    Rule.NO_DATA: "readings cover {covered:.0f} s of {window:g} s, so nothing is scaled down: {after}",
+    Rule.RATE: "from {current:g} replicas at least {least:g} and at most {most:g} in one step: {after}",
+    Rule.ACTIVATION: "leaving zero starts at least {activation:g} replicas: {after}",
+    Rule.DELAY: "less must be enough for {delay:g} s before replicas go: {after}",
+    Rule.IN_USE: "idle for {idle:.0f} s of {limit:g} s, so one replica stays: {after}",
+    Rule.IDLE: "idle for {idle:.0f} s, limit {limit:g} s: {after}",
+    Rule.BOUNDS: "from {least:g} to {most:g} replicas are allowed: {after}",
+    Rule.EXPIRED: "did not become ready within its progress deadline: {after}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A stage that changed the number of replicas from `before` to `after`, with the numbers it looked at."""
+
+    rule: Rule
+    before: int
+    after: int
+    values: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the decisions annotation; NaN and infinities, which JSON has not, are left out."""
+        finite = {name: round(value, 3) for name, value in self.values.items() if abs(value) < float("inf")}
+        return {"rule": self.rule.value, "message": render(self), "values": finite}
+
+
+def render(reason: Reason) -> str:
+    """One line for people."""
+    return _TEXTS[reason.rule].format(**reason.values, before=reason.before, after=reason.after)

@@ -1,0 +1,119 @@
+"""The arrays that the decider works on: one row per revision, one column per number.
+
+`Specs` is what is wished, `Observations` what is seen, `State` what the decider remembers from decision to decision.
+Units: replicas, slots, seconds (monotonic where a point in time). NaN means "no data", never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+NAN = float("nan")
+NEVER = float("-inf")
+
+
+def _default(value: float | int | bool) -> Mapping[str, Any]:
+    return {"default": value, "dtype": {bool: np.bool_, int: np.int64, float: np.float64}[type(value)]}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Arrays of equal length. The arrays of a table taken by `take` are copies."""
+
+    @classmethod
+    def empty(cls, rows: int) -> Self:
+        """`rows` rows of the columns' defaults."""
+        made = {one.name: np.full(rows, one.metadata["default"], one.metadata["dtype"]) for one in fields(cls)}
+        return cls(**made)
+
+    @classmethod
+    def of(cls, **columns: Any) -> Self:
+        """A table from sequences (or scalars for one row); columns not named have their defaults."""
+        rows = max((np.atleast_1d(values).size for values in columns.values()), default=1)
+        made = {one.name: columns.get(one.name, one.metadata["default"]) for one in fields(cls)}
+        kinds = {one.name: one.metadata["dtype"] for one in fields(cls)}
+        return cls(**{name: np.full(rows, values, kinds[name]) for name, values in made.items()})
+
+    def take(self, rows: IntArray) -> Self:
+        """A table of these rows."""
+        return type(self)(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
+
+    def put(self, rows: IntArray, table: Self) -> None:
+        """Write the rows of `table` to `rows` of this one."""
+        for one in fields(self):
+            getattr(self, one.name)[rows] = getattr(table, one.name)
+
+    def set_row(self, row: int, values: Mapping[str, float | int | bool]) -> None:
+        """Write one row; columns that `values` does not name get their defaults."""
+        for one in fields(self):
+            getattr(self, one.name)[row] = values.get(one.name, one.metadata["default"])
+
+    def grown(self, rows: int) -> Self:
+        """The same table with defaults up to `rows` rows."""
+        fresh = self.empty(rows)
+        fresh.put(np.arange(len(self)), self)
+        return fresh
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+
+@dataclass(frozen=True, slots=True)
+class Specs(Columns):
+    """What is wished: the policy of each revision and what its PodAutoscaler says."""
+
+    min: IntArray = field(metadata=_default(0))
+    max: IntArray = field(metadata=_default(1))
+    initial: IntArray = field(metadata=_default(1))  # replicas that must be ready once
+    activation: IntArray = field(metadata=_default(1))  # replicas at least when it leaves zero
+    target: FloatArray = field(metadata=_default(1.0))  # slots of one replica
+    utilization: FloatArray = field(metadata=_default(1.0))  # share of them to use on average
+    scale_to_zero_after: FloatArray = field(metadata=_default(60.0))  # s
+    scale_down_delay: FloatArray = field(metadata=_default(0.0))  # s
+    stable_window: FloatArray = field(metadata=_default(60.0))  # s
+    reachable: BoolArray = field(metadata=_default(True))  # False: no route points to it
+    initialized: BoolArray = field(metadata=_default(True))  # the initial scale was reached once
+    expired: BoolArray = field(metadata=_default(False))  # it did not start within its progress deadline
+
+    @property
+    def per_replica(self) -> FloatArray:
+        """Slots of work that call for one replica."""
+        return self.target * self.utilization
+
+
+@dataclass(frozen=True, slots=True)
+class Observations(Columns):
+    """What is seen of each revision."""
+
+    current: IntArray = field(metadata=_default(0))  # replicas asked for at present
+    ready: IntArray = field(metadata=_default(0))
+    starting_seconds: FloatArray = field(metadata=_default(0.0))  # ages of the starting replicas, added up
+    stable: FloatArray = field(metadata=_default(NAN))  # slots in use on average over the stable window
+    panic: FloatArray = field(metadata=_default(NAN))  # the same over the panic window
+    unknown: FloatArray = field(metadata=_default(0.0))  # slots that silent replicas may have held in the stable window
+    age: FloatArray = field(metadata=_default(NAN))  # s since the first reading
+    covered: FloatArray = field(metadata=_default(0.0))  # s of the stable window with readings
+    queued: FloatArray = field(metadata=_default(0.0))  # requests waiting at the activator now
+    active: FloatArray = field(metadata=_default(0.0))  # requests passing through the activator now
+    idle: FloatArray = field(metadata=_default(NAN))  # s without any work, NaN while not all replicas are heard
+    service_time: FloatArray = field(metadata=_default(NAN))  # slot-seconds of one request, as measured
+    adopted: BoolArray = field(metadata=_default(False))  # found with replicas by a process that has just started
+
+
+@dataclass(frozen=True, slots=True)
+class State(Columns):
+    """What the decider remembers."""
+
+    panic_until: FloatArray = field(metadata=_default(NEVER))
+    panic_peak: IntArray = field(metadata=_default(0))  # most replicas wanted during this panic
+    below_since: FloatArray = field(metadata=_default(NAN))  # since when less than the current count is enough
+    below_peak: IntArray = field(metadata=_default(0))  # most replicas wanted in that time

@@ -1,0 +1,211 @@
+"""What the objects of the cluster mean for the data plane: hosts and their splits, endpoints, what the activator is told.
+
+Kept up incrementally: a change of one object makes only what hangs on it anew, whatever the number of models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from clusters.embedded.activator_link import Target
+from clusters.endpoints import Endpoint, endpoint_of, is_ready
+from clusters.gateway.ingress import revisions_of, virtual_hosts, without_collisions
+from clusters.gateway.routes import Backend, Table, VirtualHost
+from clusters.informer import Informers
+from clusters.objects import (
+    INGRESS,
+    LABEL_REVISION,
+    POD,
+    POD_AUTOSCALER,
+    SERVERLESS_SERVICE,
+    Key,
+    Object,
+    generation_of,
+    key_of,
+    labels_of,
+    namespace_of,
+    uid_of,
+)
+
+BY_REVISION: Final = "revision"
+SERVE: Final = "Serve"  # ServerlessService.spec.mode; "Proxy" is the other
+
+GATEWAY_SLACK: Final = 5.0  # s that the gateway waits beyond activator and server, whose errors say more than its own
+DEFAULT_TIMEOUT: Final = 300.0  # s; Knative's default revision-timeout-seconds, for a revision without PodAutoscaler
+
+
+@dataclass(frozen=True, slots=True)
+class HoldPolicy:
+    """How a revision's requests are held.
+
+    `limit`: requests that may wait at the activator. `slots`: requests that one replica takes at once, 0 for any number.
+    `timeout`: seconds that a request may wait, and as many again that its answer may take.
+    """
+
+    limit: int
+    slots: int
+    timeout: float
+
+
+Hold = Callable[[Object], HoldPolicy]
+"""The policy of a revision, from its PodAutoscaler."""
+
+Stamp = tuple[str, int]
+"""uid and generation: which object, in which of its wordings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A table, and which objects' wordings it has taken in.
+
+    `refused`: host name → the Ingress that did not get it, because another one has it.
+    """
+
+    table: Table = field(default_factory=Table)
+    ingresses: Mapping[Key, Stamp] = field(default_factory=dict)
+    services: Mapping[Key, Stamp] = field(default_factory=dict)
+    refused: Mapping[str, Key] = field(default_factory=dict)
+
+    def is_direct(self, revision: Key) -> bool:
+        """Whether requests to the revision go past the activator."""
+        return revision in self.table.backends
+
+
+@dataclass(frozen=True, slots=True)
+class _Hosts:
+    """`stamp` is of the Ingress's wording that `hosts` were made from; `created` and the key decide who has a host."""
+
+    stamp: Stamp
+    created: str
+    hosts: tuple[VirtualHost, ...]
+
+
+class View:
+    """Reads the informers; whoever owns it says which objects changed."""
+
+    def __init__(self, informers: Informers, activator: Backend, hold: Hold) -> None:
+        self._ingresses = informers[INGRESS]
+        self._services = informers[SERVERLESS_SERVICE]
+        self._autoscalers = informers[POD_AUTOSCALER]
+        self._pods = informers[POD]
+        self._activator = activator
+        self._hold = hold
+        self._released: set[str] = set()
+        self._hosts: dict[Key, _Hosts] = {}
+        self._backends: dict[Key, tuple[Backend, ...]] = {}
+        self._stamps: dict[Key, Stamp] = {}
+        self._merged: tuple[tuple[VirtualHost, ...], Mapping[str, Key]] = ((), {})
+        self._ingresses.add_index(BY_REVISION, lambda ingress: [str(key) for key in revisions_of(ingress)])
+        self._pods.add_index(BY_REVISION, _revision_index)
+
+    def release(self, pod: Object) -> None:
+        """Leave this very Pod out from now on, whatever it says of itself."""
+        self._released.add(uid_of(pod))
+
+    def forget(self, pod: Object) -> None:
+        """The Pod is gone."""
+        self._released.discard(uid_of(pod))
+
+    def endpoints(self, revision: Key) -> tuple[Endpoint, ...]:
+        """Where the revision's ready Pods answer, by name."""
+        pods = self._pods.indexed(BY_REVISION, str(revision))
+        ready = (pod for pod in pods if is_ready(pod) and uid_of(pod) not in self._released)
+        found = (endpoint_of(pod) for pod in ready)
+        return tuple(sorted((one for one in found if one is not None), key=lambda one: one.pod))
+
+    def target(self, revision: Key) -> Target | None:
+        """What the activator is to know of the revision; None for one without ServerlessService."""
+        if self._services.get(revision.name, revision.namespace) is None:
+            return None
+        policy = self._policy(revision)
+        return Target(
+            key=revision,
+            endpoints=self.endpoints(revision),
+            hold_limit=policy.limit,
+            slots_per_endpoint=policy.slots,
+            timeout=policy.timeout,
+        )
+
+    def ingresses_of(self, revision: Key) -> list[Key]:
+        """The Ingresses that name the revision."""
+        return [key_of(ingress) for ingress in self._ingresses.indexed(BY_REVISION, str(revision))]
+
+    def revisions(self) -> list[Key]:
+        """Every revision with a ServerlessService."""
+        return [key_of(service) for service in self._services]
+
+    def refresh(self, ingresses: Iterable[Key], revisions: Iterable[Key]) -> Snapshot:
+        """Take in what changed since the last call; the whole as it is to be now."""
+        for revision in revisions:
+            self._refresh_backends(revision)
+        changed = [self._refresh_hosts(key) for key in ingresses]
+        if any(changed):
+            self._merged = self._merge()
+        hosts, refused = self._merged
+        return Snapshot(
+            table=Table(hosts, dict(self._backends), self._activator),
+            ingresses={key: hosts.stamp for key, hosts in self._hosts.items()},
+            services=dict(self._stamps),
+            refused=refused,
+        )
+
+    def _refresh_backends(self, revision: Key) -> None:
+        service = self._services.get(revision.name, revision.namespace)
+        self._backends.pop(revision, None)
+        if service is None:
+            self._stamps.pop(revision, None)
+            return
+        self._stamps[revision] = _stamp(service)
+        endpoints = self.endpoints(revision)
+        if endpoints and (service.get("spec") or {}).get("mode") == SERVE:
+            self._backends[revision] = tuple(Backend(one.host, one.port) for one in endpoints)
+
+    def _refresh_hosts(self, key: Key) -> bool:
+        """Whether the virtual hosts of the Ingress are others now."""
+        former = self._hosts.get(key)
+        ingress = self._ingresses.get(key.name, key.namespace)
+        if ingress is None:
+            return self._hosts.pop(key, None) is not None
+        stamp = _stamp(ingress)
+        if former is not None and former.stamp[0] == stamp[0] and not self._is_resolved(ingress):
+            return False  # what it was before goes on until all that it names now is there
+        hosts = virtual_hosts(ingress, self._timeout)
+        same = former is not None and former.hosts == hosts
+        created = str(ingress["metadata"].get("creationTimestamp", ""))
+        self._hosts[key] = _Hosts(stamp, created, former.hosts if same and former is not None else hosts)
+        return not same
+
+    def _is_resolved(self, ingress: Object) -> bool:
+        return all(self._services.get(one.name, one.namespace) is not None for one in revisions_of(ingress))
+
+    def _merge(self) -> tuple[tuple[VirtualHost, ...], Mapping[str, Key]]:
+        """All virtual hosts; of two Ingresses with one host the elder has it."""
+        elder_first = sorted(self._hosts, key=lambda key: (self._hosts[key].created, key))
+        owners = {host.name: key for key in elder_first for host in self._hosts[key].hosts}
+        hosts, refused = without_collisions(host for key in elder_first for host in self._hosts[key].hosts)
+        return hosts, {name: owners[loser] for name, loser in refused.items()}
+
+    def _policy(self, revision: Key) -> HoldPolicy:
+        autoscaler = self._autoscalers.get(revision.name, revision.namespace)
+        return HoldPolicy(0, 0, DEFAULT_TIMEOUT) if autoscaler is None else self._hold(autoscaler)
+
+    def _timeout(self, revision: Key) -> float:
+        """A request may be held for its whole timeout and then served for as long."""
+        return 2 * self._policy(revision).timeout + GATEWAY_SLACK
+
+
+def revision_of(pod: Object) -> Key | None:
+    """The revision that a Pod serves, by its label."""
+    name = labels_of(pod).get(LABEL_REVISION)
+    return Key(namespace_of(pod), name) if name else None
+
+
+def _revision_index(pod: Object) -> Iterable[str]:
+    revision = revision_of(pod)
+    return () if revision is None else (str(revision),)
+
+
+def _stamp(obj: Object) -> Stamp:
+    return uid_of(obj), generation_of(obj)

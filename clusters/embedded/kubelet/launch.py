@@ -1,0 +1,58 @@
+"""From a container's spec to all that its start needs: ports, environment, command, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusters.embedded.kubelet.environment import (
+    POD_UID,
+    PROCESS_OF,
+    PROCESS_ROLE,
+    TERMINATION_LOG,
+    declared_environment,
+    node_environment,
+)
+from clusters.embedded.kubelet.images import command_of
+from clusters.embedded.kubelet.limits import limits_of
+from clusters.embedded.kubelet.node import HOST, Node
+from clusters.embedded.kubelet.runtime import Launch
+from clusters.endpoints import DEFAULT_PORT, MANAGEMENT_PORT, declared_port
+from clusters.objects import Object, name_of, uid_of
+
+
+def container_ports(container: Object) -> tuple[int, ...]:
+    """The ports that need a real one: the declared ones (8080 when there are none) and the management port."""
+    declared = [int(port["containerPort"]) for port in container.get("ports") or ()] or [DEFAULT_PORT]
+    return tuple(dict.fromkeys((*declared, MANAGEMENT_PORT)))
+
+
+async def make_launch(node: Node, pod: Object, container: Object, ports: Mapping[str, int]) -> Launch:
+    """The start of a Pod's container on these real ports. Raises UnknownImage, BadContainerConfig, Unavailable."""
+    uid = uid_of(pod)
+    env = node_environment() | await declared_environment(pod, container, node.read_secret)
+    env |= _contract(node, pod, ports)
+    return Launch(
+        command=command_of(container, node.images, env),
+        env=env,
+        cwd=node.folders.scratch(uid),
+        log=node.folders.log(pod, str(container["name"])),
+        limits=limits_of(container),
+        ports=ports,
+        run_file=node.folders.run_file(uid),
+    )
+
+
+def _contract(node: Node, pod: Object, ports: Mapping[str, int]) -> dict[str, str]:
+    """What every process of this node is told, whatever its container declares."""
+    uid = uid_of(pod)
+    return {
+        "PORT": str(ports[str(declared_port(pod))]),
+        "MANAGEMENT_PORT": str(ports[str(MANAGEMENT_PORT)]),
+        "HOST": HOST,
+        "HOSTNAME": name_of(pod),
+        "TMPDIR": str(node.folders.scratch(uid)),
+        TERMINATION_LOG: str(node.folders.termination_log(uid)),
+        PROCESS_OF: str(node.folders.state_dir),
+        PROCESS_ROLE: "pod",
+        POD_UID: uid,
+    }

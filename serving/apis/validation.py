@@ -1,0 +1,231 @@
+"""From an object to a checked `Model`, or to every fault of it at once, each with its field path. Pure.
+
+`validate_model` is the admission check; `read_model` is how everybody else gets at a Model's fields.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, cast, get_args
+
+from clusters.errors import FieldError, Invalid
+from clusters.names import dns_label_fault
+from clusters.objects import MODEL, Object
+from serving.apis import defaults, faults
+from serving.apis.annotations import ANNOTATION_CAUSE
+from serving.apis.model import By, Cause, Model, ModelSpec, Resources, Scaling, TrafficEntry, Variant, Visibility
+from serving.apis.quantities import canonical_quantity
+from serving.apis.reader import Fields, show
+
+MOST_REPLICAS = 1000
+"""Of one revision: more is a typing error on any cluster that Knodel knows."""
+MOST_CONCURRENCY = 1000
+"""Requests (Knative's container-concurrency-max-limit)."""
+LONGEST_TIMEOUT = 600.0
+"""s (Knative's max-revision-timeout-seconds)."""
+LONGEST_STARTUP = 86_400.0
+"""s; a model that needs more than a day to load never will."""
+LONGEST_IDLE = 604_800.0
+"""s; a week: who wants to stay longer writes minReplicas."""
+MOST_HELD = 100_000
+"""Requests held for one revision: at 64 KiB each they fill 6 GiB."""
+LEAST_TARGET = 0.01
+"""Slots (Knative's least target)."""
+MOST_VARIANTS = 20
+"""Configurations of one Model."""
+MOST_TRAFFIC = 100
+"""Entries: one for each percent; more is a typing error."""
+ALL = 100
+"""Percent."""
+
+LATER_SPEC = {
+    "storage": "credentials of a storage",
+    "runtime": "runtimes other than the platform's server",
+    "batching": "batching of requests",
+    "schedules": "scaling by the clock",
+    "rollout": "judged rollouts; use canaryTrafficPercent or traffic",
+    "template": "a pod template laid over ours",
+}
+"""Fields of a later release: refused by name, never ignored."""
+LATER_RESOURCES = {"gpu": "GPUs", "gpuResource": "GPUs"}
+PROTOCOLS = ("http1",)
+
+
+def validate_model(old: Object | None, new: Object) -> Sequence[FieldError]:
+    """Every fault of `new`; none when its spec and cause are those of `old`, so that a status can always be written."""
+    if old is not None and _claims(old) == _claims(new):
+        return ()
+    return _read(new)[1]
+
+
+def read_model(obj: Object) -> Model:
+    """The checked Model. Raises Invalid with every fault."""
+    model, errors = _read(obj)
+    if errors:
+        raise Invalid(f"Model {show((obj.get('metadata') or {}).get('name', ''))[1:-1]}", errors)
+    return model
+
+
+def _other_than(expected: str, value: str) -> str:
+    return "" if value == expected else f"must be {expected}, not {show(value)}"
+
+
+def _claims(obj: Object) -> tuple[Any, Any]:
+    return obj.get("spec"), (obj["metadata"].get("annotations") or {}).get(ANNOTATION_CAUSE)
+
+
+def _read(obj: Object) -> tuple[Model, list[FieldError]]:
+    errors: list[FieldError] = []
+    top = Fields(obj, "", errors)
+    for name, expected in (("apiVersion", MODEL.api_version), ("kind", MODEL.kind)):
+        top.text(name, partial(_other_than, expected), required=True)
+    name, cause = _read_metadata(top.child("metadata"))
+    top.raw("status")
+    if not isinstance(top.raw("spec"), dict):
+        top.refuse("spec", "is required: a mapping with at least storageUri")
+        spec = Fields({}, "spec", [])
+    else:
+        spec = top.child("spec")
+    top.close()
+    return Model(obj, _read_spec(spec, name), cause), errors
+
+
+def _read_metadata(fields: Fields) -> tuple[str, Cause]:
+    name = fields.text("name", faults.model_name_fault, required=True)
+    fields.text("namespace", dns_label_fault)
+    annotations = Fields(fields.raw("annotations"), fields.at("annotations"), fields.errors)
+    return name, _read_cause(annotations)
+
+
+def _read_cause(annotations: Fields) -> Cause:
+    text = annotations.text(ANNOTATION_CAUSE, lambda _: "")
+    if not text:
+        return Cause()
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    by = get_args(By)
+    parts = value if isinstance(value, dict) else {}
+    texts = all(isinstance(part, str) for part in parts.values())
+    if not texts or parts.get("by") not in by or not set(parts) <= {"by", "id", "source"}:
+        annotations.refuse(ANNOTATION_CAUSE, f'must be JSON as in {{"by": "user"}}, by one of {", ".join(by)}')
+        return Cause()
+    return Cause(**parts)
+
+
+def _read_spec(fields: Fields, name: str) -> ModelSpec:
+    variants = _read_variants(fields, name)
+    spec = ModelSpec(
+        storage_uri=fields.text("storageUri", faults.storage_uri_fault, required=True),
+        digest=fields.text("digest", faults.digest_fault),
+        version=fields.text("version", faults.version_fault),
+        model_format=fields.text("modelFormat", faults.format_fault),
+        resources=_read_resources(fields.child("resources"), Resources(defaults.CPU, defaults.MEMORY)),
+        variants=variants,
+        container_concurrency=fields.integer(
+            "containerConcurrency", defaults.CONTAINER_CONCURRENCY, 0, MOST_CONCURRENCY
+        ),
+        timeout=fields.seconds("timeout", defaults.TIMEOUT, 1.0, LONGEST_TIMEOUT, whole=True),
+        startup_deadline=fields.seconds("startupDeadline", defaults.STARTUP_DEADLINE, 1.0, LONGEST_STARTUP, whole=True),
+        service_account_name=fields.text("serviceAccountName", faults.subdomain_fault),
+        scaling=_read_scaling(fields),
+        visibility=cast(Visibility, fields.choice("visibility", get_args(Visibility), defaults.VISIBILITY)),
+        traffic=_read_traffic(fields, name),
+        canary_traffic_percent=_read_canary(fields),
+    )
+    _check_protocol(fields)
+    fields.close(LATER_SPEC)
+    return spec
+
+
+def _check_protocol(fields: Fields) -> None:
+    def fault(protocol: str) -> str:
+        return "" if protocol in PROTOCOLS else f"not supported yet: {show(protocol)}; use {PROTOCOLS[0]}"
+
+    fields.text("protocol", fault)
+
+
+def _read_resources(fields: Fields, default: Resources) -> Resources:
+    cpu = _read_quantity(fields, "cpu", default.cpu)
+    memory = _read_quantity(fields, "memory", default.memory)
+    fields.close(LATER_RESOURCES)
+    return Resources(cpu, memory)
+
+
+def _read_quantity(fields: Fields, name: str, default: str) -> str:
+    value = fields.raw(name)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)  # Kubernetes takes `cpu: 1` as well
+    if value is None:
+        return default
+    fault = faults.quantity_fault(value) if isinstance(value, str) else f"must be a quantity, not {show(value)}"
+    if fault:
+        fields.refuse(name, fault)
+        return default
+    return canonical_quantity(value)
+
+
+def _read_scaling(fields: Fields) -> Scaling:
+    least = fields.integer("minReplicas", defaults.MIN_REPLICAS, 0, MOST_REPLICAS)
+    most = fields.integer("maxReplicas", max(defaults.MAX_REPLICAS, least), 1, MOST_REPLICAS)
+    if least > most:
+        fields.refuse("minReplicas", f"must be at most maxReplicas ({most}), not {least}")
+    return Scaling(
+        min_replicas=least,
+        max_replicas=most,
+        scale_target=fields.number("scaleTarget", defaults.SCALE_TARGET, LEAST_TARGET, MOST_CONCURRENCY),
+        target_utilization=fields.number("targetUtilization", defaults.TARGET_UTILIZATION, LEAST_TARGET, 1.0),
+        scale_to_zero_after=fields.seconds("scaleToZeroAfter", defaults.SCALE_TO_ZERO_AFTER, 1.0, LONGEST_IDLE),
+        hold_queue=fields.integer("holdQueue", defaults.HOLD_QUEUE, 1, MOST_HELD),
+    )
+
+
+def _read_variants(fields: Fields, name: str) -> tuple[Variant, ...]:
+    base = Fields(fields.raw("resources"), "spec.resources", [])  # its faults are reported where it is read
+    default = _read_resources(base, Resources(defaults.CPU, defaults.MEMORY))
+    variants = []
+    for item in fields.items("variants", MOST_VARIANTS):
+        variant = item.text("name", faults.label_fault, required=True)
+        if variant and len(f"{name}-{variant}") > faults.LONGEST_NAME:
+            item.refuse("name", f"{name}-{variant} must be at most {faults.LONGEST_NAME} characters")
+        resources = _read_resources(item.child("resources"), default)
+        variants.append(Variant(variant, resources, item.integer("percent", 0, 0, ALL, required=True)))
+    _check_unique(fields, "variants", "name", [variant.name for variant in variants])
+    _check_sum(fields, "variants", [variant.percent for variant in variants])
+    return tuple(variants)
+
+
+def _read_traffic(fields: Fields, name: str) -> tuple[TrafficEntry, ...]:
+    entries = []
+    for item in fields.items("traffic", MOST_TRAFFIC):
+        revision = item.text("revision", faults.subdomain_fault)
+        latest = item.flag("latest")
+        if bool(revision) == latest and (latest or not item.has("revision")):
+            item.refuse("", "must say either revision: NAME or latest: true")
+        tag = item.text("tag", faults.tag_fault)
+        if tag and len(f"{tag}-{name}") > faults.LONGEST_HOST_LABEL:
+            item.refuse("tag", f"the host {tag}-{name} must be at most {faults.LONGEST_HOST_LABEL} characters")
+        percent = item.integer("percent", 0, 0, ALL, required=not item.has("tag"))
+        entries.append(TrafficEntry(revision or None, percent, tag))
+    _check_unique(fields, "traffic", "tag", [entry.tag for entry in entries])
+    _check_sum(fields, "traffic", [entry.percent for entry in entries])
+    return tuple(entries)
+
+
+def _read_canary(fields: Fields) -> int | None:
+    return fields.integer("canaryTrafficPercent", 0, 0, ALL) if fields.has("canaryTrafficPercent") else None
+
+
+def _check_unique(fields: Fields, name: str, part: str, values: Sequence[str]) -> None:
+    for value, count in Counter(value for value in values if value).items():
+        if count > 1:
+            fields.refuse(name, f"{part} {value!r} stands {count} times: each must be its own")
+
+
+def _check_sum(fields: Fields, name: str, percents: Sequence[int]) -> None:
+    if percents and sum(percents) != ALL:
+        fields.refuse(name, f"the percents sum to {sum(percents)}: they must sum to {ALL}")

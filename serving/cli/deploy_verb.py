@@ -1,0 +1,110 @@
+"""`knodel deploy`: create a Model, or change the fields that are named and leave all others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from clusters.errors import NotFound
+from clusters.objects import MODEL, Object, generation_of, name_of, namespace_of
+from serving.cli.change import change_model
+from serving.cli.client import Client
+from serving.cli.context import Session, verb
+from serving.cli.errors import UsageError
+from serving.cli.files import models_of
+from serving.cli.wait import parse_timeout, wait_until_ready
+
+FROM_FILE = ("spec", "metadata")
+
+
+@verb("deploy")
+@click.argument("name", required=False)
+@click.option("-f", "--file", "source", metavar="FILE|-", help="Models to deploy, as YAML or JSON.")
+@click.option("--uri", metavar="URI|PATH", help="Where the model's files are.")
+@click.option("--digest", metavar="sha256:HEX", help="What the files must hash to.")
+@click.option("--version", metavar="TEXT", help="What people call this version.")
+@click.option("--canary", type=int, metavar="PERCENT", help="Share of the new version; the stable one keeps the rest.")
+@click.option("--min", "least", type=int, help="Replicas at least.")
+@click.option("--max", "most", type=int, help="Replicas at most.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Return once it is ready, or has failed.")
+@click.option("--timeout", default="300s", show_default=True, help="How long to wait at most.")
+@click.option("--dry-run", is_flag=True, help="Validate and show, change nothing.")
+def command(
+    session: Session, name: str | None, source: str | None, wait: bool, timeout: str, dry_run: bool, **named: Any
+) -> None:
+    """Serve the model NAME, or a new version of it. Only what is named changes; all else stays."""
+    seconds = parse_timeout(timeout)
+    models = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
+    client = session.client()
+    for model in models if len(models) > 1 or dry_run else ():
+        _store(client, model, dry_run=True)  # every one is refused or none is changed
+    if dry_run:
+        _print(session, models)
+        return
+    stored = [_store(client, model, dry_run=False) for model in models]
+    if wait:
+        stored = [wait_until_ready(client, name_of(m), namespace_of(m), seconds, generation_of(m)) for m in stored]
+    _print(session, stored)
+
+
+def _from_file(session: Session, name: str | None, source: str, named: dict[str, Any]) -> list[Object]:
+    given = [option for option, value in named.items() if value is not None]
+    if name or given:
+        raise UsageError("-f FILE says everything about its models: leave NAME and the other options out")
+    return models_of(source, session.namespace)
+
+
+def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Object:
+    if not name:
+        raise UsageError("which model? give NAME with --uri, or -f FILE")
+    fields = {
+        "storageUri": _uri(named["uri"]) if named["uri"] else None,
+        "digest": named["digest"],
+        "version": named["version"],
+        "minReplicas": named["least"],
+        "maxReplicas": named["most"],
+    }
+    spec: dict[str, Any] = {field: value for field, value in fields.items() if value is not None}
+    if named["canary"] is not None:
+        spec |= {"canaryTrafficPercent": named["canary"], "traffic": None}  # a canary replaces a pin
+    if not spec:
+        raise UsageError(f"what about {name}? give --uri, or another field to change")
+    metadata = {"name": name, "namespace": session.namespace}
+    return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec}
+
+
+def _uri(text: str) -> str:
+    return text if "://" in text else Path(text).expanduser().absolute().as_uri()
+
+
+def _store(client: Client, model: Object, *, dry_run: bool) -> Object:
+    """Create the Model, or change the fields that `model` names."""
+    patch = {part: model[part] for part in FROM_FILE if part in model}
+    try:
+        return change_model(client, name_of(model), namespace_of(model), lambda _: patch, dry_run=dry_run)
+    except NotFound:
+        spec = {field: value for field, value in (model.get("spec") or {}).items() if value is not None}
+        return client.create(MODEL, {**model, "spec": spec}, namespace_of(model), dry_run=dry_run)
+
+
+def _print(session: Session, models: list[Object]) -> None:
+    if session.output.structured:
+        many = {"apiVersion": "v1", "kind": "List", "items": models}
+        session.output.value(models[0] if len(models) == 1 else many)
+        return
+    for model in models:
+        session.output.text(_summary(model))
+
+
+def _summary(model: Object) -> str:
+    status = model.get("status") or {}
+    newest = status.get("latestCreatedRevision", "")
+    shares = {entry["revision"]: entry.get("percent") or 0 for entry in status.get("traffic") or ()}
+    words = [f"model {name_of(model)}"]
+    if newest:
+        words.append(f"version {newest} has {shares.get(newest, 0)} % of the traffic")
+    if model["spec"].get("traffic") and newest and not shares.get(newest):
+        words.append(f"the traffic is pinned: `knodel promote {name_of(model)}` moves it")
+    return ", ".join([*words, str(status.get("url", ""))]).rstrip(", ")

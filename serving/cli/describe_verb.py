@@ -1,0 +1,84 @@
+"""`knodel describe`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from clusters.objects import EVENT, MODEL, REVISION, Object, condition_of, name_of, parse_timestamp, timestamp
+from serving.api.table import age_of
+from serving.apis.annotations import LABEL_MODEL
+from serving.cli.context import Session, verb
+from serving.cli.output import Output
+
+EVENTS = 20  # the newest that are shown
+
+
+@verb("describe")
+@click.argument("name")
+def command(session: Session, name: str) -> None:
+    """Show the model NAME with its conditions, traffic, versions and events."""
+    client = session.client()
+    model = client.get(MODEL, name, session.namespace)
+    if session.output.structured:
+        session.output.value(model)
+        return
+    revisions = client.list(REVISION, session.namespace, f"{LABEL_MODEL}={name}")["items"]
+    events = [event for event in client.list(EVENT, session.namespace)["items"] if _concerns(event, model)]
+    _show(session.output, model, revisions, sorted(events, key=lambda event: str(event.get("lastTimestamp")))[-EVENTS:])
+
+
+def _concerns(event: Object, model: Object) -> bool:
+    about = event.get("involvedObject") or {}
+    return bool(about.get("uid") == model["metadata"]["uid"])
+
+
+def _show(output: Output, model: Object, revisions: list[Object], events: list[Object]) -> None:
+    spec, status = model["spec"], model.get("status") or {}
+    output.text(f"Name:       {name_of(model)} (namespace {model['metadata']['namespace']})")
+    output.text(f"URL:        {status.get('url', '')}")
+    output.text(f"Storage:    {spec.get('storageUri', '')}")
+    replicas: dict[str, Any] = status.get("replicas") or {}
+    output.text("Replicas:   " + ", ".join(f"{count} {name}" for name, count in replicas.items()))
+    _section(output, "Conditions", ["type", "status", "reason", "message"], _conditions(status))
+    traffic = [
+        [entry.get("revision"), f"{entry.get('percent', 0)} %", entry.get("tag", ""), entry.get("version", "")]
+        for entry in status.get("traffic") or ()
+    ]
+    _section(output, "Traffic", ["revision", "percent", "tag", "version"], traffic)
+    now = datetime.now(UTC)
+    versions = [[name_of(one), _ready(one), age_of(one, now)] for one in sorted(revisions, key=name_of)]
+    _section(output, "Versions", ["revision", "ready", "age"], versions)
+    happened = [
+        [_since(event, now), event.get("type"), event.get("reason"), event.get("count", 1), event.get("message")]
+        for event in events
+    ]
+    _section(output, "Events", ["age", "type", "reason", "times", "message"], happened)
+
+
+def _conditions(status: Object) -> list[list[object]]:
+    return [
+        [one.get("type"), one.get("status"), one.get("reason", ""), one.get("message", "")]
+        for one in status.get("conditions") or ()
+    ]
+
+
+def _ready(obj: Object) -> str:
+    return str((condition_of(obj, "Ready") or {}).get("status", "Unknown"))
+
+
+def _since(event: Object, now: datetime) -> str:
+    stamp = event.get("lastTimestamp") or timestamp(now)
+    return age_of({"metadata": {"creationTimestamp": timestamp(parse_timestamp(stamp))}}, now)
+
+
+def _section(output: Output, title: str, heads: list[str], rows: Sequence[Sequence[object]]) -> None:
+    output.text("")
+    output.text(f"{title}:")
+    if rows:
+        output.table([f"  {heads[0]}", *heads[1:]], [[f"  {row[0]}", *row[1:]] for row in rows])
+    else:
+        output.text("  none")

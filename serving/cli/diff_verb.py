@@ -1,0 +1,45 @@
+"""`knodel diff`."""
+
+from __future__ import annotations
+
+import difflib
+
+import click
+import yaml
+
+from clusters.errors import NotFound
+from clusters.objects import MODEL, Object, name_of, namespace_of
+from serving.cli.change import change_model
+from serving.cli.context import Session, verb
+from serving.cli.errors import FAILED
+from serving.cli.files import models_of
+
+
+@verb("diff")
+@click.option("-f", "--file", "source", required=True, metavar="FILE|-", help="Models, as YAML or JSON.")
+def command(session: Session, source: str) -> int:
+    """Print what deploying a file would change; exit code 1 when it would change something, as diff does."""
+    changed = False
+    for model in models_of(source, session.namespace):
+        name, namespace = name_of(model), namespace_of(model)
+        client = session.client()
+        try:
+            before = client.get(MODEL, name, namespace)
+            patch = {part: model[part] for part in ("spec", "metadata") if part in model}
+            after = change_model(client, name, namespace, lambda _, patch=patch: patch, dry_run=True)  # type: ignore[misc]
+        except NotFound:
+            before, after = {}, client.create(MODEL, model, namespace, dry_run=True)
+        lines = list(difflib.unified_diff(_text(before), _text(after), f"{name} (now)", f"{name} (then)", lineterm=""))
+        changed = changed or bool(lines)
+        for line in lines:
+            session.output.text(line)
+    return FAILED if changed else 0
+
+
+def _text(model: Object) -> list[str]:
+    """What a person wrote: the spec, labels and annotations, without what the platform fills in."""
+    if not model:
+        return []
+    metadata = {key: value for key, value in model["metadata"].items() if key in ("name", "labels", "annotations")}
+    text: str = yaml.safe_dump({"metadata": metadata, "spec": model.get("spec") or {}}, sort_keys=True)
+    return text.splitlines()

@@ -1,0 +1,27 @@
+"""Models from a file or from stdin, for the verbs that take `-f`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from clusters.objects import Object
+from serving.apis.loader import LoadError, load_models, read_models
+from serving.cli.errors import UsageError
+
+
+def models_of(source: str, namespace: str) -> list[Object]:
+    """The Models of FILE, or of stdin for `-`, with the namespace filled in. Raises UsageError."""
+    try:
+        models = load_models(sys.stdin.read(), "stdin") if source == "-" else read_models(Path(source))
+    except LoadError as error:
+        raise UsageError(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise UsageError("stdin is no UTF-8 text: give YAML or JSON") from error
+    return [_placed(model, namespace) for model in models]
+
+
+def _placed(model: Object, namespace: str) -> Object:
+    metadata = {**model["metadata"]}
+    metadata.setdefault("namespace", namespace)
+    return {**model, "metadata": metadata}

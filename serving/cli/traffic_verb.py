@@ -1,0 +1,27 @@
+"""`knodel traffic`."""
+
+from __future__ import annotations
+
+import click
+
+from serving.cli.context import Session, verb
+from serving.cli.errors import UsageError
+from serving.cli.shares import change_split
+from serving.rollout.commands import traffic
+
+
+@verb("traffic")
+@click.argument("name")
+@click.argument("shares", nargs=-1, required=True, metavar="REVISION=PERCENT...")
+@click.option("--timeout", default="60s", show_default=True, help="How long to wait until it is in force.")
+def command(session: Session, name: str, shares: tuple[str, ...], timeout: str) -> None:
+    """Split the traffic of the model NAME by hand; `latest` names the latest ready version."""
+    targets = [_share(text) for text in shares]
+    change_split(session, name, timeout, lambda model, revisions: traffic(model, targets, revisions))
+
+
+def _share(text: str) -> tuple[str, int]:
+    revision, _, percent = text.rpartition("=")
+    if not revision or not percent.isascii() or not percent.isdigit() or len(percent) > 3:
+        raise UsageError(f"{text!r} is no share: write REVISION=PERCENT, such as latest=10, percents from 0 to 100")
+    return revision, int(percent)

@@ -1,0 +1,337 @@
+"""The composition root of `knodel up`: joins the embedded cluster, the controllers and the control API in one loop.
+
+Start, in order: lock, ports, store, informers, data plane processes (adopted when they still run), controllers, API;
+then `platform.json` says that it is ready. The end is the reverse: no new requests, replicas drain, processes end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from autoscaler.apis import Policy
+from autoscaler.controller import Autoscaler
+from autoscaler.metrics.source import PodScraper
+from clusters.clock import SystemClock
+from clusters.embedded.activator.process import ActivatorProcess
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.dataplane import DataPlane, HoldPolicy
+from clusters.embedded.identity import identify
+from clusters.embedded.knative import KnativeServing
+from clusters.embedded.knative.validation import VALIDATORS
+from clusters.embedded.kubelet import Image, Kubelet
+from clusters.embedded.lock import FolderLock
+from clusters.embedded.pod_logs import PodLogs
+from clusters.embedded.store import Store
+from clusters.embedded.workloads import Workloads
+from clusters.errors import FieldError, KnodelError
+from clusters.gateway.gateway import Gateway
+from clusters.informer import Informers
+from clusters.objects import (
+    EVENT_SOURCE,
+    KINDS,
+    MODEL,
+    MODEL_EVENT,
+    NAMESPACE,
+    REVISION,
+    WARM_POOL,
+    Object,
+    annotations_of,
+)
+from clusters.recorder import Recorder
+from serving.api.app import ControlApi
+from serving.api.guard import Guard
+from serving.api.server import listen, make_server
+from serving.api.tls import ensure_certificate, kubeconfig
+from serving.apis.references import make_validator
+from serving.apis.settings import Settings
+from serving.apis.state import (
+    ARTIFACTS_FOLDER,
+    KUBECONFIG_FILE,
+    STORE_FILE,
+    TLS_FOLDER,
+    TOKEN_FILE,
+    Facts,
+    forget,
+    write_private,
+)
+from serving.apis.version import VERSION
+from serving.reconciler.controller import ModelController
+from serving.server import preload
+
+log = logging.getLogger(__name__)
+
+WRITABLE = frozenset({MODEL, NAMESPACE})
+"""What callers of the control API may write: the kinds of ours that do something already, and namespaces' labels."""
+
+DRAIN = 30.0  # s that requests under way get when the platform ends
+API_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+class Platform:
+    """One machine's platform, from `run` to the end of `run`."""
+
+    def __init__(self, state: Path, settings: Settings) -> None:
+        self.state = state
+        self.ready = asyncio.Event()
+        self._settings = settings
+        self._clock = SystemClock()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set, then end everything in order.
+
+        Raises KnodelError when it cannot start: a second platform on this folder, a taken port, a broken store.
+        """
+        with FolderLock(self.state):
+            forget(self.state)
+            sockets = self._listen()
+            try:
+                self.cluster = self._open_store()
+                await self._run_parts(sockets, stop)
+            finally:
+                forget(self.state)
+                for one in sockets:
+                    one.close()
+
+    async def _run_parts(self, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
+        self._compose()
+        try:
+            await self._gateway.start()
+            await self._activator.start()
+            async with _Tasks() as tasks:
+                self._start_loops(tasks)
+                await tasks.until(self._informers.synced())
+                serving = self._serve_api(tasks, sockets)
+                await tasks.until(self._settled())
+                self._announce(sockets)
+                await tasks.until(stop.wait())
+                forget(self.state)
+                await self._end(serving)
+        finally:
+            await self._store.close()
+
+    def _open_store(self) -> EmbeddedCluster:
+        self._store = Store.open(self.state / STORE_FILE)
+        models = self._store.of_kind(MODEL)
+        validators = {
+            **VALIDATORS,
+            MODEL: make_validator(models.values),
+            WARM_POOL: _later,
+            EVENT_SOURCE: _later,
+            MODEL_EVENT: _later,
+        }
+        return EmbeddedCluster(self._store, clock=self._clock, validators=validators)
+
+    def _compose(self) -> None:
+        cluster, clock, settings = self.cluster, self._clock, self._settings
+        informers = self._informers = Informers(cluster, clock)
+        gateway = settings.gateway
+        self._gateway = Gateway(self.state / "gateway", gateway.address, gateway.port, clock)
+        self._activator = ActivatorProcess(self.state / "activator", clock)
+        self._dataplane = DataPlane(
+            cluster,
+            informers,
+            gateway=self._gateway,
+            activator=self._activator.link,
+            activator_address=self._activator.address,
+            hold=_hold_policy(informers),
+            clock=clock,
+        )
+        self._kubelet = Kubelet(
+            cluster,
+            informers,
+            state_dir=self.state,
+            images={settings.server.image: self._server_image()},
+            drain=self._dataplane.release,
+            clock=clock,
+        )
+        self._controllers = (
+            KnativeServing(cluster, informers, clock=clock, domain=self._domain, url=self._url),
+            Workloads(cluster, informers, clock),
+            Autoscaler(cluster, informers, source=PodScraper(clock), activator=self._activator.link, clock=clock),
+            ModelController(
+                cluster,
+                informers,
+                settings=settings,
+                clock=clock,
+                recorder=Recorder(cluster, "knodel", clock),
+            ),
+        )
+
+    def _start_loops(self, tasks: _Tasks) -> None:
+        for loop in (
+            self.cluster.run(),
+            self._informers.run(),
+            self._gateway.run(),
+            self._activator.run(),
+            self._dataplane.run(),
+            self._kubelet.run(),
+            *(controller.run() for controller in self._controllers),
+        ):
+            tasks.start(loop)
+
+    async def _settled(self) -> None:
+        """What was left running is known again, and what the objects say is in force at the gateway."""
+        await self._kubelet.settled()
+        await self._dataplane.settled()
+
+    def _domain(self, namespace: str, name: str) -> str:
+        return f"{name}.{namespace}.{self._settings.gateway.domain}"
+
+    def _url(self, host: str) -> str:
+        return f"http://{host}:{self._settings.gateway.port}"
+
+    def _server_image(self) -> Image:
+        return Image(
+            command=(sys.executable, "-m", "serving.server"),
+            entry="serving.server.main:main",
+            preload=preload,
+            env={"KNODEL_CACHE": str(self.state / ARTIFACTS_FOLDER), "KNODEL_ALLOW_HOSTS": "localhost,127.0.0.1"},
+        )
+
+    def _listen(self) -> list[socket.socket]:
+        control = self._settings.control
+        first = listen(control.address, control.port, "--control-port")
+        try:
+            return [first, listen(control.address, control.tls_port, "KNODEL_CONTROL_TLS_PORT")]
+        except KnodelError:
+            first.close()
+            raise
+
+    def _serve_api(self, tasks: _Tasks, sockets: Sequence[socket.socket]) -> list[tuple[Any, asyncio.Task[None]]]:
+        token = self._token()
+        authority, certificate, key = ensure_certificate(self.state / TLS_FOLDER, self._clock.now())
+        tls_address = _address(sockets[1])
+        config = kubeconfig(f"https://{tls_address}", authority.read_bytes(), token)
+        write_private(self.state / KUBECONFIG_FILE, config.encode())
+        api = ControlApi(
+            self.cluster,
+            kinds=KINDS,
+            writable=WRITABLE,
+            logs=PodLogs(self.state, self._clock),
+            clock=self._clock,
+            version=VERSION,
+            ready=self.ready.is_set,
+        )
+        app = api.app(Guard(token, API_HOSTS | {self._settings.control.address}))
+        servers = [make_server(app), make_server(app, (certificate, key))]
+        return [
+            (server, tasks.start(server.serve(sockets=[one]))) for server, one in zip(servers, sockets, strict=True)
+        ]
+
+    def _token(self) -> str:
+        path = self.state / TOKEN_FILE
+        if not path.exists():
+            write_private(path, secrets.token_urlsafe(32).encode() + b"\n")
+        return path.read_text().strip()
+
+    def _announce(self, sockets: Sequence[socket.socket]) -> None:
+        own = identify(os.getpid())
+        if own is None:
+            raise KnodelError("/proc does not show this process: Knodel's embedded cluster needs Linux with /proc mounted")
+        Facts(
+            pid=own.pid,
+            start_ticks=own.start_ticks,
+            version=VERSION,
+            state=str(self.state),
+            gateway=f"{self._settings.gateway.address}:{self._settings.gateway.port}",
+            control=_address(sockets[0]),
+            control_tls=_address(sockets[1]),
+        ).write()
+        self.ready.set()
+
+    async def _end(self, serving: Sequence[tuple[Any, asyncio.Task[None]]]) -> None:
+        """No new requests, then what is under way ends, then the processes do."""
+        for server, _ in serving:
+            server.should_exit = True
+        await self._gateway.stop(DRAIN)
+        await self._activator.stop(DRAIN)
+        await self._kubelet.stop_all(DRAIN)
+        await asyncio.gather(*(task for _, task in serving))
+
+
+class _Tasks:
+    """Endless loops that run together: when one fails, what is being waited for fails with its error."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `loop` until the end."""
+        task = asyncio.ensure_future(loop)
+        self._tasks.add(task)
+        return task
+
+    async def until(self, done: Coroutine[Any, Any, object]) -> None:
+        """Wait for `done`; raises the error of the first loop that failed meanwhile."""
+        wanted = asyncio.ensure_future(done)
+        await asyncio.wait({wanted, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+        for task in self._tasks:
+            if task.done():
+                wanted.cancel()
+                task.result()
+                raise KnodelError(f"a part of the platform ended on its own: {task.get_name()}: see the log")
+        await wanted
+
+    async def __aenter__(self) -> _Tasks:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def run_platform(state: Path, settings: Settings) -> int:
+    """Run a platform in this process until SIGINT or SIGTERM; returns the exit code."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    return uvloop.run(_until_signal(Platform(state, settings)))
+
+
+async def _until_signal(platform: Platform) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await platform.run(stop)
+    return 0
+
+
+def _hold_policy(informers: Informers) -> Any:
+    """How the activator holds requests of a revision: from its PodAutoscaler's policy and its own timeout."""
+    revisions = informers[REVISION]
+
+    def policy(pod_autoscaler: Object) -> HoldPolicy:
+        said = Policy.from_annotations(annotations_of(pod_autoscaler))
+        metadata = pod_autoscaler["metadata"]
+        revision = revisions.get(metadata["name"], metadata["namespace"]) or {}
+        spec = revision.get("spec") or {}
+        concurrency = int(spec.get("containerConcurrency") or 0)
+        slots = concurrency or max(1, round(said.scale_target))
+        return HoldPolicy(said.hold_queue, slots, float(spec.get("timeoutSeconds") or 300))
+
+    return policy
+
+
+def _later(_old: Object | None, new: Object) -> Sequence[FieldError]:
+    return (FieldError("kind", f"{new.get('kind')} is not supported yet: deploy Models"),)
+
+
+def _address(one: socket.socket) -> str:
+    host, port = one.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,81 @@
+"""Carries a plan out, action by action, and tells what came of it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from clusters.api import Cluster
+from clusters.errors import ClusterError, Forbidden, Invalid, NotFound
+from clusters.objects import CONFIGURATION, ROUTE, SERVICE, Kind, Object, name_of
+from serving.reconciler.observe import World
+from serving.reconciler.plan import Action, Apply, Delete, Patch, Plan
+
+FIELD_MANAGER = "knodel"
+"""Our name in `metadata.managedFields`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A write that the cluster refused and that only another spec, flag or right can help."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The world with the answers in it, and the first refusal, if any."""
+
+    world: World
+    refusal: Refusal | None = None
+
+
+async def carry_out(cluster: Cluster, plan: Plan, world: World) -> Outcome:
+    """Write everything that the plan says. Raises what the cluster raises, but for refusals."""
+    refusals: list[Refusal] = []
+    for group in (plan.objects, *((mark,) for mark in plan.marks)):
+        for action in group:
+            try:
+                world = await _do(cluster, action, world)
+            except (Invalid, Forbidden) as error:
+                refusals.append(Refusal(error.reason, _explain(action, error)))
+                break
+    return Outcome(world, refusals[0] if refusals else None)
+
+
+async def _do(cluster: Cluster, action: Action, world: World) -> World:
+    match action:
+        case Apply(kind, obj, force):
+            answer = await cluster.apply(kind, obj, manager=FIELD_MANAGER, force=force)
+            return _with(world, kind, answer)
+        case Patch(kind, key, patch):
+            answer = await cluster.patch(kind, key.name, patch, key.namespace, manager=FIELD_MANAGER)
+            return _with(world, kind, answer)
+        case Delete(kind, key, uid):
+            with suppress(NotFound):  # somebody was faster
+                await cluster.delete(kind, key.name, key.namespace, uid=uid)
+            return _without(world, kind, key.name)
+
+
+def _with(world: World, kind: Kind, obj: Object) -> World:
+    if kind is SERVICE:
+        return replace(world, service=obj)
+    if kind is ROUTE:
+        return replace(world, route=obj)
+    if kind is CONFIGURATION:
+        return replace(world, configurations={**world.configurations, name_of(obj): obj})
+    return world  # the status reads nothing that marks change
+
+
+def _without(world: World, kind: Kind, name: str) -> World:
+    if kind is SERVICE:
+        return replace(world, service=None)
+    kept = {other: obj for other, obj in world.configurations.items() if other != name}
+    return replace(world, configurations=kept)
+
+
+def _explain(action: Action, error: ClusterError) -> str:
+    name = name_of(action.object) if isinstance(action, Apply) else action.key.name
+    words = "; ".join(str(cause) for cause in error.causes) if isinstance(error, Invalid) else str(error)
+    return f"{action.kind.kind} {name}: {words}"

@@ -1,0 +1,96 @@
+"""How the newest version and the traffic of a Model are, read from Knative's objects. Pure.
+
+A status of Knative's speaks of our wish only when its object carries the wish (label of the version, traffic targets)
+and has observed it; until then the answer is Unknown, never the answer to an older wish.
+"""
+
+from __future__ import annotations
+
+from clusters.objects import Object, condition_of, generation_of, labels_of, name_of
+from serving.apis.annotations import LABEL_GENERATION
+from serving.apis.lifecycle import DEPLOYING, GOOD, State
+from serving.apis.model import Model
+from serving.reconciler.observe import World
+from serving.resources import names
+from serving.rollout.split import Situation, Split
+from serving.rollout.versions import Version
+
+
+def configurations_state(model: Model, world: World, situation: Situation) -> State:
+    """The newest version in all its Configurations: the first that failed, else the first that is under way."""
+    states = [_configuration_state(world, name, situation.generation) for name in names.configurations(model)]
+    for severity in ("False", "Unknown"):
+        for state in states:
+            if state.status == severity:
+                return state
+    return GOOD
+
+
+def routes_state(model: Model, world: World, split: Split) -> State:
+    """The Route, once it carries the split and has observed it."""
+    route = world.route
+    if route is None:
+        return State("Unknown", DEPLOYING, f"Route {names.route(model)} is not made yet")
+    if not _carries(route, split) or not _has_observed(route):
+        return State("Unknown", DEPLOYING, f"Route {names.route(model)} has not taken over the traffic split yet")
+    return _state_of(route)
+
+
+def pinned_message(model: Model, situation: Situation) -> str:
+    """What `spec.traffic` does, and how the newest version gets traffic when it has none."""
+    shares = ", ".join(f"{entry.revision or 'latest'}={entry.percent}" for entry in model.spec.traffic)
+    newest = situation.versions[-1] if situation.versions else None
+    if newest is None or any(_gets_traffic(newest, entry.revision, entry.percent) for entry in model.spec.traffic):
+        return f"spec.traffic decides: {shares}"
+    return f"spec.traffic decides: {shares}; {newest.revision} gets nothing: `knodel promote {model.name}` gives it all"
+
+
+def _gets_traffic(version: Version, revision: str | None, percent: int) -> bool:
+    return percent > 0 and (revision is None or revision in version)
+
+
+def _configuration_state(world: World, name: str, generation: str) -> State:
+    configuration = world.configurations.get(name)
+    if configuration is None:
+        return State("Unknown", DEPLOYING, f"Configuration {name} is not made yet")
+    labels = configuration["spec"]["template"].get("metadata", {}).get("labels") or {}
+    if labels.get(LABEL_GENERATION) != generation or not _has_observed(configuration):
+        return State("Unknown", DEPLOYING, f"Configuration {name} has not taken over the new version yet")
+    state = _state_of(configuration)
+    created = (configuration.get("status") or {}).get("latestCreatedRevisionName")
+    newest = next((revision for revision in world.revisions if name_of(revision) == created), None)
+    if state.status == "True" or newest is None or labels_of(newest).get(LABEL_GENERATION) != generation:
+        return state
+    return _revision_state(newest, state)
+
+
+def _revision_state(revision: Object, fallback: State) -> State:
+    """The Revision's own words, which say more than its Configuration's; a failure as soon as it is known."""
+    own = _state_of(revision)
+    if own.status == "True":
+        return fallback  # its Configuration is a moment behind
+    return State(own.status, own.reason, f"{name_of(revision)}: {own.message}" if own.message else name_of(revision))
+
+
+def _state_of(obj: Object) -> State:
+    ready = condition_of(obj, "Ready") or {}
+    if ready.get("status") == "True":
+        return GOOD
+    reason, message = ready.get("reason") or DEPLOYING, ready.get("message", "")
+    return State("False", reason, message) if ready.get("status") == "False" else State("Unknown", reason, message)
+
+
+def _has_observed(obj: Object) -> bool:
+    return (obj.get("status") or {}).get("observedGeneration") == generation_of(obj)
+
+
+def _carries(route: Object, split: Split) -> bool:
+    """Whether the Route asks for these targets; the Service fills in its Configuration where none is named."""
+    if split.unknown:
+        return True  # the split stays as it is
+    return _parts(route["spec"].get("traffic") or ()) == _parts(split.targets)
+
+
+def _parts(targets: object) -> list[tuple[str, int, str]]:
+    entries = targets if isinstance(targets, list | tuple) else ()
+    return [(one.get("revisionName", ""), int(one.get("percent") or 0), one.get("tag", "")) for one in entries]

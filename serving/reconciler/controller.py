@@ -1,0 +1,68 @@
+"""The controller of Models: which changes in the cluster wake which Model."""
+
+from __future__ import annotations
+
+from clusters.api import Cluster
+from clusters.clock import Clock
+from clusters.controller import Controller
+from clusters.informer import Informers
+from clusters.objects import (
+    CONFIGURATION,
+    LABEL_SERVICE,
+    MODEL,
+    POD_AUTOSCALER,
+    REVISION,
+    ROUTE,
+    SERVICE,
+    Key,
+    Object,
+    key_of,
+    labels_of,
+    namespace_of,
+)
+from clusters.recorder import Recorder
+from serving.apis.annotations import LABEL_MODEL
+from serving.apis.settings import Settings
+from serving.reconciler.model import ModelReconciler
+from serving.reconciler.observe import prepare
+
+COMPONENT = "knodel"
+"""Who the Events of Models are from; give it to the Recorder."""
+
+
+class ModelController:
+    """Runs passes over Models whenever they, or what belongs to them, change.
+
+    Make it before `informers.run()`: it asks for the informers that it needs.
+    """
+
+    def __init__(
+        self, cluster: Cluster, informers: Informers, *, settings: Settings, clock: Clock, recorder: Recorder
+    ) -> None:
+        prepare(informers)
+        self._informers = informers
+        self._controller = Controller("model", ModelReconciler(cluster, informers, settings, clock, recorder).reconcile)
+        self._controller.watches(informers[MODEL])
+        for kind in (SERVICE, CONFIGURATION, ROUTE):
+            self._controller.watches_owned(informers[kind], MODEL)
+            self._controller.watches_mapped(informers[kind], _names)
+        for kind in (REVISION, POD_AUTOSCALER):
+            self._controller.watches_mapped(informers[kind], _labelled)
+
+    async def run(self) -> None:
+        """Work until cancelled, once every informer holds its first list: a pass over half a world would err."""
+        await self._informers.synced()
+        await self._controller.run()
+
+
+def _labelled(obj: Object) -> list[Key]:
+    """The Model that a Revision or PodAutoscaler was made for."""
+    model = labels_of(obj).get(LABEL_MODEL)
+    return [Key(namespace_of(obj), model)] if model else []
+
+
+def _names(obj: Object) -> list[Key]:
+    """The Model of a Service's child, and the one whose name the object bears: it may have been in its way."""
+    service = labels_of(obj).get(LABEL_SERVICE)
+    keys = [key_of(obj), *_labelled(obj)]
+    return [*keys, Key(namespace_of(obj), service)] if service else keys

@@ -1,0 +1,84 @@
+"""Which Kubernetes Events a change of a Model's status is worth. Pure: the difference of two statuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from clusters.objects import Object, condition_of
+from serving.apis.model import HistoryEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One Event to record about the Model."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+def notes(before: Object, after: Object) -> list[Note]:
+    """What happened between two states of the same Model."""
+    return [
+        *_of_versions(before, after),
+        *_of_latest(before, after),
+        *_of_traffic(before, after),
+        *_of_refusals(before, after),
+    ]
+
+
+def _of_versions(before: Object, after: Object) -> Iterator[Note]:
+    """New lines of the history, and outcomes that changed."""
+    former = _lines(before)
+    for key, entry in _lines(after).items():
+        known = former.get(key)
+        called = f"{entry.revision} (version {entry.version})" if entry.version else entry.revision
+        if known is None and entry.outcome != "promoted":
+            yield Note("Normal", "RevisionCreated", f"{called} was made from {entry.storage_uri}")
+        outcome = known.outcome if known is not None else ""
+        if outcome == entry.outcome:
+            continue
+        if entry.outcome == "promoted":
+            yield Note("Normal", "Promoted", f"{called} has all the traffic")
+        elif entry.outcome == "rolledback":
+            yield Note("Warning", "RolledBack", f"{called} was rolled back")
+        elif entry.outcome == "failed":
+            reason = (condition_of(after, "ConfigurationsReady") or {}).get("message", "")
+            yield Note("Warning", "RevisionFailed", f"{called} did not become ready: {reason}")
+
+
+def _of_latest(before: Object, after: Object) -> Iterator[Note]:
+    ready = _status(after).get("latestReadyRevision")
+    if ready and ready != _status(before).get("latestReadyRevision"):
+        yield Note("Normal", "RevisionReady", f"{ready} is ready")
+
+
+def _of_traffic(before: Object, after: Object) -> Iterator[Note]:
+    former, present = _split(before), _split(after)
+    if present and former != present:
+        yield Note("Normal", "TrafficChanged", f"traffic is now {present}")
+
+
+def _of_refusals(before: Object, after: Object) -> Iterator[Note]:
+    former, present = (condition_of(obj, "ObjectsApplied") or {} for obj in (before, after))
+    if present.get("status") == "False" and former.get("message") != present.get("message"):
+        yield Note("Warning", str(present.get("reason", "Refused")), str(present.get("message", "")))
+
+
+def _lines(obj: Object) -> dict[tuple[str, str, str, str], HistoryEntry]:
+    entries = (HistoryEntry.from_json(entry) for entry in _status(obj).get("history") or ())
+    return {(entry.revision, entry.at, entry.cause.by, entry.cause.id): entry for entry in entries}
+
+
+def _split(obj: Object) -> str:
+    entries = _status(obj).get("traffic") or ()
+    return ", ".join(
+        f"{entry['revision']}={entry.get('percent', 0)}" + (f" ({entry['tag']})" if entry.get("tag") else "")
+        for entry in entries
+    )
+
+
+def _status(obj: Object) -> Object:
+    return obj.get("status") or {}

@@ -1,0 +1,89 @@
+"""One pass over one Model: look, plan, write, say how it is. Reads top to bottom."""
+
+from __future__ import annotations
+
+from clusters.api import Cluster
+from clusters.clock import Clock
+from clusters.errors import Invalid, NotFound
+from clusters.informer import Informers
+from clusters.objects import MODEL, Key, Object, is_deleting, name_of, namespace_of, uid_of, version_of
+from clusters.recorder import Recorder
+from serving.apis.settings import Settings
+from serving.apis.validation import read_model
+from serving.reconciler.apply import FIELD_MANAGER, Outcome, carry_out
+from serving.reconciler.events import notes
+from serving.reconciler.observe import observe
+from serving.reconciler.pacing import Pacing
+from serving.reconciler.plan import Plan, make_plan
+from serving.reconciler.status import make_invalid_status, make_status
+
+LOOK_AGAIN = 30.0
+"""s until what was refused is tried again: a quota, a flag or somebody else's object may be out of the way then."""
+
+
+class ModelReconciler:
+    """Brings Knative's objects to what Models say, and Models' status to what Knative's objects say."""
+
+    def __init__(
+        self, cluster: Cluster, informers: Informers, settings: Settings, clock: Clock, recorder: Recorder
+    ) -> None:
+        self._cluster = cluster
+        self._informers = informers
+        self._settings = settings
+        self._clock = clock
+        self._recorder = recorder
+        self._pacing = Pacing(clock)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One pass; returns the seconds until the next look, or None."""
+        obj = self._informers[MODEL].get(key.name, key.namespace)
+        if obj is None or is_deleting(obj):
+            self._pacing.forget(key)
+            return None
+        now = self._clock.now()
+        try:
+            model = read_model(obj)
+        except Invalid as error:
+            return await self._write(obj, make_invalid_status(obj, _causes(error), now))
+        world = observe(self._informers, model)
+        plan = make_plan(model, world, self._settings)
+        outcome = await carry_out(self._cluster, plan, world)
+        later = await self._write(obj, make_status(model, outcome, plan, now))
+        return LOOK_AGAIN if _is_stuck(plan, outcome) else later
+
+    async def _write(self, obj: Object, status: Object) -> float | None:
+        """Write the status when it differs, and record what that means; returns when to come back, if held back."""
+        former = obj.get("status") or {}
+        if status == former:
+            return None
+        wait = self._pacing.hold(Key(namespace_of(obj), name_of(obj)), former, status)
+        if wait > 0:
+            return wait
+        try:
+            await self._cluster.apply(
+                MODEL, _status_of(obj, status), manager=FIELD_MANAGER, force=True, subresource="status"
+            )
+        except NotFound:
+            return None  # deleted meanwhile
+        for note in notes(obj, {**obj, "status": status}):
+            await self._recorder.event(MODEL, obj, note.type, note.reason, note.message)
+        return None
+
+
+def _status_of(obj: Object, status: Object) -> Object:
+    """The apply of a status; it must not meet another state than the one that it was made from."""
+    metadata = {
+        "name": name_of(obj),
+        "namespace": namespace_of(obj),
+        "uid": uid_of(obj),
+        "resourceVersion": version_of(obj),
+    }
+    return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "status": status}
+
+
+def _causes(error: Invalid) -> str:
+    return "; ".join(str(cause) for cause in error.causes)
+
+
+def _is_stuck(plan: Plan, outcome: Outcome) -> bool:
+    return bool(plan.foreign) or outcome.refusal is not None

@@ -1,0 +1,99 @@
+"""What one pass sees: the Model's objects, taken from the informers at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from clusters.informer import Informer, Informers
+from clusters.objects import (
+    CONFIGURATION,
+    LABEL_CONFIGURATION,
+    MODEL,
+    POD_AUTOSCALER,
+    REVISION,
+    ROUTE,
+    SERVICE,
+    Object,
+    is_controlled_by,
+    is_deleting,
+    labels_of,
+    name_of,
+    namespace_of,
+)
+from serving.apis.model import Model
+from serving.resources import names
+
+KINDS = (MODEL, SERVICE, CONFIGURATION, ROUTE, REVISION, POD_AUTOSCALER)
+"""What the reconciler watches."""
+
+INDEX = "knodel.configuration"
+"""Index of Revisions and PodAutoscalers by their Configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The objects of one Model; `configurations` by name, also foreign ones that bear a name we want.
+
+    `revisions` and `autoscalers` are those of Configurations that are under the Model.
+    """
+
+    model: Object
+    service: Object | None = None
+    route: Object | None = None
+    configurations: Mapping[str, Object] = field(default_factory=dict)
+    revisions: tuple[Object, ...] = ()
+    autoscalers: tuple[Object, ...] = ()
+
+    def is_ours(self, obj: Object) -> bool:
+        """Whether the Model, or its own Service, controls `obj`."""
+        if is_controlled_by(obj, self.model):
+            return True
+        return self.has_service and self.service is not None and is_controlled_by(obj, self.service)
+
+    @property
+    def has_service(self) -> bool:
+        """Whether there is a Service that the Model controls."""
+        return self.service is not None and is_controlled_by(self.service, self.model)
+
+
+def prepare(informers: Informers) -> None:
+    """Ask for the informers and their indexes, before they run."""
+    for kind in KINDS:
+        informers[kind]  # asking makes it
+    for kind in (REVISION, POD_AUTOSCALER):
+        informers[kind].add_index(INDEX, _by_configuration)
+
+
+def observe(informers: Informers, model: Model) -> World:
+    """The world of `model` as the informers have it."""
+    name, namespace = model.name, model.namespace
+    wanted = {names.configuration(model), *names.configurations(model)}
+    configurations = {name_of(obj): obj for obj in informers[CONFIGURATION].indexed("owner", model.uid)}
+    for other in wanted - configurations.keys():
+        found = informers[CONFIGURATION].get(other, namespace)
+        if found is not None:
+            configurations[other] = found
+    world = World(
+        model=model.object,
+        service=_present(informers[SERVICE].get(name, namespace)),
+        route=_present(informers[ROUTE].get(name, namespace)),
+        configurations={name: obj for name, obj in sorted(configurations.items()) if not is_deleting(obj)},
+    )
+    ours = [f"{namespace}/{name}" for name, obj in world.configurations.items() if world.is_ours(obj)]
+    revisions = _children(informers[REVISION], ours)
+    return replace(world, revisions=revisions, autoscalers=_children(informers[POD_AUTOSCALER], ours))
+
+
+def _children(informer: Informer, configurations: list[str]) -> tuple[Object, ...]:
+    found = [obj for one in configurations for obj in informer.indexed(INDEX, one) if not is_deleting(obj)]
+    return tuple(sorted(found, key=name_of))
+
+
+def _present(obj: Object | None) -> Object | None:
+    return None if obj is None or is_deleting(obj) else obj
+
+
+def _by_configuration(obj: Object) -> Iterable[str]:
+    configuration = labels_of(obj).get(LABEL_CONFIGURATION)
+    return () if configuration is None else (f"{namespace_of(obj)}/{configuration}",)

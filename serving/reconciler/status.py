@@ -1,0 +1,156 @@
+"""The status of a Model from its world: what people and the command read. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from autoscaler.apis import DECISIONS_ANNOTATION
+from clusters.objects import Object, annotations_of, generation_of, is_true, name_of, timestamp
+from serving.apis.lifecycle import Lifecycle
+from serving.apis.model import Model, history_of
+from serving.reconciler.apply import Outcome
+from serving.reconciler.conditions import configurations_state, pinned_message, routes_state
+from serving.reconciler.observe import World
+from serving.reconciler.plan import Plan
+from serving.resources import names
+from serving.rollout.history import advance
+from serving.rollout.versions import Version, shares_of, version_with
+
+MOST_DECISIONS = 20
+
+
+def make_status(model: Model, outcome: Outcome, plan: Plan, now: datetime) -> Object:
+    """The whole `status` of the Model."""
+    world, former = outcome.world, model.object.get("status") or {}
+    traffic = _traffic(world, former, plan.situation.versions)
+    history = advance(
+        history_of(model.object),
+        plan.situation.versions,
+        shares_of(traffic, plan.situation.versions),
+        model.cause,
+        timestamp(now),
+    )
+    status = {
+        "observedGeneration": model.generation,
+        "conditions": _conditions(model, outcome, plan, now),
+        **_addresses(world, former),
+        **_latest(model, world),
+        "traffic": traffic,
+        "replicas": _replicas(world.autoscalers),
+        "decisions": _decisions(world.autoscalers),
+        "history": [entry.to_json() for entry in history],
+    }
+    return {name: value for name, value in status.items() if value or name == "observedGeneration"}
+
+
+def make_invalid_status(model_obj: Object, message: str, now: datetime) -> Object:
+    """The status of a Model that cannot be read: as it was, with the reason."""
+    former = model_obj.get("status") or {}
+    lifecycle = Lifecycle(former.get("conditions") or (), now)
+    lifecycle.mark_invalid(message)
+    return {**former, "observedGeneration": generation_of(model_obj), "conditions": lifecycle.conditions()}
+
+
+def _conditions(model: Model, outcome: Outcome, plan: Plan, now: datetime) -> list[Object]:
+    world = outcome.world
+    lifecycle = Lifecycle((model.object.get("status") or {}).get("conditions") or (), now)
+    _mark_objects(lifecycle, outcome, plan)
+    lifecycle.mark_configurations(configurations_state(model, world, plan.situation))
+    lifecycle.mark_routes(routes_state(model, world, plan.split))
+    if plan.split.unknown:
+        known = ", ".join(name_of(revision) for revision in world.revisions) or "none yet"
+        lifecycle.mark_revision_missing(
+            f"spec.traffic names {', '.join(plan.split.unknown)}, no revision of this model; known: {known}"
+        )
+    if model.spec.traffic:
+        lifecycle.mark_traffic_pinned(pinned_message(model, plan.situation))
+    return lifecycle.conditions()
+
+
+def _mark_objects(lifecycle: Lifecycle, outcome: Outcome, plan: Plan) -> None:
+    strangers = [one for one in plan.foreign if not one.leaving]
+    if strangers:
+        found = ", ".join(f"{one.kind.kind} {one.name}" for one in strangers)
+        lifecycle.mark_not_owned(f"{found} is there already and not of this model: delete it, or rename the model")
+    elif plan.foreign:
+        lifecycle.mark_objects_waiting("the objects of a deleted model of this name are still going")
+    elif outcome.refusal is not None:
+        lifecycle.mark_objects_refused(outcome.refusal.reason, outcome.refusal.message)
+    else:
+        lifecycle.mark_objects_applied()
+
+
+def _traffic(world: World, former: Object, versions: Sequence[Version]) -> list[Object]:
+    """Who gets what, as last seen at the gateway: what the Route says while it is ready, else what was."""
+    route = world.route
+    if route is None or not world.is_ours(route) or not is_true(route, "Ready"):
+        return list(former.get("traffic") or ())
+    found: dict[tuple[str, str], Object] = {}
+    for entry in route["status"].get("traffic") or ():
+        key = (entry["revisionName"], entry.get("tag", ""))
+        percent = int(entry.get("percent") or 0) + found.get(key, {"percent": 0})["percent"]
+        version = version_with(versions, entry["revisionName"])
+        parts = {
+            "revision": entry["revisionName"],
+            "version": version.version if version is not None else "",
+            "percent": percent,
+            "tag": entry.get("tag", ""),
+            "url": entry.get("url", ""),
+        }
+        found[key] = {name: value for name, value in parts.items() if value != ""}
+    return list(found.values())
+
+
+def _addresses(world: World, former: Object) -> Object:
+    """`url` and `addresses` of the Route; they stay while it is away for a moment."""
+    status = (world.route or {}).get("status") or {}
+    url, local = status.get("url"), (status.get("address") or {}).get("url")
+    if not url:
+        return {name: former[name] for name in ("url", "addresses") if name in former}
+    addresses = [{"name": "public", "url": url}] if url != local else []
+    if local:
+        addresses.append({"name": "cluster-local", "url": local})
+    return {"url": url, "addresses": addresses}
+
+
+def _latest(model: Model, world: World) -> Object:
+    """The newest revisions, of the first Configuration by name when there are variants, as history names them."""
+    configuration = world.configurations.get(min(names.configurations(model)))
+    status = (configuration or {}).get("status") or {}
+    found = {
+        "latestCreatedRevision": status.get("latestCreatedRevisionName"),
+        "latestReadyRevision": status.get("latestReadyRevisionName"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _replicas(autoscalers: Iterable[Object]) -> Object:
+    """Sums over all revisions; what is desired and not there yet is starting."""
+    desired = ready = starting = 0
+    for autoscaler in autoscalers:
+        status = autoscaler.get("status") or {}
+        wanted, actual = max(0, int(status.get("desiredScale") or 0)), int(status.get("actualScale") or 0)
+        desired, ready, starting = desired + wanted, ready + actual, starting + max(0, wanted - actual)
+    return {"desired": desired, "ready": ready, "starting": starting}
+
+
+def _decisions(autoscalers: Iterable[Object]) -> list[Object]:
+    """The newest scaling decisions of all revisions, oldest first, each with its revision."""
+    found = [
+        {"revision": name_of(autoscaler), **decision}
+        for autoscaler in autoscalers
+        for decision in _parse_decisions(annotations_of(autoscaler).get(DECISIONS_ANNOTATION, ""))
+    ]
+    return sorted(found, key=lambda decision: str(decision.get("at", "")))[-MOST_DECISIONS:]
+
+
+def _parse_decisions(text: str) -> list[dict[str, Any]]:
+    """The annotation's list; somebody else's scribble is no decision."""
+    try:
+        value = json.loads(text) if text else []
+    except ValueError:
+        return []
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -1,0 +1,88 @@
+"""Makers of the Knative objects of a Model: one Service, or one Configuration for each variant and one Route. Pure.
+
+`traffic` is a list of Knative's traffic targets, which `rollout.split` decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from clusters.objects import (
+    CONFIGURATION,
+    LABEL_VISIBILITY,
+    MODEL,
+    ROUTE,
+    SERVICE,
+    Kind,
+    Object,
+    owner_reference,
+)
+from serving.apis.annotations import ANNOTATION_APPLIED, LABEL_GENERATION, LABEL_MODEL
+from serving.apis.model import Model, Variant
+from serving.apis.settings import Settings
+from serving.resources import names
+from serving.resources.pod_spec import make_template
+
+HASH_LENGTH = 10
+"""Hex digits: 40 bits tell the versions of one Model apart."""
+
+
+def make_service(model: Model, settings: Settings, traffic: Sequence[Object]) -> Object:
+    """The Knative Service of a Model without variants."""
+    spec = {"template": make_templates(model, settings)[names.configuration(model)], "traffic": list(traffic)}
+    return _make(SERVICE, names.service(model), model, spec, _visibility(model))
+
+
+def make_configuration(model: Model, variant: Variant, settings: Settings) -> Object:
+    """The Configuration of one variant."""
+    name = names.variant_configuration(model, variant)
+    return _make(CONFIGURATION, name, model, {"template": make_templates(model, settings)[name]}, {})
+
+
+def make_route(model: Model, traffic: Sequence[Object]) -> Object:
+    """The Route of a Model with variants."""
+    return _make(ROUTE, names.route(model), model, {"traffic": list(traffic)}, _visibility(model))
+
+
+def make_templates(model: Model, settings: Settings) -> dict[str, Object]:
+    """The revision template of each Configuration, all with the label of the version that they make up."""
+    variants = model.spec.variants
+    templates = (
+        {names.variant_configuration(model, one): make_template(model, one, settings.server) for one in variants}
+        if variants
+        else {names.configuration(model): make_template(model, None, settings.server)}
+    )
+    generation = digest_of(templates)
+    for template in templates.values():
+        template["metadata"]["labels"][LABEL_GENERATION] = generation
+    return templates
+
+
+def generation_of_version(model: Model, settings: Settings) -> str:
+    """The value of the label `knodel.dev/generation` that the Model's version has."""
+    template = next(iter(make_templates(model, settings).values()))
+    return str(template["metadata"]["labels"][LABEL_GENERATION])
+
+
+def digest_of(value: Any) -> str:
+    """A short hash of a JSON value: the same for the same value, whatever the order of keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
+
+
+def _make(kind: Kind, name: str, model: Model, spec: Object, labels: dict[str, str]) -> Object:
+    metadata: Object = {"name": name, "labels": {LABEL_MODEL: model.name, **labels}}
+    if model.namespace:
+        metadata["namespace"] = model.namespace
+    if model.uid:  # a Model that was never stored cannot own anything yet
+        metadata["ownerReferences"] = [owner_reference(MODEL, model.object)]
+    made: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+    metadata["annotations"] = {ANNOTATION_APPLIED: digest_of(made)}
+    return made
+
+
+def _visibility(model: Model) -> dict[str, str]:
+    return {LABEL_VISIBILITY: model.spec.visibility} if model.spec.visibility != "public" else {}

@@ -1,0 +1,30 @@
+"""Names of the objects that are made for a Model: one small function each."""
+
+from __future__ import annotations
+
+from serving.apis.model import Model, Variant
+
+
+def service(model: Model) -> str:
+    """The Knative Service of a Model without variants."""
+    return model.name
+
+
+def route(model: Model) -> str:
+    """The Route, whether the Service made it or we did: the host is made of it."""
+    return model.name
+
+
+def configuration(model: Model) -> str:
+    """The Configuration that the Knative Service makes."""
+    return model.name
+
+
+def variant_configuration(model: Model, variant: Variant) -> str:
+    """The Configuration of one variant."""
+    return f"{model.name}-{variant.name}"
+
+
+def configurations(model: Model) -> tuple[str, ...]:
+    """All Configurations that the Model's version has, in the order of the spec."""
+    return tuple(variant_configuration(model, variant) for variant in model.spec.variants) or (configuration(model),)

@@ -1,0 +1,124 @@
+"""The revision template: the container that runs a model, and the annotations that say what it runs. Pure.
+
+All that is here makes a revision when it changes, and nothing else does: no scaling field may ever be read here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autoscaler.apis import CLASS
+from clusters.objects import ANNOTATION_CLASS, Object
+from serving.apis.annotations import (
+    ANNOTATION_DIGEST,
+    ANNOTATION_STORAGE_URI,
+    ANNOTATION_VARIANTS,
+    ANNOTATION_VERSION,
+    LABEL_MODEL,
+    LABEL_VARIANT,
+)
+from serving.apis.durations import format_duration
+from serving.apis.model import Model, Resources, Variant
+from serving.apis.quantities import format_cores
+from serving.apis.settings import ServerSettings
+
+CONTAINER = "server"
+PORT_NAME = "http1"
+"""Knative reads the protocol from the port's name."""
+READY_PATH = "/v2/health/ready"
+PROBE_PERIOD = 1
+"""s; Knative's 10 s for a probe without one would make a Pod that misses its first probe wait so long."""
+PROBE_FAILURES = 3
+PROBE_TIMEOUT = 1
+"""s; the answer comes from memory."""
+INITIAL_SCALE = "1"
+"""Replicas that must be ready once for a revision to be ready; a constant, since minReplicas makes no revision."""
+ANNOTATION_INITIAL_SCALE = "autoscaling.knative.dev/initial-scale"
+ANNOTATION_PROGRESS_DEADLINE = "serving.knative.dev/progress-deadline"
+SCRATCH = "scratch"
+"""The one writable folder (an emptyDir): the root file system is read-only."""
+
+
+def make_template(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
+    """`spec.template` of a Service or Configuration, without the label that names its version."""
+    labels = {LABEL_MODEL: model.name} | ({LABEL_VARIANT: variant.name} if variant else {})
+    return {
+        "metadata": {"labels": labels, "annotations": _annotations(model)},
+        "spec": make_revision_spec(model, variant, server),
+    }
+
+
+def make_revision_spec(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
+    """A RevisionSpec with one container."""
+    spec = model.spec
+    made: Object = {
+        "containerConcurrency": spec.container_concurrency,
+        "timeoutSeconds": int(spec.timeout),
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+        "containers": [_container(model, variant.resources if variant else spec.resources, server)],
+        "volumes": [{"name": SCRATCH, "emptyDir": {}}],
+    }
+    if spec.service_account_name:
+        made["serviceAccountName"] = spec.service_account_name
+    return made
+
+
+def _annotations(model: Model) -> dict[str, str]:
+    spec = model.spec
+    found = {
+        ANNOTATION_CLASS: CLASS,
+        ANNOTATION_INITIAL_SCALE: INITIAL_SCALE,
+        ANNOTATION_PROGRESS_DEADLINE: format_duration(spec.startup_deadline),
+        ANNOTATION_STORAGE_URI: spec.storage_uri,
+        ANNOTATION_DIGEST: spec.digest,
+        ANNOTATION_VERSION: spec.version,
+        ANNOTATION_VARIANTS: ",".join(sorted(variant.name for variant in spec.variants)),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _container(model: Model, resources: Resources, server: ServerSettings) -> Object:
+    amounts = {"cpu": resources.cpu, "memory": resources.memory}
+    return {
+        "name": CONTAINER,
+        "image": server.image,
+        "args": _arguments(model, resources),
+        "ports": [{"name": PORT_NAME, "containerPort": server.port}],
+        "readinessProbe": {
+            "httpGet": {"path": READY_PATH, "port": server.port},
+            "periodSeconds": PROBE_PERIOD,
+            "timeoutSeconds": PROBE_TIMEOUT,
+            "failureThreshold": PROBE_FAILURES,
+            "successThreshold": 1,
+        },
+        "resources": {"requests": amounts, "limits": dict(amounts)},
+        "securityContext": _security_context(),
+        "volumeMounts": [{"name": SCRATCH, "mountPath": "/tmp"}],  # noqa: S108 - a volume of the container's own
+    }
+
+
+def _arguments(model: Model, resources: Resources) -> list[str]:
+    """What the model server is told. `--slots` is a hard limit: scaleTarget is none, and makes no revision."""
+    spec = model.spec
+    options: list[tuple[str, Any]] = [
+        ("--name", model.name),
+        ("--storage-uri", spec.storage_uri),
+        ("--digest", spec.digest),
+        ("--format", spec.model_format),
+        ("--slots", spec.container_concurrency or ""),
+        ("--timeout", int(spec.timeout)),
+        ("--cpu", format_cores(resources.cpu)),
+    ]
+    return [word for option, value in options if value != "" for word in (option, str(value))]
+
+
+def _security_context() -> Object:
+    """Pod Security `restricted`, as far as Knative passes it on without a feature flag."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }

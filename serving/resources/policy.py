@@ -1,0 +1,25 @@
+"""The scaling policy of a Model, as the annotation that its PodAutoscalers get. Pure."""
+
+from __future__ import annotations
+
+from autoscaler.apis import POLICY_ANNOTATION, Policy
+from clusters.objects import Object
+from serving.apis.model import Scaling
+
+
+def make_policy(scaling: Scaling, container_concurrency: int) -> str:
+    """The value of the annotation for a revision; its hard limit bounds the target, as Knative bounds it."""
+    target = min(scaling.scale_target, container_concurrency) if container_concurrency else scaling.scale_target
+    return Policy(
+        min_replicas=scaling.min_replicas,
+        max_replicas=scaling.max_replicas,
+        scale_target=float(target),
+        target_utilization=scaling.target_utilization,
+        scale_to_zero_after=scaling.scale_to_zero_after,
+        hold_queue=scaling.hold_queue,
+    ).to_json()
+
+
+def make_policy_patch(policy: str) -> Object:
+    """The merge patch that puts it on a PodAutoscaler."""
+    return {"metadata": {"annotations": {POLICY_ANNOTATION: policy}}}

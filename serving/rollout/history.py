@@ -1,0 +1,144 @@
+"""`status.history`: which versions there were, who had all the traffic when, and what became of each. Pure.
+
+The history is a log. A line is appended when a version appears, and when an old version gets all the traffic again
+after another had it; so the lines with `promotedAt` stand in the order in which they had it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from serving.apis.model import Cause, HistoryEntry, Outcome
+from serving.rollout.versions import Version
+
+MOST_ENTRIES = 50
+ALL = 100
+"""Percent."""
+
+Shares = Mapping[str, int]
+"""Percent of each version, by the revision that stands for it; only what a probe has seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What the outcome of an entry depends on."""
+
+    outcome: Outcome
+    share: int
+    failed: bool | None  # None: nobody knows any more, the Revision is collected
+    newer_serves: bool
+    anybody_serves: bool
+
+
+def advance(
+    history: Sequence[HistoryEntry], versions: Sequence[Version], shares: Shares, cause: Cause, now: str
+) -> tuple[HistoryEntry, ...]:
+    """The history after a look at the world; the same look twice changes nothing."""
+    cause = _fresh_cause(history, cause)
+    log = [*history, *_newcomers(history, versions, cause, now)]
+    log = _promote(log, shares, cause, now)
+    return _trimmed(_judged(log, versions, shares))
+
+
+def outcome_after(line: _Line) -> Outcome:
+    """What becomes of a version; "share" is its percent of the traffic now.
+
+        share   was                  failed  newer has traffic   becomes
+        100     any                  any     any                 promoted
+        1–99    any                  any     any                 serving
+        0       serving, promoted    any     yes                 superseded
+        0       serving, promoted    any     no                  rolledback
+        0       (nothing), failed    yes     any                 failed
+        0       (nothing), failed    no      yes                 superseded
+        0       failed               no      no                  (nothing): it recovered
+        0       anything else        any     any                 as it was
+
+    While nobody has traffic nothing was decided: rows 3 and 4 need somebody who has some.
+    """
+    if line.share >= ALL:
+        return "promoted"
+    if line.share > 0:
+        return "serving"
+    if line.outcome in ("serving", "promoted") and line.anybody_serves:
+        return "superseded" if line.newer_serves else "rolledback"
+    if line.outcome in ("", "failed") and line.failed is not None:
+        return "failed" if line.failed else "superseded" if line.newer_serves else ""
+    return line.outcome
+
+
+def stable_of(history: Sequence[HistoryEntry]) -> str | None:
+    """The revision that last had all the traffic."""
+    return next((entry.revision for entry in reversed(history) if entry.promoted_at), None)
+
+
+def rollback_target(history: Sequence[HistoryEntry], shares: Shares) -> HistoryEntry | None:
+    """Where `rollback` without `--to` goes.
+
+    If some revision has 100 % now, who had it before it; else (a split or canary is on) who last had it.
+    """
+    holder = next((revision for revision, share in shares.items() if share >= ALL), None)
+    return next((entry for entry in reversed(history) if entry.promoted_at and entry.revision != holder), None)
+
+
+def _fresh_cause(history: Sequence[HistoryEntry], cause: Cause) -> Cause:
+    """A cause with an id counts once: what comes after it, without a new cause, was a user."""
+    spent = cause.id and any(entry.cause.id == cause.id for entry in history)
+    return Cause() if spent else cause
+
+
+def _newcomers(
+    history: Sequence[HistoryEntry], versions: Sequence[Version], cause: Cause, now: str
+) -> list[HistoryEntry]:
+    known = {entry.revision for entry in history}
+    return [
+        HistoryEntry(version.revision, version.version, version.digest, version.storage_uri, cause, "", now, "")
+        for version in versions
+        if version.revision not in known
+    ]
+
+
+def _promote(log: list[HistoryEntry], shares: Shares, cause: Cause, now: str) -> list[HistoryEntry]:
+    """Note who has all the traffic: in its line, or in a new one when another had it since."""
+    holder = next((revision for revision, share in shares.items() if share >= ALL), None)
+    lines = [index for index, entry in enumerate(log) if entry.revision == holder]
+    if not lines:
+        return log
+    own = lines[-1]
+    if any(entry.promoted_at for entry in log[own + 1 :]):
+        closed = replace(log[own], outcome="superseded") if log[own].outcome in ("serving", "promoted") else log[own]
+        again = replace(log[own], cause=cause, outcome="promoted", at=now, promoted_at=now)
+        return [*log[:own], closed, *log[own + 1 :], again]
+    if log[own].promoted_at:
+        return log
+    return [*log[:own], replace(log[own], promoted_at=now), *log[own + 1 :]]
+
+
+def _judged(log: Sequence[HistoryEntry], versions: Sequence[Version], shares: Shares) -> list[HistoryEntry]:
+    """Each version's newest line with its outcome; older lines of the same version are closed."""
+    first = {entry.revision: index for index, entry in reversed(list(enumerate(log)))}
+    newest = {entry.revision: index for index, entry in enumerate(log)}
+    failed = {version.revision: version.failure is not None for version in versions}
+    serving = [first[revision] for revision, share in shares.items() if share > 0 and revision in first]
+    judged = []
+    for index, entry in enumerate(log):
+        line = _Line(
+            outcome=entry.outcome,
+            share=shares.get(entry.revision, 0),
+            failed=failed.get(entry.revision),
+            newer_serves=any(other > first[entry.revision] for other in serving),
+            anybody_serves=bool(serving),
+        )
+        judged.append(replace(entry, outcome=outcome_after(line)) if newest[entry.revision] == index else entry)
+    return judged
+
+
+def _trimmed(log: list[HistoryEntry]) -> tuple[HistoryEntry, ...]:
+    """The newest lines; the last two that had it all stay, however old, or nobody would know where to roll back."""
+    spare = len(log) - MOST_ENTRIES
+    if spare <= 0:
+        return tuple(log)
+    keep = {index for index, entry in enumerate(log) if entry.promoted_at}
+    keep = set(sorted(keep)[-2:])
+    droppable = [index for index in range(len(log)) if index not in keep][:spare]
+    return tuple(entry for index, entry in enumerate(log) if index not in set(droppable))

@@ -1,0 +1,124 @@
+"""Which split of the traffic is in force, and Knative's traffic targets for it. Pure.
+
+    spec.traffic   spec.canaryTrafficPercent   somebody had 100 % once   split
+    given          any                         any                       spec.traffic as written
+    absent         p                           yes                       latest p, who last had 100 % the rest
+    absent         p                           no                        latest 100
+    absent         absent                      any                       latest 100
+
+"Latest" is the newest version when it is ready; until then the newest ready one, but not one that was rolled back: a
+deploy after a rollback must not bring back what was refused while it starts, or when it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from clusters.objects import Object
+from serving.apis.model import HistoryEntry, Model, ModelSpec
+from serving.resources import names
+from serving.resources.targets import ALL, floating, largest_remainder, merged, pinned, tagged_largest
+from serving.rollout.history import stable_of
+from serving.rollout.versions import Version, version_with
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One part of a split as people say it: a revision (None: the latest), its percent, its tag (or none)."""
+
+    revision: str | None
+    percent: int
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a split depends on beside the spec.
+
+    `versions` oldest first; `generation` is the label of the version that the spec asks for; `stable` is the revision
+    that last had all the traffic; `refused` are those that were rolled back.
+    """
+
+    versions: tuple[Version, ...] = ()
+    generation: str = ""
+    stable: str | None = None
+    refused: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Knative's traffic targets; `unknown` are the revisions that were asked for and do not exist."""
+
+    targets: tuple[Object, ...]
+    unknown: tuple[str, ...] = ()
+
+
+def situation_of(versions: tuple[Version, ...], generation: str, history: Sequence[HistoryEntry]) -> Situation:
+    """The situation that `history` tells of."""
+    newest = {entry.revision: entry for entry in history}
+    refused = frozenset(name for name, entry in newest.items() if entry.outcome == "rolledback")
+    return Situation(versions, generation, stable_of(history), refused)
+
+
+def wishes_in_force(spec: ModelSpec, stable: str | None) -> tuple[Wish, ...]:
+    """The table of the module's docstring."""
+    if spec.traffic:
+        return tuple(Wish(entry.revision, entry.percent, entry.tag) for entry in spec.traffic)
+    if spec.canary_traffic_percent is not None and stable is not None:
+        return (Wish(None, spec.canary_traffic_percent), Wish(stable, ALL - spec.canary_traffic_percent))
+    return (Wish(None, ALL),)
+
+
+def latest_of(situation: Situation) -> Version | None:
+    """The version that "latest" means now; None while there is none that was ever ready."""
+    versions = situation.versions
+    if versions and versions[-1].ready and versions[-1].generation == situation.generation:
+        return versions[-1]
+    ready = [version for version in versions if version.ready]
+    accepted = [version for version in ready if version.revision not in situation.refused]
+    usable = accepted or ready
+    return usable[-1] if usable else None
+
+
+def split_in_force(model: Model, situation: Situation) -> Split:
+    """The targets of the Service (without variants) or of the Route (with variants) of a Model."""
+    known = version_with(situation.versions, situation.stable) if situation.stable else None
+    wishes = wishes_in_force(model.spec, situation.stable if known else None)
+    targets: list[Object] = []
+    unknown: list[str] = []
+    for wish in wishes:
+        version = version_with(situation.versions, wish.revision) if wish.revision else latest_of(situation)
+        if wish.revision and version is None:
+            unknown.append(wish.revision)
+        elif version is None or (wish.revision is None and _knative_agrees(model, situation, version)):
+            targets += floating(model, wish.percent, wish.tag)
+        else:
+            targets += _pinned(model, wish, version)
+    return Split(merged(targets), tuple(unknown))
+
+
+def _knative_agrees(model: Model, situation: Situation, version: Version) -> bool:
+    """Whether Knative's `latestRevision` of the Service would be this version: the newest ready one of its own."""
+    if model.spec.variants:
+        return False
+    own = names.configuration(model)
+    ready = [one for one in situation.versions if one.ready and own in one.revisions]
+    return bool(ready) and ready[-1].revision == version.revision
+
+
+def _pinned(model: Model, wish: Wish, version: Version) -> list[Object]:
+    """Targets that name revisions; a version with variants is shared among them."""
+    weights = _weights(model, version)
+    shares = largest_remainder(wish.percent, list(weights.values()))
+    targets = [pinned(version.revisions[name], share) for name, share in zip(weights, shares, strict=True)]
+    return tagged_largest(targets, list(weights.values()), wish.tag)
+
+
+def _weights(model: Model, version: Version) -> Mapping[str, int]:
+    """Each Configuration's weight: the spec's percents for a version of its variants, else all alike."""
+    percents = {variant.name: variant.percent for variant in model.spec.variants}
+    if percents and set(percents) == set(version.variants.values()):
+        by_variant = {variant: name for name, variant in version.variants.items()}
+        return {by_variant[variant]: percent for variant, percent in percents.items()}
+    return dict.fromkeys(version.revisions, 1)

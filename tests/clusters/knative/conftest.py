@@ -1,0 +1,45 @@
+"""The stand-in, running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from clusters.api import Cluster
+from clusters.clock import SystemClock
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.knative import KnativeServing
+from clusters.informer import Informers
+from tests.clusters.knative.stage import Stage
+
+
+@contextlib.asynccontextmanager
+async def running(cluster: EmbeddedCluster, seen_as: Cluster | None = None) -> AsyncIterator[Stage]:
+    """The stand-in's controllers over `cluster` (as `seen_as` shows it), from their start to their end."""
+    informers = Informers(seen_as or cluster)
+    serving = KnativeServing(
+        seen_as or cluster,
+        informers,
+        clock=SystemClock(),
+        domain=lambda namespace, name: f"{name}.{namespace}.localhost",
+        url=lambda host: f"http://{host}:8080",
+    )
+    tasks = [asyncio.create_task(informers.run()), asyncio.create_task(serving.run())]
+    try:
+        yield Stage(cluster)
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+async def stage(cluster: EmbeddedCluster) -> AsyncIterator[Stage]:
+    """The stage, curtain up."""
+    async with running(cluster) as stage:
+        yield stage

@@ -1,0 +1,45 @@
+"""A control plane of its own process, for tests that kill it: store, informers and kubelet with one Pod `a`.
+
+Prints "ready PID" once the Pod is ready; SIGTERM deletes the Pod and ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from clusters.clock import SystemClock
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.store import Store
+from clusters.errors import AlreadyExists
+from clusters.objects import POD
+from tests.clusters.kubelet.nodes import NAMESPACE, Nodes, make_pod, process_of
+
+
+async def main(folder: Path) -> None:
+    """Run until SIGTERM."""
+    store = Store.open(folder / "cluster.db")
+    nodes = Nodes(EmbeddedCluster(store, clock=SystemClock()), folder / "state")
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    await nodes.start()
+    try:
+        await nodes.create(make_pod("a"))
+    except AlreadyExists:
+        print("found it", flush=True)
+    print("ready", process_of(await nodes.ready("a")).pid, flush=True)
+    await ended.wait()
+    await nodes.cluster.delete(POD, "a", NAMESPACE)
+    await nodes.gone("a")
+    await nodes.close()
+    await store.close()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(Path(sys.argv[1])))

@@ -1,0 +1,189 @@
+"""What a kubelet finds of an earlier one: processes that run on, that ended, that nobody knows."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.identity import identify
+from clusters.embedded.kubelet import end_leftovers, find_leftovers
+from clusters.embedded.kubelet.environment import PROCESS_OF, PROCESS_ROLE
+from clusters.embedded.kubelet.folders import Folders
+from clusters.endpoints import endpoint_of, is_ready
+from clusters.objects import ANNOTATION_PROCESS, POD, condition_of, version_of
+from tests.clusters.kubelet.nodes import NAMESPACE, Nodes, ended, get, make_pod, process_of, until
+from tests.support.wait import eventually
+
+CONTROL_PLANE = Path(__file__).with_name("control_plane.py")
+
+
+async def test_a_new_kubelet_adopts_a_running_process_without_a_single_write(nodes: Nodes) -> None:
+    await nodes.start()
+    await nodes.create(make_pod("a"))
+    before = await nodes.ready("a")
+    await nodes.abandon()
+
+    await nodes.start()
+
+    after = await nodes.ready("a")
+    assert version_of(after) == version_of(before)
+    assert (await get(after, "/")).startswith(str(process_of(before).pid))
+
+
+async def test_an_adopted_process_is_watched_probed_and_ended_as_any(nodes: Nodes) -> None:
+    await nodes.start()
+    await nodes.create(make_pod("a", "--deaf", terminationGracePeriodSeconds=0))
+    await nodes.ready("a")
+    await nodes.create(make_pod("b"))
+    b = await nodes.ready("b")
+    await nodes.abandon()
+    await nodes.start()
+
+    os.kill(process_of(b).pid, signal.SIGKILL)
+    await nodes.cluster.delete(POD, "a", NAMESPACE)
+
+    async def restarted() -> bool:
+        return await nodes.restarts("b") == 1 and is_ready(await nodes.pod("b"))
+
+    await until(restarted)
+    await nodes.gone("a")
+    last = (await nodes.container("b"))["lastState"]["terminated"]
+    assert (last["exitCode"], last["signal"], last["reason"]) == (137, 9, "Error")
+
+
+async def test_a_process_that_ended_unwatched_is_an_exit_that_nobody_knows(nodes: Nodes) -> None:
+    await nodes.start()
+    await nodes.create(make_pod("a", "--child"))
+    pod = await nodes.ready("a")
+    await nodes.abandon()
+    os.kill(process_of(pod).pid, signal.SIGKILL)
+    os.waitpid(process_of(pod).pid, 0)
+
+    await nodes.start()
+
+    assert not is_ready(await nodes.pod("a")) or process_of(await nodes.pod("a")) != process_of(pod)
+    after = await nodes.ready("a")
+    assert await nodes.restarts("a") == 1
+    last = (await nodes.container("a"))["lastState"]["terminated"]
+    assert last["reason"] == "ContainerStatusUnknown" and "nobody watched" in last["message"]
+    assert endpoint_of(after) == endpoint_of(pod)
+
+
+async def test_a_process_whose_record_was_lost_with_the_kubelet_is_adopted(nodes: Nodes) -> None:
+    await nodes.start()
+    await nodes.create(make_pod("a"))
+    before = await nodes.ready("a")
+    await nodes.abandon()
+    lost = {"metadata": {"annotations": {ANNOTATION_PROCESS: None}}}
+    await nodes.cluster.patch(POD, "a", lost, NAMESPACE, manager="test")
+
+    await nodes.start()
+
+    async def recorded() -> bool:
+        return ANNOTATION_PROCESS in (await nodes.pod("a"))["metadata"]["annotations"]
+
+    await until(recorded)
+    assert process_of(await nodes.pod("a")) == process_of(before)
+    assert await nodes.restarts("a") == 0
+
+
+async def test_a_process_that_no_pod_claims_is_ended(nodes: Nodes) -> None:
+    await nodes.start()
+    await nodes.create(make_pod("a"))
+    pod = await nodes.ready("a")
+    await nodes.abandon()
+    marks = {PROCESS_OF: str(nodes.state), PROCESS_ROLE: "pod"}
+    unknown = subprocess.Popen(["sleep", "60"], env=os.environ | marks, start_new_session=True)
+    await nodes.cluster.delete(POD, "a", NAMESPACE, grace_period=0)
+
+    await nodes.start()
+
+    assert unknown.wait(5) == -signal.SIGKILL
+    await eventually(lambda: ended(process_of(pod)))
+    assert list(Folders(nodes.state).pods.iterdir()) == []
+
+
+async def test_a_pod_deleted_while_no_kubelet_ran_is_ended_in_order(nodes: Nodes) -> None:
+    await nodes.start()
+    await nodes.create(make_pod("a"))
+    pod = await nodes.ready("a")
+    await nodes.abandon()
+    await nodes.cluster.delete(POD, "a", NAMESPACE)
+
+    await nodes.start()
+
+    await nodes.gone("a")
+    assert ended(process_of(pod))
+    assert nodes.drained == ["a"]
+
+
+async def test_after_down_nothing_is_left_and_the_next_up_starts_the_pods_again(nodes: Nodes) -> None:
+    kubelet = await nodes.start()
+    for name in ("a", "b"):
+        await nodes.create(make_pod(name))
+    before = [await nodes.ready(name) for name in ("a", "b")]
+
+    await kubelet.stop_all()
+
+    assert all(ended(process_of(pod)) for pod in before)
+    assert sorted(nodes.drained) == ["a", "b"]
+    assert find_leftovers(nodes.state) == []
+    condition = condition_of(await nodes.pod("a"), "Ready")
+    assert condition is not None and (condition["status"], condition["reason"]) == ("False", "NodeShutdown")
+
+    await nodes.abandon()
+    await nodes.start()
+    for name, pod in zip(("a", "b"), before, strict=True):
+        assert process_of(await nodes.ready(name)) != process_of(pod)
+        assert await nodes.restarts(name) == 0
+
+
+async def test_after_kill_of_the_control_plane_the_process_serves_on_and_is_adopted(tmp_path: Path) -> None:
+    plane = await _control_plane(tmp_path)
+    try:
+        pid = int(await _line(plane, "ready"))
+    finally:
+        plane.kill()
+        await plane.wait()
+    assert identify(pid) is not None
+
+    second = await _control_plane(tmp_path)
+    try:
+        assert int(await _line(second, "ready")) == pid
+        second.send_signal(signal.SIGTERM)
+        assert await second.wait() == 0
+    finally:
+        end_leftovers(find_leftovers(tmp_path / "state"), 2.0)
+    assert identify(pid) is None
+
+
+async def _control_plane(folder: Path) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(sys.executable, str(CONTROL_PLANE), folder, stdout=subprocess.PIPE)
+
+
+async def _line(process: asyncio.subprocess.Process, word: str) -> str:
+    """What stands behind `word` in the next line that begins with it."""
+    assert process.stdout is not None
+    async for line in process.stdout:
+        if line.decode().startswith(word):
+            return line.decode().removeprefix(word).strip()
+    raise AssertionError(f"the control plane ended before it said {word!r}")
+
+
+async def test_leftovers_are_found_and_ended_without_a_kubelet(nodes: Nodes, cluster: EmbeddedCluster) -> None:
+    await nodes.start()
+    await nodes.create(make_pod("a", "--deaf"))
+    pod = await nodes.ready("a")
+    await nodes.abandon()
+
+    leftovers = find_leftovers(nodes.state)
+
+    assert [(leftover.role, leftover.pod) for leftover in leftovers] == [("pod", pod["metadata"]["uid"])]
+    assert "server.py" in str(leftovers[0])
+    assert await asyncio.to_thread(end_leftovers, leftovers, 0.05) == []
+    assert ended(process_of(pod))

@@ -1,0 +1,159 @@
+"""The controller frame: what wakes a key, what happens when a pass fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from clusters.controller import Controller
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.errors import Conflict, PermanentError, TemporaryError
+from clusters.informer import Informers
+from clusters.objects import MODEL, SECRET, WARM_POOL, Key, name_of, owner_reference
+from tests.support.wait import eventually
+
+A = Key("ns", "a")
+B = Key("ns", "b")
+
+
+@contextlib.asynccontextmanager
+async def running(*runnables: Controller | Informers) -> AsyncIterator[None]:
+    """Run all until the block ends."""
+    tasks = [asyncio.create_task(runnable.run()) for runnable in runnables]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Passes:
+    """A reconciler that follows a script for its first passes, then succeeds."""
+
+    def __init__(self, *script: Exception | float | None) -> None:
+        self._script = list(script)
+        self.keys: list[Key] = []
+
+    async def __call__(self, key: Key) -> float | None:
+        """One pass."""
+        self.keys.append(key)
+        step = self._script.pop(0) if self._script else None
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+async def test_a_change_wakes_its_own_key(cluster: EmbeddedCluster) -> None:
+    informers, passes = Informers(cluster), Passes()
+    controller = Controller("tests", passes)
+    controller.watches(informers[MODEL])
+    async with running(controller, informers):
+        await cluster.create(MODEL, {"metadata": {"name": "a", "namespace": "ns"}}, manager="t")
+        await eventually(lambda: passes.keys == [A])
+        await cluster.delete(MODEL, "a", "ns")
+        await eventually(lambda: passes.keys == [A, A])
+
+
+async def test_a_child_wakes_its_owner_of_the_right_kind(cluster: EmbeddedCluster) -> None:
+    informers, passes = Informers(cluster), Passes()
+    controller = Controller("tests", passes)
+    controller.watches_owned(informers[SECRET], MODEL)
+    owner = await cluster.create(MODEL, {"metadata": {"name": "a", "namespace": "ns"}}, manager="t")
+    other = await cluster.create(WARM_POOL, {"metadata": {"name": "b", "namespace": "ns"}}, manager="t")
+    async with running(controller, informers):
+        for kind, parent in ((WARM_POOL, other), (MODEL, owner)):
+            references = [owner_reference(kind, parent)]
+            metadata = {"name": f"of-{name_of(parent)}", "namespace": "ns", "ownerReferences": references}
+            await cluster.create(SECRET, {"metadata": metadata}, manager="t")
+        await eventually(lambda: A in passes.keys)
+    assert set(passes.keys) == {A}
+
+
+async def test_a_change_wakes_mapped_keys(cluster: EmbeddedCluster) -> None:
+    informers, passes = Informers(cluster), Passes()
+    controller = Controller("tests", passes)
+    controller.watches_mapped(informers[SECRET], lambda obj: [B])
+    async with running(controller, informers):
+        await cluster.create(SECRET, {"metadata": {"name": "s", "namespace": "ns"}}, manager="t")
+        await eventually(lambda: passes.keys == [B])
+
+
+@pytest.mark.parametrize(
+    "error", [TemporaryError("later"), TemporaryError("later", 0.001), Conflict("stale"), ValueError("a fault of ours")]
+)
+async def test_a_failed_pass_is_tried_again(error: Exception) -> None:
+    passes = Passes(error, error)
+    controller = Controller("tests", passes)
+    controller.queue.add(A)
+    async with running(controller):
+        await eventually(lambda: len(passes.keys) == 3)
+        await eventually(lambda: controller.queue.failures(A) == 0)
+
+
+async def test_a_pass_may_ask_for_another_look() -> None:
+    passes = Passes(0.001, None)
+    controller = Controller("tests", passes)
+    controller.queue.add(A)
+    async with running(controller):
+        await eventually(lambda: passes.keys == [A, A])
+
+
+async def test_one_poison_key_does_not_stop_the_others() -> None:
+    done: list[Key] = []
+
+    async def reconcile(key: Key) -> None:
+        if key == A:
+            raise RuntimeError("poison")
+        done.append(key)
+
+    controller = Controller("tests", reconcile, workers=1)
+    controller.queue.add(A)
+    controller.queue.add(B)
+    async with running(controller):
+        await eventually(lambda: done == [B])
+
+
+@pytest.mark.parametrize("second", [Conflict("no"), RuntimeError("also broken")])
+async def test_failures_are_told_and_a_failing_record_harms_nobody(second: Exception) -> None:
+    told: list[tuple[Key, Exception]] = []
+    first = PermanentError("never")
+
+    async def on_error(key: Key, error: Exception) -> None:
+        told.append((key, error))
+        raise second
+
+    passes = Passes(first)
+    controller = Controller("tests", passes, on_error=on_error)
+    controller.queue.add(A)
+    async with running(controller):
+        await eventually(lambda: len(passes.keys) == 2)
+    assert told == [(A, first)]
+
+
+async def test_one_key_is_never_at_work_twice() -> None:
+    at_work = 0
+    most = 0
+    release = asyncio.Event()
+    started: Callable[[], bool] = lambda: most > 0  # noqa: E731
+
+    async def reconcile(key: Key) -> None:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        await release.wait()
+        at_work -= 1
+
+    controller = Controller("tests", reconcile, workers=4)
+    async with running(controller):
+        controller.queue.add(A)
+        await eventually(started)
+        for _ in range(3):
+            controller.queue.add(A)
+            await asyncio.sleep(0)
+        release.set()
+        await eventually(lambda: len(controller.queue) == 0 and at_work == 0)
+    assert most == 1

@@ -1,0 +1,141 @@
+"""The state file: every way in which it can be unusable is told, none resets it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clusters.embedded.database import Database, Row, StoreError
+from clusters.embedded.store import Store
+from clusters.objects import Key
+
+
+def filled(folder: Path, rows: int = 400) -> Path:
+    """A state file with some objects, closed."""
+    path = folder / "store.db"
+    database = Database.open(path)
+    value = b'{"metadata":{"name":"x"},"spec":"' + b"payload " * 20 + b'"}'
+    database.write([Row("models.knodel.dev", Key("ns", f"m{n}"), value) for n in range(rows)], 2 + rows)
+    database.close()
+    return path
+
+
+def overwrite(path: Path, at: int, data: bytes) -> None:
+    """Damage the file."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def truncate_half(path: Path) -> None:
+    """Cut the file in two."""
+    os.truncate(path, path.stat().st_size // 2 // 4096 * 4096)
+
+
+def truncate_whole(path: Path) -> None:
+    """Leave an empty file."""
+    os.truncate(path, 0)
+
+
+def garble_header(path: Path) -> None:
+    """No database any more."""
+    overwrite(path, 0, b"not a database at all")
+
+
+def garble_page(path: Path) -> None:
+    """Damage a page in the middle."""
+    overwrite(path, 4096 * 5, os.urandom(4096))
+
+
+def flip_payload(path: Path) -> None:
+    """Change one letter inside a value: SQLite itself does not notice."""
+    content = path.read_bytes()
+    overwrite(path, content.rindex(b"payload"), b"P")
+
+
+def text_file(path: Path) -> None:
+    """Something else altogether."""
+    path.write_text("hello\n" * 1000)
+
+
+@pytest.mark.parametrize("damage", [truncate_half, truncate_whole, garble_header, garble_page, flip_payload, text_file])
+def test_a_damaged_file_is_told_and_left_as_it_is(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    path = filled(tmp_path)
+    damage(path)
+    before = path.read_bytes()
+    with pytest.raises(StoreError) as told:
+        Store.open(path)
+    assert str(path) in str(told.value)
+    assert "\n" not in str(told.value)
+    assert path.read_bytes() == before
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE notes (text TEXT)")
+    connection.close()
+    with pytest.raises(StoreError, match="another program"):
+        Store.open(path)
+
+
+def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version=99")
+    connection.close()
+    with pytest.raises(StoreError, match="format 99"):
+        Store.open(path)
+
+
+def test_a_value_that_is_no_object_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    database = Database.open(path)
+    database.write([Row("models.knodel.dev", Key("ns", "m"), b"[1]")], 2)
+    database.close()
+    with pytest.raises(StoreError, match="models"):
+        Store.open(path)
+
+
+def test_a_log_without_its_file_is_told(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    path.unlink()
+    Path(f"{path}-wal").write_bytes(b"rest")
+    with pytest.raises(StoreError, match="log"):
+        Store.open(path)
+    assert not path.exists()
+
+
+def test_a_missing_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot open"):
+        Store.open(tmp_path / "absent" / "store.db")
+
+
+def test_a_folder_in_place_of_the_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError):
+        Store.open(tmp_path)
+
+
+def test_a_file_left_by_a_crash_at_the_first_start_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "store.db.new").write_bytes(b"half a file")
+    Database.open(tmp_path / "store.db").close()
+
+
+def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_the_last_version_and_rows_come_back(tmp_path: Path) -> None:
+    path = filled(tmp_path, rows=3)
+    database = Database.open(path)
+    database.write([Row("models.knodel.dev", Key("ns", "m0"), None)], 77)
+    database.close()
+    database = Database.open(path)
+    assert {row.key.name for row in database.load()} == {"m1", "m2"}
+    assert database.version() == 77
+    database.close()

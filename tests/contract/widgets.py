@@ -1,0 +1,27 @@
+"""The kind that the contract is tested on: a custom resource with free fields, so lists are atomic everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusters.objects import Kind, Object
+
+WIDGET = Kind("contract.knodel.dev", "v1", "Widget", "widgets", scale=True)
+
+
+def widget(namespace: str, name: str = "w", *, spec: Any = None, **metadata: Any) -> Object:
+    """A Widget to send."""
+    obj: Object = {
+        "apiVersion": WIDGET.api_version,
+        "kind": WIDGET.kind,
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+    }
+    if spec is not None:
+        obj["spec"] = spec
+    return obj
+
+
+def fields_of(obj: Object, manager: str) -> Any:
+    """The FieldsV1 of one manager, None when it owns nothing."""
+    entries = [entry for entry in obj["metadata"]["managedFields"] if entry["manager"] == manager]
+    return entries[0]["fieldsV1"] if entries else None

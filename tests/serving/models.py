@@ -1,0 +1,37 @@
+"""Models for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusters.objects import MODEL, Object
+from serving.apis.model import Model
+from serving.apis.validation import read_model
+
+
+def model_object(name: str = "magika", **spec: Any) -> Object:
+    """A Model as its author writes it."""
+    return {
+        "apiVersion": MODEL.api_version,
+        "kind": MODEL.kind,
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"storageUri": "file:///models/magika", **spec},
+    }
+
+
+def stored_object(name: str = "magika", *, uid: str = "u1", generation: int = 1, **spec: Any) -> Object:
+    """A Model as a cluster has it."""
+    obj = model_object(name, **spec)
+    obj["metadata"] |= {"uid": uid, "generation": generation, "resourceVersion": "1"}
+    return obj
+
+
+def model(name: str = "magika", **spec: Any) -> Model:
+    """A checked Model."""
+    return read_model(stored_object(name, **spec))
+
+
+VARIANTS: list[Object] = [
+    {"name": "a100", "resources": {"cpu": "2"}, "percent": 60},
+    {"name": "v100", "resources": {"cpu": "1"}, "percent": 40},
+]

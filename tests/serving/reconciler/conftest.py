@@ -1,0 +1,170 @@
+"""The reconciler running against a real embedded cluster with the Knative stand-in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusters.clock import SystemClock
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.knative import KnativeServing
+from clusters.embedded.knative.validation import VALIDATORS
+from clusters.informer import Informers
+from clusters.objects import EVENT, MODEL, ROUTE, Object, condition_of
+from clusters.recorder import Recorder
+from serving.apis.settings import Settings
+from serving.apis.validation import validate_model
+from serving.reconciler.controller import COMPONENT, ModelController
+from tests.clusters.knative.stage import NAMESPACE, Stage, splits
+from tests.clusters.knative.stage import condition as ready_condition
+from tests.serving.models import model_object
+from tests.support.clusters import embedded_cluster
+from tests.support.wait import eventually
+
+USER = "tester"
+
+
+class ModelStage(Stage):
+    """A stage on which Models are played."""
+
+    async def deploy(self, obj: Object) -> Object:
+        """A user applies a whole Model."""
+        return await self.cluster.apply(MODEL, obj, manager=USER, force=True)
+
+    async def edit(self, patch: Object, name: str = "magika") -> Object:
+        """A user patches a Model."""
+        return await self.cluster.patch(MODEL, name, patch, NAMESPACE, manager=USER)
+
+    async def model(self, name: str = "magika") -> Object:
+        """The Model."""
+        return await self.get(MODEL, name)
+
+    async def model_is(self, status: str, *, name: str = "magika", **more: Any) -> Object:
+        """The Model, once Ready has this status for its present generation; `more` are parts of the condition."""
+
+        def check(obj: Object) -> bool:
+            found = condition_of(obj, "Ready") or {}
+            observed = (obj.get("status") or {}).get("observedGeneration") == obj["metadata"]["generation"]
+            return observed and found.get("status") == status and more.items() <= found.items()
+
+        return await self.becomes(MODEL, name, check)
+
+    async def traffic_is(self, expected: dict[str, int], name: str = "magika") -> Object:
+        """The Model, once its status says so; the data plane is played meanwhile."""
+
+        async def holds() -> bool:
+            ingress = await self.find_ingress(name)
+            if ingress is not None:
+                await self.ingress_is_ready(name)
+            status = (await self.model(name)).get("status") or {}
+            found: dict[str, int] = {}
+            for entry in status.get("traffic") or ():
+                found[entry["revision"]] = found.get(entry["revision"], 0) + entry["percent"]
+            found = {revision: percent for revision, percent in found.items() if percent}
+            assert found == expected, status.get("traffic")
+            return True
+
+        await eventually(holds, 5.0)
+        return await self.model(name)
+
+    async def find_ingress(self, name: str) -> Object | None:
+        """The Ingress, if there is one."""
+        from clusters.objects import INGRESS
+
+        return await self.find(INGRESS, name)
+
+    async def host_gets(self, name: str = "magika") -> dict[str, int]:
+        """What the Ingress does with the model's host."""
+        ingress = await self.find_ingress(name)
+        return splits(ingress, f"{name}.{NAMESPACE}.localhost") if ingress is not None else {}
+
+    async def comes_up(self, *revisions: str) -> None:
+        """Deployment controller, kubelet and autoscaler: these revisions are ready."""
+        for revision in revisions:
+            await self.revision_comes_up(revision)
+
+    async def history(self, name: str = "magika") -> list[tuple[str, str, str]]:
+        """(revision, outcome, by) of each line."""
+        lines = (await self.model(name))["status"]["history"]
+        return [(line["revision"], line.get("outcome", ""), line["cause"]["by"]) for line in lines]
+
+    async def becomes_history(self, expected: list[tuple[str, str, str]], name: str = "magika") -> None:
+        """Wait until the history is so."""
+
+        async def holds() -> bool:
+            found = await self.history(name)
+            assert found == expected, found
+            return True
+
+        await eventually(holds, 5.0)
+
+    async def routed(self) -> Sequence[Object]:
+        """The Route's targets."""
+        return list((await self.get(ROUTE, "magika"))["spec"]["traffic"])
+
+    async def events(self) -> set[str]:
+        """The reasons of the Events about Models."""
+        return {
+            event["reason"]
+            for event in (await self.cluster.list(EVENT)).items
+            if event["involvedObject"]["kind"] == "Model"
+        }
+
+
+@contextlib.asynccontextmanager
+async def platform(cluster: EmbeddedCluster) -> AsyncIterator[ModelStage]:
+    """Stand-in and reconciler over `cluster`, from their start to their end."""
+    clock = SystemClock()
+    informers = Informers(cluster)
+    serving = KnativeServing(
+        cluster,
+        informers,
+        clock=clock,
+        domain=lambda namespace, name: f"{name}.{namespace}.localhost",
+        url=lambda host: f"http://{host}:8080",
+    )
+    controller = ModelController(
+        cluster, informers, settings=Settings(), clock=clock, recorder=Recorder(cluster, COMPONENT, clock)
+    )
+    tasks = [asyncio.create_task(part.run()) for part in (informers, serving, controller)]
+    try:
+        yield ModelStage(cluster)
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
+    """A cluster with Knative's and our own admission checks."""
+    validators = {**VALIDATORS, MODEL: validate_model}
+    async with embedded_cluster(tmp_path / "cluster.db", validators=validators) as running:
+        yield running
+
+
+@pytest.fixture
+async def stage(guarded: EmbeddedCluster) -> AsyncIterator[ModelStage]:
+    """The stage, curtain up."""
+    async with platform(guarded) as stage:
+        yield stage
+
+
+@pytest.fixture
+async def serving(stage: ModelStage) -> ModelStage:
+    """A stage on which version 1 of `magika` has all the traffic."""
+    await stage.deploy(model_object(version="1"))
+    await stage.comes_up("magika-00001")
+    await stage.traffic_is({"magika-00001": 100})
+    await stage.model_is("True")
+    return stage
+
+
+__all__ = ["ModelStage", "platform", "ready_condition"]

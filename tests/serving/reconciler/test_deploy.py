@@ -1,0 +1,166 @@
+"""From a Model to a served version, on a real cluster with the Knative stand-in."""
+
+from __future__ import annotations
+
+import json
+
+from autoscaler.apis import POLICY_ANNOTATION
+from clusters.objects import (
+    CONFIGURATION,
+    POD_AUTOSCALER,
+    REVISION,
+    SERVICE,
+    Object,
+    annotations_of,
+    condition_of,
+    generation_of,
+)
+from tests.clusters.knative.stage import condition
+from tests.serving.models import model_object
+from tests.serving.reconciler.conftest import ModelStage
+
+
+def with_uri(uri: str, **more: object) -> Object:
+    return {"spec": {"storageUri": uri, **more}}
+
+
+async def test_a_model_becomes_a_service_and_is_ready_once_its_route_was_seen(stage: ModelStage) -> None:
+    await stage.deploy(model_object(version="7"))
+    await stage.model_is("Unknown")
+    await stage.comes_up("magika-00001")
+    await stage.model_is("Unknown")
+    model = await stage.traffic_is({"magika-00001": 100})
+    model = await stage.model_is("True")
+    status = model["status"]
+    assert status["url"] == "http://magika.default.localhost:8080"
+    assert status["latestCreatedRevision"] == status["latestReadyRevision"] == "magika-00001"
+    assert status["traffic"] == [{"revision": "magika-00001", "version": "7", "percent": 100}]
+    assert status["replicas"] == {"desired": 1, "ready": 1, "starting": 0}
+    [line] = status["history"]
+    assert line["version"] == "7"
+    assert line["outcome"] == "promoted"
+    assert line["cause"] == {"by": "user"}
+    assert {"RevisionReady", "Promoted", "TrafficChanged"} <= await stage.events()
+
+
+async def test_scaling_fields_make_no_revision_and_reach_every_living_autoscaler(serving: ModelStage) -> None:
+    before = generation_of(await serving.get(SERVICE, "magika"))
+    await serving.edit({"spec": {"minReplicas": 2, "maxReplicas": 9, "scaleTarget": 8, "scaleToZeroAfter": "5m"}})
+
+    def is_told(autoscaler: Object) -> bool:
+        policy = json.loads(annotations_of(autoscaler).get(POLICY_ANNOTATION, "{}"))
+        return (policy.get("minReplicas"), policy.get("maxReplicas"), policy.get("scaleToZeroAfter")) == (2, 9, 300.0)
+
+    await serving.becomes(POD_AUTOSCALER, "magika-00001", is_told)
+    await serving.model_is("True")
+    assert generation_of(await serving.get(SERVICE, "magika")) == before
+    assert await serving.find(REVISION, "magika-00002") is None
+
+
+async def test_a_new_version_takes_over_only_when_it_is_ready(serving: ModelStage) -> None:
+    await serving.edit(with_uri("file:///models/v2", version="2"))
+    await serving.appears(REVISION, "magika-00002")
+    assert await serving.host_gets() == {"magika-00001": 100}
+    await serving.comes_up("magika-00002")
+    await serving.traffic_is({"magika-00002": 100})
+    assert await serving.history() == [("magika-00001", "superseded", "user"), ("magika-00002", "promoted", "user")]
+    await serving.becomes(REVISION, "magika-00001", lambda obj: annotations_of(obj).get("serving.knative.dev/no-gc") == "true")
+    assert "serving.knative.dev/no-gc" not in annotations_of(await serving.get(REVISION, "magika-00002"))
+
+
+async def test_a_version_that_fails_leaves_the_old_one_serving_and_says_why(serving: ModelStage) -> None:
+    await serving.edit(with_uri("file:///models/broken"))
+    await serving.appears(REVISION, "magika-00002")
+    await serving.deployment_reports("magika-00002", 0)
+    await serving.container_ends("magika-00002", 1, "digest of /models/broken is wrong")
+    model = await serving.model_is("False", reason="ExitCode1")
+    ready = condition_of(model, "Ready") or {}
+    assert "magika-00002" in ready["message"]
+    assert "digest of /models/broken is wrong" in ready["message"]
+    assert await serving.host_gets() == {"magika-00001": 100}
+    await serving.becomes_history([("magika-00001", "promoted", "user"), ("magika-00002", "failed", "user")])
+
+
+async def test_a_canary_shares_with_the_version_that_last_had_everything(serving: ModelStage) -> None:
+    await serving.edit(with_uri("file:///models/v2", canaryTrafficPercent=10))
+    await serving.appears(REVISION, "magika-00002")
+    assert await serving.host_gets() == {"magika-00001": 100}
+    await serving.comes_up("magika-00002")
+    await serving.traffic_is({"magika-00001": 90, "magika-00002": 10})
+    assert await serving.history() == [("magika-00001", "serving", "user"), ("magika-00002", "serving", "user")]
+
+
+async def test_an_unknown_revision_in_traffic_is_said_and_changes_nothing(serving: ModelStage) -> None:
+    await serving.edit({"spec": {"traffic": [{"revision": "magika-00009", "percent": 100}]}})
+    model = await serving.model_is("False", reason="RevisionMissing")
+    assert "magika-00009" in (condition_of(model, "Ready") or {})["message"]
+    assert await serving.host_gets() == {"magika-00001": 100}
+
+
+async def test_tags_reach_their_version_whatever_its_percent(serving: ModelStage) -> None:
+    traffic = [{"revision": "magika-00001", "percent": 100}, {"latest": True, "percent": 0, "tag": "blue"}]
+    await serving.edit(with_uri("file:///models/v2", traffic=traffic))
+    await serving.comes_up("magika-00002")
+    await serving.traffic_is({"magika-00001": 100})
+
+    def is_tagged(model: Object) -> bool:
+        entries = model["status"].get("traffic", [])
+        return any(entry.get("tag") == "blue" and entry["revision"] == "magika-00002" for entry in entries)
+
+    from clusters.objects import INGRESS, MODEL
+
+    await serving.ingress_is_ready("magika")
+    model = await serving.becomes(MODEL, "magika", is_tagged)
+    blue = next(entry for entry in model["status"]["traffic"] if entry.get("tag") == "blue")
+    assert blue["url"] == "http://blue-magika.default.localhost:8080"
+    assert "magika-00002 gets nothing" in (condition_of(model, "TrafficPinned") or {})["message"]
+    assert await serving.find(INGRESS, "magika") is not None
+
+
+async def test_somebody_elses_service_is_left_untouched(stage: ModelStage) -> None:
+    from tests.clusters.knative.stage import service
+
+    theirs = await stage.apply(service())
+    await stage.quiet()
+    await stage.deploy(model_object())
+    model = await stage.model_is("False", reason="NotOwned")
+    assert "Service magika" in (condition_of(model, "Ready") or {})["message"]
+    assert (await stage.get(SERVICE, "magika"))["spec"] == theirs["spec"]
+
+
+async def test_what_the_cluster_refuses_is_said_on_the_model(stage: ModelStage) -> None:
+    await stage.deploy(model_object())
+    await stage.appears(CONFIGURATION, "magika")
+    assert condition("True")["status"] == "True"
+
+
+async def test_drift_of_our_own_objects_is_mended(serving: ModelStage) -> None:
+    live = await serving.get(SERVICE, "magika")
+    template = {"spec": {"template": {"spec": {"timeoutSeconds": 17}}}}
+    await serving.cluster.patch(SERVICE, "magika", template, "default", manager="somebody")
+    await serving.becomes(
+        SERVICE, "magika", lambda obj: obj["spec"]["template"] == live["spec"]["template"] and generation_of(obj) > generation_of(live)
+    )
+
+
+async def test_a_deleted_model_takes_everything_along_and_a_new_one_comes_up(serving: ModelStage) -> None:
+    from clusters.objects import MODEL
+
+    await serving.cluster.delete(MODEL, "magika", "default")
+    await serving.deploy(model_object(version="again"))
+    await serving.becomes(MODEL, "magika", lambda obj: obj["status"]["history"][0]["version"] == "again")
+    await serving.comes_up("magika-00001")
+    await serving.traffic_is({"magika-00001": 100})
+    await serving.model_is("True")
+
+
+async def test_once_all_is_settled_nothing_is_written_any_more(serving: ModelStage) -> None:
+    version = await serving.quiet()
+    before = await serving.versions()
+    await serving.cluster.patch(
+        CONFIGURATION, "magika", {"metadata": {"annotations": {"touched": "1"}}}, "default", manager="somebody"
+    )
+    await serving.quiet()
+    after = await serving.versions()
+    changed = {name for name in before if before[name] != after.get(name)}
+    assert changed <= {"configurations.serving.knative.dev magika"}, (version, changed)

@@ -1,0 +1,31 @@
+"""Running clusters for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from clusters.clock import Clock, SystemClock
+from clusters.embedded.admission import Validator
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.store import Store
+from clusters.objects import Kind
+
+
+@contextlib.asynccontextmanager
+async def embedded_cluster(
+    path: Path, *, clock: Clock | None = None, validators: Mapping[Kind, Validator] | None = None
+) -> AsyncIterator[EmbeddedCluster]:
+    """An embedded cluster over the file `path`, its background tasks running."""
+    store = Store.open(path)
+    cluster = EmbeddedCluster(store, clock=clock or SystemClock(), validators=validators or {})
+    task = asyncio.create_task(cluster.run())
+    try:
+        yield cluster
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await store.close()
