@@ -25,7 +25,9 @@ log = logging.getLogger(__name__)
 DURATION = 15.0
 """s that a Lease outlives its last renewal (client-go's default)."""
 RENEW_EVERY = 5.0
-"""s between renewals, and between looks of a candidate: three chances within one duration."""
+"""s between renewals, and between looks of a candidate."""
+TRIES_PER_PERIOD = 5
+"""How often within one period a renewal that failed is tried again, before the lead has to be given up."""
 
 
 class LeaseLost(KnodelError):
@@ -79,9 +81,13 @@ class LeaderLease:
 
     async def hold(self) -> NoReturn:
         """Renew until leadership is lost. Raises LeaseLost, also when the cluster is silent for too long."""
+        pause = self._renew_every
         while True:
-            await self._until_due(self._clock.sleep(self._renew_every))
+            await self._until_due(self._clock.sleep(pause))
+            before = self._valid_until
             await self._until_due(self._renew())
+            failed = self._valid_until == before
+            pause = self._renew_every / TRIES_PER_PERIOD if failed else self._renew_every
 
     async def release(self) -> None:
         """Let the next candidate in at once. Harmless when leadership is lost already."""

@@ -1,7 +1,7 @@
 """Processes that outlive the control plane: started as sessions of their own, recorded, found again by the next one.
 
-A pid alone says nothing after a restart: the number may be another process by now. Pid and start time (clock ticks since
-boot, field 22 of `/proc/PID/stat`) together are unique until the machine restarts.
+A pid alone says nothing after a restart: the number may be another process by now. Pid and start time (clock ticks
+since boot, field 22 of `/proc/PID/stat`) together are unique until the machine restarts.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ from autoscaler.metrics.source import PodScraper
 from clusters.clock import SystemClock
 from clusters.embedded.activator.process import ActivatorProcess
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.dataplane import DataPlane, HoldPolicy
+from clusters.embedded.dataplane import DataPlane
+from clusters.embedded.dataplane_view import HoldPolicy
 from clusters.embedded.identity import identify
 from clusters.embedded.knative import KnativeServing
 from clusters.embedded.knative.validation import VALIDATORS
@@ -36,7 +37,7 @@ from clusters.embedded.pod_logs import PodLogs
 from clusters.embedded.store import Store
 from clusters.embedded.workloads import Workloads
 from clusters.errors import FieldError, KnodelError
-from clusters.gateway.gateway import Gateway
+from clusters.gateway.envoy import Envoy
 from clusters.informer import Informers
 from clusters.objects import (
     EVENT_SOURCE,
@@ -137,12 +138,12 @@ class Platform:
         cluster, clock, settings = self.cluster, self._clock, self._settings
         informers = self._informers = Informers(cluster, clock)
         gateway = settings.gateway
-        self._gateway = Gateway(self.state / "gateway", gateway.address, gateway.port, clock)
+        self._gateway = Envoy(self.state / "gateway", gateway.address, gateway.port, clock)
         self._activator = ActivatorProcess(self.state / "activator", clock)
         self._dataplane = DataPlane(
             cluster,
             informers,
-            gateway=self._gateway,
+            envoy=self._gateway,
             activator=self._activator.link,
             activator_address=self._activator.address,
             hold=_hold_policy(informers),
@@ -184,7 +185,7 @@ class Platform:
     async def _settled(self) -> None:
         """What was left running is known again, and what the objects say is in force at the gateway."""
         await self._kubelet.settled()
-        await self._dataplane.settled()
+        await self._dataplane.ready()
 
     def _domain(self, namespace: str, name: str) -> str:
         return f"{name}.{namespace}.{self._settings.gateway.domain}"
@@ -197,7 +198,6 @@ class Platform:
             command=(sys.executable, "-m", "serving.server"),
             entry="serving.server.main:main",
             preload=preload,
-            env={"KNODEL_CACHE": str(self.state / ARTIFACTS_FOLDER), "KNODEL_ALLOW_HOSTS": "localhost,127.0.0.1"},
         )
 
     def _listen(self) -> list[socket.socket]:

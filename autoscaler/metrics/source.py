@@ -6,10 +6,8 @@ on every cluster; which implementation is used is the composition root's choice.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 import aiohttp
 
@@ -33,6 +31,10 @@ class MetricSource(Protocol):
 
     async def sample(self, endpoint: Endpoint) -> Sample:
         """The replica's reading now. Raises NoSample or BadSample."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
         ...
 
 
@@ -63,44 +65,40 @@ class ActivatorLoad(Protocol):
 
 
 class PodScraper:
-    """`GET http://HOST:MANAGEMENT_PORT/stats` over kept connections, with a deadline and a cap on bytes.
-
-    Use it as an async context manager.
-    """
+    """`GET http://HOST:MANAGEMENT_PORT/stats` over kept connections, with a deadline and a cap on bytes."""
 
     def __init__(self, clock: Clock, sampling: Sampling | None = None) -> None:
         self._clock = clock
         self._sampling = sampling or Sampling()
         self._session: aiohttp.ClientSession | None = None
 
-    async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS),
-            timeout=aiohttp.ClientTimeout(total=self._sampling.timeout),
-            auto_decompress=False,
-        )
-        return self
+    async def sample(self, endpoint: Endpoint) -> Sample:
+        """The replica's reading now. Raises NoSample or BadSample."""
+        url = f"http://{endpoint.host}:{endpoint.management_port}/stats"
+        try:
+            async with self._open().get(url, allow_redirects=False) as response:
+                if response.status != HTTP_OK:
+                    raise NoSample(f"{endpoint.pod}: {url} answered {response.status}")
+                body = await self._read(response)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NoSample(f"{endpoint.pod}: {url} did not answer: {error or type(error).__name__}") from error
+        return parse_stats(body, self._clock.monotonic())
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
+        """Close all connections; the next sample opens new ones."""
         if self._session is not None:
             await self._session.close()
             self._session = None
 
-    async def sample(self, endpoint: Endpoint) -> Sample:
-        """The replica's reading now. Raises NoSample or BadSample."""
+    def _open(self) -> aiohttp.ClientSession:
+        """The session, made in the loop that uses it."""
         if self._session is None:
-            raise NoSample("the scraper is closed: use it inside `async with`")
-        url = f"http://{endpoint.host}:{endpoint.management_port}/stats"
-        try:
-            async with self._session.get(url, allow_redirects=False) as response:
-                if response.status != HTTP_OK:
-                    raise NoSample(f"{endpoint.pod}: {url} answered {response.status}")
-                body = await self._read(response)
-        except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, OSError) as error:
-            raise NoSample(f"{endpoint.pod}: {url} did not answer: {error or type(error).__name__}") from error
-        return parse_stats(body, self._clock.monotonic())
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS),
+                timeout=aiohttp.ClientTimeout(total=self._sampling.timeout),
+                auto_decompress=False,
+            )
+        return self._session
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         body = bytearray()

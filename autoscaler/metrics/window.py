@@ -58,7 +58,7 @@ class Windows:
         width = self._width[rows]
         start = np.maximum(start, end - BUCKETS * width)
         first = np.floor_divide(start, width).astype(np.int64)
-        last = np.floor_divide(end, width).astype(np.int64)
+        last = self._bucket(end, width)
         self._advance(rows, last)
         for offset in range(int((last - first).max(initial=-1)) + 1):
             bucket = first + offset
@@ -73,7 +73,7 @@ class Windows:
         """Over the last `window` seconds up to and with the bucket of `now`."""
         width = self._width[rows]
         newest = self._newest[rows]
-        behind = np.floor_divide(now, width).astype(np.int64) - newest
+        behind = self._bucket(now, width) - newest
         length = np.clip(np.ceil(window / width), 1, BUCKETS)
         age = (newest[:, None] - np.arange(BUCKETS)) % BUCKETS + behind[:, None]
         kept = age < length[:, None]
@@ -83,6 +83,12 @@ class Windows:
         )
         known = np.where(covered > 0.0, covered, np.nan)
         return Averages(work / known, missing / known, np.asarray(covered))
+
+    @staticmethod
+    def _bucket(at: float, width: FloatArray) -> IntArray:
+        """The bucket in which the time up to `at` ends: a moment at a bucket's end opens no new one."""
+        bucket: IntArray = np.ceil(at / width).astype(np.int64) - 1
+        return bucket
 
     def _advance(self, rows: IntArray, last: IntArray) -> None:
         """Empty the buckets that come into use."""

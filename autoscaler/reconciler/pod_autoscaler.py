@@ -24,7 +24,7 @@ from autoscaler.reconciler.serverless_service import (
     make_serverless_service,
     wanted_mode,
 )
-from autoscaler.reconciler.spec import least_replicas, make_spec, seconds_to_expiry, slots_of
+from autoscaler.reconciler.spec import Wishes, make_wishes, seconds_to_expiry
 from autoscaler.reconciler.status import Scale, active_threshold, make_status
 from autoscaler.scaling.fleet import UNDECIDED, Fleet
 from clusters.api import Cluster
@@ -37,9 +37,9 @@ from clusters.objects import (
     Object,
     annotations_of,
     is_deleting,
-    key_of,
     name_of,
     namespace_of,
+    uid_of,
     version_of,
 )
 from clusters.recorder import Recorder
@@ -73,6 +73,7 @@ class PodAutoscalerReconciler:
         self._policies: dict[Key, Policy] = {}
         self._targets: dict[Key, Target] = {}
         self._complaints: dict[Key, str] = {}
+        self._uids: dict[Key, str] = {}
 
     def targets(self, keys: Iterable[Key]) -> dict[Key, Target]:
         """The ready replicas of these revisions, as of their last pass; those without any are left out."""
@@ -81,21 +82,26 @@ class PodAutoscalerReconciler:
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass; returns the seconds until the next look, or None."""
-        pod_autoscaler = self._parts.view.pod_autoscaler(key)
+        parts = self._parts
+        pod_autoscaler = parts.view.pod_autoscaler(key)
         if pod_autoscaler is None or is_deleting(pod_autoscaler) or not is_ours(pod_autoscaler):
             self._forget(key)
             return None
-        observed = self._parts.view.observe(pod_autoscaler)
-        policy = await self._policy(key, pod_autoscaler)
-        self._take_in(key, observed, policy)
-        desired = self._parts.fleet.desired(key)
-        if desired > observed.current:
-            await self._scale(observed, desired)
-        service = await self._serverless_service(key, observed, policy, desired)
-        looks = [await self._scale_down(key, observed, service, desired)]
-        await self._report(key, observed, service)
-        looks.append(await self._parts.decisions.write(pod_autoscaler))
-        looks.append(seconds_to_expiry(pod_autoscaler, self._parts.settings.zero, self._parts.clock.now()))
+        if self._uids.setdefault(key, uid_of(pod_autoscaler)) != uid_of(pod_autoscaler):
+            self._forget(key)  # a namesake: nothing that is known is about it
+            self._uids[key] = uid_of(pod_autoscaler)
+        observed = parts.view.observe(pod_autoscaler)
+        if observed.deployment is None:
+            return None  # its arrival wakes this key
+        wishes = await self._wishes(key, pod_autoscaler)
+        self._take_in(key, observed, wishes)
+        if parts.fleet.desired(key) > observed.current:
+            await self._scale(observed, parts.fleet.desired(key))
+        service = await self._serverless_service(key, observed, wishes)
+        looks = [await self._scale_down(key, observed, service)]
+        await self._report(key, observed, service, wishes)
+        looks.append(await parts.decisions.write(pod_autoscaler))
+        looks.append(seconds_to_expiry(pod_autoscaler, parts.settings.zero, parts.clock.now()))
         return min((look for look in looks if look is not None), default=None)
 
     def _forget(self, key: Key) -> None:
@@ -103,19 +109,20 @@ class PodAutoscalerReconciler:
         for memory in (parts.collector, parts.scale_to_zero, parts.decisions):
             memory.forget(key)
         parts.fleet.remove(key)
-        for table in (self._policies, self._targets, self._complaints):
-            table.pop(key, None)  # type: ignore[attr-defined]
+        self._policies.pop(key, None)
+        self._targets.pop(key, None)
+        self._complaints.pop(key, None)
+        self._uids.pop(key, None)
 
-    async def _policy(self, key: Key, pod_autoscaler: Object) -> Policy:
+    async def _wishes(self, key: Key, pod_autoscaler: Object) -> Wishes:
         """What it asks for; when that cannot be followed the last policy that could, and an Event that says so."""
         try:
-            policy = Policy.from_annotations(annotations_of(pod_autoscaler))
+            self._policies[key] = Policy.from_annotations(annotations_of(pod_autoscaler))
+            self._complaints.pop(key, None)
         except InvalidPolicy as error:
             await self._complain(key, pod_autoscaler, str(error))
-            return self._policies.get(key, Policy())
-        self._complaints.pop(key, None)
-        self._policies[key] = policy
-        return policy
+        policy = self._policies.get(key, Policy())
+        return make_wishes(pod_autoscaler, policy, self._parts.settings.zero, self._parts.clock.now())
 
     async def _complain(self, key: Key, pod_autoscaler: Object, message: str) -> None:
         if self._complaints.get(key) == message:
@@ -124,15 +131,13 @@ class PodAutoscalerReconciler:
         await self._parts.recorder.event(POD_AUTOSCALER, pod_autoscaler, "Warning", "InvalidPolicy", message)
         self._complaints[key] = message
 
-    def _take_in(self, key: Key, observed: Observed, policy: Policy) -> None:
+    def _take_in(self, key: Key, observed: Observed, wishes: Wishes) -> None:
         """Tell the fleet what is wished and seen; decide when the wishes are new."""
-        parts = self._parts
-        now = parts.clock.monotonic()
-        spec = make_spec(observed.pod_autoscaler, policy, parts.settings.zero, parts.clock.now())
-        changed = parts.fleet.set_spec(key, spec)
-        parts.fleet.set_replicas(key, observed.current, observed.ready, now)
-        self._targets[key] = Target(observed.endpoints, slots_of(observed.pod_autoscaler, policy))
-        if observed.deployment is not None and (changed or parts.fleet.desired(key) == UNDECIDED):
+        fleet, now = self._parts.fleet, self._parts.clock.monotonic()
+        changed = fleet.set_spec(key, wishes.spec)
+        fleet.set_replicas(key, observed.current, observed.ready, now)
+        self._targets[key] = Target(observed.endpoints, wishes.slots)
+        if changed or fleet.desired(key) == UNDECIDED:
             self._decide(key, now)
 
     def _decide(self, key: Key, now: float) -> None:
@@ -147,11 +152,9 @@ class PodAutoscalerReconciler:
         log.info("scaling %s/%s from %d to %d", namespace, name, observed.current, replicas)
         await self._parts.cluster.scale(DEPLOYMENT, name, namespace, replicas, manager=MANAGER)
 
-    async def _serverless_service(self, key: Key, observed: Observed, policy: Policy, desired: int) -> Object | None:
-        """The ServerlessService as it should be, created or changed where it is not; it needs the Deployment first."""
-        if observed.deployment is None:
-            return observed.serverless_service
-        wanted = make_serverless_service(observed.pod_autoscaler, self._mode(key, observed, policy, desired))
+    async def _serverless_service(self, key: Key, observed: Observed, wishes: Wishes) -> Object:
+        """The ServerlessService as it should be, created or changed where it is not."""
+        wanted = make_serverless_service(observed.pod_autoscaler, self._mode(key, observed, wishes))
         present, cluster = observed.serverless_service, self._parts.cluster
         if present is None:
             return await cluster.create(SERVERLESS_SERVICE, wanted, manager=MANAGER)
@@ -159,32 +162,32 @@ class PodAutoscalerReconciler:
             return await cluster.patch(SERVERLESS_SERVICE, key.name, patch, key.namespace, manager=MANAGER)
         return present
 
-    def _mode(self, key: Key, observed: Observed, policy: Policy, desired: int) -> Mode:
-        work = self._parts.fleet.work(key, self._parts.clock.monotonic()) if policy.target_burst_capacity > 0 else 0.0
-        return wanted_mode(
-            Traffic(
-                desired=desired,
-                ready=observed.ready,
-                queued=self._parts.activator.load(key).queued,
-                work=work,
-                slots=slots_of(observed.pod_autoscaler, policy),
-                burst_capacity=policy.target_burst_capacity,
-            )
+    def _mode(self, key: Key, observed: Observed, wishes: Wishes) -> Mode:
+        fleet, burst = self._parts.fleet, wishes.policy.target_burst_capacity
+        traffic = Traffic(
+            desired=fleet.desired(key),
+            ready=observed.ready,
+            queued=self._parts.activator.load(key).queued,
+            work=fleet.work(key, self._parts.clock.monotonic()) if burst > 0 else 0.0,
+            slots=wishes.slots,
+            burst_capacity=burst,
         )
+        return wanted_mode(traffic)
 
-    async def _scale_down(self, key: Key, observed: Observed, service: Object | None, desired: int) -> float | None:
+    async def _scale_down(self, key: Key, observed: Observed, service: Object) -> float | None:
         """Lower the replicas; the last one goes only where the path to zero says so."""
         parts = self._parts
-        if desired != 0 or observed.current == 0:
+        desired = parts.fleet.desired(key)
+        if desired > 0 or observed.current == 0:
             parts.scale_to_zero.forget(key)
-            if UNDECIDED < desired < observed.current:
+            if desired < observed.current:
                 await self._scale(observed, desired)
             return None
         look = await parts.scale_to_zero.look(service, key, observed.endpoints)
-        if look.verdict is Verdict.GO:
-            await self._scale(observed, 0)
-        elif look.verdict is Verdict.BUSY:
+        if look.verdict is Verdict.BUSY:
             return self._cancel(key)
+        if look.verdict is Verdict.GO and parts.fleet.desired(key) == 0:  # a tick may have decided meanwhile
+            await self._scale(observed, 0)
         return look.after
 
     def _cancel(self, key: Key) -> float:
@@ -194,16 +197,13 @@ class PodAutoscalerReconciler:
         self._decide(key, now)
         return 0.0
 
-    async def _report(self, key: Key, observed: Observed, service: Object | None) -> None:
+    async def _report(self, key: Key, observed: Observed, service: Object, wishes: Wishes) -> None:
         """Write the status where it differs. Raises Conflict when the PodAutoscaler changed meanwhile."""
         pod_autoscaler, parts = observed.pod_autoscaler, self._parts
-        desired = parts.fleet.desired(key)
-        least = least_replicas(make_spec(pod_autoscaler, self._policies.get(key, Policy()), parts.settings.zero, now))
-        scale = Scale(desired, observed.ready, active_threshold(pod_autoscaler, least))
+        threshold = active_threshold(pod_autoscaler, wishes.least)
+        scale = Scale(parts.fleet.desired(key), observed.ready, threshold)
         status = make_status(pod_autoscaler, service, scale, parts.clock.now())
-        if status == (pod_autoscaler.get("status") or {}):
+        if status == pod_autoscaler.get("status"):
             return
         patch = {"metadata": {"resourceVersion": version_of(pod_autoscaler)}, "status": status}
-        await parts.cluster.patch(
-            POD_AUTOSCALER, key.name, patch, key.namespace, manager=MANAGER, subresource="status"
-        )
+        await parts.cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=MANAGER, subresource="status")

@@ -84,7 +84,7 @@ class ScaleToZero:
         return await self._ask(key, endpoints)
 
     async def _rest_of_grace(self, key: Key) -> float:
-        """Seconds; the grace begins when the activator is first seen, and where there is a prober reached, in the path."""
+        """Seconds; the grace begins when the activator is first seen (by the prober too, if any) in the path."""
         if key not in self._in_path_since:
             if self._prober is not None and not await self._prober.in_path(key):
                 return self._zero.recheck
@@ -110,5 +110,3 @@ def is_in_path(serverless_service: Object | None) -> bool:
         and serverless_service["spec"].get("mode") == Mode.PROXY.value
         and is_true(serverless_service, IN_PATH)
     )
-
-

@@ -1,7 +1,7 @@
 """The ServerlessService of a PodAutoscaler: the one object that a class has to create, and which mode it is to have.
 
-Knative: `pkg/reconciler/autoscaling/kpa/kpa.go` (mode), `…/resources/sks.go` (object). `Proxy` puts the activator in the
-path, `Serve` sends straight to the replicas.
+Knative: `pkg/reconciler/autoscaling/kpa/kpa.go` (mode), `…/resources/sks.go` (object). `Proxy` puts the activator in
+the path, `Serve` sends straight to the replicas.
 
     desired 0                                    Proxy   nobody else could hold a request
     no replica ready                             Proxy

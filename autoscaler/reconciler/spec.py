@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from autoscaler.apis import Policy
@@ -14,20 +15,33 @@ from clusters.objects import Object, annotations_of
 UNREACHABLE = "Unreachable"
 
 
-def slots_of(pod_autoscaler: Object, policy: Policy) -> float:
-    """Slots of one replica: the policy's target, bounded by the revision's hard limit."""
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a PodAutoscaler asks for: its policy, the slots of one replica, and the columns of its row in `Specs`."""
+
+    policy: Policy
+    slots: float
+    spec: Mapping[str, float | int | bool]
+
+    @property
+    def least(self) -> int:
+        """The lower bound of replicas, as `stages.least_replicas` has it."""
+        least = int(self.spec["min"]) if self.spec["reachable"] else 0
+        return min(
+            least if self.spec["initialized"] else max(least, self.policy.initial_scale), self.policy.max_replicas
+        )
+
+
+def make_wishes(pod_autoscaler: Object, policy: Policy, zero: Zero, now: datetime) -> Wishes:
+    """All that it asks for at `now` (its progress deadline passes by itself)."""
     limit = int(pod_autoscaler["spec"].get("containerConcurrency") or 0)
-    return min(policy.scale_target, float(limit)) if limit > 0 else policy.scale_target
-
-
-def make_spec(pod_autoscaler: Object, policy: Policy, zero: Zero, now: datetime) -> Mapping[str, float | int | bool]:
-    """Columns of `Specs`."""
-    return {
+    slots = min(policy.scale_target, float(limit)) if limit > 0 else policy.scale_target
+    spec = {
         "min": policy.min_replicas,
         "max": policy.max_replicas,
         "initial": policy.initial_scale,
         "activation": policy.activation_scale,
-        "target": slots_of(pod_autoscaler, policy),
+        "target": slots,
         "utilization": policy.target_utilization,
         "scale_to_zero_after": policy.scale_to_zero_after,
         "scale_down_delay": policy.scale_down_delay,
@@ -36,23 +50,21 @@ def make_spec(pod_autoscaler: Object, policy: Policy, zero: Zero, now: datetime)
         "initialized": is_initialized(pod_autoscaler),
         "expired": has_expired(pod_autoscaler, zero, now),
     }
-
-
-def least_replicas(spec: Mapping[str, float | int | bool]) -> int:
-    """The lower bound of one row, as `stages.least_replicas`."""
-    least = int(spec["min"]) if spec["reachable"] else 0
-    return min(least if spec["initialized"] else max(least, int(spec["initial"])), int(spec["max"]))
+    return Wishes(policy, slots, spec)
 
 
 def has_expired(pod_autoscaler: Object, zero: Zero, now: datetime) -> bool:
     """Whether it has been starting for longer than its progress deadline, or was given up for that."""
-    return has_timed_out(pod_autoscaler) or seconds_to_expiry(pod_autoscaler, zero, now) == 0.0
+    starting = starting_for(pod_autoscaler, now)
+    overdue = starting is not None and starting >= progress_deadline(pod_autoscaler, zero)
+    return overdue or has_timed_out(pod_autoscaler)
 
 
 def seconds_to_expiry(pod_autoscaler: Object, zero: Zero, now: datetime) -> float | None:
-    """Seconds left of its progress deadline, never below 0; None while it is not starting."""
+    """Seconds left of its progress deadline; None while it is not starting, and once they are over."""
     starting = starting_for(pod_autoscaler, now)
-    return None if starting is None else max(0.0, progress_deadline(pod_autoscaler, zero) - starting)
+    left = 0.0 if starting is None else progress_deadline(pod_autoscaler, zero) - starting
+    return left if left > 0.0 else None
 
 
 def progress_deadline(pod_autoscaler: Object, zero: Zero) -> float:

@@ -126,11 +126,14 @@ class Fleet:
         """There was work just now: idle time starts anew."""
         self._rows[key].idle_from = now
 
+    def is_active(self, key: Key) -> bool:
+        """Whether the revision has replicas, or requests that wait."""
+        row = self._rows[key]
+        return row.current > 0 or row.ready > 0 or self._loads(key).queued > 0
+
     def active(self) -> list[Key]:
-        """Revisions with replicas, or with requests that wait."""
-        return [
-            key for key, row in self._rows.items() if row.current > 0 or row.ready > 0 or self._loads(key).queued > 0
-        ]
+        """The revisions that a tick has to look at."""
+        return [key for key in self._rows if self.is_active(key)]
 
     def observe(self, readings: Mapping[Key, Reading], asked: Iterable[Key], now: float) -> None:
         """Take what a tick has read; `asked` names all revisions whose replicas were asked."""

@@ -95,8 +95,10 @@ class ActivatorLink:
     async def retain(self, keys: Iterable[Key]) -> None:
         """Forget every revision but these: for a control plane that came up anew and has heard of all.
 
-        Raises Unavailable as `set_target` does.
+        Raises Unavailable as `set_target` does, and while there is no connection.
         """
+        if not self.connected:
+            raise Unavailable(f"activator at {self._path} is not connected: what it knows is not known")
         kept = frozenset(keys)
         for key in self._known | frozenset(self._wanted):
             if key not in kept:

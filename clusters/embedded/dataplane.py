@@ -1,8 +1,8 @@
 """The data plane controller: Ingresses, ServerlessServices and ready Pods → Envoy's configuration and the activator's.
 
-    Ingress ─┐                          ┌─▶ Envoy (one update at a time; what changes meanwhile goes into the next)
-    SKS ─────┼─▶ dirty keys ─▶ View ────┤       └─▶ status of Ingresses and ServerlessServices, once a probe saw it
-    Pod ─────┤                          └─▶ activator (at once, each revision for itself)
+    Ingress ─┐                       ┌─▶ Envoy: one update at a time, what changes meanwhile goes into the next
+    SKS ─────┼─▶ dirty keys ─▶ View ─┤     └─▶ statuses of Ingresses and ServerlessServices, once a probe saw it
+    Pod ─────┤                       └─▶ activator: at once, each revision for itself
     PA ──────┘
 
 A revision is served by its ready Pods when its ServerlessService says Serve and one is ready, else by the activator.
@@ -19,28 +19,17 @@ from typing import Final, Protocol
 from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.controller import Controller
-from clusters.embedded import dataplane_status
 from clusters.embedded.activator_link import Target
-from clusters.embedded.dataplane_view import Hold, HoldPolicy, Snapshot, View, revision_of
-from clusters.errors import KnodelError, NotFound, Unavailable
+from clusters.embedded.dataplane_reports import Reports
+from clusters.embedded.dataplane_view import Hold, HoldPolicy, View, revision_of, stamp_of
+from clusters.errors import KnodelError, Unavailable
+from clusters.gateway.errors import NotServing
 from clusters.gateway.routes import Backend, Table
 from clusters.informer import Informers
-from clusters.objects import (
-    INGRESS,
-    POD,
-    POD_AUTOSCALER,
-    SERVERLESS_SERVICE,
-    Key,
-    Kind,
-    Object,
-    generation_of,
-    key_of,
-    uid_of,
-)
+from clusters.objects import INGRESS, POD, POD_AUTOSCALER, SERVERLESS_SERVICE, Key, Object, key_of
 
 log = logging.getLogger(__name__)
 
-MANAGER: Final = "knodel-dataplane"
 RELEASE_TIMEOUT: Final = 5.0  # s; a Pod that cannot be taken out of routing by then is stopped all the same
 RETRY_AFTER: Final = 0.25  # s between tries while Envoy, or the activator, does not answer
 
@@ -49,7 +38,7 @@ class Gateway(Protocol):
     """What is needed of `clusters.gateway.envoy.Envoy`."""
 
     async def apply(self, table: Table) -> None:
-        """Return once every later request is routed by `table`. Raises KnodelError."""
+        """Return once every later request is routed by `table`. Raises NotServing, Refused."""
         ...
 
 
@@ -83,34 +72,31 @@ class DataPlane:
         hold: Hold,
         clock: Clock,
     ) -> None:
-        self._cluster = cluster
         self._informers = informers
         self._envoy = envoy
         self._activator = activator
         self._clock = clock
         self._view = View(informers, Backend(*activator_address), hold)
-        self._live = Snapshot()
-        self._trouble = ""
         self._dirty_ingresses: set[Key] = set()
         self._dirty_revisions: set[Key] = set()
         self._changed = asyncio.Event()
         self._changes = 0
         self._applied = -1  # number of the last change that is in force; -1 before the first configuration is
         self._progress = asyncio.Condition()
-        self._told: set[Key] = set()
+        self._trouble = ""
+        self._told: set[Key] = set()  # the revisions that the activator acknowledged
         self._targets = Controller("activator targets", self._tell_activator, workers=8)
-        self._ingress_statuses = Controller("ingress status", self._report_ingress)
-        self._service_statuses = Controller("serverless service status", self._report_service)
+        self._reports = Reports(cluster, informers, self._view, self._told.__contains__, clock)
         self._subscribe()
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         await self._informers.synced()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._update_envoy(), name="data plane")
+            group.create_task(self._follow(), name="data plane")
+            group.create_task(self._targets.run(), name=self._targets.name)
+            group.create_task(self._reports.run(), name="data plane reports")
             group.create_task(self._forget_former(), name="former targets")
-            for controller in (self._targets, self._ingress_statuses, self._service_statuses):
-                group.create_task(controller.run(), name=controller.name)
 
     async def ready(self) -> None:
         """Return once the first configuration, made from all objects, is in force."""
@@ -126,13 +112,10 @@ class DataPlane:
             return
         self._view.release(pod)
         number = self._touch(revision)
-        target = self._view.target(revision)
         try:
             async with asyncio.timeout(RELEASE_TIMEOUT):
-                if target is not None:
-                    await asyncio.gather(self._in_force(number), self._activator.set_target(target))
-                else:
-                    await self._in_force(number)
+                await self._in_force(number)
+                await self._tell_activator(revision)  # a worker is at it already: this waits for the same answer
         except (TimeoutError, Unavailable) as error:
             log.warning("pod %s may still be sent requests while it stops: %s", key_of(pod), error or "timed out")
 
@@ -144,23 +127,24 @@ class DataPlane:
 
     def _on_ingress(self, before: Object | None, after: Object | None) -> None:
         key = _key(before, after)
-        if before is None or after is None or _wording(before) != _wording(after):
+        if _same_wording(before, after):
+            self._reports.ingress(key)
+        else:
             self._dirty_ingresses.add(key)
             self._wake()
-        else:
-            self._ingress_statuses.queue.add(key)
 
     def _on_service(self, before: Object | None, after: Object | None) -> None:
         key = _key(before, after)
-        if before is None or after is None or _wording(before) != _wording(after):
-            if before is None or after is None:
-                self._dirty_ingresses.update(self._view.ingresses_of(key))
-            self._touch(key)
-        else:
-            self._service_statuses.queue.add(key)
+        if _same_wording(before, after):
+            self._reports.service(key)
+            return
+        if before is None or after is None:
+            self._dirty_ingresses.update(self._view.ingresses_of(key))
+        self._touch(key)
 
     def _on_pod(self, before: Object | None, after: Object | None) -> None:
-        for revision in {revision_of(pod) for pod in (before, after) if pod is not None} - {None}:
+        for pod in (before, after):
+            revision = revision_of(pod) if pod is not None else None
             if revision is not None:
                 self._touch(revision)
         if after is None and before is not None:
@@ -168,7 +152,7 @@ class DataPlane:
 
     def _on_autoscaler(self, before: Object | None, after: Object | None) -> None:
         key = _key(before, after)
-        self._dirty_ingresses.update(self._view.ingresses_of(key))
+        self._dirty_ingresses.update(self._view.ingresses_of(key))  # for the timeouts of their routes
         self._touch(key)
 
     def _touch(self, revision: Key) -> int:
@@ -182,44 +166,39 @@ class DataPlane:
         self._changed.set()
         return self._changes
 
-    async def _update_envoy(self) -> None:
-        """One update at a time; whatever changes while one is confirmed goes into the next."""
+    async def _follow(self) -> None:
         self._changed.set()
         while True:
             await self._changed.wait()
             self._changed.clear()
-            number = self._changes
-            ingresses, self._dirty_ingresses = self._dirty_ingresses, set()
-            revisions, self._dirty_revisions = self._dirty_revisions, set()
-            snapshot = self._view.refresh(ingresses, revisions)
-            try:
-                await self._envoy.apply(snapshot.table)
-            except KnodelError as error:
-                await self._failed(error, ingresses, revisions)
-            else:
-                await self._succeeded(number, snapshot, ingresses, revisions)
+            await self._update_envoy()
 
-    async def _failed(self, error: KnodelError, ingresses: set[Key], revisions: set[Key]) -> None:
-        if str(error) != self._trouble:
-            log.error("the data plane's configuration is not in force: %s", error)
-        self._trouble = str(error)
-        self._dirty_ingresses |= ingresses
-        self._dirty_revisions |= revisions
-        for key in ingresses:
-            self._ingress_statuses.queue.add(key)
-        await self._clock.sleep(RETRY_AFTER)
-        self._changed.set()
-
-    async def _succeeded(self, number: int, snapshot: Snapshot, ingresses: set[Key], revisions: set[Key]) -> None:
+    async def _update_envoy(self) -> None:
+        number = self._changes
+        ingresses, self._dirty_ingresses = self._dirty_ingresses, set()
+        revisions, self._dirty_revisions = self._dirty_revisions, set()
+        snapshot = self._view.refresh(ingresses, revisions)
+        try:
+            await self._envoy.apply(snapshot.table)
+        except KnodelError as error:
+            self._dirty_ingresses |= ingresses
+            self._dirty_revisions |= revisions
+            await self._failed(error, ingresses)
+            return
         self._trouble = ""
-        self._live = snapshot
         self._applied = number
-        for key in ingresses:
-            self._ingress_statuses.queue.add(key)
-        for key in revisions:
-            self._service_statuses.queue.add(key)
+        self._reports.in_force(snapshot, ingresses, revisions)
         async with self._progress:
             self._progress.notify_all()
+
+    async def _failed(self, error: KnodelError, ingresses: set[Key]) -> None:
+        if str(error) != self._trouble:
+            log.error("the configuration of the data plane is not in force: %s", error)
+        self._trouble = str(error)
+        self._reports.in_trouble(self._trouble, ingresses)
+        if isinstance(error, NotServing):  # what was refused stays refused until something changes
+            await self._clock.sleep(RETRY_AFTER)
+            self._changed.set()
 
     async def _in_force(self, number: int) -> None:
         async with self._progress:
@@ -230,10 +209,10 @@ class DataPlane:
         if target is not None:
             await self._activator.set_target(target)
             self._told.add(revision)
-            self._service_statuses.queue.add(revision)
+            self._reports.service(revision)
         elif revision in self._told:
-            await self._activator.remove_target(revision)
             self._told.discard(revision)
+            await self._activator.remove_target(revision)
 
     async def _forget_former(self) -> None:
         """Once: what an activator that was left running knows of revisions that are gone."""
@@ -246,45 +225,6 @@ class DataPlane:
             else:
                 return
 
-    async def _report_ingress(self, key: Key) -> None:
-        ingress = self._informers[INGRESS].get(key.name, key.namespace)
-        if ingress is None:
-            return
-        now = self._clock.now()
-        losses = sorted(host for host, loser in self._live.refused.items() if loser == key)
-        if self._live.ingresses.get(key) == _wording(ingress):
-            status = dataplane_status.ingress_ready(ingress, now)
-            if losses:
-                message = f"the host {losses[0]} belongs to another Ingress: choose another name or tag"
-                status = dataplane_status.ingress_refused(ingress, "HostInUse", message, now)
-        elif self._trouble:
-            status = dataplane_status.ingress_waiting(ingress, "GatewayNotReady", self._trouble, now)
-        else:
-            return  # under way: a status between would only cost a write
-        await self._write_status(INGRESS, ingress, status)
-
-    async def _report_service(self, key: Key) -> None:
-        service = self._informers[SERVERLESS_SERVICE].get(key.name, key.namespace)
-        if service is None or key not in self._told or self._live.services.get(key) != _wording(service):
-            return
-        status = dataplane_status.service_status(
-            service,
-            populated=bool(self._view.endpoints(key)),
-            direct=self._live.is_direct(key),
-            now=self._clock.now(),
-        )
-        await self._write_status(SERVERLESS_SERVICE, service, status)
-
-    async def _write_status(self, kind: Kind, obj: Object, status: Object) -> None:
-        if status == obj.get("status"):
-            return
-        key = key_of(obj)
-        patch = {"metadata": {"uid": uid_of(obj)}, "status": status}  # of this very object, not of a namesake after it
-        try:
-            await self._cluster.patch(kind, key.name, patch, key.namespace, manager=MANAGER, subresource="status")
-        except NotFound:
-            log.debug("%s %s went while its status was written", kind, key)
-
 
 def _key(before: Object | None, after: Object | None) -> Key:
     obj = after if after is not None else before
@@ -293,8 +233,9 @@ def _key(before: Object | None, after: Object | None) -> Key:
     return key_of(obj)
 
 
-def _wording(obj: Object) -> tuple[str, int]:
-    return uid_of(obj), generation_of(obj)
+def _same_wording(before: Object | None, after: Object | None) -> bool:
+    """Whether only metadata or status changed."""
+    return before is not None and after is not None and stamp_of(before) == stamp_of(after)
 
 
 __all__ = ["Activator", "DataPlane", "Gateway", "Hold", "HoldPolicy"]

@@ -1,7 +1,7 @@
 """What the data plane says of Ingresses and ServerlessServices, in Knative's conditions, reasons and messages. Pure.
 
-Sources: knative/networking `pkg/apis/networking/v1alpha1/{ingress,serverlessservice}_lifecycle.go`, and the reconciler of
-ServerlessServices in knative/serving for when each is marked.
+Sources: knative/networking `pkg/apis/networking/v1alpha1/{ingress,serverlessservice}_lifecycle.go`, and for when each
+is marked the reconciler of ServerlessServices in knative/serving.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
-"""What the objects of the cluster mean for the data plane: hosts and their splits, endpoints, what the activator is told.
+"""What the cluster's objects mean for the data plane: hosts and their splits, endpoints, what the activator is told.
 
 Kept up incrementally: a change of one object makes only what hangs on it anew, whatever the number of models.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from clusters.embedded.activator_link import Target
 from clusters.endpoints import Endpoint, endpoint_of, is_ready
+from clusters.errors import KnodelError
 from clusters.gateway.ingress import revisions_of, virtual_hosts, without_collisions
 from clusters.gateway.routes import Backend, Table, VirtualHost
 from clusters.informer import Informers
@@ -29,6 +31,8 @@ from clusters.objects import (
     uid_of,
 )
 
+log = logging.getLogger(__name__)
+
 BY_REVISION: Final = "revision"
 SERVE: Final = "Serve"  # ServerlessService.spec.mode; "Proxy" is the other
 
@@ -40,8 +44,8 @@ DEFAULT_TIMEOUT: Final = 300.0  # s; Knative's default revision-timeout-seconds,
 class HoldPolicy:
     """How a revision's requests are held.
 
-    `limit`: requests that may wait at the activator. `slots`: requests that one replica takes at once, 0 for any number.
-    `timeout`: seconds that a request may wait, and as many again that its answer may take.
+    `limit`: requests that may wait at the activator. `slots`: requests that one replica takes at once, 0 for any
+    number. `timeout`: seconds that a request may wait, and as many again that its answer may take.
     """
 
     limit: int
@@ -55,18 +59,22 @@ Hold = Callable[[Object], HoldPolicy]
 Stamp = tuple[str, int]
 """uid and generation: which object, in which of its wordings."""
 
+UNRESOLVED: Final = -1  # generation of a wording that names a revision that is not there yet: in force, but not Ready
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A table, and which objects' wordings it has taken in.
 
-    `refused`: host name → the Ingress that did not get it, because another one has it.
+    `refused`: host name → the Ingress that did not get it, because another one has it. `faults`: Ingress → why its
+    present wording cannot be taken in; a former one goes on.
     """
 
     table: Table = field(default_factory=Table)
     ingresses: Mapping[Key, Stamp] = field(default_factory=dict)
     services: Mapping[Key, Stamp] = field(default_factory=dict)
     refused: Mapping[str, Key] = field(default_factory=dict)
+    faults: Mapping[Key, str] = field(default_factory=dict)
 
     def is_direct(self, revision: Key) -> bool:
         """Whether requests to the revision go past the activator."""
@@ -96,6 +104,7 @@ class View:
         self._hosts: dict[Key, _Hosts] = {}
         self._backends: dict[Key, tuple[Backend, ...]] = {}
         self._stamps: dict[Key, Stamp] = {}
+        self._faults: dict[Key, str] = {}
         self._merged: tuple[tuple[VirtualHost, ...], Mapping[str, Key]] = ((), {})
         self._ingresses.add_index(BY_REVISION, lambda ingress: [str(key) for key in revisions_of(ingress)])
         self._pods.add_index(BY_REVISION, _revision_index)
@@ -116,10 +125,13 @@ class View:
         return tuple(sorted((one for one in found if one is not None), key=lambda one: one.pod))
 
     def target(self, revision: Key) -> Target | None:
-        """What the activator is to know of the revision; None for one without ServerlessService."""
-        if self._services.get(revision.name, revision.namespace) is None:
-            return None
+        """What the activator is to know of the revision; None without ServerlessService and PodAutoscaler.
+
+        Raises what `hold` raises for a PodAutoscaler that it cannot read.
+        """
         policy = self._policy(revision)
+        if policy is None or self._services.get(revision.name, revision.namespace) is None:
+            return None
         return Target(
             key=revision,
             endpoints=self.endpoints(revision),
@@ -149,6 +161,7 @@ class View:
             ingresses={key: hosts.stamp for key, hosts in self._hosts.items()},
             services=dict(self._stamps),
             refused=refused,
+            faults=dict(self._faults),
         )
 
     def _refresh_backends(self, revision: Key) -> None:
@@ -157,7 +170,7 @@ class View:
         if service is None:
             self._stamps.pop(revision, None)
             return
-        self._stamps[revision] = _stamp(service)
+        self._stamps[revision] = stamp_of(service)
         endpoints = self.endpoints(revision)
         if endpoints and (service.get("spec") or {}).get("mode") == SERVE:
             self._backends[revision] = tuple(Backend(one.host, one.port) for one in endpoints)
@@ -166,16 +179,30 @@ class View:
         """Whether the virtual hosts of the Ingress are others now."""
         former = self._hosts.get(key)
         ingress = self._ingresses.get(key.name, key.namespace)
+        self._faults.pop(key, None)
         if ingress is None:
             return self._hosts.pop(key, None) is not None
-        stamp = _stamp(ingress)
-        if former is not None and former.stamp[0] == stamp[0] and not self._is_resolved(ingress):
-            return False  # what it was before goes on until all that it names now is there
-        hosts = virtual_hosts(ingress, self._timeout)
+        uid, generation = stamp_of(ingress)
+        if not self._is_resolved(ingress):
+            if former is not None and former.stamp[0] == uid:
+                return False  # what it was goes on until all that it names now is there
+            generation = UNRESOLVED
+        hosts = self._read(key, ingress)
+        if hosts is None:
+            return False
         same = former is not None and former.hosts == hosts
         created = str(ingress["metadata"].get("creationTimestamp", ""))
-        self._hosts[key] = _Hosts(stamp, created, former.hosts if same and former is not None else hosts)
+        self._hosts[key] = _Hosts((uid, generation), created, former.hosts if same and former is not None else hosts)
         return not same
+
+    def _read(self, key: Key, ingress: Object) -> tuple[VirtualHost, ...] | None:
+        """None for an Ingress that cannot be understood: it must not stop the others."""
+        try:
+            return virtual_hosts(ingress, self._timeout)
+        except (KnodelError, KeyError, TypeError, ValueError) as error:
+            self._faults[key] = f"{type(error).__name__}: {error}"
+            log.warning("ingress %s cannot be taken in: %s", key, self._faults[key])
+            return None
 
     def _is_resolved(self, ingress: Object) -> bool:
         return all(self._services.get(one.name, one.namespace) is not None for one in revisions_of(ingress))
@@ -187,13 +214,14 @@ class View:
         hosts, refused = without_collisions(host for key in elder_first for host in self._hosts[key].hosts)
         return hosts, {name: owners[loser] for name, loser in refused.items()}
 
-    def _policy(self, revision: Key) -> HoldPolicy:
+    def _policy(self, revision: Key) -> HoldPolicy | None:
         autoscaler = self._autoscalers.get(revision.name, revision.namespace)
-        return HoldPolicy(0, 0, DEFAULT_TIMEOUT) if autoscaler is None else self._hold(autoscaler)
+        return None if autoscaler is None else self._hold(autoscaler)
 
     def _timeout(self, revision: Key) -> float:
         """A request may be held for its whole timeout and then served for as long."""
-        return 2 * self._policy(revision).timeout + GATEWAY_SLACK
+        policy = self._policy(revision)
+        return 2 * (policy.timeout if policy is not None else DEFAULT_TIMEOUT) + GATEWAY_SLACK
 
 
 def revision_of(pod: Object) -> Key | None:
@@ -207,5 +235,6 @@ def _revision_index(pod: Object) -> Iterable[str]:
     return () if revision is None else (str(revision),)
 
 
-def _stamp(obj: Object) -> Stamp:
+def stamp_of(obj: Object) -> Stamp:
+    """Which wording of which object this is."""
     return uid_of(obj), generation_of(obj)

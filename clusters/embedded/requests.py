@@ -13,6 +13,7 @@ import msgspec
 
 from clusters.api import PatchType, Subresource
 from clusters.embedded.admission import shape_faults
+from clusters.embedded.scale import replicas_of
 from clusters.errors import FieldError, Invalid
 from clusters.names import dns_label_fault
 from clusters.objects import Key, Kind, Object
@@ -53,7 +54,7 @@ def read_object(kind: Kind, obj: Object) -> Object:
 def read_applied(kind: Kind, obj: Object, subresource: Subresource) -> Object:
     """A checked copy of an object to be applied; of a Scale only its replicas. Raises Invalid."""
     if subresource == "scale":
-        obj = {"metadata": obj.get("metadata"), "spec": {"replicas": (obj.get("spec") or {}).get("replicas")}}
+        obj = {"metadata": obj.get("metadata"), "spec": {"replicas": replicas_of(kind, obj)}}
     copy = read_object(kind, obj)
     if not copy["metadata"].get("name"):
         raise _invalid(kind, "", "metadata.name", "it is required")

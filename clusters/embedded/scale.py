@@ -31,12 +31,20 @@ def scale_of(obj: Object) -> Object:
     }
 
 
+def replicas_of(kind: Kind, scale: Object) -> int:
+    """What a Scale that came in wants. Raises Invalid."""
+    spec = scale.get("spec")
+    replicas = spec.get("replicas") if isinstance(spec, dict) else None
+    if type(replicas) is not int or not 0 <= replicas <= LARGEST_REPLICAS:
+        name = (scale.get("metadata") or {}).get("name", "")
+        fault = FieldError("spec.replicas", f"{replicas!r} is not allowed: use a whole number of at least 0")
+        raise Invalid(f"{kind} {name!r}", [fault])
+    return replicas
+
+
 def scaled(kind: Kind, obj: Object, scale: Object) -> Object:
     """The workload `obj` with the replicas and the preconditions of `scale`. Raises Invalid."""
-    replicas = (scale.get("spec") or {}).get("replicas")
-    if type(replicas) is not int or not 0 <= replicas <= LARGEST_REPLICAS:
-        fault = FieldError("spec.replicas", f"{replicas!r} is not allowed: use a whole number of at least 0")
-        raise Invalid(f"{kind} {obj['metadata']['name']!r}", [fault])
+    replicas = replicas_of(kind, scale)
     stated = {key: (scale.get("metadata") or {}).get(key, "") for key in ("uid", "resourceVersion")}
     metadata = {**obj["metadata"], **{key: value for key, value in stated.items() if value}}
     return {**obj, "metadata": metadata, "spec": {**(obj.get("spec") or {}), "replicas": replicas}}

@@ -17,7 +17,6 @@ when asked, or when its socket file is gone. Its children go on without it.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
 import importlib
 import json
@@ -38,9 +37,13 @@ from clusters.embedded.zygote_child import Spawn, run_child
 
 log = logging.getLogger(__name__)
 
-SINGLE_THREADED: Final = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-)
+SINGLE_THREADED: Final = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime ≥ 1.29 starts its uploader when it is imported, unless told not to
+}
 """Environment under which libraries start no threads when they are imported; whoever starts a zygote sets it."""
 
 RECORD: Final = "zygote.json"  # beside the socket: who this is, for whoever looks for leftovers
@@ -183,10 +186,8 @@ def _read_line(client: socket.socket) -> bytes:
 
 def _has_left(client: socket.socket) -> bool:
     """Whether the client closed its side, so that nobody waits for an answer."""
-    try:
-        return client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-    except BlockingIOError:
-        return False
+    readable, _, _ = select.select([client], [], [], 0)
+    return bool(readable) and client.recv(1, socket.MSG_PEEK) == b""
 
 
 def _as_json(identity: Identity) -> dict[str, Any]:
@@ -231,8 +232,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         import_modules(options.module)
         log.info("ready in %.2f s with %s", time.time() - started_at, ", ".join(options.module))
         Zygote(listener, options.socket, started_at).serve()
-    with contextlib.suppress(FileNotFoundError):
-        options.socket.unlink()
     return 0
 
 

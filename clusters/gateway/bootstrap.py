@@ -14,6 +14,7 @@ ADMIN_SOCKET: Final = "admin.sock"
 """Relative to Envoy's working directory: the path of a unix socket may have 107 bytes, a state folder's more."""
 
 _EXTENSIONS: Final = "type.googleapis.com/envoy.extensions."
+_STRICT: Final = {"envoy.reloadable_features.strict_chunk_parsing": True}  # what follows a chunk must be a line's end
 _UNBOUNDED: Final = 1_000_000  # the gateway holds no queue of its own: activator and server bound theirs and say so
 _RETRIES: Final = 3  # attempts after the first, each on another endpoint while there is one
 _OTHER_HOST_ATTEMPTS: Final = 5  # picks before a retry takes an endpoint that was tried already
@@ -36,6 +37,7 @@ def bootstrap(listeners: Path, clusters: Path, limits: Limits) -> Json:
         "admin": {"address": {"pipe": {"path": ADMIN_SOCKET, "mode": 0o600}}},
         "dynamic_resources": {"lds_config": file_source(listeners), "cds_config": file_source(clusters)},
         "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": _KEPT_STATS}}},
+        "layered_runtime": {"layers": [{"name": "strict", "static_layer": _STRICT}]},
         "stats_flush_on_admin": True,  # nobody else reads them, so no timer wakes for them
         "overload_manager": _overload(limits),
     }
@@ -94,7 +96,7 @@ def _subsets() -> Json:
 
 
 def _least_request() -> Json:
-    """All endpoints are compared: with the few replicas of one machine that is cheap, and exact where two of n is not."""
+    """All endpoints are compared: cheap with the few replicas of one machine, and exact where two of n are not."""
     policy = {
         "@type": _EXTENSIONS + "load_balancing_policies.least_request.v3.LeastRequest",
         "selection_method": "FULL_SCAN",

@@ -1,8 +1,8 @@
 """Routes → Envoy: the two files that change with the cluster, `routes.json` (RDS) and `endpoints.json` (EDS).
 
-All revisions share one Envoy cluster. Each endpoint carries its revision as metadata, each split of a route asks for one
-revision by it (Envoy's subset load balancing), and a revision without endpoints falls back to the default subset, the
-activator. So
+All revisions share one Envoy cluster. Each endpoint carries its revision as metadata, each split of a route asks for
+one revision by it (Envoy's subset load balancing), and a revision without endpoints falls back to the default subset,
+the activator. So
 
 - a route and an endpoint may change in any order: every combination of the two files answers requests;
 - a model at zero costs a route and nothing else: no cluster, no file, no watch. A cluster with an EDS file for each

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from clusters.clock import Clock
-from clusters.gateway.admin import Admin, InForce
+from clusters.gateway.admin import Admin
 from clusters.gateway.bootstrap import bootstrap, cluster
 from clusters.gateway.config import Resource, RouteMaker, endpoints, response, starting
 from clusters.gateway.errors import NotServing, Refused
@@ -48,9 +48,11 @@ ACCESS_LOG_INTERVAL: Final = 60.0  # s between looks at its size; at 10 000 requ
 
 
 @dataclass(frozen=True, slots=True)
-class _Versions:
-    routes: str
-    endpoints: str
+class _Configuration:
+    """The two files that change with the cluster."""
+
+    routes: Resource
+    endpoints: Resource
 
 
 class Envoy:
@@ -67,8 +69,9 @@ class Envoy:
         self._admin = Admin(folder)
         self._probe = Probe(host, port)
         self._process = EnvoyProcess(folder, clock, limits)
-        self._confirmed: _Versions | None = None
-        self._refused = 0
+        self._confirmed: _Configuration | None = None
+        self._refused: _Configuration | None = None
+        self._refusals = 0
 
     @property
     def pid(self) -> int | None:
@@ -78,7 +81,8 @@ class Envoy:
     async def start(self) -> bool:
         """Return once Envoy answers; whether it was adopted, so that its routes are already in force.
 
-        A fresh Envoy answers 503 with Retry-After to everything until the first `apply`. Raises AddressInUse, NotServing.
+        A fresh Envoy answers 503 with Retry-After to everything until the first `apply`. Raises AddressInUse,
+        NotServing.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         adopted = await self._adopt()
@@ -104,11 +108,12 @@ class Envoy:
         stay, so that Envoy, or its successor, has them when it can; ask again to know.
         """
         routes = self._maker.make(table.hosts)
-        backends = endpoints(table.backends, table.activator)
-        wanted = _Versions(routes.version, backends.version)
+        wanted = _Configuration(routes, endpoints(table.backends, table.activator))
         if wanted == self._confirmed:
             return
-        self._write(routes, backends)
+        if wanted == self._refused:
+            raise self._refusal()
+        self._write(wanted)
         try:
             async with asyncio.timeout(APPLY_TIMEOUT):
                 await self._taken_over(wanted)
@@ -116,7 +121,7 @@ class Envoy:
             raise NotServing(
                 f"Envoy did not take its configuration over within {APPLY_TIMEOUT:.0f} s: see {self.folder / LOG}"
             ) from error
-        self._confirmed = wanted
+        self._confirmed, self._refused = wanted, None
 
     async def stop(self, grace: float) -> None:
         """Stop accepting, let what is under way end for at most `grace` seconds, end Envoy; nothing of it stays."""
@@ -162,32 +167,39 @@ class Envoy:
         replace_file(path, content)
         return True
 
-    def _write(self, routes: Resource, backends: Resource) -> None:
+    def _write(self, wanted: _Configuration) -> None:
         """Endpoints first: a route that is new finds its backends."""
-        self._files.write(ENDPOINTS, backends)
-        self._files.write(ROUTES, routes)
+        self._files.write(ENDPOINTS, wanted.endpoints)
+        self._files.write(ROUTES, wanted.routes)
 
-    async def _taken_over(self, wanted: _Versions) -> None:
+    async def _taken_over(self, wanted: _Configuration) -> None:
         pause = _FIRST_PAUSE
         while not await self._is_in_force(wanted):
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LARGEST_PAUSE)
 
-    async def _is_in_force(self, wanted: _Versions) -> bool:
+    async def _is_in_force(self, wanted: _Configuration) -> bool:
         try:
             seen = await self._admin.in_force()
-            if (seen.routes, seen.endpoints) == (wanted.routes, wanted.endpoints):
-                return await self._probe.version() == wanted.routes
+            if (seen.routes, seen.endpoints) == (wanted.routes.version, wanted.endpoints.version):
+                return await self._probe.version() == wanted.routes.version
         except NotServing as error:
             log.debug("waiting for Envoy: %s", error)
             return False
-        self._raise_if_refused(seen)
+        before, self._refusals = self._refusals, seen.refused
+        if seen.refused > before:
+            self._take_back(wanted)
+            raise self._refusal()
         return False
 
-    def _raise_if_refused(self, seen: InForce) -> None:
-        before, self._refused = self._refused, seen.refused
-        if seen.refused > before:
-            raise Refused(f"Envoy refused its configuration, the former stays in force: see {self.folder / LOG}")
+    def _take_back(self, refused: _Configuration) -> None:
+        """Put the former files back: an Envoy that starts anew would have nothing with the refused ones."""
+        self._refused = refused
+        if self._confirmed is not None:
+            self._write(self._confirmed)
+
+    def _refusal(self) -> Refused:
+        return Refused(f"Envoy refused its configuration, the former stays in force: see {self.folder / LOG}")
 
     async def _wait_serving(self) -> None:
         deadline = self._clock.monotonic() + START_TIMEOUT
@@ -209,7 +221,7 @@ class Envoy:
         await self._admin.drain_listeners()
         deadline = self._clock.monotonic() + grace
         while await self._admin.active_requests() and self._clock.monotonic() < deadline:
-            await asyncio.sleep(_LARGEST_PAUSE)
+            await self._clock.sleep(_LARGEST_PAUSE)
 
     async def _bound_access_log(self) -> None:
         path = self.folder / ACCESS_LOG

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -12,12 +13,20 @@ from clusters.objects import Key, Object, key_of, name_of, namespace_of
 PUBLIC: Final = "ExternalIP"  # of an Ingress rule; "ClusterLocal" stays off the public listener
 PATH_FORM_NAMESPACE: Final = "default"  # the path form names a model alone: it is one of this namespace
 
+_HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_HEADER_NAME: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")  # a token of RFC 9110
+_HEADER_VALUE: Final = re.compile(r"[ -~]*")
+_PATH: Final = re.compile(r"/[^?#\s]*")
+
 TimeoutOf = Callable[[Key], float]
 """How many seconds a request to a revision may take, 0 for no bound."""
 
 
 def virtual_hosts(ingress: Object, timeout_of: TimeoutOf) -> tuple[VirtualHost, ...]:
-    """One virtual host for each public rule; its name is `NAMESPACE/NAME/RULE`."""
+    """One virtual host for each public rule; its name is `NAMESPACE/NAME/RULE`.
+
+    Raises ValueError for a host, path or header that Envoy would refuse, KeyError or TypeError for another shape.
+    """
     rules = (ingress.get("spec") or {}).get("rules") or ()
     return tuple(
         _virtual_host(ingress, number, rule, timeout_of)
@@ -56,7 +65,7 @@ def without_collisions(hosts: Iterable[VirtualHost]) -> tuple[tuple[VirtualHost,
 
 
 def _virtual_host(ingress: Object, number: int, rule: Object, timeout_of: TimeoutOf) -> VirtualHost:
-    hosts = tuple(dict.fromkeys(str(host).lower() for host in rule.get("hosts") or ()))
+    hosts = tuple(dict.fromkeys(_matching(_HOST, "host", str(host).lower()) for host in rule.get("hosts") or ()))
     routes = tuple(_route(ingress, path, timeout_of) for path in _paths(rule))
     return VirtualHost(
         name=f"{key_of(ingress)}/{number}",
@@ -87,8 +96,8 @@ def _route(ingress: Object, path: Mapping[str, Any], timeout_of: TimeoutOf) -> R
     timeouts = [timeout_of(split.revision) for split in splits]
     return Route(
         splits=splits,
-        prefix=str(path.get("path") or "/"),
-        match=tuple(sorted((str(name), str(match["exact"])) for name, match in (path.get("headers") or {}).items())),
+        prefix=_matching(_PATH, "path", str(path.get("path") or "/")),
+        match=_checked((name, match["exact"]) for name, match in (path.get("headers") or {}).items()),
         headers=_headers(path),
         timeout=0.0 if 0.0 in timeouts else max(timeouts, default=0.0),
     )
@@ -103,4 +112,19 @@ def _revision(ingress: Object, split: Mapping[str, Any]) -> Key:
 
 
 def _headers(holder: Mapping[str, Any]) -> Headers:
-    return tuple(sorted((str(name), str(value)) for name, value in (holder.get("appendHeaders") or {}).items()))
+    return _checked((holder.get("appendHeaders") or {}).items())
+
+
+def _checked(headers: Iterable[tuple[Any, Any]]) -> Headers:
+    return tuple(
+        sorted(
+            (_matching(_HEADER_NAME, "header name", str(name)), _matching(_HEADER_VALUE, "header value", str(value)))
+            for name, value in headers
+        )
+    )
+
+
+def _matching(pattern: re.Pattern[str], what: str, value: str) -> str:
+    if pattern.fullmatch(value) is None:
+        raise ValueError(f"{what} {value!r} must match {pattern.pattern}")
+    return value

@@ -12,7 +12,7 @@ from typing import Any, Final
 from clusters.gateway.config import ROUTE_TABLE, VERSION_HOST
 from clusters.gateway.headers import STRIPPED_FROM_REQUESTS, STRIPPED_PREFIXES
 from clusters.gateway.limits import Limits
-from clusters.gateway.replies import local_replies, too_large
+from clusters.gateway.replies import guards, local_replies
 from clusters.gateway.route_config import LUA_FILTER, PATH_FORM_SCRIPT, PATH_FORM_SCRIPT_NAME
 
 STATS_PREFIX: Final = "gateway"
@@ -44,7 +44,7 @@ def connection_manager(routes: Path, access_log: Path, limits: Limits) -> Json:
         "stat_prefix": STATS_PREFIX,
         "codec_type": "AUTO",  # HTTP/1.1, and HTTP/2 with prior knowledge
         "rds": {"route_config_name": ROUTE_TABLE, "config_source": file_source(routes)},
-        "http_filters": [_body_limit(limits), _path_form(), _router()],
+        "http_filters": [_guards(limits), _path_form(), _router()],
         "early_header_mutation_extensions": [_strip_internal_headers()],
         "local_reply_config": local_replies(limits),
         "access_log": [_access_log(access_log)],
@@ -66,7 +66,7 @@ def _reading(limits: Limits) -> Json:
             "max_headers_count": limits.header_count,
             "headers_with_underscores_action": "REJECT_REQUEST",  # `a_b` and `a-b` are one name to many servers
         },
-        "http_protocol_options": {"allow_absolute_url": False},
+        "http_protocol_options": {"allow_absolute_url": False},  # such a target is refused, as it is no path
         "http2_protocol_options": {
             "max_concurrent_streams": limits.streams_per_connection,
             "initial_stream_window_size": 64 * _KIBIBYTE,
@@ -98,10 +98,16 @@ def _router() -> Json:
     return {"name": "envoy.filters.http.router", "typed_config": router}
 
 
-def _body_limit(limits: Limits) -> Json:
-    """Refuses by Content-Length, without reading the body; `replies` turns its 403 into 413."""
-    policy = {"permissions": [{"header": too_large(limits)}], "principals": [{"any": True}]}
-    rules = {"action": "DENY", "policies": {"body": policy}}
+def _guards(limits: Limits) -> Json:
+    """Refuses by the request's headers, before its body is read; `replies` gives each refusal its own status."""
+    policies = {
+        guard.name: {
+            "permissions": [{"and_rules": {"rules": [{"header": match} for match in guard.matches]}}],
+            "principals": [{"any": True}],
+        }
+        for guard in guards(limits)
+    }
+    rules = {"action": "DENY", "policies": policies}
     return {
         "name": "envoy.filters.http.rbac",
         "typed_config": {"@type": _EXTENSIONS + "filters.http.rbac.v3.RBAC", "rules": rules},

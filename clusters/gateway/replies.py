@@ -1,6 +1,6 @@
-"""What Envoy itself answers, in the words of the Open Inference Protocol: `{"error": "…"}`. Pure.
+"""What Envoy itself answers, in the words of the Open Inference Protocol: `{"error": "…"}`, and what it refuses. Pure.
 
-Each reply is a row of `REPLIES`; the first row whose condition holds counts. A condition is an access log filter of
+Each reply is a row of `replies`; the first row whose condition holds counts. A condition is an access log filter of
 Envoy's (`envoy.config.accesslog.v3.AccessLogFilter`).
 """
 
@@ -14,8 +14,22 @@ from clusters.gateway.route_config import ASKED_HOST
 
 RETRY_AFTER: Final = "1"  # s; a replica that died is replaced, or the activator takes over, within about this time
 _SHOWN: Final = 128  # characters of a caller's own words that an error repeats
+_FORBIDDEN: Final = 403  # Envoy's status for a request that a guard refused, and for an upgrade
 
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Requests that are refused by their headers alone, before anything else: those for which all of `matches` hold.
+
+    `matches` are Envoy's HeaderMatchers.
+    """
+
+    name: str
+    matches: tuple[Json, ...]
+    status: int
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,35 +42,49 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
 
 
+def guards(limits: Limits) -> tuple[Guard, ...]:
+    """What is refused at the door. HTTP's framing itself is guarded by Envoy's parser."""
+    within = {"start": 0, "end": limits.body_bytes + 1}
+    return (
+        Guard(
+            "body",
+            (
+                {"name": "content-length", "present_match": True},
+                {"name": "content-length", "range_match": within, "invert_match": True},
+            ),
+            413,
+            f"the request body is larger than {limits.body_bytes // 2**20} MiB, the largest that is taken",
+        ),
+        Guard(
+            "two hosts",
+            ({"name": ":authority", "string_match": {"contains": ","}},),
+            400,
+            "the request names two hosts",
+        ),
+    )
+
+
 def local_replies(limits: Limits) -> Json:
     """`HttpConnectionManager.local_reply_config`."""
     return {"mappers": [_mapper(reply) for reply in replies(limits)]}
 
 
 def replies(limits: Limits) -> tuple[Reply, ...]:
-    """Every reply that the gateway makes, in order of precedence."""
-    retry = {"retry-after": RETRY_AFTER}
-    mebibytes = limits.body_bytes // (1024 * 1024)
+    """Every error that the gateway answers, in order of precedence."""
+    upgrade = _header({"name": "upgrade", "present_match": True})
+    no_model = f"no model answers at host %REQ({ASKED_HOST}?:AUTHORITY):{_SHOWN}% and path %REQ(:PATH):{_SHOWN}%"
+    headers = f"the request headers are larger than {limits.header_kib} KiB or more than {limits.header_count}"
+    no_path = _header({"name": ":path", "string_match": {"prefix": "/"}, "invert_match": True})
     return (
-        Reply(
-            _status(404),
-            f"no model answers at host %REQ({ASKED_HOST}?:AUTHORITY):{_SHOWN}% and path %REQ(:PATH):{_SHOWN}%; "
-            "`knodel list` shows the addresses",
-        ),
-        Reply(
-            _both(_status(403), _header(too_large(limits))),
-            f"the request body is larger than {mebibytes} MiB, the largest that is taken",
-            status=413,
-        ),
-        Reply(_status(403), "this gateway does not switch protocols: send the request without Upgrade"),
-        Reply(
-            _status(431),
-            f"the request headers are larger than {limits.header_kib} KiB or more than {limits.header_count}",
-        ),
+        Reply(_all(_status(404), no_path), "the request's target is not a path", status=400),
+        Reply(_status(404), f"{no_model}; `knodel list` shows the addresses"),
+        *(_guarded(guard) for guard in guards(limits)),
+        Reply(_all(_status(_FORBIDDEN), upgrade), "protocols are not switched here: send the request without Upgrade"),
+        Reply(_status(431), headers),
         Reply(_status(405), "this address is read-only: use GET"),
         Reply(_status(408), "the request did not arrive in time"),
         Reply(_status(504), "the model did not answer in time"),
-        Reply(_status(503), "the model cannot be reached right now: try again", headers=retry),
+        Reply(_status(503), "the model cannot be reached right now: try again", headers={"retry-after": RETRY_AFTER}),
         Reply(_status(502), "the model's answer was not valid HTTP"),
         Reply(_status(426), "HTTP/1.0 is not spoken here: use HTTP/1.1 or HTTP/2"),
         Reply(_status(400), "the request is not valid HTTP (%RESPONSE_CODE_DETAILS%)"),
@@ -64,10 +92,9 @@ def replies(limits: Limits) -> tuple[Reply, ...]:
     )
 
 
-def too_large(limits: Limits) -> Json:
-    """A header match for a body that announces more than the limit."""
-    beyond = {"start": limits.body_bytes + 1, "end": 2**63 - 1}
-    return {"name": "content-length", "range_match": beyond}
+def _guarded(guard: Guard) -> Reply:
+    when = _all(_status(_FORBIDDEN), *(_header(match) for match in guard.matches))
+    return Reply(when, guard.message, status=guard.status)
 
 
 def _mapper(reply: Reply) -> Json:
@@ -91,5 +118,5 @@ def _header(match: Json) -> Json:
     return {"header_filter": {"header": match}}
 
 
-def _both(first: Json, second: Json) -> Json:
-    return {"and_filter": {"filters": [first, second]}}
+def _all(*filters: Json) -> Json:
+    return {"and_filter": {"filters": filters}}

@@ -1,4 +1,4 @@
-"""Virtual hosts → Envoy's route table entries: weights, header matches, the path form, and what the gateway itself says.
+"""Virtual hosts → Envoy's route table entries: weights, header matches, the path form, the gateway's own answers.
 
 Pure. Field names are those of `envoy.config.route.v3`.
 """
@@ -72,8 +72,8 @@ def virtual_host(host: VirtualHost) -> Json:
 def path_form() -> Json:
     """The virtual host of every Host that no model has: the platform's own answers, then models by their path.
 
-    `PATH_FORM_SCRIPT` turns the path form into a Host and looks for a route again. The last route is there for it to run
-    at all: Envoy asks a route, not a virtual host, which script applies.
+    `PATH_FORM_SCRIPT` turns the path form into a Host and looks for a route again. The last route is there for it to
+    run at all: Envoy asks a route, not a virtual host, which script applies.
     """
     by_path = {"@type": _EXTENSIONS + "filters.http.lua.v3.LuaPerRoute", "name": PATH_FORM_SCRIPT_NAME}
     fixed = [entry for path, answer in _FIXED_ANSWERS for entry in _fixed(path, answer)]

@@ -44,13 +44,28 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         self._aliases = 0
         self._depth = 0
+        self._open: list[str | None] = []  # anchors of the collections that are being read
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """A mapping that does not contain itself."""
+        self._open.append(anchor)
+        try:
+            return super().compose_mapping_node(anchor)
+        finally:
+            self._open.pop()
+
+    def compose_sequence_node(self, anchor: Any) -> yaml.SequenceNode:
+        """A list that does not contain itself."""
+        self._open.append(anchor)
+        try:
+            return super().compose_sequence_node(anchor)
+        finally:
+            self._open.pop()
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """One node, as the base class makes it, within the caps."""
         if self.check_event(yaml.AliasEvent):
-            self._aliases += 1
-            if self._aliases > MOST_ALIASES:
-                raise yaml.MarkedYAMLError(problem=f"more than {MOST_ALIASES} aliases", problem_mark=self._mark())
+            self._check_alias()
         self._depth += 1
         if self._depth > DEEPEST:
             raise yaml.MarkedYAMLError(problem=f"nested deeper than {DEEPEST} levels", problem_mark=self._mark())
@@ -78,6 +93,14 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
+
+    def _check_alias(self) -> None:
+        self._aliases += 1
+        if self._aliases > MOST_ALIASES:
+            raise yaml.MarkedYAMLError(problem=f"more than {MOST_ALIASES} aliases", problem_mark=self._mark())
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if event.anchor in self._open:
+            raise yaml.MarkedYAMLError(problem=f"{event.anchor!r} contains itself", problem_mark=self._mark())
 
     def _mark(self) -> Any:
         event = self.peek_event()  # type: ignore[no-untyped-call]

@@ -97,8 +97,8 @@ class Fields:
         value = self.raw(name)
         if value is None:
             return default
-        usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not usable or not least <= value <= most:
+        usable = isinstance(value, int | float) and not isinstance(value, bool)
+        if not usable or not least <= value <= most:  # NaN is within no bounds
             self.refuse(name, f"must be a number from {least:g} to {most:g}, not {show(value)}")
             return default
         return float(value)

@@ -39,7 +39,7 @@ from clusters.objects import (
     uid_of,
 )
 from serving.apis.annotations import ANNOTATION_APPLIED, LABEL_MODEL
-from serving.apis.model import HistoryEntry, Model, history_of
+from serving.apis.model import Model, history_of
 from serving.apis.settings import Settings
 from serving.reconciler.observe import World
 from serving.resources import names
@@ -110,11 +110,12 @@ def make_plan(model: Model, world: World, settings: Settings) -> Plan:
     situation = situation_of(versions, generation_of_version(model, settings), history)
     split = split_in_force(model, situation)
     foreign = tuple(_foreign(model, world))
-    kept = _kept_versions(world, history, situation)
     shape = _with_variants if model.spec.variants else _with_service
     return Plan(
-        objects=(*shape(model, world, settings, split), *_retired(model, world, split, kept)) if not foreign else (),
-        marks=(*_policies(model, world), *_collection_marks(world, kept)),
+        objects=(*shape(model, world, settings, split), *_retired(model, world, split, situation))
+        if not foreign
+        else (),
+        marks=(*_policies(model, world), *_collection_marks(world, situation)),
         foreign=foreign,
         split=split,
         situation=situation,
@@ -215,32 +216,41 @@ def _targets(model: Model, live: Object | None, split: Split) -> Sequence[Object
     return present or merged(floating(model, ALL))
 
 
-def _retired(model: Model, world: World, split: Split, kept: Sequence[Version]) -> Iterator[Action]:
-    """Configurations of variants (or of the time before them) that no traffic leads to, now or on the way back."""
-    route = world.route or {}
-    entries = [*split.targets, *((route.get("spec") or {}).get("traffic") or ()),
-               *((route.get("status") or {}).get("traffic") or ())]  # fmt: skip
-    needed = {entry.get("configurationName") for entry in entries}
-    revisions = {entry.get("revisionName") for entry in entries}
-    for version in (*_split_versions(world, revisions), *kept):
-        needed |= set(version.revisions)
+def _retired(model: Model, world: World, split: Split, situation: Situation) -> Iterator[Action]:
+    """Configurations that the Model has no more, once no traffic leads to them and no history tells of them.
+
+    While it does, they stay: one made again would number its Revisions from 1, and names would mean two things.
+    """
+    needed = _routed(world, split, situation) | _remembered(world, situation)
     for name, live in world.configurations.items():
-        if name in names.configurations(model) or name in needed or not is_controlled_by(live, world.model):
-            continue
-        yield Delete(CONFIGURATION, key_of(live), uid_of(live))
+        if name not in names.configurations(model) and name not in needed and is_controlled_by(live, world.model):
+            yield Delete(CONFIGURATION, key_of(live), uid_of(live))
 
 
-def _split_versions(world: World, revisions: set[str | None]) -> list[Version]:
-    """The versions that have one of `revisions`."""
-    return [one for one in versions_of(world.revisions) if any(name in one for name in revisions if name)]
+def _routed(world: World, split: Split, situation: Situation) -> set[str]:
+    """Configurations that traffic leads to: as wished, as the Route asks for, and as it was last seen."""
+    route = world.route or {}
+    asked, seen = (route.get("spec") or {}).get("traffic"), (route.get("status") or {}).get("traffic")
+    entries = [*split.targets, *(asked or ()), *(seen or ())]
+    found = {str(entry["configurationName"]) for entry in entries if entry.get("configurationName")}
+    for entry in entries:
+        version = version_with(situation.versions, entry.get("revisionName", ""))
+        found |= set(version.revisions) if version is not None else set()
+    return found
 
 
-def _kept_versions(world: World, history: Sequence[HistoryEntry], situation: Situation) -> list[Version]:
-    """What `rollback` would go to; also who gets the rest of a canary, when a split is in the way of that."""
+def _remembered(world: World, situation: Situation) -> set[str]:
+    """Configurations of versions that the history tells of, also by the bare name of a collected Revision."""
+    told = {entry.revision for entry in history_of(world.model)}
+    found = {name for name in world.configurations if any(names.is_revision_of(name, one) for one in told)}
+    return found | {name for version in situation.versions if version.revision in told for name in version.revisions}
+
+
+def _kept_version(world: World, situation: Situation) -> Version | None:
+    """What `rollback` would go to."""
     traffic = (world.model.get("status") or {}).get("traffic") or ()
-    target = rollback_target(history, shares_of(traffic, situation.versions))
-    version = version_with(situation.versions, target.revision) if target is not None else None
-    return [version] if version is not None else []
+    target = rollback_target(history_of(world.model), shares_of(traffic, situation.versions))
+    return version_with(situation.versions, target.revision) if target is not None else None
 
 
 def _policies(model: Model, world: World) -> Iterator[Action]:
@@ -251,10 +261,11 @@ def _policies(model: Model, world: World) -> Iterator[Action]:
             yield Patch(POD_AUTOSCALER, key_of(autoscaler), make_policy_patch(policy))
 
 
-def _collection_marks(world: World, kept: Sequence[Version]) -> Iterator[Action]:
-    """`serving.knative.dev/no-gc` on the kept versions and on no other; Knative leaves it out of the pod template."""
+def _collection_marks(world: World, situation: Situation) -> Iterator[Action]:
+    """`serving.knative.dev/no-gc` on the version to go back to, no other; Knative keeps it off the pod template."""
+    kept = _kept_version(world, situation)
     for revision in world.revisions:
-        wanted = any(name_of(revision) in version for version in kept)
+        wanted = kept is not None and name_of(revision) in kept
         if wanted != (annotations_of(revision).get(ANNOTATION_NO_GC) == "true"):
             patch = {"metadata": {"annotations": {ANNOTATION_NO_GC: "true" if wanted else None}}}
             yield Patch(REVISION, key_of(revision), patch)

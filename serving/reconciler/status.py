@@ -101,7 +101,7 @@ def _traffic(world: World, former: Object, versions: Sequence[Version]) -> list[
             "url": entry.get("url", ""),
         }
         found[key] = {name: value for name, value in parts.items() if value != ""}
-    return list(found.values())
+    return [entry for entry in found.values() if entry["percent"] or "tag" in entry]
 
 
 def _addresses(world: World, former: Object) -> Object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from serving.apis.model import Model, Variant
 
 
@@ -28,3 +30,8 @@ def variant_configuration(model: Model, variant: Variant) -> str:
 def configurations(model: Model) -> tuple[str, ...]:
     """All Configurations that the Model's version has, in the order of the spec."""
     return tuple(variant_configuration(model, variant) for variant in model.spec.variants) or (configuration(model),)
+
+
+def is_revision_of(configuration: str, revision: str) -> bool:
+    """Whether Knative would give this name to a Revision of the Configuration (`magika-00001`)."""
+    return bool(re.fullmatch(rf"{re.escape(configuration)}-\d{{5,}}", revision))

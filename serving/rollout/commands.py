@@ -41,15 +41,15 @@ def rollback(model: Object, revisions: Sequence[Object], to: str | None = None) 
     history = history_of(model)
     versions = versions_of(revisions, [entry.revision for entry in history])
     target = to or _before(model, history, versions)
-    cause = Cause("rollback", f"{target}@{generation_of(model)}")
-    if version_with(versions, target) is not None:
+    living = version_with(versions, target)
+    if living is not None and living.complete:
         entry = {"revision": target, "percent": ALL, **_tag_of(model, target)}
-        return _patch(cause, {"traffic": [entry], "canaryTrafficPercent": None})
+        return _patch(_rolled_back_to(model, living.revision), {"traffic": [entry], "canaryTrafficPercent": None})
     record = next((entry for entry in reversed(history) if entry.revision == target), None)
     if record is None:
         raise NotFound(f"{target} is no revision of model {name_of(model)}; known: {_known(versions)}")
     again = {"storageUri": record.storage_uri, "digest": record.digest or None, "version": record.version or None}
-    return _patch(cause, {**again, "traffic": None, "canaryTrafficPercent": None})
+    return _patch(_rolled_back_to(model, target), {**again, "traffic": None, "canaryTrafficPercent": None})
 
 
 def traffic(model: Object, targets: Sequence[tuple[str, int]], revisions: Sequence[Object]) -> Object:
@@ -68,6 +68,11 @@ def traffic(model: Object, targets: Sequence[tuple[str, int]], revisions: Sequen
         for revision, percent in targets
     ]  # fmt: skip
     return _patch(Cause(), {"traffic": entries, "canaryTrafficPercent": None})
+
+
+def _rolled_back_to(model: Object, revision: str) -> Cause:
+    """A rollback's cause: its id names the target, and the Model's generation makes it one of a kind."""
+    return Cause("rollback", f"{revision}@{generation_of(model)}")
 
 
 def _check_percents(model: Object, targets: Sequence[tuple[str, int]]) -> None:

@@ -1,7 +1,7 @@
 """`status.history`: which versions there were, who had all the traffic when, and what became of each. Pure.
 
-The history is a log. A line is appended when a version appears, and when an old version gets all the traffic again
-after another had it; so the lines with `promotedAt` stand in the order in which they had it all.
+The history is a log. A line is appended when a version appears, when an old version gets all the traffic again after
+another had it, and when a rollback gave it all; so the lines with `promotedAt` stand in the order in which they had it.
 """
 
 from __future__ import annotations
@@ -94,18 +94,20 @@ def _newcomers(
     return [
         HistoryEntry(version.revision, version.version, version.digest, version.storage_uri, cause, "", now, "")
         for version in versions
-        if version.revision not in known
+        if version.complete and version.revision not in known
     ]
 
 
 def _promote(log: list[HistoryEntry], shares: Shares, cause: Cause, now: str) -> list[HistoryEntry]:
-    """Note who has all the traffic: in its line, or in a new one when another had it since."""
+    """Note who has all the traffic: in its line, or in a new one when another had it since, or for a rollback."""
     holder = next((revision for revision, share in shares.items() if share >= ALL), None)
     lines = [index for index, entry in enumerate(log) if entry.revision == holder]
     if not lines:
         return log
     own = lines[-1]
-    if any(entry.promoted_at for entry in log[own + 1 :]):
+    others_since = any(entry.promoted_at for entry in log[own + 1 :])
+    came_back = cause.by == "rollback" and cause.id.startswith(f"{holder}@")
+    if others_since or came_back:
         closed = replace(log[own], outcome="superseded") if log[own].outcome in ("serving", "promoted") else log[own]
         again = replace(log[own], cause=cause, outcome="promoted", at=now, promoted_at=now)
         return [*log[:own], closed, *log[own + 1 :], again]

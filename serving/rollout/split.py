@@ -95,7 +95,22 @@ def split_in_force(model: Model, situation: Situation) -> Split:
             targets += floating(model, wish.percent, wish.tag)
         else:
             targets += _pinned(model, wish, version)
-    return Split(merged(targets), tuple(unknown))
+    return Split((*merged(targets), *_foothold(model, situation, targets)), tuple(unknown))
+
+
+def _foothold(model: Model, situation: Situation, targets: Sequence[Object]) -> list[Object]:
+    """A target of 0 % on the Service's own Configuration when all others lead to variants of former times.
+
+    Knative's Service notes its Route on its Configuration; its labeler wipes the note off a Configuration that no
+    target leads to; without this the two would write against each other for ever.
+    """
+    if model.spec.variants or any(target.get("latestRevision") for target in targets):
+        return []
+    own = names.configuration(model)
+    versions = [version_with(situation.versions, target["revisionName"]) for target in targets]
+    if any(version is not None and own in version.revisions for version in versions):
+        return []
+    return [{"latestRevision": True, "percent": 0}]
 
 
 def _knative_agrees(model: Model, situation: Situation, version: Version) -> bool:

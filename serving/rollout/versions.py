@@ -42,12 +42,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version: `revision` stands for it, `revisions` has all of it by Configuration, `variants` likewise."""
+    """One version: `revision` stands for it, `revisions` has all of it by Configuration, `variants` likewise.
+
+    Not `complete` while some variant's Revision is not made yet, or no more because Knative has collected it.
+    """
 
     revision: str
     revisions: Mapping[str, str]
     variants: Mapping[str, str]
     generation: str
+    complete: bool
     ready: bool
     failure: Failure | None
     version: str
@@ -108,6 +112,7 @@ def _version(generation: str, members: Mapping[str, Object]) -> Version:
         revisions={name: name_of(member) for name, member in members.items()},
         variants=variants,
         generation=generation,
+        complete=complete,
         ready=complete and all(is_true(member, "Ready") for member in members.values()),
         failure=next((failure for member in members.values() if (failure := _failure(member))), None),
         version=facts.get(ANNOTATION_VERSION, ""),

@@ -1,18 +1,204 @@
-"""The embedded cluster beyond the contract that all adapters share."""
+"""The embedded cluster beyond the contract that all adapters share: admission, Pods, scale."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import MODEL
+from clusters.errors import Conflict, FieldError, Invalid, NotFound
+from clusters.objects import (
+    DEPLOYMENT,
+    MODEL,
+    POD,
+    SECRET,
+    Object,
+    generation_of,
+    is_deleting,
+    name_of,
+    version_of,
+)
+from tests.support.clock import SteppedClock
+from tests.support.clusters import embedded_cluster
 
 
-async def test_an_object_is_there_after_it_was_created(cluster: EmbeddedCluster) -> None:
-    made = await cluster.create(
-        MODEL, {"metadata": {"name": "m", "namespace": "default"}, "spec": {"a": 1}}, manager="t"
+def obj(name: str = "a", *, spec: Any = None, **metadata: Any) -> Object:
+    """An object to send."""
+    made: Object = {"metadata": {"name": name, "namespace": "ns", **metadata}}
+    return made if spec is None else made | {"spec": spec}
+
+
+class Sizes:
+    """A validator that allows sizes up to 10 and no shrinking, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, Any]] = []
+
+    def __call__(self, old: Object | None, new: Object) -> Sequence[FieldError]:
+        """Judge one change."""
+        sizes = [(one or {}).get("spec", {}).get("size", 0) for one in (old, new)]
+        self.asked.append((None if old is None else sizes[0], sizes[1]))
+        faults = [FieldError("spec.size", "at most 10 is allowed")] if sizes[1] > 10 else []
+        return faults + ([FieldError("spec.size", "it cannot shrink")] if sizes[1] < sizes[0] else [])
+
+
+@pytest.fixture
+def sizes() -> Sizes:
+    """The validator of `guarded`."""
+    return Sizes()
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path, sizes: Sizes) -> AsyncIterator[EmbeddedCluster]:
+    """A cluster whose Models are validated."""
+    async with embedded_cluster(tmp_path / "guarded.db", validators={MODEL: sizes}) as cluster:
+        yield cluster
+
+
+async def test_every_way_to_write_is_validated(guarded: EmbeddedCluster) -> None:
+    too_large = obj(spec={"size": 11})
+    with pytest.raises(Invalid) as refused:
+        await guarded.create(MODEL, too_large, manager="t")
+    assert [cause.path for cause in refused.value.causes] == ["spec.size"]
+    with pytest.raises(Invalid):
+        await guarded.apply(MODEL, too_large, manager="t")
+    made = await guarded.create(MODEL, obj(spec={"size": 5}), manager="t")
+    with pytest.raises(Invalid):
+        await guarded.apply(MODEL, too_large, manager="u", force=True)
+    with pytest.raises(Invalid, match="shrink"):
+        await guarded.patch(MODEL, "a", {"spec": {"size": 4}}, "ns", manager="t")
+    with pytest.raises(Invalid):
+        await guarded.patch(MODEL, "a", {"spec": {"size": 11}}, "ns", manager="t", dry_run=True)
+    assert await guarded.get(MODEL, "a", "ns") == made
+
+
+async def test_a_validator_is_given_the_state_that_will_be_replaced(guarded: EmbeddedCluster, sizes: Sizes) -> None:
+    await guarded.create(MODEL, obj(spec={"size": 1}), manager="t")
+    await asyncio.gather(
+        *(guarded.patch(MODEL, "a", {"spec": {"size": size}}, "ns", manager="t") for size in (2, 3, 4))
     )
-    assert await cluster.get(MODEL, "m", "default") == made
-    again = await cluster.apply(
-        MODEL, {"metadata": {"name": "m", "namespace": "default"}, "spec": {"b": 2}}, manager="other"
-    )
-    assert again["spec"] == {"a": 1, "b": 2}
-    assert again["metadata"]["generation"] == 2
+    assert sizes.asked == [(None, 1), (1, 2), (2, 3), (3, 4)]
+
+
+async def test_status_and_what_changes_nothing_are_not_validated(guarded: EmbeddedCluster, sizes: Sizes) -> None:
+    await guarded.create(MODEL, obj(spec={"size": 1}), manager="t")
+    sizes.asked.clear()
+    await guarded.patch(MODEL, "a", {"status": {"x": 1}}, "ns", manager="t", subresource="status")
+    await guarded.apply(MODEL, obj() | {"status": {"x": 2}}, manager="t", subresource="status", force=True)
+    await guarded.patch(MODEL, "a", {"spec": {"size": 1}}, "ns", manager="t")
+    assert sizes.asked == []
+
+
+async def test_an_object_that_goes_loses_its_finalizers_whatever_a_newer_rule_says(tmp_path: Path) -> None:
+    async with embedded_cluster(tmp_path / "store.db") as lenient:
+        await lenient.create(MODEL, obj(spec={"size": 99}, finalizers=["example.org/hold"]), manager="t")
+        await lenient.delete(MODEL, "a", "ns")
+    async with embedded_cluster(tmp_path / "store.db", validators={MODEL: Sizes()}) as strict:
+        await strict.patch(MODEL, "a", {"metadata": {"finalizers": None}}, "ns", manager="t")
+        with pytest.raises(NotFound):
+            await strict.get(MODEL, "a", "ns")
+
+
+async def test_pods_wait_for_their_node(tmp_path: Path) -> None:
+    clock = SteppedClock()
+    async with embedded_cluster(tmp_path / "store.db", clock=clock) as cluster:
+        await cluster.create(POD, obj(spec={"terminationGracePeriodSeconds": 45}), manager="t")
+        await cluster.delete(POD, "a", "ns")
+        pod = await cluster.get(POD, "a", "ns")
+        assert pod["metadata"]["deletionTimestamp"] == "2026-01-01T00:00:45Z"
+        assert pod["metadata"]["deletionGracePeriodSeconds"] == 45
+        await cluster.delete(POD, "a", "ns")
+        assert version_of(await cluster.get(POD, "a", "ns")) == version_of(pod)
+        await cluster.delete(POD, "a", "ns", grace_period=5)
+        assert (await cluster.get(POD, "a", "ns"))["metadata"]["deletionGracePeriodSeconds"] == 5
+        await cluster.delete(POD, "a", "ns", grace_period=0)
+        with pytest.raises(NotFound):
+            await cluster.get(POD, "a", "ns")
+
+
+async def test_a_pod_with_a_finalizer_outlives_its_grace(cluster: EmbeddedCluster) -> None:
+    await cluster.create(POD, obj(finalizers=["example.org/hold"]), manager="t")
+    await cluster.delete(POD, "a", "ns", grace_period=0)
+    assert is_deleting(await cluster.get(POD, "a", "ns"))
+    await cluster.patch(POD, "a", {"metadata": {"finalizers": []}}, "ns", manager="t")
+    with pytest.raises(NotFound):
+        await cluster.get(POD, "a", "ns")
+
+
+async def test_a_finalizer_that_goes_first_does_not_take_a_pod_from_its_node(cluster: EmbeddedCluster) -> None:
+    await cluster.create(POD, obj(finalizers=["example.org/hold"]), manager="t")
+    await cluster.delete(POD, "a", "ns")
+    await cluster.patch(POD, "a", {"metadata": {"finalizers": []}}, "ns", manager="t")
+    assert is_deleting(await cluster.get(POD, "a", "ns"))
+
+
+async def test_the_mark_of_deletion_raises_the_generation(cluster: EmbeddedCluster) -> None:
+    await cluster.create(MODEL, obj(finalizers=["example.org/hold"]), manager="t")
+    await cluster.delete(MODEL, "a", "ns")
+    assert generation_of(await cluster.get(MODEL, "a", "ns")) == 2
+
+
+async def test_kinds_without_a_status_subresource_keep_status_as_content(cluster: EmbeddedCluster) -> None:
+    made = await cluster.create(SECRET, obj() | {"data": {"k": "v"}, "status": {"x": 1}}, manager="t")
+    assert (made["data"], made["status"]) == ({"k": "v"}, {"x": 1})
+
+
+async def test_the_scale_subresource_speaks_scale_in_all_verbs(cluster: EmbeddedCluster) -> None:
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "x"}}}
+    made = await cluster.create(DEPLOYMENT, obj(spec=spec), manager="t")
+    await cluster.patch(DEPLOYMENT, "a", {"status": {"replicas": 1}}, "ns", manager="t", subresource="status")
+    shown = await cluster.scale(DEPLOYMENT, "a", "ns", 2, manager="s")
+    assert shown["apiVersion"] == "autoscaling/v1"
+    assert shown["status"] == {"replicas": 1, "selector": "app=x"}
+    scale = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {"replicas": 3}}
+    applied = await cluster.apply(DEPLOYMENT, scale, manager="hpa", subresource="scale", force=True)
+    assert applied["spec"] == {"replicas": 3}
+    stale = {"metadata": {"resourceVersion": version_of(made)}, "spec": {"replicas": 4}}
+    with pytest.raises(Conflict):
+        await cluster.patch(DEPLOYMENT, "a", stale, "ns", manager="s", subresource="scale")
+    for wrong in (True, "3", None, 1.5, 2**31):
+        with pytest.raises(Invalid, match=r"spec\.replicas"):
+            await cluster.patch(DEPLOYMENT, "a", {"spec": {"replicas": wrong}}, "ns", manager="s", subresource="scale")
+    after = await cluster.get(DEPLOYMENT, "a", "ns")
+    assert after["spec"] == spec | {"replicas": 3}
+    assert generation_of(after) == 3
+
+
+async def test_an_apply_of_bad_replicas_to_the_scale_is_refused(cluster: EmbeddedCluster) -> None:
+    await cluster.create(DEPLOYMENT, obj(spec={"replicas": 1}), manager="t")
+    for wrong in (-1, "3", None):
+        with pytest.raises(Invalid, match=r"spec\.replicas"):
+            await cluster.apply(DEPLOYMENT, obj(spec={"replicas": wrong}), manager="s", subresource="scale", force=True)
+
+
+async def test_a_watch_from_no_version_begins_with_what_is_there(cluster: EmbeddedCluster) -> None:
+    await cluster.create(MODEL, obj(labels={"see": "yes"}), manager="t")
+    await cluster.create(MODEL, obj("hidden"), manager="t")
+    for version in ("", "0"):
+        event = await anext(cluster.watch(MODEL, version, "ns", "see=yes"))
+        assert (event.type, name_of(event.object)) == ("ADDED", "a")
+    with pytest.raises(Invalid, match="resourceVersion"):
+        cluster.watch(MODEL, "latest")
+
+
+async def test_many_generated_names_collide_with_nobody(cluster: EmbeddedCluster) -> None:
+    template: Object = {"metadata": {"generateName": "x" * 100, "namespace": "ns"}}
+    made = await asyncio.gather(*(cluster.create(MODEL, template, manager="t") for _ in range(200)))
+    names = {name_of(one) for one in made}
+    assert len(names) == 200
+    assert {len(name) for name in names} == {63}
+
+
+async def test_the_list_of_a_thousand_objects_is_quick(cluster: EmbeddedCluster) -> None:
+    await asyncio.gather(*(cluster.create(MODEL, obj(f"m{n}", spec={"n": n}), manager="t") for n in range(1000)))
+    loop = asyncio.get_running_loop()
+    best = 1.0
+    for _ in range(5):
+        started = loop.time()
+        assert len((await cluster.list(MODEL, "ns")).items) == 1000
+        best = min(best, loop.time() - started)
+    assert best < 0.005

@@ -47,7 +47,7 @@ class Troubled:
         self.watched_from.append(resource_version)
         events = self._cluster.watch(kind, resource_version, namespace, selector)
         while True:
-            event = asyncio.ensure_future(anext(events))  # type: ignore[arg-type]
+            event = asyncio.ensure_future(anext(events))
             cut = asyncio.create_task(self.cut.wait())
             await asyncio.wait({event, cut}, return_when=asyncio.FIRST_COMPLETED)
             cut.cancel()

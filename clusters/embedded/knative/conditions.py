@@ -44,7 +44,7 @@ class Conditions:
         return self._present.get(kind)
 
     def status(self, kind: str) -> str:
-        """ "True", "False", "Unknown", or "" for a condition that was never set."""
+        """True, False or Unknown as text; empty for a condition that was never set."""
         return str(self._present.get(kind, {}).get("status", ""))
 
     def mark_true(self, kind: str, reason: str = "", message: str = "") -> None:

@@ -15,7 +15,6 @@ from clusters.embedded.knative.lifecycle import READY
 from clusters.embedded.knative.view import View
 from clusters.objects import (
     CONFIGURATION,
-    LABEL_CONFIGURATION,
     REVISION,
     SERVICE,
     Key,
@@ -28,9 +27,11 @@ from clusters.objects import (
     name_of,
     namespace_of,
     timestamp,
+    uid_of,
 )
 
 INDEX = "knative.routes"
+_OWNERS = {kind.kind: kind for kind in (SERVICE, CONFIGURATION)}
 
 
 def by_route(obj: Object) -> list[str]:
@@ -95,14 +96,18 @@ class Labeler:
     async def _remove(self, kind: Kind, route: Key, kept: Iterable[str]) -> None:
         for obj in self._view.informer(kind).indexed(INDEX, str(route)):
             present = self._view.get(kind, name_of(obj), route.namespace)
-            if name_of(obj) in kept or present is None or self._goes_with_parent(kind, present):
+            if name_of(obj) in kept or present is None or self._is_doomed(present):
                 continue
             await self._mark(kind, present, [name for name in names.routes_of(present) if name != route.name])
 
-    def _goes_with_parent(self, kind: Kind, obj: Object) -> bool:
-        """Whether garbage collection takes the object anyway: a mark would be a write for nothing."""
-        parent = labels_of(obj).get(LABEL_CONFIGURATION, "")
-        return kind is REVISION and self._view.get(CONFIGURATION, parent, namespace_of(obj)) is None
+    def _is_doomed(self, obj: Object) -> bool:
+        """Whether garbage collection takes the object anyway, its owner being gone: a mark would be for nothing."""
+        owner = controller_of(obj)
+        kind = _OWNERS.get(owner["kind"]) if owner is not None else None
+        if owner is None or kind is None:
+            return False
+        parent = self._view.get(kind, owner["name"], namespace_of(obj))
+        return parent is None or uid_of(parent) != owner["uid"] or self._is_doomed(parent)
 
     async def _mark(self, kind: Kind, obj: Object, routes: list[str]) -> None:
         metadata: Object = {}

@@ -1,7 +1,8 @@
 """What the controllers of the stand-in see and how they write: informers, overlaid with their own latest writes.
 
 A pass that follows a write at once must not act on the state before it (it would create a child twice or take a step
-back in a status). So every answer to a write is kept until the informer has caught up with it.
+back in a status). So every answer to a write is kept until the informer has caught up with it; that resourceVersions
+are numbers that only rise is a fact of the embedded cluster.
 """
 
 from __future__ import annotations

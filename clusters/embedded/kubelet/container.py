@@ -47,7 +47,7 @@ class Container:
         self._node = node
         self._pod = pod
         self._uid = uid_of(pod)
-        self._spec: Object = pod["spec"]["containers"][0]
+        self._spec: Object = next(iter(pod["spec"].get("containers") or ()), {})
         self._changed = changed
         self._process: Process | None = None
         self._backoff = RestartBackOff(node.settings.first_backoff, node.settings.largest_backoff)

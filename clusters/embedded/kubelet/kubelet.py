@@ -126,13 +126,19 @@ class Kubelet:
             self._begin(after)
 
     def _is_ours(self, pod: Object) -> bool:
-        return not self._shutting_down and (pod["spec"].get("nodeName") or self._node.name) == self._node.name
+        return (
+            not self._shutting_down and ((pod.get("spec") or {}).get("nodeName") or self._node.name) == self._node.name
+        )
 
     def _begin(self, pod: Object) -> None:
         if self._group is None:
             return
         uid = uid_of(pod)
-        self._workers[uid] = PodWorker(self._node, pod)
+        try:
+            self._workers[uid] = PodWorker(self._node, pod)
+        except Exception:  # this runs in the informer, which has other Pods to tell of
+            log.exception("pod %s: malformed, left alone", key_of(pod))
+            return
         self._tasks[uid] = self._group.create_task(self._live(uid), name=f"pod {key_of(pod)}")
 
     async def _live(self, uid: str) -> None:

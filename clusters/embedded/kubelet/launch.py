@@ -12,7 +12,7 @@ from clusters.embedded.kubelet.environment import (
     declared_environment,
     node_environment,
 )
-from clusters.embedded.kubelet.images import command_of
+from clusters.embedded.kubelet.images import command_of, image_of
 from clusters.embedded.kubelet.limits import limits_of
 from clusters.embedded.kubelet.node import HOST, Node
 from clusters.embedded.kubelet.runtime import Launch
@@ -29,7 +29,8 @@ def container_ports(container: Object) -> tuple[int, ...]:
 async def make_launch(node: Node, pod: Object, container: Object, ports: Mapping[str, int]) -> Launch:
     """The start of a Pod's container on these real ports. Raises UnknownImage, BadContainerConfig, Unavailable."""
     uid = uid_of(pod)
-    env = node_environment() | await declared_environment(pod, container, node.read_secret)
+    env = node_environment() | dict(image_of(container, node.images).env)
+    env |= await declared_environment(pod, container, node.read_secret)
     env |= _contract(node, pod, ports)
     return Launch(
         command=command_of(container, node.images, env),

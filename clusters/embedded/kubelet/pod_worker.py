@@ -164,6 +164,8 @@ class PodWorker:
             log.warning("pod %s: still routed to after %g s", key_of(self.pod), self._node.settings.drain_limit)
         except KnodelError as error:
             log.warning("pod %s: cannot be drained: %s", key_of(self.pod), error)
+        except Exception:  # whatever is wrong with the data plane must not hold up a deletion
+            log.exception("pod %s: its drain failed", key_of(self.pod))
 
     def _grace(self) -> float:
         if self._ending == Ending.GONE:
@@ -246,10 +248,18 @@ class PodWorker:
 
 def admit(pod: Object) -> None:
     """Raise UnsupportedPod for what this node cannot run."""
-    spec = pod["spec"]
+    try:
+        _admit(pod["spec"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnsupportedPod(f"the spec is malformed: {error!r}") from error
+
+
+def _admit(spec: Object) -> None:
     if len(spec.get("containers") or ()) != 1 or spec.get("initContainers"):
         raise UnsupportedPod("a Pod of the embedded cluster has exactly one container and no initContainers")
     container = spec["containers"][0]
+    if not container.get("name"):
+        raise UnsupportedPod("the container has no name")
     ports = {str(port): port for port in container_ports(container)}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         parse_probe(container, probe, ports)

@@ -30,37 +30,47 @@ class Exit:
 UNKNOWN_EXIT: Final = Exit()
 
 ExitSource = Callable[[Identity], Awaitable[Exit]]
-"""Asked once, after the process ended, by whoever is able to know how; raises nothing."""
+"""Asked once, after a process ended that is no child of this one, by whoever is able to know how; raises nothing."""
+
+
+async def nobody(identity: Identity) -> Exit:
+    """The source for processes whose end nobody but their parent learns."""
+    return UNKNOWN_EXIT
 
 
 class Process:
     """A process, leader of its own session and process group; made inside a running event loop."""
 
-    def __init__(self, identity: Identity, exit_source: ExitSource) -> None:
+    def __init__(self, identity: Identity, exit_source: ExitSource = nobody) -> None:
         self.identity = identity
         self._exit_source = exit_source
         self._loop = asyncio.get_running_loop()
-        self._exit: asyncio.Future[Exit] = self._loop.create_future()
-        self._learning: asyncio.Task[None] | None = None
+        self._ended: asyncio.Future[Exit | None] = self._loop.create_future()
+        self._learning: asyncio.Task[Exit] | None = None
         self._pidfd = _open(identity)
         if self._pidfd >= 0:
             self._loop.add_reader(self._pidfd, self._on_end)
         else:
-            self._on_end()
+            self._ended.set_result(_reap(identity))
 
     @classmethod
-    def adopt(cls, identity: Identity, exit_source: ExitSource) -> Process | None:
+    def adopt(cls, identity: Identity, exit_source: ExitSource = nobody) -> Process | None:
         """Watch a process that somebody else started; None when it does not run."""
         return cls(identity, exit_source) if is_running(identity) else None
 
     @property
     def running(self) -> bool:
         """Whether its end has not been seen."""
-        return self._learning is None
+        return not self._ended.done()
 
     async def wait(self) -> Exit:
         """Return how it ended, once it has; what is left of its group has been killed then."""
-        return await asyncio.shield(self._exit)
+        end = await asyncio.shield(self._ended)
+        if end is not None:
+            return end
+        if self._learning is None:
+            self._learning = asyncio.ensure_future(self._learn())
+        return await asyncio.shield(self._learning)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to its process group, so to all that it started, too; nothing when it has ended."""
@@ -79,13 +89,12 @@ class Process:
             self._pidfd = -1
 
     def _on_end(self) -> None:
-        if self._pidfd >= 0:  # it was seen alive, so the group is its own still
-            kill_group(self.identity.pid, signal.SIGKILL)  # as when the first process of a container ends
+        kill_group(self.identity.pid, signal.SIGKILL)  # what it left running, as when a container's first process ends
         self.detach()
-        self._learning = self._loop.create_task(self._learn())
+        self._ended.set_result(_reap(self.identity))
 
-    async def _learn(self) -> None:
-        self._exit.set_result(await self._exit_source(self.identity))
+    async def _learn(self) -> Exit:
+        return await self._exit_source(self.identity)
 
 
 async def terminate(process: Process, grace: float, clock: Clock) -> Exit:
@@ -120,13 +129,13 @@ def _open(identity: Identity) -> int:
     return -1
 
 
-async def exit_of_child(identity: Identity) -> Exit:
-    """Reap a child of this very process; unknown when it is not ours (any more)."""
+def _reap(identity: Identity) -> Exit | None:
+    """How a child of this very process ended; None when it is not ours."""
     try:
-        pid, status = os.waitpid(identity.pid, os.WNOHANG)  # noqa: ASYNC222 - does not block
+        pid, status = os.waitpid(identity.pid, os.WNOHANG)
     except ChildProcessError:
-        return UNKNOWN_EXIT
-    return Exit.of_wait_status(status) if pid else UNKNOWN_EXIT
+        return None
+    return Exit.of_wait_status(status) if pid else None
 
 
 def oom_kills() -> int:

@@ -14,7 +14,7 @@ from clusters.embedded.kubelet.errors import StartFailed
 from clusters.embedded.kubelet.folders import Run, write_record
 from clusters.embedded.kubelet.images import Command
 from clusters.embedded.kubelet.limits import Limits
-from clusters.embedded.kubelet.process import Process, exit_of_child
+from clusters.embedded.kubelet.process import Process
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class ExecRuntime:
             _limit(identity.pid, limit, values)
         run = Run(identity, ports=launch.ports)
         write_record(launch.run_file, run.to_json())
-        return Started(Process(identity, exit_of_child), run)
+        return Started(Process(identity), run)
 
     def adopt(self, run: Run) -> Process | None:
         """Watch it; how it ended is known only when it is a child of this very process."""
-        return Process.adopt(run.identity, exit_of_child)
+        return Process.adopt(run.identity)
 
     @staticmethod
     def spawn(argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, log: Path, *fds: int) -> Identity:

@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from clusters.embedded.identity import Identity
 from clusters.embedded.kubelet.environment import PROCESS_OF, PROCESS_ROLE, node_environment
 from clusters.embedded.kubelet.errors import StartFailed, ZygoteFailed
 from clusters.embedded.kubelet.folders import PRIVATE, Folders, Run
-from clusters.embedded.kubelet.process import UNKNOWN_EXIT, Exit, Process, exit_of_child
+from clusters.embedded.kubelet.process import UNKNOWN_EXIT, Exit, Process, first_of
 from clusters.embedded.kubelet.runtime import ExecRuntime, Launch, Started
 from clusters.embedded.zygote_child import Spawn
 
@@ -48,9 +48,10 @@ class ZygoteRuntime:
 
     async def start(self, launch: Launch) -> Started:
         """Fork it from the zygote of `launch.command.modules`. Raises ZygoteFailed, StartFailed."""
-        key = key_of(launch.command.modules)
+        command = launch.command
+        key = key_of(command.modules, command.preload_env)
         client = self._client(key)
-        await client.ensure(launch.command.modules)
+        await client.ensure(command.modules, command.preload_env)
         identity = await client.spawn(_spawn_of(launch, key))
         return Started(Process(identity, client.exit_of), Run(identity, key, launch.ports))
 
@@ -85,7 +86,7 @@ class ZygoteClient:
         self._process: Process | None = None
         self._failed_at: float | None = None
 
-    async def ensure(self, modules: Sequence[str]) -> None:
+    async def ensure(self, modules: Sequence[str], env: Mapping[str, str]) -> None:
         """Have a zygote that runs, or at least imports. Raises ZygoteFailed."""
         if self._failed_at is not None and self._clock.monotonic() - self._failed_at < RETRY_AFTER:
             raise ZygoteFailed(f"zygote {self._folder.name} failed a moment ago: see {self._folder / LOG_NAME}")
@@ -93,7 +94,7 @@ class ZygoteClient:
             if self._usable:
                 return
             if not await self._is_current():
-                self._start(modules)
+                self._start(modules, env)
             self._usable = True
             self._failed_at = None
 
@@ -119,15 +120,13 @@ class ZygoteClient:
         return UNKNOWN_EXIT if status is None else Exit.of_wait_status(int(status))
 
     async def shut_down(self) -> None:
-        """End it, if it runs; its children go on."""
+        """End it, if it runs, and return once it has ended; its children go on."""
+        process = self._running()
         try:
             await self._ask({"op": "shutdown"}, ANSWER_TIMEOUT)
         except ZygoteFailed as error:
-            log.debug("no zygote to end: %s", error)
-        self._usable = False
-        (self._folder / SOCKET_NAME).unlink(missing_ok=True)
-        if self._process is not None:
-            await self._process.wait()
+            log.debug("no zygote to ask for its end: %s", error)
+        await self._end(process, ANSWER_TIMEOUT)
 
     async def _is_current(self) -> bool:
         """Whether one of an earlier kubelet runs; one with outdated modules is ended."""
@@ -140,10 +139,10 @@ class ZygoteClient:
             return False
         return True
 
-    def _start(self, modules: Sequence[str]) -> None:
+    def _start(self, modules: Sequence[str], env: Mapping[str, str]) -> None:
         """Start it; it need not be ready, since its socket is there already."""
         self._folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        environment = node_environment() | zygote.SINGLE_THREADED
+        environment = node_environment() | dict(env) | zygote.SINGLE_THREADED
         environment |= {PROCESS_OF: str(self._folders.state_dir), PROCESS_ROLE: "zygote"}
         path = self._folder / SOCKET_NAME
         with _listen(path) as listener:
@@ -156,24 +155,31 @@ class ZygoteClient:
                 )
             except StartFailed as error:
                 raise ZygoteFailed(str(error)) from error
-        self._process = Process(identity, exit_of_child)  # reaps it, too
+        self._process = Process(identity)  # reaps it, too
 
     async def _give_up(self) -> None:
         """It did not answer. End it for good, so that it does not fork later what is started without it now."""
-        self._usable = False
         self._failed_at = self._clock.monotonic()
+        await self._end(self._running(), 0.0)
+
+    async def _end(self, process: Process | None, grace: float) -> None:
+        """See it end; after `grace` seconds, by force."""
+        self._usable = False
         (self._folder / SOCKET_NAME).unlink(missing_ok=True)
-        process = self._process or self._adopted()
         if process is not None:
+            await first_of(process.wait(), self._clock.sleep(grace))
             process.kill()
             await process.wait()
 
-    def _adopted(self) -> Process | None:
+    def _running(self) -> Process | None:
+        """The zygote's process: the one started here, or by an earlier kubelet."""
+        if self._process is not None and self._process.running:
+            return self._process
         try:
             run = Run.parse((self._folder / zygote.RECORD).read_text())
         except FileNotFoundError:
             return None
-        return None if run is None else Process.adopt(run.identity, exit_of_child)
+        return None if run is None else Process.adopt(run.identity)
 
     async def _ask(self, message: dict[str, Any], timeout: float) -> dict[str, Any]:
         """One request, one answer. Raises ZygoteFailed."""
@@ -199,9 +205,10 @@ class ZygoteClient:
         return answer
 
 
-def key_of(modules: Sequence[str]) -> str:
-    """Names the zygote of these modules and this interpreter."""
-    words = "\0".join((sys.executable, sys.version, *modules))
+def key_of(modules: Sequence[str], env: Mapping[str, str]) -> str:
+    """Names the zygote of this interpreter that imported these modules under this environment."""
+    settings = (f"{name}={value}" for name, value in sorted(env.items()))
+    words = "\0".join((sys.executable, sys.version, *modules, "", *settings))
     return hashlib.sha256(words.encode()).hexdigest()[:16]
 
 

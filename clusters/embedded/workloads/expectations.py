@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from clusters.clock import Clock
 from clusters.informer import Informer
-from clusters.objects import Key, Object, is_deleting, key_of, uid_of
+from clusters.objects import Key, Object, controller_of, is_deleting, key_of, uid_of
 
-FORGET_AFTER = 30.0  # s; an event takes milliseconds. Kubernetes waits 5 min, too long for a model that misses a replica
+FORGET_AFTER = (
+    30.0  # s; an event takes milliseconds. Kubernetes waits 5 min, too long for a model that misses a replica
+)
 
 
 class Expectations:
@@ -29,7 +31,7 @@ class Expectations:
 
     def creation_failed(self, owner: str, pod: Key) -> None:
         """It was refused."""
-        self._creating.get(owner, {}).pop(pod, None)
+        self._settle(owner, pod)
 
     def expect_deletion(self, pod: Object) -> None:
         """The Pod's deletion is about to be asked for."""
@@ -42,19 +44,14 @@ class Expectations:
     def creating(self, owner: str) -> int:
         """How many Pods of `owner` were asked for and have not shown."""
         deadline = self._clock.monotonic() - FORGET_AFTER
-        expected = self._creating.get(owner, {})
-        for pod in [pod for pod, since in expected.items() if since < deadline]:
-            del expected[pod]
-        return len(expected)
+        for pod in [pod for pod, since in self._creating.get(owner, {}).items() if since < deadline]:
+            self._settle(owner, pod)
+        return len(self._creating.get(owner, {}))
 
     def is_deleting(self, pod: Object) -> bool:
         """Whether the Pod's deletion was asked for, seen or not."""
         since = self._deleting.get(uid_of(pod))
         return is_deleting(pod) or (since is not None and since >= self._clock.monotonic() - FORGET_AFTER)
-
-    def forget(self, owner: str) -> None:
-        """The ReplicaSet is gone."""
-        self._creating.pop(owner, None)
 
     def _seen(self, before: Object | None, after: Object | None) -> None:
         pod = after if after is not None else before
@@ -62,5 +59,11 @@ class Expectations:
             return
         if after is None or is_deleting(after):
             self._deleting.pop(uid_of(pod), None)
-        for expected in self._creating.values() if before is None or after is None else ():
-            expected.pop(key_of(pod), None)
+        owner = controller_of(pod)
+        if owner is not None:
+            self._settle(owner["uid"], key_of(pod))
+
+    def _settle(self, owner: str, pod: Key) -> None:
+        expected = self._creating.get(owner)
+        if expected is not None and expected.pop(pod, None) is not None and not expected:
+            del self._creating[owner]

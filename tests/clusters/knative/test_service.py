@@ -191,6 +191,8 @@ async def test_what_somebody_writes_on_a_child_is_written_over(stage: Stage) -> 
 async def test_a_service_deleted_takes_everything_with_it(stage: Stage) -> None:
     await stage.apply(service())
     await stage.serves()
+    await stage.apply(service(version="2"))
+    await stage.serves(number=2)
     await stage.cluster.delete(SERVICE, "magika", "default")
 
     async def gone() -> bool:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.identity import identify
+from clusters.embedded.identity import identify, is_running
 from clusters.embedded.kubelet import end_leftovers, find_leftovers
 from clusters.embedded.kubelet.environment import PROCESS_OF, PROCESS_ROLE
 from clusters.embedded.kubelet.folders import Folders
@@ -62,7 +62,7 @@ async def test_a_process_that_ended_unwatched_is_an_exit_that_nobody_knows(nodes
     pod = await nodes.ready("a")
     await nodes.abandon()
     os.kill(process_of(pod).pid, signal.SIGKILL)
-    os.waitpid(process_of(pod).pid, 0)
+    await eventually(lambda: ended(process_of(pod)))
 
     await nodes.start()
 
@@ -150,7 +150,8 @@ async def test_after_kill_of_the_control_plane_the_process_serves_on_and_is_adop
     finally:
         plane.kill()
         await plane.wait()
-    assert identify(pid) is not None
+    process = identify(pid)
+    assert process is not None and is_running(process)
 
     second = await _control_plane(tmp_path)
     try:
@@ -159,7 +160,7 @@ async def test_after_kill_of_the_control_plane_the_process_serves_on_and_is_adop
         assert await second.wait() == 0
     finally:
         end_leftovers(find_leftovers(tmp_path / "state"), 2.0)
-    assert identify(pid) is None
+    assert not is_running(process)
 
 
 async def _control_plane(folder: Path) -> asyncio.subprocess.Process:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clusters.embedded.identity import PROC, session_of
+from clusters.embedded.kubelet import Image, find_leftovers
 from clusters.embedded.kubelet.folders import Folders, log_path
 from clusters.endpoints import endpoint_of, is_ready
 from clusters.errors import NotFound
@@ -27,6 +32,8 @@ from tests.clusters.kubelet.nodes import (
     until,
 )
 from tests.support.wait import eventually
+
+IMAGE_ENV = {"PYTHONPATH": str(Path(__file__).parents[3])}
 
 
 async def test_a_pod_becomes_a_ready_process(nodes: Nodes) -> None:
@@ -325,3 +332,77 @@ async def test_pods_of_another_node_are_left_alone(nodes: Nodes) -> None:
     await nodes.ready("a")
 
     assert "status" not in await nodes.pod("other") or not (await nodes.pod("other"))["status"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"containers": []},
+        {"containers": [{"image": "server"}]},
+        {"containers": [{"name": "c", "image": "server", "ports": [{"containerPort": "x"}]}]},
+        {"containers": [{"name": "c", "image": "server", "readinessProbe": {"exec": {"command": ["true"]}}}]},
+    ],
+)
+async def test_a_malformed_pod_harms_no_other(nodes: Nodes, spec: Object) -> None:
+    await nodes.start()
+    await nodes.create({"metadata": {"name": "bad", "namespace": NAMESPACE}, "spec": spec})
+    await nodes.create(make_pod("a"))
+
+    await nodes.ready("a")
+
+    async def failed() -> bool:
+        return bool(((await nodes.pod("bad")).get("status") or {}).get("phase") == "Failed")
+
+    await until(failed)
+    await nodes.cluster.delete(POD, "bad", NAMESPACE)
+    await nodes.gone("bad")
+
+
+async def test_a_drain_that_fails_does_not_hold_up_a_deletion(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+    async def drain(pod: Object) -> None:
+        raise ZeroDivisionError("a fault of the data plane")
+
+    nodes.drain = drain  # type: ignore[method-assign]
+    await nodes.start()
+    await nodes.create(make_pod("a"))
+    await nodes.ready("a")
+
+    await nodes.cluster.delete(POD, "a", NAMESPACE)
+    await nodes.gone("a")
+
+    assert "its drain failed" in caplog.text
+
+
+async def test_an_image_with_an_entry_starts_in_a_fork_whose_exit_survives_the_kubelet(nodes: Nodes) -> None:
+    app = "tests.clusters.zygote_app"
+    never = Image(
+        (sys.executable, "-c", "raise SystemExit('not forked')"), f"{app}:wait", lambda args: (app,), IMAGE_ENV
+    )
+    nodes.images["forked"] = never
+    await nodes.start()
+    pod = make_pod("a", image="forked", container={"readinessProbe": None})
+    await nodes.create(pod | {"spec": pod["spec"] | {"restartPolicy": "Never"}})
+    stored = await nodes.ready("a")
+    await eventually(lambda: "waiting" in log_path(nodes.state, stored).read_text())
+    await nodes.abandon()
+    os.kill(process_of(stored).pid, signal.SIGTERM)
+    await eventually(lambda: ended(process_of(stored)))
+
+    kubelet = await nodes.start()
+
+    end = (await nodes.container("a"))["state"]["terminated"]
+    assert (end["exitCode"], end["reason"]) == (7, "Error")
+    assert (await nodes.pod("a"))["status"]["phase"] == "Failed"
+    await kubelet.stop_all()
+    assert find_leftovers(nodes.state) == []
+
+
+async def test_the_environment_of_an_image_is_under_that_of_its_container(nodes: Nodes) -> None:
+    nodes.images["server"] = replace(nodes.images["server"], env={"A": "image", "B": "image"})
+    await nodes.start()
+    await nodes.create(make_pod("a", container={"env": [{"name": "B", "value": "container"}]}))
+
+    environment = environment_of(process_of(await nodes.ready("a")))
+
+    assert (environment["A"], environment["B"]) == ("image", "container")

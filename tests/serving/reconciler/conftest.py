@@ -15,13 +15,12 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
 from clusters.embedded.knative.validation import VALIDATORS
 from clusters.informer import Informers
-from clusters.objects import EVENT, MODEL, ROUTE, Object, condition_of
+from clusters.objects import EVENT, INGRESS, MODEL, ROUTE, Object, condition_of
 from clusters.recorder import Recorder
 from serving.apis.settings import Settings
 from serving.apis.validation import validate_model
 from serving.reconciler.controller import COMPONENT, ModelController
 from tests.clusters.knative.stage import NAMESPACE, Stage, splits
-from tests.clusters.knative.stage import condition as ready_condition
 from tests.serving.models import model_object
 from tests.support.clusters import embedded_cluster
 from tests.support.wait import eventually
@@ -54,7 +53,7 @@ class ModelStage(Stage):
 
         return await self.becomes(MODEL, name, check)
 
-    async def traffic_is(self, expected: dict[str, int], name: str = "magika") -> Object:
+    async def traffic_is(self, expected: dict[str, int], name: str = "magika", entries: int = 0) -> Object:
         """The Model, once its status says so; the data plane is played meanwhile."""
 
         async def holds() -> bool:
@@ -67,6 +66,7 @@ class ModelStage(Stage):
                 found[entry["revision"]] = found.get(entry["revision"], 0) + entry["percent"]
             found = {revision: percent for revision, percent in found.items() if percent}
             assert found == expected, status.get("traffic")
+            assert len(status["traffic"]) >= entries
             return True
 
         await eventually(holds, 5.0)
@@ -74,8 +74,6 @@ class ModelStage(Stage):
 
     async def find_ingress(self, name: str) -> Object | None:
         """The Ingress, if there is one."""
-        from clusters.objects import INGRESS
-
         return await self.find(INGRESS, name)
 
     async def host_gets(self, name: str = "magika") -> dict[str, int]:
@@ -107,13 +105,16 @@ class ModelStage(Stage):
         """The Route's targets."""
         return list((await self.get(ROUTE, "magika"))["spec"]["traffic"])
 
-    async def events(self) -> set[str]:
-        """The reasons of the Events about Models."""
-        return {
-            event["reason"]
-            for event in (await self.cluster.list(EVENT)).items
-            if event["involvedObject"]["kind"] == "Model"
-        }
+    async def tells_of(self, *reasons: str) -> None:
+        """Wait until there are Events with these reasons about Models."""
+
+        async def holds() -> bool:
+            events = (await self.cluster.list(EVENT)).items
+            found = {event["reason"] for event in events if event["involvedObject"]["kind"] == "Model"}
+            assert found >= set(reasons), found
+            return True
+
+        await eventually(holds, 5.0)
 
 
 @contextlib.asynccontextmanager
@@ -165,6 +166,3 @@ async def serving(stage: ModelStage) -> ModelStage:
     await stage.traffic_is({"magika-00001": 100})
     await stage.model_is("True")
     return stage
-
-
-__all__ = ["ModelStage", "platform", "ready_condition"]

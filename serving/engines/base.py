@@ -1,0 +1,87 @@
+"""What the model server asks of an engine, whatever the model's format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from serving.engines.datatypes import Tensor
+
+ANY: int = -1
+"""A dimension that each request chooses."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output: `shape` has `ANY` where it varies, and is None when not even the rank is known."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A model's tensors; `platform` as the Open Inference Protocol names it (`onnx_onnxv1`)."""
+
+    platform: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What the container grants: `threads` that one inference may use."""
+
+    threads: int = 1
+
+
+class Cancellation:
+    """Asks a running inference to end; set by the event loop, seen by the thread that runs it."""
+
+    __slots__ = ("_stop", "cancelled")
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._stop: Callable[[], None] | None = None
+
+    def on_cancel(self, stop: Callable[[], None]) -> None:
+        """How the engine is stopped; called at once when it is too late already."""
+        self._stop = stop
+        if self.cancelled:
+            stop()
+
+    def cancel(self) -> None:
+        """Ask; says nothing of when, or whether, the engine obeys."""
+        self.cancelled = True
+        if self._stop is not None:
+            self._stop()
+
+
+class Engine(Protocol):
+    """A loaded model.
+
+    `bounded`: the model has no loops of its own, so that its time depends on the size of its input only. `infer` blocks
+    and may be called by several threads at once.
+    """
+
+    @property
+    def signature(self) -> Signature:
+        """The model's tensors."""
+        ...
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a short inference stays short for inputs of that size."""
+        ...
+
+    def infer(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
+    ) -> Sequence[Tensor]:
+        """The named outputs, in order. Raises InputRefused, InferenceFailed, Cancelled."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the model; no call follows."""
+        ...

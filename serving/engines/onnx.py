@@ -1,0 +1,192 @@
+"""ONNX models by ONNX Runtime, on the CPU.
+
+The model is given to the runtime as bytes, and so is the data that it keeps in other files of its folder: what was
+verified is what runs, and no path in a model can lead anywhere.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from serving.engines.base import ANY, Cancellation, EngineOptions, Signature, TensorSpec
+from serving.engines.datatypes import BYTES, Tensor
+from serving.engines.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.onnx_file import ExternalData, external_data, has_control_flow
+from serving.engines.onnx_library import onnxruntime
+
+if TYPE_CHECKING:
+    from serving.storage.artifact import Artifact
+
+PLATFORM: Final = "onnx_onnxv1"  # as the Open Inference Protocol names it
+MODEL_FILE: Final = "model.onnx"
+SUFFIX: Final = ".onnx"
+_PROVIDERS: Final = ("CPUExecutionProvider",)
+_DATATYPES: Final = {
+    "tensor(bool)": "BOOL",
+    "tensor(uint8)": "UINT8", "tensor(uint16)": "UINT16", "tensor(uint32)": "UINT32", "tensor(uint64)": "UINT64",
+    "tensor(int8)": "INT8", "tensor(int16)": "INT16", "tensor(int32)": "INT32", "tensor(int64)": "INT64",
+    "tensor(float16)": "FP16", "tensor(float)": "FP32", "tensor(double)": "FP64",
+    "tensor(string)": BYTES,
+}  # fmt: skip
+_STATUS: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+_SOURCE: Final = re.compile(r"(?<!\w)/[\w./+-]+(:\d+)?")
+_LONGEST_REASON: Final = 300  # characters of the runtime's words that are repeated
+_STATE: Final = onnxruntime.capi.onnxruntime_pybind11_state
+_REFUSALS: Final = (_STATE.InvalidArgument,)
+"""What the runtime raises for inputs that it, or an operator, does not take (an index out of bounds, say)."""
+
+
+def load(artifact: Artifact, options: EngineOptions) -> OnnxEngine:
+    """The model of the artifact: its only `*.onnx` file, or `model.onnx`. Raises LoadFailed, StorageError."""
+    name = _model_file(artifact)
+    model = artifact.read(name)
+    settings = _settings(options)
+    # The runtime refers to these buffers until the session is made.
+    buffers = _add_external_data(settings, artifact, name, external_data(model))
+    try:
+        session = onnxruntime.InferenceSession(model, settings, providers=list(_PROVIDERS))
+    except Exception as error:  # the runtime's exceptions have no common base but this
+        raise LoadFailed(f"ONNX Runtime cannot load {name}: {reason_of(error)}") from error
+    finally:
+        buffers.clear()
+    return OnnxEngine(session, bounded=not has_control_flow(model))
+
+
+class OnnxEngine:
+    """A session of ONNX Runtime."""
+
+    def __init__(self, session: Any, bounded: bool) -> None:
+        self._session = session
+        self._texts = frozenset(arg.name for arg in session.get_inputs() if arg.type == "tensor(string)")
+        self._signature = _signature(session)
+        self._bounded = bounded
+
+    @property
+    def signature(self) -> Signature:
+        """The model's tensors; outputs that are no tensors (sequences, maps) are left out."""
+        return self._signature
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the graph has no operator that runs a graph of its own."""
+        return self._bounded
+
+    def infer(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
+    ) -> Sequence[Tensor]:
+        """Run the graph once. Raises InputRefused, InferenceFailed, Cancelled."""
+        if self._texts:
+            inputs = {name: _as_text(tensor) if name in self._texts else tensor for name, tensor in inputs.items()}
+        try:
+            return self._run(inputs, outputs, cancellation)
+        except _REFUSALS as error:
+            raise InputRefused(str(error)) from error
+        except Exception as error:  # as in `load`
+            if cancellation is not None and cancellation.cancelled:
+                raise Cancelled("the inference was cancelled") from error
+            raise InferenceFailed(str(error)) from error
+
+    def close(self) -> None:
+        """Free the session."""
+        self._session = None
+
+    def _run(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None
+    ) -> Sequence[Tensor]:
+        if cancellation is None:
+            answers: Sequence[Tensor] = self._session.run(outputs, inputs)
+            return answers
+        run = onnxruntime.RunOptions()
+        cancellation.on_cancel(lambda: setattr(run, "terminate", True))  # seen between two operators
+        answers = self._session.run(outputs, inputs, run)
+        return answers
+
+
+def reason_of(error: Exception) -> str:
+    """The runtime's words on one line, without its status and without paths of its sources."""
+    words = _SOURCE.sub("…", _STATUS.sub("", str(error)))
+    return " ".join(words.split())[:_LONGEST_REASON]
+
+
+def _model_file(artifact: Artifact) -> str:
+    found = [name for name in artifact.names if name.lower().endswith(SUFFIX)]
+    if artifact.is_file:
+        return artifact.names[0]  # a download may have any name
+    if MODEL_FILE in found:
+        return MODEL_FILE
+    if len(found) != 1:
+        raise LoadFailed(f"{artifact.shown} has {len(found)} {SUFFIX} files: name the one to serve {MODEL_FILE}")
+    return found[0]
+
+
+def _settings(options: EngineOptions) -> Any:
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = options.threads
+    settings.inter_op_num_threads = 1  # requests run in parallel, not parts of one
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads leave the CPU alone
+    return settings
+
+
+def _add_external_data(
+    settings: Any, artifact: Artifact, model_file: str, tensors: Sequence[ExternalData]
+) -> dict[str, bytes]:
+    """Give the runtime the files that the model refers to. Raises LoadFailed for one outside of the folder."""
+    if tensors and artifact.is_file:
+        raise LoadFailed(f"{artifact.shown} keeps data in other files: give the folder as storageUri")
+    files: dict[str, bytes] = {}
+    for tensor in tensors:
+        if tensor.location not in files:
+            files[tensor.location] = artifact.read(_inside(artifact, model_file, tensor))
+        end = tensor.offset + (tensor.length or 0)
+        if tensor.offset < 0 or end > len(files[tensor.location]):
+            raise LoadFailed(
+                f"tensor {tensor.tensor!r} lies behind the end of {tensor.location!r}: the file is cut off"
+            )
+    if files:
+        settings.add_external_initializers_from_files_in_memory(
+            list(files), list(files.values()), [len(content) for content in files.values()]
+        )
+    return files
+
+
+def _inside(artifact: Artifact, model_file: str, tensor: ExternalData) -> str:
+    name = posixpath.normpath(posixpath.join(posixpath.dirname(model_file), tensor.location))
+    if tensor.location.startswith("/") or "\\" in tensor.location or name not in artifact.names:
+        raise LoadFailed(
+            f"tensor {tensor.tensor!r} keeps its data in {tensor.location!r}, no file of the model's folder"
+        )
+    return name
+
+
+def _signature(session: Any) -> Signature:
+    inputs = []
+    for arg in session.get_inputs():
+        if arg.type not in _DATATYPES:
+            raise LoadFailed(f"input {arg.name!r} has type {arg.type}, which the inference protocol cannot carry")
+        inputs.append(_spec(arg))
+    outputs = [_spec(arg) for arg in session.get_outputs() if arg.type in _DATATYPES]
+    if not outputs:
+        raise LoadFailed("the model has no output that is a tensor: export it without ZipMap")
+    return Signature(PLATFORM, tuple(inputs), tuple(outputs))
+
+
+def _spec(arg: Any) -> TensorSpec:
+    # The runtime says [] of a scalar and of an unknown rank alike.
+    shape = tuple(size if isinstance(size, int) and size >= 0 else ANY for size in arg.shape) or None
+    return TensorSpec(arg.name, _DATATYPES[arg.type], shape)
+
+
+def _as_text(tensor: Tensor) -> Tensor:
+    """Strings as the runtime wants them: of `bytes` it would make their representation in Python."""
+    try:
+        texts = [item.decode() if isinstance(item, bytes) else item for item in tensor.ravel()]
+    except UnicodeDecodeError as error:
+        raise InputRefused("the model's strings are UTF-8, the input's are not") from error
+    made = np.empty(len(texts), dtype=object)
+    made[:] = texts
+    return made.reshape(tensor.shape)

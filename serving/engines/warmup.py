@@ -1,0 +1,52 @@
+"""The first inferences of a model, before it is ready: a caller is not to pay for what happens only once."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from serving.engines.base import ANY, Engine, TensorSpec
+from serving.engines.datatypes import BYTES, DATATYPES, Tensor
+from serving.engines.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+LARGEST: Final = 1 << 28  # bytes of an invented input; a model that wants more is not warmed up
+_RUNS: Final = 2  # the first does what happens once, the second shows the usual time
+
+
+def warm_up(engine: Engine, cpu_time: Callable[[], float] = time.thread_time) -> float | None:
+    """Infer on invented inputs; the CPU seconds of an inference, or None when the model refuses such inputs."""
+    inputs = invented_inputs(engine.signature.inputs)
+    if inputs is None:
+        return None
+    outputs = [spec.name for spec in engine.signature.outputs]
+    taken = 0.0
+    try:
+        for _ in range(_RUNS):
+            start = cpu_time()
+            engine.infer(inputs, outputs)
+            taken = cpu_time() - start
+    except EngineError as error:  # many models need inputs with a meaning
+        log.info("no warm-up: the model refuses invented inputs (%s)", " ".join(str(error).split()))
+        return None
+    return taken
+
+
+def invented_inputs(specs: tuple[TensorSpec, ...]) -> dict[str, Tensor] | None:
+    """Zeros (empty strings) of the declared shapes, 1 where a dimension varies; None when they would be too large."""
+    shapes = {spec.name: tuple(1 if size == ANY else size for size in spec.shape or ()) for spec in specs}
+    total = sum(math.prod(shapes[spec.name]) * max(DATATYPES[spec.datatype].size, 1) for spec in specs)
+    if total > LARGEST:
+        return None
+    return {
+        spec.name: np.full(shapes[spec.name], "", dtype=object)
+        if spec.datatype == BYTES
+        else np.zeros(shapes[spec.name], DATATYPES[spec.datatype].dtype)
+        for spec in specs
+    }

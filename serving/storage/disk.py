@@ -1,0 +1,108 @@
+"""Reading model files from disk: regular files only, and nothing outside of a model's folder.
+
+All errors are StorageError and name the URI and a file's path relative to it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from io import FileIO
+from pathlib import Path
+from typing import Final
+
+from serving.storage import digest
+from serving.storage.errors import StorageError
+
+LARGEST_FILE: Final = 16 << 30  # bytes; far above what one replica of this server can load
+MOST_FILES: Final = 10_000  # of a folder; a model has a few, a mistaken URI (a home folder) has many more
+
+
+def read_file(path: Path, uri: str) -> bytes:
+    """The bytes of a regular file, read once from one open file (≤ LARGEST_FILE)."""
+    with open_regular(path, uri) as file:
+        try:
+            return file.readall()
+        except (OSError, MemoryError) as error:
+            raise StorageError(f"{uri}: cannot be read ({_reason(error)})") from error
+
+
+def read_inside(folder: Path, name: str, uri: str) -> bytes:
+    """The bytes of the file `name` (relative, POSIX) of a folder; refused when it leads outside of it."""
+    return read_file(_inside(folder, name, uri), f"{uri}: {name!r}")
+
+
+def digest_files(folder: Path, uri: str) -> dict[str, str]:
+    """Relative path → digest of each file of a folder."""
+    digests = {}
+    for name in list_files(folder, uri):
+        with open_regular(_inside(folder, name, uri), f"{uri}: {name!r}") as file:
+            try:
+                digests[name] = digest.of_open_file(file)  # type: ignore[arg-type] # a raw file reads as well
+            except OSError as error:
+                raise StorageError(f"{uri}: {name!r} cannot be read ({_reason(error)})") from error
+    return digests
+
+
+def list_files(folder: Path, uri: str) -> list[str]:
+    """The relative paths (POSIX, sorted) of all files below a folder.
+
+    Refused are links that lead outside, linked folders (they can form circles), what is no regular file, names that
+    would make the listing ambiguous (line breaks, backslashes), and more than MOST_FILES files.
+    """
+    names: list[str] = []
+    for where, folders, files in os.walk(folder, onerror=_unreadable(uri)):
+        here = Path(where)
+        for name in [*folders, *files]:
+            _check_entry(here / name, folder, uri)
+        names += [(here / name).relative_to(folder).as_posix() for name in files]
+        if len(names) > MOST_FILES:
+            raise StorageError(f"{uri}: has more than {MOST_FILES} files: name the model's own folder or file")
+    return sorted(names)
+
+
+def open_regular(path: Path, uri: str) -> FileIO:
+    """Open a regular file to read; a device or pipe is refused without waiting for it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{uri}: cannot be opened ({_reason(error)}): check that it exists and is readable") from error
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST_FILE:
+        return FileIO(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISREG(found.st_mode):
+        raise StorageError(f"{uri}: has {found.st_size} bytes, and {LARGEST_FILE} is the limit")
+    raise StorageError(f"{uri}: is no regular file: name the model's file or folder")
+
+
+def _check_entry(path: Path, folder: Path, uri: str) -> None:
+    name = path.relative_to(folder).as_posix()
+    if any(sign in name for sign in "\n\r\\"):
+        raise StorageError(f"{uri}: the file name {name!r} has a line break or backslash: rename it")
+    if path.is_symlink():
+        _inside(folder, name, uri)
+        if path.is_dir():
+            raise StorageError(f"{uri}: {name!r} is a linked folder: put the folder itself there")
+
+
+def _inside(folder: Path, name: str, uri: str) -> Path:
+    try:
+        root, path = folder.resolve(strict=True), (folder / name).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a circle of links
+        raise StorageError(f"{uri}: {name!r} cannot be opened: put the file itself into the folder") from error
+    if not path.is_relative_to(root):
+        raise StorageError(f"{uri}: {name!r} leads outside of the folder: put the file itself there")
+    return path
+
+
+def _unreadable(uri: str):  # type: ignore[no-untyped-def]
+    def refuse(error: OSError) -> None:
+        raise StorageError(f"{uri}: a folder in it cannot be read ({_reason(error)})") from error
+
+    return refuse
+
+
+def _reason(error: Exception) -> str:
+    """Words without the path that an OSError's text carries."""
+    return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__

@@ -1,0 +1,124 @@
+"""What a PodAutoscaler may ask for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoscaler.apis import CLASS, POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
+from autoscaler.knative_annotations import parse_duration
+
+KNATIVE = "autoscaling.knative.dev/"
+
+policies = st.builds(
+    Policy,
+    min_replicas=st.integers(0, 10),
+    max_replicas=st.integers(10, 1000),
+    scale_target=st.floats(0.01, 1e6),
+    target_utilization=st.floats(0.01, 1),
+    scale_to_zero_after=st.floats(1, 604_800),
+    hold_queue=st.integers(0, 10**6),
+    initial_scale=st.integers(0, 1000),
+    activation_scale=st.integers(1, 1000),
+    scale_down_delay=st.floats(0, 3600),
+    stable_window=st.floats(6, 3600),
+    target_burst_capacity=st.just(-1.0) | st.floats(0, 1e9),
+)
+
+
+def refused(annotations: dict[str, str]) -> list[str]:
+    with pytest.raises(InvalidPolicy) as error:
+        Policy.from_annotations(annotations)
+    return [cause.path for cause in error.value.causes]
+
+
+@given(policies)
+def test_a_policy_comes_back_from_its_annotation(policy: Policy) -> None:
+    assert Policy.from_annotations({POLICY_ANNOTATION: policy.to_json()}) == policy
+
+
+def test_the_annotation_is_the_one_that_the_design_shows() -> None:
+    assert json.loads(Policy().to_json()) == {
+        "minReplicas": 0,
+        "maxReplicas": 4,
+        "scaleTarget": 4,
+        "targetUtilization": 0.7,
+        "scaleToZeroAfter": 60.0,
+        "holdQueue": 1000,
+    }
+
+
+def test_a_plain_knative_service_has_knatives_annotations_and_defaults() -> None:
+    assert Policy.from_annotations({}) == Policy(max_replicas=1000, scale_target=100.0)
+    annotations = {
+        "min-scale": "2",
+        "max-scale": "0",
+        "target": "7.5",
+        "target-utilization-percentage": "80",
+        "initial-scale": "3",
+        "activation-scale": "2",
+        "scale-down-delay": "1m30s",
+        "window": "2m",
+        "target-burst-capacity": "-1",
+        "metric": "concurrency",
+    }
+    policy = Policy.from_annotations({KNATIVE + key: value for key, value in annotations.items()})
+    assert policy == Policy(2, 1000, 7.5, 0.8, 120.0, 1000, 3, 2, 90.0, 120.0, -1.0)
+
+
+def test_the_older_spelling_of_knatives_keys_is_read_too() -> None:
+    assert Policy.from_annotations({KNATIVE + "minScale": "1"}).min_replicas == 1
+
+
+def test_a_retention_period_keeps_the_last_pod_longer() -> None:
+    kept = {KNATIVE + "scale-to-zero-pod-retention-period": "5m"}
+    assert Policy.from_annotations(kept).scale_to_zero_after == 300.0
+
+
+def test_a_models_policy_speaks_instead_of_the_bounds_but_not_of_the_initial_scale() -> None:
+    annotations = {POLICY_ANNOTATION: Policy().to_json(), KNATIVE + "min-scale": "9", KNATIVE + "initial-scale": "2"}
+    policy = Policy.from_annotations(annotations)
+    assert (policy.min_replicas, policy.initial_scale) == (0, 2)
+
+
+def test_all_faults_are_named_at_once() -> None:
+    said = {"minReplicas": -1, "maxReplicas": 1.5, "scaleTarget": "4", "targetUtilization": True, "speed": 3}
+    assert refused({POLICY_ANNOTATION: json.dumps(said)}) == [
+        "maxReplicas",
+        "scaleTarget",
+        "targetUtilization",
+        "speed",
+    ]
+    assert refused({POLICY_ANNOTATION: '{"minReplicas": 5, "maxReplicas": 2, "scaleToZeroAfter": 0.5}'}) == [
+        "minReplicas",
+        "scaleToZeroAfter",
+    ]
+    assert refused({KNATIVE + "min-scale": "many", KNATIVE + "window": "60", KNATIVE + "metric": "rps"}) == [
+        KNATIVE + "min-scale",
+        KNATIVE + "metric",
+        KNATIVE + "window",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"scaleTarget": NaN}', '{"scaleTarget": 1e999}'])
+def test_a_policy_that_is_no_policy_is_refused(text: str) -> None:
+    assert refused({POLICY_ANNOTATION: text})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("60s", 60), ("1m30s", 90), ("1.5h", 5400), ("250ms", 0.25), ("0", 0)])
+def test_durations_are_those_of_go(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "60", "s", "1m 30s", "-5s", "1d"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a duration"):
+        parse_duration(text)
+
+
+def test_only_our_class_is_ours() -> None:
+    assert is_ours({"metadata": {"annotations": {"autoscaling.knative.dev/class": CLASS}}})
+    assert not is_ours({"metadata": {}})

@@ -1,0 +1,133 @@
+"""What holds for the decider whatever it is given."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaler.scaling.decider import decide
+from autoscaler.scaling.reasons import render
+from autoscaler.scaling.table import NAN, NEVER, Observations, Specs, State
+from tests.autoscaler.reference import decide_all
+
+counts = st.integers(0, 40)
+works = st.floats(0, 500) | st.just(NAN)
+seconds = st.floats(0, 200)
+
+
+@st.composite
+def specs_rows(draw: st.DrawFn) -> dict[str, Any]:
+    least = draw(st.integers(0, 10))
+    return {
+        "min": least,
+        "max": draw(st.integers(max(1, least), 50)),
+        "initial": draw(st.integers(0, 5)),
+        "activation": draw(st.integers(1, 5)),
+        "target": draw(st.floats(0.1, 100)),
+        "utilization": draw(st.floats(0.1, 1)),
+        "scale_to_zero_after": draw(st.floats(1, 120)),
+        "scale_down_delay": draw(st.just(0.0) | st.floats(0, 120)),
+        "stable_window": draw(st.floats(6, 120)),
+        "reachable": draw(st.booleans()),
+        "initialized": draw(st.booleans()),
+        "expired": draw(st.booleans()),
+    }
+
+
+observed_rows = st.fixed_dictionaries(
+    {
+        "current": counts,
+        "ready": counts,
+        "starting_seconds": seconds,
+        "stable": works,
+        "panic": works,
+        "unknown": st.floats(0, 50),
+        "age": seconds | st.just(NAN),
+        "covered": seconds,
+        "queued": st.integers(0, 300).map(float),
+        "active": st.integers(0, 30).map(float),
+        "idle": seconds | st.just(NAN),
+        "service_time": st.floats(1e-3, 60) | st.just(NAN),
+        "adopted": st.booleans(),
+    }
+)
+state_rows = st.fixed_dictionaries(
+    {
+        "panic_until": st.floats(0, 300) | st.just(NEVER),
+        "panic_peak": counts,
+        "below_since": st.floats(0, 100) | st.just(NAN),
+        "below_peak": counts,
+    }
+)
+tables = st.lists(st.tuples(specs_rows(), observed_rows, state_rows), min_size=1, max_size=8)
+Rows = list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]
+
+
+def columns(rows: Rows, part: int) -> dict[str, list[Any]]:
+    return {name: [row[part][name] for row in rows] for name in rows[0][part]}
+
+
+def tables_of(rows: Rows) -> tuple[Specs, Observations, State]:
+    return Specs.of(**columns(rows, 0)), Observations.of(**columns(rows, 1)), State.of(**columns(rows, 2))
+
+
+@settings(deadline=None, max_examples=300)
+@given(tables)
+def test_the_arrays_agree_with_the_same_rules_in_plain_python(rows: Rows) -> None:
+    specs, seen, state = tables_of(rows)
+    decisions, kept = decide(specs, seen, state, 100.0)
+    for row, (replicas, memory) in enumerate(decide_all(specs, seen, state, 100.0)):
+        assert decisions.desired[row] == replicas
+        assert kept.panic_until[row] == memory.panic_until
+        assert kept.panic_peak[row] == memory.panic_peak
+        assert kept.below_since[row] == memory.below_since or math.isnan(memory.below_since)
+        assert kept.below_peak[row] == memory.below_peak
+
+
+@settings(deadline=None)
+@given(tables)
+def test_the_result_is_an_integer_within_the_bounds(rows: Rows) -> None:
+    specs, seen, state = tables_of(rows)
+    decisions, _ = decide(specs, seen, state, 100.0)
+    assert decisions.desired.dtype == np.int64
+    assert (decisions.desired >= 0).all() and (decisions.desired <= specs.max).all()
+    held = specs.reachable & specs.initialized & ~specs.expired
+    assert (decisions.desired[held] >= specs.min[held]).all()
+
+
+@settings(deadline=None)
+@given(tables)
+def test_a_revision_is_decided_the_same_alone_as_among_others(rows: Rows) -> None:
+    specs, seen, state = tables_of(rows)
+    together, _ = decide(specs, seen, state, 100.0)
+    first = np.array([0])
+    alone, _ = decide(specs.take(first), seen.take(first), state.take(first), 100.0)
+    assert alone.desired[0] == together.desired[0]
+    assert list(map(render, alone.reasons(0))) == list(map(render, together.reasons(0)))
+
+
+@settings(deadline=None)
+@given(tables)
+def test_the_reasons_lead_from_the_present_count_to_the_new_one(rows: Rows) -> None:
+    specs, seen, state = tables_of(rows)
+    decisions, _ = decide(specs, seen, state, 100.0)
+    for row in range(len(specs)):
+        count = int(seen.current[row])
+        for reason in decisions.reasons(row):
+            assert reason.before == count and render(reason)
+            count = reason.after
+        assert count == decisions.desired[row]
+
+
+@settings(deadline=None)
+@given(tables)
+def test_nothing_given_is_changed(rows: Rows) -> None:
+    specs, seen, state = tables_of(rows)
+    before = [seen.current.copy(), state.panic_peak.copy(), specs.max.copy()]
+    decide(specs, seen, state, 100.0)
+    for array, copy in zip((seen.current, state.panic_peak, specs.max), before, strict=True):
+        assert (array == copy).all()

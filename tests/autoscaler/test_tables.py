@@ -1,0 +1,226 @@
+"""The truth tables: status, traffic mode, the path to zero; and the settings."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from autoscaler.apis import Policy
+from autoscaler.config import InvalidSettings, Sampling, Scaling, Settings, Zero
+from autoscaler.metrics.collector import Collector, Target
+from autoscaler.reconciler.scale_to_zero import ScaleToZero, Verdict
+from autoscaler.reconciler.serverless_service import Mode, Traffic, changed_fields, make_serverless_service, wanted_mode
+from autoscaler.reconciler.spec import has_expired, make_wishes, seconds_to_expiry
+from autoscaler.reconciler.status import Scale, make_status
+from autoscaler.scaling.reasons import Reason, Rule, render
+from clusters.endpoints import Endpoint
+from clusters.objects import Key, Object
+from tests.autoscaler.world import KEY, Activator, Replicas
+from tests.support.clock import SteppedClock
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SKS: Object = {
+    "metadata": {"generation": 1},
+    "spec": {"mode": "Proxy"},
+    "status": {
+        "observedGeneration": 1,
+        "serviceName": "m-1",
+        "privateServiceName": "m-1-private",
+        "conditions": [
+            {"type": "Ready", "status": "True"},
+            {"type": "ActivatorEndpointsPopulated", "status": "True"},
+        ],
+    },
+}
+
+
+def autoscaler(**conditions: tuple[str, str]) -> Object:
+    listed = [
+        {"type": kind, "status": status, "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        for kind, (status, reason) in conditions.items()
+    ]
+    return {"metadata": {"name": "m-1", "generation": 3}, "spec": {}, "status": {"conditions": listed}}
+
+
+def conditions_of(status: Object) -> dict[str, tuple[str, str]]:
+    return {one["type"]: (one["status"], one.get("reason", "")) for one in status["conditions"]}
+
+
+@pytest.mark.parametrize(
+    ("before", "scale", "active"),
+    [
+        ({}, Scale(1, 0, 1), ("Unknown", "Queued")),
+        ({}, Scale(1, 1, 1), ("True", "")),
+        ({}, Scale(2, 1, 2), ("Unknown", "Queued")),
+        ({}, Scale(0, 0, 0), ("False", "NoTraffic")),
+        ({"Active": ("True", "")}, Scale(0, 1, 1), ("False", "NoTraffic")),
+        ({"Active": ("Unknown", "Queued")}, Scale(0, 0, 1), ("False", "TimedOut")),
+        ({"Active": ("False", "TimedOut")}, Scale(0, 0, 1), ("False", "TimedOut")),
+        ({"Active": ("False", "NoTraffic")}, Scale(1, 0, 1), ("Unknown", "Queued")),
+    ],
+)
+def test_active(before: dict[str, tuple[str, str]], scale: Scale, active: tuple[str, str]) -> None:
+    conditions = conditions_of(make_status(autoscaler(**before), SKS, scale, NOW))
+    assert conditions["Active"] == active
+    if active[0] != "True":
+        assert conditions["Ready"] == active
+
+
+def test_it_is_initialized_by_the_first_ready_replica_behind_a_known_service_and_stays_so() -> None:
+    fresh = autoscaler()
+    without_name = {**SKS, "status": {}}
+    assert (
+        conditions_of(make_status(fresh, without_name, Scale(1, 1, 1), NOW))["ScaleTargetInitialized"][0] == "Unknown"
+    )
+    assert conditions_of(make_status(fresh, SKS, Scale(1, 0, 1), NOW))["ScaleTargetInitialized"][0] == "Unknown"
+    assert conditions_of(make_status(fresh, SKS, Scale(1, 1, 1), NOW))["ScaleTargetInitialized"][0] == "True"
+    once = autoscaler(ScaleTargetInitialized=("True", ""))
+    assert conditions_of(make_status(once, SKS, Scale(0, 0, 1), NOW))["ScaleTargetInitialized"][0] == "True"
+
+
+def test_ready_is_false_then_unknown_then_true_by_the_worst_of_the_others() -> None:
+    unready = {**SKS, "status": {"serviceName": "m-1", "conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    assert conditions_of(make_status(autoscaler(), unready, Scale(1, 1, 1), NOW))["Ready"] == ("Unknown", "NotReady")
+    status = make_status(autoscaler(), SKS, Scale(1, 1, 1), NOW)
+    assert conditions_of(status)["Ready"] == ("True", "")
+    assert (status["serviceName"], status["metricsServiceName"]) == ("m-1", "m-1-private")
+    assert (status["desiredScale"], status["actualScale"], status["observedGeneration"]) == (1, 1, 3)
+
+
+def test_a_status_made_again_is_the_same() -> None:
+    made = autoscaler()
+    made["status"] = make_status(made, SKS, Scale(1, 1, 1), NOW)
+    assert make_status(made, SKS, Scale(1, 1, 1), NOW + timedelta(hours=1)) == made["status"]
+
+
+def test_a_start_expires_at_its_progress_deadline_and_stays_so_until_it_is_tried_again() -> None:
+    starting, zero = autoscaler(Active=("Unknown", "Queued")), Zero(progress_deadline=60.0)
+    assert seconds_to_expiry(starting, zero, NOW + timedelta(seconds=20)) == 40.0
+    assert not has_expired(starting, zero, NOW + timedelta(seconds=59))
+    assert has_expired(starting, zero, NOW + timedelta(seconds=60))
+    assert seconds_to_expiry(starting, zero, NOW + timedelta(seconds=60)) is None
+    assert has_expired(autoscaler(Active=("False", "TimedOut")), zero, NOW)
+    starting["metadata"]["annotations"] = {"serving.knative.dev/progress-deadline": "2m"}
+    assert not has_expired(starting, zero, NOW + timedelta(seconds=119))
+
+
+@pytest.mark.parametrize(
+    ("traffic", "mode"),
+    [
+        ({"desired": 0}, Mode.PROXY),
+        ({"ready": 0}, Mode.PROXY),
+        ({"queued": 1}, Mode.PROXY),
+        ({"burst_capacity": -1.0}, Mode.PROXY),
+        ({"burst_capacity": 5.0, "work": 4.0}, Mode.PROXY),
+        ({"burst_capacity": 4.0, "work": 4.0}, Mode.SERVE),
+        ({}, Mode.SERVE),
+    ],
+)
+def test_mode(traffic: dict[str, Any], mode: Mode) -> None:
+    usual = {"desired": 2, "ready": 2, "queued": 0, "work": 1.0, "slots": 4.0, "burst_capacity": 0.0}
+    assert wanted_mode(Traffic(**{**usual, **traffic})) is mode
+
+
+def test_a_serverless_service_that_is_as_it_should_be_needs_no_patch() -> None:
+    owner: Object = {
+        "metadata": {"name": "m-1", "namespace": "default", "uid": "u", "labels": {"a": "b"}},
+        "spec": {"scaleTargetRef": {"name": "m-1-deployment"}},
+    }
+    wanted = make_serverless_service(owner, Mode.PROXY)
+    assert changed_fields(wanted, wanted) == {}
+    assert changed_fields(wanted, make_serverless_service(owner, Mode.SERVE)) == {"spec": {"mode": "Serve"}}
+    assert changed_fields({**wanted, "metadata": {"labels": {"c": "d"}}}, wanted) == {
+        "metadata": {"labels": {"a": "b"}}
+    }
+
+
+class ProbeFails:
+    async def in_path(self, key: Key) -> bool:
+        return False
+
+
+POD = (Endpoint("default/m-1-a", "127.0.0.1", 1, 2),)
+
+
+class Path:
+    def __init__(self, zero: Zero | None = None, prober: ProbeFails | None = None) -> None:
+        self.clock = SteppedClock()
+        self.replicas = Replicas(self.clock)
+        self.activator = Activator()
+        collector = Collector(self.replicas, Sampling())
+        self.collector = collector
+        self.walk = ScaleToZero(collector, self.activator, self.clock, zero or Zero(), prober)
+
+    async def look(
+        self, service: Object | None = SKS, pods: tuple[Endpoint, ...] = POD
+    ) -> tuple[Verdict, float | None]:
+        look = await self.walk.look(service, KEY, pods)
+        return look.verdict, look.after
+
+
+async def test_the_path_to_zero() -> None:
+    path = Path()
+    assert await path.look(None) == (Verdict.WAIT, None)
+    assert await path.look({**SKS, "spec": {"mode": "Serve"}}) == (Verdict.WAIT, None)
+    assert await path.look({**SKS, "metadata": {"generation": 2}}) == (Verdict.WAIT, None)
+    assert await path.look() == (Verdict.GO, None)
+    assert await path.look(pods=()) == (Verdict.GO, None)
+    path.replicas.work("m-1-a", 1.0)
+    assert await path.look() == (Verdict.BUSY, None)
+    path.replicas.silent.add("m-1-a")
+    assert await path.look() == (Verdict.WAIT, 1.0)
+    path.activator.holds(active=1)
+    assert await path.look() == (Verdict.BUSY, None)
+
+
+async def test_work_between_the_last_tick_and_the_last_look_is_seen_although_it_is_over() -> None:
+    path = Path()
+    path.replicas.serve("m-1-a", 3)
+    await path.collector.read({KEY: Target(POD, 4.0)})
+    assert await path.look() == (Verdict.GO, None)
+    path.replicas.serve("m-1-a")
+    assert await path.look() == (Verdict.BUSY, None)
+
+
+async def test_the_grace_runs_from_when_the_activator_is_in_the_path_and_anew_after_it_left() -> None:
+    path = Path(Zero(grace=30.0))
+    assert await path.look() == (Verdict.WAIT, 30.0)
+    path.clock.step(20.0)
+    assert await path.look() == (Verdict.WAIT, 10.0)
+    await path.look({**SKS, "spec": {"mode": "Serve"}})
+    assert await path.look() == (Verdict.WAIT, 30.0)
+    path.clock.step(30.0)
+    assert await path.look() == (Verdict.GO, None)
+
+
+async def test_where_there_is_a_prober_its_word_is_needed_too() -> None:
+    assert await Path(prober=ProbeFails()).look() == (Verdict.WAIT, 1.0)
+
+
+@pytest.mark.parametrize("limit", [0, 2, 100])
+def test_the_hard_limit_of_a_revision_bounds_the_slots_of_its_replicas(limit: int) -> None:
+    made = autoscaler()
+    made["spec"] = {"containerConcurrency": limit}
+    assert make_wishes(made, Policy(scale_target=4.0), Zero(), NOW).slots == (2.0 if limit == 2 else 4.0)
+
+
+def test_every_rule_has_words() -> None:
+    words = dict.fromkeys(_names(), 1.0)
+    for rule in Rule:
+        assert render(Reason(rule, 1, 2, words)).endswith(("2", "s"))
+
+
+def _names() -> tuple[str, ...]:
+    return (
+        "work", "window", "per_replica", "queued", "backlog", "threshold", "ready", "remaining", "current", "covered",
+        "least", "most", "activation", "delay", "idle", "limit",
+    )  # fmt: skip
+
+
+def test_settings_out_of_range_are_all_named() -> None:
+    with pytest.raises(InvalidSettings, match=r"scaling.panic_threshold.*workers"):
+        Settings(scaling=Scaling(panic_threshold=0.5), workers=0)
+    with pytest.raises(InvalidSettings, match="sampling.timeout: must be from 0.01 to 1, not 2"):
+        Settings(sampling=Sampling(timeout=2.0))

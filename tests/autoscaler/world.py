@@ -1,0 +1,258 @@
+"""An autoscaler over a real embedded cluster; the test plays Knative, the kubelet and the data plane by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+from autoscaler.apis import CLASS, POLICY_ANNOTATION, Policy
+from autoscaler.config import Settings
+from autoscaler.controller import Autoscaler
+from autoscaler.metrics.source import NoSample
+from autoscaler.metrics.stat import Sample
+from autoscaler.reconciler.decision_log import read_decisions
+from clusters.api import Cluster
+from clusters.clock import Clock
+from clusters.endpoints import Endpoint
+from clusters.errors import NotFound
+from clusters.informer import Informers
+from clusters.objects import (
+    ANNOTATION_CLASS,
+    DEPLOYMENT,
+    LABEL_REVISION,
+    POD,
+    POD_AUTOSCALER,
+    REVISION,
+    SERVERLESS_SERVICE,
+    Key,
+    Object,
+    condition_of,
+    generation_of,
+    owner_reference,
+)
+from tests.support.clock import SteppedClock
+from tests.support.wait import eventually
+
+TEST = "test"
+TURNS = 30  # of the event loop: more than a tick over replicas that answer at once takes
+REVISION_NAME = "magika-00001"
+KEY = Key("default", REVISION_NAME)
+DEPLOYMENT_NAME = f"{REVISION_NAME}-deployment"
+
+
+@dataclasses.dataclass(frozen=True)
+class Waiting:
+    """Requests at the activator."""
+
+    queued: int = 0
+    active: int = 0
+
+
+class Activator:
+    """What an activator would push, set by hand."""
+
+    def __init__(self) -> None:
+        self._loads: dict[Key, Waiting] = {}
+        self._callbacks: list[Callable[[Key], None]] = []
+
+    def load(self, key: Key) -> Waiting:
+        return self._loads.get(key, Waiting())
+
+    def subscribe(self, callback: Callable[[Key], None]) -> None:
+        self._callbacks.append(callback)
+
+    def holds(self, queued: int = 0, active: int = 0, key: Key = KEY) -> None:
+        before = self.load(key)
+        self._loads[key] = Waiting(queued, active)
+        if bool(before.queued) != bool(queued):
+            for callback in self._callbacks:
+                callback(key)
+
+
+class Replicas:
+    """A MetricSource whose replicas report what the test says: a constant number of slots in use, or silence."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._totals: dict[str, tuple[float, float, float]] = {}  # pod → at, busy seconds, slots in use since then
+        self.requests: dict[str, float] = {}
+        self.silent: set[str] = set()
+        self.asked = 0
+
+    def work(self, pod: str, slots: float) -> None:
+        """From now on this replica has `slots` slots in use."""
+        at, busy, used = self._totals.get(pod, (self._clock.monotonic(), 0.0, 0.0))
+        now = self._clock.monotonic()
+        self._totals[pod] = (now, busy + used * (now - at), slots)
+        if slots:
+            self.serve(pod)
+
+    def serve(self, pod: str, requests: int = 1) -> None:
+        """It answered some requests, each in no time."""
+        self.requests[pod] = self.requests.get(pod, 0.0) + requests
+
+    async def sample(self, endpoint: Endpoint) -> Sample:
+        self.asked += 1
+        pod = endpoint.pod.partition("/")[2]
+        if pod in self.silent:
+            raise NoSample(f"{pod} is silent")
+        now = self._clock.monotonic()
+        at, busy, used = self._totals.get(pod, (now, 0.0, 0.0))
+        return Sample(now, busy + used * (now - at), self.requests.get(pod, 0.0), used, 0.0)
+
+    async def close(self) -> None:
+        self.asked = 0
+
+
+class World:
+    """One revision `magika-00001` and its surroundings."""
+
+    def __init__(self, cluster: Cluster, clock: SteppedClock, settings: Settings | None = None) -> None:
+        self.cluster = cluster
+        self.clock = clock
+        self.activator = Activator()
+        self.replicas = Replicas(clock)
+        self.informers = Informers(cluster)
+        self._pods = itertools.count(1)
+        self.autoscaler = Autoscaler(
+            cluster,
+            self.informers,
+            source=self.replicas,
+            activator=self.activator,
+            clock=clock,
+            settings=settings,
+        )
+
+    async def create_revision(
+        self,
+        policy: Policy | None = None,
+        *,
+        annotations: Mapping[str, str] | None = None,
+        replicas: int = 1,
+        spec: Mapping[str, Any] | None = None,
+    ) -> None:
+        """What Knative makes of a Revision of our class: Deployment and PodAutoscaler."""
+        labels = {LABEL_REVISION: REVISION_NAME}
+        meta: Object = {"namespace": "default", "labels": labels}
+        revision = await self.cluster.create(
+            REVISION, {"metadata": {**meta, "name": REVISION_NAME}, "spec": {}}, manager=TEST
+        )
+        owned = {**meta, "ownerReferences": [owner_reference(REVISION, revision)]}
+        await self.cluster.create(
+            DEPLOYMENT,
+            {"metadata": {**owned, "name": DEPLOYMENT_NAME}, "spec": {"replicas": replicas}},
+            manager=TEST,
+        )
+        asked = {ANNOTATION_CLASS: CLASS, **(annotations or {})}
+        if policy is not None:
+            asked[POLICY_ANNOTATION] = policy.to_json()
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": DEPLOYMENT_NAME}
+        wanted = {"protocolType": "http1", "containerConcurrency": 0, "scaleTargetRef": target, **(spec or {})}
+        await self.cluster.create(
+            POD_AUTOSCALER,
+            {"metadata": {**owned, "name": REVISION_NAME, "annotations": asked}, "spec": wanted},
+            manager=TEST,
+        )
+
+    async def set_policy(self, text: str) -> None:
+        """As the serving reconciler does it."""
+        patch = {"metadata": {"annotations": {POLICY_ANNOTATION: text}}}
+        await self.cluster.patch(POD_AUTOSCALER, REVISION_NAME, patch, "default", manager="knodel")
+
+    # --- the kubelet ---
+
+    async def start_pod(self, *, ready: bool = True) -> str:
+        """A replica of the revision comes up."""
+        name = f"{REVISION_NAME}-{next(self._pods)}"
+        meta = {"name": name, "namespace": "default", "labels": {LABEL_REVISION: REVISION_NAME}}
+        await self.cluster.create(POD, {"metadata": meta, "spec": {"containers": [{"name": "model"}]}}, manager=TEST)
+        await self.set_ready(name, ready)
+        return name
+
+    async def set_ready(self, pod: str, ready: bool) -> None:
+        """Its readiness probe says so."""
+        conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+        patch = {"status": {"podIP": "127.0.0.1", "conditions": conditions}}
+        await self.cluster.patch(POD, pod, patch, "default", manager=TEST, subresource="status")
+
+    async def stop_pod(self, pod: str) -> None:
+        """It is gone."""
+        await self.cluster.delete(POD, pod, "default", grace_period=0)
+
+    # --- the data plane ---
+
+    async def report_services(self, *, in_path: bool) -> None:
+        """Report the ServerlessService: whether the activator is in the path, and ready replicas."""
+        service = await self.get(SERVERLESS_SERVICE, REVISION_NAME)
+        ready = sum(1 for pod in (await self.cluster.list(POD, "default")).items if condition_of(pod, "Ready"))
+        conditions = [
+            {"type": "ActivatorEndpointsPopulated", "status": "True" if in_path else "False"},
+            {"type": "Ready", "status": "True" if ready else "Unknown", "reason": "" if ready else "NoHealthyBackends"},
+        ]
+        status = {
+            "serviceName": REVISION_NAME,
+            "privateServiceName": f"{REVISION_NAME}-private",
+            "observedGeneration": generation_of(service),
+            "conditions": conditions,
+        }
+        await self.cluster.patch(
+            SERVERLESS_SERVICE, REVISION_NAME, {"status": status}, "default", manager=TEST, subresource="status"
+        )
+
+    # --- looking ---
+
+    async def get(self, kind: Any, name: str) -> Object:
+        return await self.cluster.get(kind, name, "default")
+
+    async def pod_autoscaler(self) -> Object:
+        return await self.get(POD_AUTOSCALER, REVISION_NAME)
+
+    async def replicas_asked(self) -> int:
+        return int((await self.get(DEPLOYMENT, DEPLOYMENT_NAME))["spec"]["replicas"])
+
+    async def mode(self) -> str:
+        return str((await self.get(SERVERLESS_SERVICE, REVISION_NAME))["spec"]["mode"])
+
+    async def condition(self, kind: str) -> tuple[str, str]:
+        """Status and reason of a condition of the PodAutoscaler."""
+        found = condition_of(await self.pod_autoscaler(), kind) or {}
+        return str(found.get("status", "")), str(found.get("reason", ""))
+
+    async def decisions(self) -> list[Any]:
+        return list(read_decisions(await self.pod_autoscaler()))
+
+    async def until(self, what: Callable[[], Awaitable[Any]], expected: Any) -> None:
+        """Wait until the coroutine function answers with `expected`."""
+
+        async def holds() -> bool:
+            try:
+                found = await what()
+            except NotFound as error:
+                found = error
+            assert found == expected, f"{what.__name__}: {found!r} instead of {expected!r}"
+            return True
+
+        await eventually(holds)
+
+    async def pass_time(self, seconds: float, step: float = 1.0) -> None:
+        """Let time go by in steps, and the autoscaler's ticks with it."""
+        for _ in range(round(seconds / step)):
+            self.clock.step(step)
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def running(world: World) -> AsyncIterator[World]:
+    """The world with its autoscaler at work."""
+    tasks = [asyncio.create_task(world.informers.run()), asyncio.create_task(world.autoscaler.run())]
+    try:
+        yield world
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

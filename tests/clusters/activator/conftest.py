@@ -1,0 +1,103 @@
+"""A real activator process, and the link to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from clusters.clock import SystemClock
+from clusters.embedded.activator.process import ActivatorProcess
+from clusters.embedded.activator_link import ActivatorLink, Load, Target
+from clusters.endpoints import Endpoint
+from clusters.objects import Key
+from tests.clusters.activator.caller import REVISION, Caller
+from tests.support.wait import eventually
+
+
+class Running:
+    """An activator and its control plane's side."""
+
+    def __init__(self, process: ActivatorProcess) -> None:
+        self.process = process
+        self.link: ActivatorLink = process.link
+        self._callers: list[Caller] = []
+        self.wakes: list[tuple[Key, Load]] = []
+        self.link.subscribe(lambda key: self.wakes.append((key, self.link.load(key))))
+
+    @property
+    def pid(self) -> int:
+        assert self.process.identity is not None
+        return self.process.identity.pid
+
+    @property
+    def load(self) -> Load:
+        return self.link.load(REVISION)
+
+    async def caller(self) -> Caller:
+        caller = await Caller.connect(self.process.address)
+        self._callers.append(caller)
+        return caller
+
+    def hang_up(self) -> None:
+        """End all callers' connections."""
+        for caller in self._callers:
+            caller.leave()
+
+    async def callers(self, number: int) -> list[Caller]:
+        return [await self.caller() for _ in range(number)]
+
+    async def serve(
+        self, *endpoints: Endpoint, hold: int = 2000, slots: int = 0, timeout: float = 20.0, key: Key = REVISION
+    ) -> None:
+        """Tell the activator where the revision is."""
+        await self.link.set_target(Target(key, endpoints, hold, slots, timeout))
+
+    async def queued(self, number: int) -> None:
+        """Return when that many wait."""
+        await eventually(lambda: self.load.queued == number)
+
+    async def idle(self) -> None:
+        """Return when nothing waits and nothing runs."""
+        await eventually(lambda: self.load == Load())
+
+    def memory(self) -> int:
+        """PSS in bytes."""
+        for line in Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("no Pss")
+
+    def cpu(self) -> float:
+        """Seconds of CPU so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Running]:
+    """A process over `folder`, ended with all that it holds."""
+    process = ActivatorProcess(folder, SystemClock())
+    await process.start()
+    task = asyncio.create_task(process.run())
+    await process.link.wait_connected()
+    one = Running(process)
+    try:
+        yield one
+    finally:
+        one.hang_up()
+        await process.stop(1.0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+async def activator(tmp_path: Path) -> AsyncIterator[Running]:
+    """An activator that knows nothing yet."""
+    async with running(tmp_path / "activator") as one:
+        yield one

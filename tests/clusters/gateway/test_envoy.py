@@ -1,0 +1,167 @@
+"""Envoy's life: adopted, replaced, restarted, drained; a configuration that it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from clusters import processes
+from clusters.clock import SystemClock
+from clusters.gateway.envoy import ROUTES, Envoy
+from clusters.gateway.errors import AddressInUse, Refused
+from clusters.gateway.limits import Limits
+from clusters.gateway.routes import Backend as Address
+from clusters.gateway.routes import Route, Split, Table, VirtualHost
+from clusters.objects import Key
+from tests.clusters.gateway.backends import ask, backend, free_port, read_answer
+from tests.support.wait import eventually
+
+REVISION = Key("default", "m-00001")
+
+
+def table(address: Address, *hosts: str) -> Table:
+    route = Route((Split(REVISION, 100),))
+    return Table((VirtualHost("default/m/0", hosts or ("m.default.localhost",), (route,)),), {REVISION: (address,)})
+
+
+@asynccontextmanager
+async def kept_running(gateway: Envoy) -> AsyncIterator[None]:
+    task = asyncio.create_task(gateway.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_fresh_gateway_asks_to_try_again(gateway: Envoy) -> None:
+    answer = await ask(gateway.port)
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+
+
+async def test_the_next_control_plane_adopts_envoy_and_no_request_notices(gateway: Envoy) -> None:
+    async with backend("one") as one:
+        await gateway.apply(table(one.address))
+        await gateway.close()
+        successor = Envoy(gateway.folder, gateway.host, gateway.port, SystemClock())
+        assert await successor.start()
+        assert successor.pid == gateway.pid
+        assert (await ask(gateway.port)).json["backend"] == "one", "before the successor applied anything"
+        await successor.apply(table(one.address))
+        assert (await ask(gateway.port)).json["backend"] == "one"
+        await successor.close()
+
+
+async def test_an_envoy_with_other_settings_is_replaced(gateway: Envoy) -> None:
+    former = gateway.pid
+    await gateway.close()
+    successor = Envoy(gateway.folder, gateway.host, gateway.port, SystemClock(), Limits(header_kib=16))
+    assert not await successor.start()
+    assert successor.pid != former
+    await successor.stop(grace=0.0)
+
+
+async def test_a_record_of_another_process_adopts_nobody(tmp_path: Path) -> None:
+    processes.write_record(tmp_path / "envoy.pid.json", processes.Identity(os.getpid(), 1))
+    gateway = Envoy(tmp_path, "127.0.0.1", free_port(), SystemClock())
+    assert not await gateway.start()
+    await gateway.stop(grace=0.0)
+
+
+async def test_an_envoy_that_dies_is_started_again_with_its_routes(gateway: Envoy) -> None:
+    async with backend("one") as one, kept_running(gateway):
+        await gateway.apply(table(one.address))
+        former = gateway.pid
+        assert former is not None
+        os.kill(former, signal.SIGKILL)
+
+        async def serves() -> bool:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                return (await ask(gateway.port)).status == 200
+            return False
+
+        await eventually(serves)
+        assert gateway.pid not in (None, former)
+        await gateway.apply(table(one.address, "other.default.localhost"))
+        assert (await ask(gateway.port, host="other.default.localhost")).status == 200
+
+
+async def test_a_taken_address_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        gateway = Envoy(tmp_path, "127.0.0.1", port, SystemClock())
+        with pytest.raises(AddressInUse, match=f"127.0.0.1:{port}.*--port"):
+            await gateway.start()
+    assert gateway.pid is None
+
+
+async def test_the_end_waits_for_what_is_under_way_and_leaves_nothing(tmp_path: Path) -> None:
+    gateway = Envoy(tmp_path, "127.0.0.1", free_port(), SystemClock())
+    await gateway.start()
+    pid = gateway.pid
+    assert pid is not None
+    async with backend("one") as one:
+        await gateway.apply(table(one.address))
+        one.hold.clear()
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: m.default.localhost\r\n\r\n")
+        await one.arrived.wait()
+        stopping = asyncio.create_task(gateway.stop(grace=10.0))
+
+        async def refuses() -> bool:
+            try:
+                _, late = await asyncio.open_connection("127.0.0.1", gateway.port)
+            except OSError:
+                return True
+            late.close()
+            return False
+
+        await eventually(refuses)
+        assert not stopping.done()
+        one.hold.set()
+        answer = await read_answer(reader)
+        assert (answer.status, answer.headers.get("connection")) == (200, "close")
+        await stopping
+        writer.close()
+    assert processes.identify(pid) is None
+    assert processes.read_record(tmp_path / "envoy.pid.json") is None
+
+
+async def test_a_configuration_that_envoy_refuses_leaves_the_former_in_force(gateway: Envoy) -> None:
+    async with backend("one") as one:
+        good, bad = table(one.address), table(one.address, "m.default.localhost", "m.default.localhost")
+        await gateway.apply(good)
+        on_disk = (gateway.folder / ROUTES).read_bytes()
+        for _ in range(2):
+            with pytest.raises(Refused, match="the former stays in force"):
+                await gateway.apply(bad)
+        assert (gateway.folder / ROUTES).read_bytes() == on_disk, "what the next Envoy would start with"
+        assert (await ask(gateway.port)).status == 200
+        await gateway.apply(table(one.address, "other.default.localhost"))
+        assert (await ask(gateway.port, host="other.default.localhost")).status == 200
+
+
+async def test_a_state_folder_may_have_a_long_path(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 120) / "gateway"
+    gateway = Envoy(folder, "127.0.0.1", free_port(), SystemClock())
+    await gateway.start()
+    await gateway.apply(Table())
+    assert folder.stat().st_mode & 0o777 == 0o700
+    await gateway.stop(grace=0.0)
+
+
+async def test_its_files_are_readable_by_their_owner_alone(gateway: Envoy) -> None:
+    await gateway.apply(Table())
+    modes = {path.name: path.stat().st_mode & 0o077 for path in gateway.folder.glob("*.json")}
+    assert len(modes) == 6
+    assert set(modes.values()) == {0}

@@ -1,0 +1,306 @@
+"""What a real Envoy does with requests under our configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from clusters.clock import SystemClock
+from clusters.gateway.envoy import ACCESS_LOG, Envoy
+from clusters.gateway.ingress import virtual_hosts
+from clusters.gateway.limits import Limits
+from clusters.gateway.routes import Backend as Address
+from clusters.gateway.routes import Route, Split, Table, VirtualHost
+from clusters.objects import Key
+from tests.clusters.gateway.backends import Answer, Backend, ask, backend, free_port, raw, read_answer
+from tests.clusters.gateway.ingresses import ingress
+from tests.support.wait import eventually
+
+ONE, TWO = Key("default", "m-00001"), Key("default", "m-00002")
+HEAD = b"Host: m.default.localhost\r\n"
+
+
+@pytest.fixture
+async def first() -> AsyncIterator[Backend]:
+    async with backend("first") as running:
+        yield running
+
+
+@pytest.fixture
+async def second() -> AsyncIterator[Backend]:
+    async with backend("second") as running:
+        yield running
+
+
+@pytest.fixture
+async def served(gateway: Envoy, first: Backend) -> int:
+    """The port of a gateway whose model `m` is served by `first`."""
+    await gateway.apply(table({"m-00001": 100}, {ONE: (first.address,)}))
+    return gateway.port
+
+
+def table(
+    splits: dict[str, int],
+    backends: Mapping[Key, tuple[Address, ...]],
+    activator: Address | None = None,
+    tags: dict[str, str] | None = None,
+    timeout: float = 30.0,
+) -> Table:
+    return Table(virtual_hosts(ingress("m", splits, tags), lambda revision: timeout), backends, activator)
+
+
+def is_error(answer: Answer, status: int) -> bool:
+    return answer.status == status and list(answer.json) == ["error"]
+
+
+async def test_a_host_is_known_whatever_its_port_and_case(served: int) -> None:
+    for host in ("m.default.localhost", "M.Default.LOCALHOST:1234", "m.default.localhost."):
+        assert (await ask(served, "/", host)).json["backend"] == "first"
+
+
+async def test_an_unknown_host_is_404_and_names_what_was_asked(served: int) -> None:
+    answer = await ask(served, "/x", "nope.default.localhost")
+    assert is_error(answer, 404)
+    assert "nope.default.localhost" in answer.json["error"]
+    assert "/x" in answer.json["error"]
+    assert answer.headers["content-type"] == "application/json"
+
+
+async def test_the_path_form_reaches_a_model_without_its_host(served: int, first: Backend) -> None:
+    below = ("", "/infer", "/versions/1/infer", "?a=b")
+    for path in [*(f"/v2/models/m{rest}" for rest in below), "/v1/models/m:predict", "/v1/models/m:predict?a=b"]:
+        assert (await ask(served, path, "127.0.0.1")).json["backend"] == "first", path
+        assert first.requests[-1].path_qs == path
+        assert "knodel-internal-host" not in first.requests[-1].headers
+
+
+async def test_other_paths_without_a_host_are_404(served: int) -> None:
+    for path in ("/v2/models/nope/infer", "/v2/models/mm", "/v1/models/m", "/v2/models", "/", "/x"):
+        answer = await ask(served, path, "127.0.0.1:8080")
+        assert is_error(answer, 404), path
+        assert "knodel.internal" not in answer.json["error"]
+
+
+async def test_the_platform_answers_for_itself(served: int) -> None:
+    assert (await ask(served, "/v2", "localhost")).json["extensions"] == ["binary_tensor_data", "model_repository"]
+    assert (await ask(served, "/v2/health/live", "localhost")).json == {"live": True}
+    assert (await ask(served, "/v2/health/ready", "localhost")).json == {"ready": True}
+    refused = await ask(served, "/v2", "localhost", method="POST")
+    assert is_error(refused, 405)
+    assert refused.headers["allow"] == "GET"
+
+
+async def test_requests_are_split_by_percent(gateway: Envoy, first: Backend, second: Backend) -> None:
+    await gateway.apply(table({"m-00001": 90, "m-00002": 10}, {ONE: (first.address,), TWO: (second.address,)}))
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    for _ in range(1000):
+        writer.write(b"GET / HTTP/1.1\r\n" + HEAD + b"\r\n")
+        assert (await read_answer(reader)).status == 200
+    writer.close()
+    assert 60 <= len(second.requests) <= 140, "four standard deviations around 100"
+
+
+async def test_a_tag_is_reached_by_host_by_header_and_by_both_forms(
+    gateway: Envoy, first: Backend, second: Backend
+) -> None:
+    backends = {ONE: (first.address,), TWO: (second.address,)}
+    await gateway.apply(table({"m-00001": 100}, backends, tags={"blue": "m-00002"}))
+    header = {"Knative-Serving-Tag": "blue"}
+    assert (await ask(gateway.port, "/", "blue-m.default.localhost")).json["backend"] == "second"
+    assert (await ask(gateway.port, "/", headers=header)).json["backend"] == "second"
+    assert (await ask(gateway.port, "/v2/models/m/infer", "x", headers=header)).json["backend"] == "second"
+    assert (await ask(gateway.port, "/", headers={"Knative-Serving-Tag": "red"})).json["backend"] == "first"
+
+
+async def test_a_revision_without_endpoints_is_the_activators(gateway: Envoy, first: Backend, second: Backend) -> None:
+    for backends, expected in (({}, "second"), ({ONE: (first.address,)}, "first"), ({}, "second")):
+        await gateway.apply(table({"m-00001": 100}, backends, activator=second.address))
+        assert (await ask(gateway.port)).json["backend"] == expected
+    headers = second.requests[-1].headers
+    assert headers.getall("Knative-Serving-Revision") == ["m-00001"]
+    assert headers.getall("Knative-Serving-Namespace") == ["default"]
+
+
+async def test_an_address_that_changes_its_revision_changes_its_requests(
+    gateway: Envoy, first: Backend, second: Backend
+) -> None:
+    tags = {"one": "m-00001", "two": "m-00002"}
+    for owner, other in ((ONE, "two"), (TWO, "one")):
+        await gateway.apply(table({"m-00001": 100}, {owner: (first.address,)}, second.address, tags))
+        own = "one" if owner == ONE else "two"
+        assert (await ask(gateway.port, "/", f"{own}-m.default.localhost")).json["backend"] == "first"
+        assert (await ask(gateway.port, "/", f"{other}-m.default.localhost")).json["backend"] == "second"
+
+
+async def test_internal_headers_of_clients_do_not_come_through(served: int, first: Backend) -> None:
+    sent = {
+        "knative-serving-revision": "other",
+        "Knative-Serving-Namespace": "other",
+        "K-Network-Probe": "queue",
+        "k-proxy-request": "x",
+        "Knodel-Internal-Host": "x",
+        "X-Envoy-Upstream-Rq-Timeout-Ms": "1",
+        "X-Mine": "stays",
+        "Knative-Serving-Tag": "stays",
+    }
+    await ask(served, headers=sent)
+    headers = first.requests[-1].headers
+    assert headers.getall("Knative-Serving-Revision") == ["m-00001"]
+    assert headers.getall("Knative-Serving-Namespace") == ["default"]
+    assert not [name for name in headers if name.lower().startswith(("k-", "knodel-", "x-envoy-"))]
+    assert headers["X-Mine"] == headers["Knative-Serving-Tag"] == "stays"
+
+
+async def test_answers_name_no_server(gateway: Envoy) -> None:
+    async with backend("named", {"Server": "secret", "X-Envoy-Upstream-Service-Time": "1", "X-Mine": "stays"}) as named:
+        await gateway.apply(table({"m-00001": 100}, {ONE: (named.address,)}))
+        answers = [await ask(gateway.port), await ask(gateway.port, host="nope")]
+    assert not [name for one in answers for name in one.headers if name == "server" or name.startswith("x-envoy")]
+    assert answers[0].headers["x-mine"] == "stays"
+
+
+BAD_REQUESTS = {
+    "length and chunks": b"POST / HTTP/1.1\r\n"
+    + HEAD
+    + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths": b"POST / HTTP/1.1\r\n" + HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+    "length with a sign": b"POST / HTTP/1.1\r\n" + HEAD + b"Content-Length: +5\r\n\r\nhello",
+    "negative length": b"POST / HTTP/1.1\r\n" + HEAD + b"Content-Length: -5\r\n\r\nhello",
+    "bad chunk size": b"POST / HTTP/1.1\r\n" + HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+    "bad chunk end": b"POST / HTTP/1.1\r\n" + HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhelloX\r\n0\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\n" + HEAD + b"Host: other\r\n\r\n",
+    "target with a host": b"GET http://other/ HTTP/1.1\r\n" + HEAD + b"\r\n",
+    "space before the colon": b"GET / HTTP/1.1\r\n" + HEAD + b"X-A : a\r\n\r\n",
+    "null byte": b"GET / HTTP/1.1\r\n" + HEAD + b"X-A: a\0b\r\n\r\n",
+    "underscore": b"GET / HTTP/1.1\r\n" + HEAD + b"Content_Length: 5\r\n\r\n",
+    "escaped slash": b"GET /v2%2fmodels HTTP/1.1\r\n" + HEAD + b"\r\n",
+}
+
+
+async def test_bad_framing_is_refused_and_reaches_nobody(served: int, first: Backend) -> None:
+    answers = {name: await raw(served, request) for name, request in BAD_REQUESTS.items()}
+    assert {name: answer.status for name, answer in answers.items() if not is_error(answer, 400)} == {}
+    assert first.requests == []
+
+
+async def test_a_folded_header_arrives_unfolded(served: int, first: Backend) -> None:
+    await raw(served, b"GET / HTTP/1.1\r\n" + HEAD + b"X-A: a\r\n b\r\n\r\n")
+    assert first.requests[-1].headers["X-A"] == "a b"
+
+
+async def test_an_unknown_transfer_encoding_is_refused(served: int, first: Backend) -> None:
+    head = b"POST / HTTP/1.1\r\n" + HEAD + b"Transfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n"
+    assert is_error(await raw(served, head), 501)
+    assert first.requests == []
+
+
+async def test_protocols_are_not_switched(served: int, first: Backend) -> None:
+    upgrade = {"Connection": "upgrade", "Upgrade": "websocket"}
+    assert is_error(await ask(served, headers=upgrade), 403)
+    assert first.requests == []
+
+
+async def test_large_and_many_headers_are_431(served: int) -> None:
+    assert is_error(await ask(served, headers={"X-A": "a" * 33_000}), 431)
+    assert is_error(await ask(served, headers={f"X-{number}": "a" for number in range(101)}), 431)
+    assert (await ask(served, headers={f"X-{number}": "a" for number in range(90)})).status == 200
+
+
+async def test_a_body_that_announces_too_much_is_413_before_it_is_sent(served: int, first: Backend) -> None:
+    for length in (64 * 2**20 + 1, 2**63 - 1, 2**64 - 1):
+        answer = await raw(served, b"POST / HTTP/1.1\r\n" + HEAD + f"Content-Length: {length}\r\n\r\n".encode())
+        assert is_error(answer, 413), length
+        assert "64 MiB" in answer.json["error"]
+    assert first.requests == []
+
+
+async def test_large_bodies_pass_with_and_without_a_length(served: int) -> None:
+    body = b"x" * (13 * 2**20)
+    assert (await ask(served, method="POST", body=body)).json["bytes"] == len(body)
+    chunks = b"".join(b"100000\r\n" + b"x" * 2**20 + b"\r\n" for _ in range(13))
+    head = b"POST / HTTP/1.1\r\n" + HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+    assert (await raw(served, head + chunks + b"0\r\n\r\n")).json["bytes"] == len(body)
+
+
+async def test_who_cannot_be_connected_to_is_replaced_by_another(
+    gateway: Envoy, first: Backend, second: Backend
+) -> None:
+    dead = Address("127.0.0.1", free_port())
+    await gateway.apply(table({"m-00001": 100}, {ONE: (dead, first.address, second.address)}))
+    answers = [await ask(gateway.port, method="POST", body=b"x") for _ in range(30)]
+    assert {answer.status for answer in answers} == {200}
+
+
+async def test_a_request_that_may_have_been_seen_is_not_sent_twice(gateway: Envoy, second: Backend) -> None:
+    seen = 0
+
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal seen
+        seen += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    async with await asyncio.start_server(reset, "127.0.0.1", 0) as server:
+        address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+        await gateway.apply(table({"m-00001": 100}, {ONE: (address,)}, activator=second.address))
+        answer = await ask(gateway.port, method="POST", body=b"x")
+    assert is_error(answer, 503)
+    assert answer.headers["retry-after"] == "1"
+    assert (seen, second.requests) == (1, [])
+
+
+async def test_nobody_to_answer_is_503_with_retry_after(gateway: Envoy) -> None:
+    await gateway.apply(table({"m-00001": 100}, {}))
+    answer = await ask(gateway.port)
+    assert is_error(answer, 503)
+    assert answer.headers["retry-after"] == "1"
+
+
+async def test_a_model_that_takes_too_long_is_504(gateway: Envoy, first: Backend) -> None:
+    first.hold.clear()
+    await gateway.apply(table({"m-00001": 100}, {ONE: (first.address,)}, timeout=0.1))
+    assert is_error(await ask(gateway.port), 504)
+
+
+async def test_headers_that_drip_are_cut_off(tmp_path: Path) -> None:
+    gateway = Envoy(tmp_path, "127.0.0.1", free_port(), SystemClock(), Limits(header_seconds=0.1))
+    await gateway.start()
+    try:
+        assert is_error(await raw(gateway.port, b"GET / HTTP/1.1\r\nHost: a"), 408)
+    finally:
+        await gateway.stop(grace=0.0)
+
+
+async def test_http2_is_spoken_with_a_bound_on_streams(served: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served)
+    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    head = await reader.readexactly(9)
+    settings = await reader.readexactly(int.from_bytes(head[:3], "big"))
+    writer.close()
+    assert head[3] == 4, "a SETTINGS frame"
+    pairs = [settings[start : start + 6] for start in range(0, len(settings), 6)]
+    values = {int.from_bytes(pair[:2], "big"): int.from_bytes(pair[2:], "big") for pair in pairs}
+    assert values[3] == 100, "SETTINGS_MAX_CONCURRENT_STREAMS"
+
+
+async def test_the_access_log_has_one_json_line_for_each_request_but_no_probes(gateway: Envoy, first: Backend) -> None:
+    await gateway.apply(table({"m-00001": 100}, {ONE: (first.address,)}))
+    await ask(gateway.port, "/a?b=c", headers={"x-request-id": "mine"})
+    await ask(gateway.port, "/b", "nope")
+    log = gateway.folder / ACCESS_LOG
+    await eventually(lambda: log.read_text().count("\n") == 2)
+    one, two = (json.loads(line) for line in log.read_text().splitlines())
+    assert (one["status"], one["path"], one["revision"], one["request"]) == (200, "/a?b=c", "m-00001", "mine")
+    assert one["upstream"] == f"127.0.0.1:{first.address.port}"
+    assert (two["status"], two["host"], two["revision"]) == (404, "nope", None)
+
+
+async def test_a_route_without_splits_is_503(gateway: Envoy) -> None:
+    route = Route((Split(ONE, 100),), match=(("a", "b"),))
+    await gateway.apply(Table((VirtualHost("default/m/0", ("m.default.localhost",), (route, Route(()))),)))
+    assert is_error(await ask(gateway.port), 503)

@@ -1,0 +1,248 @@
+"""The pure parts of the kubelet: quantities, limits, ports, commands, environment, back-off, records."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusters.embedded.identity import Identity
+from clusters.embedded.kubelet.backoff import HEALTHY_AFTER, RestartBackOff
+from clusters.embedded.kubelet.environment import declared_environment, node_environment
+from clusters.embedded.kubelet.errors import BadContainerConfig, PortsExhausted, UnknownImage
+from clusters.embedded.kubelet.folders import LARGEST_MESSAGE, Folders, Run, log_path, write_record
+from clusters.embedded.kubelet.images import Command, Image, command_of, expand
+from clusters.embedded.kubelet.limits import BadQuantity, limits_of, parse_quantity
+from clusters.embedded.kubelet.logs import rotate
+from clusters.embedded.kubelet.ports import PortAllocator, is_free
+from clusters.endpoints import Endpoint, endpoint_of, is_ready
+from clusters.objects import ANNOTATION_PORTS, Object
+
+HOST = "127.0.0.1"
+POD: Object = {
+    "metadata": {"name": "p", "namespace": "default", "uid": "u"},
+    "spec": {"containers": [{"name": "server", "ports": [{"containerPort": 8000}]}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("512Mi", 512 << 20), ("1Gi", 1 << 30), ("1.5Gi", 3 << 29), ("1G", 10**9), ("100m", Decimal("0.1")),
+        ("1e3", 1000), ("2E2", 200), ("12", 12), (".5", Decimal("0.5")), ("128k", 128_000),
+    ],
+)  # fmt: skip
+def test_quantities_are_those_of_kubernetes(text: str, value: Decimal) -> None:
+    assert parse_quantity(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "1 Gi", "-1Gi", "1X", "Gi", "1.2.3", "0x10", "NaN", "1e999", "١"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(BadQuantity, match=r"write a number"):
+        parse_quantity(text)
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_quantity_or_refused(text: str) -> None:
+    try:
+        assert parse_quantity(text) >= 0
+    except BadQuantity as error:
+        assert "\n" not in str(error)
+
+
+def test_a_container_without_limits_has_no_memory_limit() -> None:
+    limits = limits_of({})
+
+    assert resource.RLIMIT_DATA not in limits
+    assert limits[resource.RLIMIT_CORE] == (0, 0)
+    assert limits[resource.RLIMIT_NOFILE][0] >= 1024
+
+
+def test_ports_go_round_and_are_not_given_out_twice() -> None:
+    ports = PortAllocator(HOST, first=21_000, last=21_004, start=21_003)
+
+    first = ports.allocate([8080, 9091])
+    ports.release(first.values())
+    second = ports.allocate([8080])
+
+    assert list(first) == ["8080", "9091"]
+    assert second["8080"] not in first.values()
+
+
+def test_a_container_keeps_its_ports_unless_somebody_took_them() -> None:
+    ports = PortAllocator(HOST, first=21_100, last=21_110)
+    former = ports.allocate([8080, 9091])
+    with socket.create_server((HOST, former["8080"])):
+        again = ports.allocate([8080, 9091], former)
+
+    assert again["9091"] == former["9091"]
+    assert again["8080"] != former["8080"]
+
+
+def test_running_out_of_ports_names_the_range() -> None:
+    ports = PortAllocator(HOST, first=21_200, last=21_200)
+    ports.reserve([21_200])
+
+    with pytest.raises(PortsExhausted, match="between 21200 and 21200"):
+        ports.allocate([8080])
+
+
+def test_a_port_that_somebody_listens_on_is_not_free() -> None:
+    with socket.create_server((HOST, 0)) as server:
+        assert not is_free(HOST, server.getsockname()[1])
+
+
+def test_delays_double_from_the_second_failure_on_and_end_with_health() -> None:
+    backoff = RestartBackOff(10.0, 300.0)
+
+    assert [backoff.ended(1.0) for _ in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
+    assert backoff.ended(HEALTHY_AFTER) == 0
+    assert backoff.ended(1.0) == 10
+
+
+IMAGES = {
+    "plain": Image(("python", "-m", "app")),
+    "forked": Image(("python", "-m", "server"), "server:main", lambda args: ("numpy",) if "--np" in args else ()),
+}
+
+
+def test_args_stand_behind_the_images_command() -> None:
+    container = {"image": "plain", "args": ["--port", "$(PORT)", "$$(PORT)", "$(NO)"]}
+
+    command = command_of(container, IMAGES, {"PORT": "1"})
+
+    assert command.argv == ("python", "-m", "app", "--port", "1", "$(PORT)", "$(NO)")
+
+
+def test_an_image_with_an_entry_is_forked_when_it_has_modules_to_preload() -> None:
+    with_modules = command_of({"image": "forked", "args": ["--np"]}, IMAGES, {})
+    without = command_of({"image": "forked"}, IMAGES, {})
+    own_command = command_of({"image": "forked", "command": ["sh"], "args": ["--np"]}, IMAGES, {})
+
+    assert (with_modules.entry, with_modules.args, with_modules.modules) == ("server:main", ("--np",), ("numpy",))
+    assert without.modules == ()
+    assert own_command == Command(("sh", "--np"))
+
+
+def test_an_unknown_image_names_the_known_ones() -> None:
+    with pytest.raises(UnknownImage, match="no image 'x' on this node: it has forked, plain"):
+        command_of({"image": "x"}, IMAGES, {})
+
+
+@given(st.text())
+def test_text_without_a_dollar_stays_as_it_is(text: str) -> None:
+    assert expand(text.replace("$", ""), {}) == text.replace("$", "")
+
+
+def test_keys_of_the_users_shell_do_not_reach_a_process() -> None:
+    assert node_environment({"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "s", "KNODEL_TOKEN": "t"}) == {"PATH": "/bin"}
+
+
+async def no_secret(namespace: str, name: str) -> Mapping[str, str] | None:
+    """A cluster without secrets."""
+    return None
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, "secret 's' with key 'k'"),
+        ({"name": "A", "valueFrom": {"configMapKeyRef": {}}}, "knows fieldRef and secretKeyRef"),
+        ({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.x"}}}, "fieldRef 'status.x'"),
+        ({"name": "A=B", "value": "x"}, "has no '='"),
+        ({"name": "A", "value": "x\0"}, "no NUL"),
+    ],
+)
+async def test_a_variable_that_cannot_be_had_says_why(entry: Object, message: str) -> None:
+    with pytest.raises(BadContainerConfig, match=message):
+        await declared_environment(POD, {"env": [entry]}, no_secret)
+
+
+async def test_an_optional_secret_may_be_absent() -> None:
+    source = {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}
+
+    assert await declared_environment(POD, {"env": [{"name": "A", "valueFrom": source}]}, no_secret) == {}
+
+
+@given(
+    st.integers(1, 2**22),
+    st.integers(0, 2**40),
+    st.sampled_from(["", "abc"]),
+    st.dictionaries(st.just("1"), st.just(2)),
+)
+def test_a_record_reads_as_it_was_written(pid: int, ticks: int, zygote: str, ports: dict[str, int]) -> None:
+    run = Run(Identity(pid, ticks), zygote, ports)
+
+    assert Run.parse(json.dumps(run.to_json())) == run
+
+
+@given(st.text())
+def test_a_broken_record_is_none(text: str) -> None:
+    assert Run.parse(text) is None
+
+
+def test_records_and_messages_stand_in_the_pods_folder(tmp_path: Path) -> None:
+    folders = Folders(tmp_path)
+    folders.prepare()
+    folders.prepare_pod(POD)
+    run = Run(Identity(1, 2), "", {"8080": 3})
+    write_record(folders.run_file("u"), run.to_json())
+    folders.termination_log("u").write_text("x" * 5000)
+
+    assert folders.runs() == {"u": run}
+    assert folders.termination_message("u") == "x" * LARGEST_MESSAGE
+    folders.forget_last_run("u")
+    assert (folders.read_run("u"), folders.termination_message("u")) == (None, "")
+    assert folders.pods.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_longest_pod_name_fits_into_a_folder_name(tmp_path: Path) -> None:
+    metadata = {"name": "n" * 253, "namespace": "s" * 63, "uid": "0" * 36}
+
+    assert len(log_path(tmp_path, POD | {"metadata": metadata}).parent.name) <= 255
+
+
+def test_a_rotated_log_goes_on_in_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    with path.open("ab", buffering=0) as process:
+        for text in (b"one\n", b"two\n", b"three\n", b"four\n"):
+            process.write(text)
+            rotate(path, 2)
+        process.write(b"five\n")
+
+    assert path.read_bytes() == b"five\n"
+    assert (tmp_path / "server.log.1").read_bytes() == b"four\n"
+    assert (tmp_path / "server.log.2").read_bytes() == b"three\n"
+    assert not (tmp_path / "server.log.3").exists()
+
+
+def test_an_endpoint_is_the_real_ports_of_the_pod() -> None:
+    embedded = {
+        "metadata": {
+            "name": "p",
+            "namespace": "n",
+            "annotations": {ANNOTATION_PORTS: '{"8000": 20004, "9091": 20005}'},
+        },
+        "spec": POD["spec"],
+        "status": {"podIP": HOST},
+    }
+    real = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": [{}]}, "status": {"podIP": "10.0.0.7"}}
+
+    assert endpoint_of(embedded) == Endpoint("n/p", HOST, 20004, 20005)
+    assert endpoint_of(real) == Endpoint("n/p", "10.0.0.7", 8080, 9091)
+    assert endpoint_of(POD) is None
+
+
+def test_a_pod_that_is_being_deleted_is_not_ready() -> None:
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}, "metadata": {"name": "p"}}
+
+    assert is_ready(ready)
+    assert not is_ready(ready | {"metadata": {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    assert not is_ready(POD)

@@ -1,0 +1,192 @@
+"""What the embedded cluster cleans up by itself, beyond the contract: leftovers, namespaces, Events."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from clusters.embedded import expiry
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.store import Store
+from clusters.errors import NotFound
+from clusters.objects import EVENT, MODEL, NAMESPACE, SECRET, Kind, Object, is_deleting, name_of, owner_reference
+from clusters.objects import timestamp as written
+from tests.support.clock import SteppedClock
+from tests.support.clusters import embedded_cluster
+from tests.support.wait import eventually
+
+GADGET = Kind("example.org", "v2", "Gadget", "gadgets")
+
+
+def model(name: str, **metadata: object) -> Object:
+    """A Model to send."""
+    return {"metadata": {"name": name, "namespace": "ns", **metadata}}
+
+
+async def names(cluster: EmbeddedCluster, kind: Kind = MODEL, namespace: str | None = None) -> list[str]:
+    """What there is of a kind."""
+    return [name_of(obj) for obj in (await cluster.list(kind, namespace)).items]
+
+
+@pytest.mark.parametrize("kind", [MODEL, GADGET], ids=str)
+async def test_orphans_of_a_crash_go_at_the_next_start(tmp_path: Path, kind: Kind) -> None:
+    path = tmp_path / "store.db"
+    store = Store.open(path)
+    cluster = EmbeddedCluster(store, clock=SteppedClock())  # its housekeeping does not run
+    owner = await cluster.create(MODEL, model("owner"), manager="t")
+    await cluster.create(kind, model("child", ownerReferences=[owner_reference(MODEL, owner)]), manager="t")
+    await cluster.create(kind, model("stranger"), manager="t")
+    await cluster.delete(MODEL, "owner", "ns")
+    assert await names(cluster, kind) == ["child", "stranger"]
+    await store.close()
+    async with embedded_cluster(path) as again:
+
+        async def only_the_stranger() -> bool:
+            return await names(again, kind) == ["stranger"]
+
+        await eventually(only_the_stranger)
+
+
+async def test_a_thousand_dependents_go_quickly(cluster: EmbeddedCluster) -> None:
+    owner = await cluster.create(MODEL, model("owner"), manager="t")
+    references = [owner_reference(MODEL, owner)]
+    await asyncio.gather(
+        *(cluster.create(SECRET, model(f"c{n}", ownerReferences=references), manager="t") for n in range(1000))
+    )
+    started = time.monotonic()
+    await cluster.delete(MODEL, "owner", "ns")
+
+    async def all_gone() -> bool:
+        return not await names(cluster, SECRET)
+
+    await eventually(all_gone)
+    assert time.monotonic() - started < 2
+
+
+async def test_an_owner_that_comes_back_under_its_name_does_not_adopt(cluster: EmbeddedCluster) -> None:
+    owner = await cluster.create(MODEL, model("owner"), manager="t")
+    await cluster.create(SECRET, model("child", ownerReferences=[owner_reference(MODEL, owner)]), manager="t")
+    await cluster.delete(MODEL, "owner", "ns")
+    await cluster.create(MODEL, model("owner"), manager="t")
+
+    async def child_gone() -> bool:
+        return not await names(cluster, SECRET)
+
+    await eventually(child_gone)
+
+
+async def test_a_child_that_loses_its_reference_in_time_stays(cluster: EmbeddedCluster) -> None:
+    owner = await cluster.create(MODEL, model("owner"), manager="t")
+    references = [owner_reference(MODEL, owner)]
+    for name in ("freed", "marker"):
+        await cluster.create(SECRET, model(name, ownerReferences=references), manager="t")
+    await cluster.patch(SECRET, "freed", {"metadata": {"ownerReferences": None}}, "ns", manager="t")
+    await cluster.delete(MODEL, "owner", "ns")
+
+    async def marker_gone() -> bool:
+        return await names(cluster, SECRET) == ["freed"]
+
+    await eventually(marker_gone)
+
+
+async def test_namespaces_are_made_on_first_use_and_stay_open_to_labels(cluster: EmbeddedCluster) -> None:
+    await asyncio.gather(*(cluster.create(MODEL, model(f"m{n}"), manager="t") for n in range(5)))
+    assert await names(cluster, NAMESPACE) == ["ns"]
+    labelled: Object = {"metadata": {"name": "ns", "labels": {"team": "x"}}}
+    await cluster.apply(NAMESPACE, labelled, manager="person")
+    again = await cluster.apply(NAMESPACE, {"metadata": {"name": "ns"}}, manager="person")
+    assert again["metadata"]["finalizers"]
+    assert again["status"] == {"phase": "Active"}
+
+
+async def test_a_dry_run_makes_no_namespace(cluster: EmbeddedCluster) -> None:
+    await cluster.create(MODEL, model("a"), manager="t", dry_run=True)
+    await cluster.apply(MODEL, model("a"), manager="t", dry_run=True)
+    assert await names(cluster, NAMESPACE) == []
+
+
+async def test_a_namespace_goes_after_its_contents(cluster: EmbeddedCluster) -> None:
+    await cluster.create(MODEL, model("quick"), manager="t")
+    await cluster.create(MODEL, model("slow", finalizers=["example.org/hold"]), manager="t")
+    elsewhere = model("elsewhere") | {"metadata": {"name": "elsewhere", "namespace": "other"}}
+    await cluster.create(MODEL, elsewhere, manager="t")
+    await cluster.delete(NAMESPACE, "ns")
+    assert (await cluster.get(NAMESPACE, "ns"))["status"]["phase"] == "Terminating"
+    with pytest.raises(NotFound, match="being deleted"):
+        await cluster.create(MODEL, model("late"), manager="t")
+    with pytest.raises(NotFound, match="being deleted"):
+        await cluster.apply(MODEL, model("late"), manager="t")
+
+    async def slow_is_deleting() -> bool:
+        return await names(cluster) == ["slow", "elsewhere"] and is_deleting(await cluster.get(MODEL, "slow", "ns"))
+
+    async def namespace_gone() -> bool:
+        return await names(cluster, NAMESPACE) == ["other"]
+
+    await eventually(slow_is_deleting)
+    await cluster.patch(MODEL, "slow", {"metadata": {"finalizers": None}}, "ns", manager="t")
+    await eventually(namespace_gone)
+    await cluster.create(MODEL, model("again"), manager="t")
+    assert await names(cluster, NAMESPACE) == ["ns", "other"]
+
+
+async def test_an_interrupted_end_of_a_namespace_goes_on_at_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = Store.open(path)
+    cluster = EmbeddedCluster(store, clock=SteppedClock())
+    await cluster.create(MODEL, model("a"), manager="t")
+    await cluster.delete(NAMESPACE, "ns")
+    await store.close()
+    async with embedded_cluster(path) as again:
+
+        async def all_gone() -> bool:
+            return not await names(again) and not await names(again, NAMESPACE)
+
+        await eventually(all_gone)
+
+
+async def test_events_go_after_an_hour_without_news(tmp_path: Path) -> None:
+    clock = SteppedClock()
+    async with embedded_cluster(tmp_path / "store.db", clock=clock) as cluster:
+        for name, minutes in (("old", 0), ("renewed", 30)):
+            seen = written(clock.now() + timedelta(minutes=minutes))
+            await cluster.create(EVENT, model(name) | {"lastTimestamp": seen}, manager="t")
+        clock.step(3541)
+        await asyncio.sleep(0)
+        assert await names(cluster, EVENT) == ["old", "renewed"]
+        clock.step(60)
+
+        async def only_the_renewed() -> bool:
+            clock.step(0)
+            return await names(cluster, EVENT) == ["renewed"]
+
+        await eventually(only_the_renewed)
+
+
+async def test_a_burst_of_events_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "MOST", 10)
+    monkeypatch.setattr(expiry, "SLACK", 5)
+    async with embedded_cluster(tmp_path / "store.db") as cluster:
+        for n in range(16):
+            seen = f"2026-01-01T00:00:{n:02}Z"
+            await cluster.create(EVENT, model(f"e{n:02}") | {"lastTimestamp": _recent(seen)}, manager="t")
+
+        async def only_the_latest() -> bool:
+            return await names(cluster, EVENT) == [f"e{n:02}" for n in range(6, 16)]
+
+        await eventually(only_the_latest)
+
+
+async def test_an_event_with_an_unreadable_time_is_as_old_as_its_object(cluster: EmbeddedCluster) -> None:
+    await cluster.create(EVENT, model("odd") | {"lastTimestamp": "yesterday"}, manager="t")
+    assert await names(cluster, EVENT) == ["odd"]
+
+
+def _recent(text: str) -> str:
+    """The same second of the day, tomorrow: never expired by age."""
+    now = time.gmtime(time.time() + 86_400)
+    return f"{now.tm_year}-{now.tm_mon:02}-{now.tm_mday:02}{text[10:]}"

@@ -1,0 +1,74 @@
+"""One platform per state folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusters.embedded.lock import FolderLock, Locked, holder
+from clusters.errors import KnodelError
+
+HOLDER = """
+import sys
+from pathlib import Path
+from clusters.embedded.lock import FolderLock
+FolderLock(Path(sys.argv[1])).acquire() or print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+async def start_holder(folder: Path) -> asyncio.subprocess.Process:
+    """Another process that has the lock."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLDER, str(folder), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"locked\n"
+    return process
+
+
+async def test_a_second_platform_is_told_which_process_is_the_first(tmp_path: Path) -> None:
+    process = await start_holder(tmp_path)
+    with pytest.raises(Locked, match=f"process {process.pid} ") as told:
+        FolderLock(tmp_path).acquire()
+    assert told.value.pid == process.pid == holder(tmp_path)
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    assert holder(tmp_path) is None
+    with FolderLock(tmp_path):
+        assert holder(tmp_path) == os.getpid()
+
+
+def test_a_released_lock_is_free(tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path / "new" / "folder")
+    with lock, pytest.raises(Locked):
+        FolderLock(tmp_path / "new" / "folder").acquire()
+    lock.release()
+    FolderLock(tmp_path / "new" / "folder").acquire()
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(KnodelError, match="state folder"):
+        FolderLock(tmp_path / "file").acquire()
+
+
+def test_a_lock_file_is_no_sign_of_a_platform(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("99999\n")
+    assert holder(tmp_path) is None
+    assert holder(tmp_path / "absent") is None
+
+
+async def test_programs_that_a_platform_starts_do_not_keep_its_lock(tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path)
+    lock.acquire()
+    process = await asyncio.create_subprocess_exec("sleep", "30")
+    lock.release()
+    assert holder(tmp_path) is None
+    process.kill()
+    await process.wait()

@@ -1,0 +1,110 @@
+"""YAML and JSON from people and from the network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.apis.loader import LoadError, load_documents, load_models, load_objects, read_models
+
+MODEL = """
+apiVersion: knodel.dev/v1alpha1
+kind: Model
+metadata: {name: magika}
+spec: {storageUri: "file:///m"}
+"""
+
+
+def test_several_documents_are_taken_and_empty_ones_skipped() -> None:
+    assert load_documents("a: 1\n---\n---\nb: [2]\n") == [{"a": 1}, {"b": [2]}]
+
+
+def test_json_is_taken_as_well() -> None:
+    assert load_documents('{"a": {"b": [1, null, true]}}') == [{"a": {"b": [1, None, True]}}]
+
+
+def test_dates_stay_text() -> None:
+    assert load_documents("version: 2026-01-01") == [{"version": "2026-01-01"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: {", "line 1"),
+        ("a: 1\na: 2", "the key 'a' stands twice"),
+        ("a: !!python/object/apply:os.system [x]", "the tag"),
+        ("a: !!binary aGk=", "the tag !!binary"),
+        ("1: a", "put it in quotes"),
+        ("a: *b", "undefined alias"),
+        ("[" * 200 + "]" * 200, "nested"),
+        ("a: \x00", "not allowed"),
+        ("a: &x {b: *x}", "'x' contains itself"),
+        ("a: &x [1, *x]", "'x' contains itself"),
+    ],
+)
+def test_what_json_cannot_say_is_refused_with_the_place(text: str, words: str) -> None:
+    with pytest.raises(LoadError, match=r"model\.yaml: ") as caught:
+        load_documents(text, "model.yaml")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_billion_laughs_is_cut_off() -> None:
+    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
+    with pytest.raises(LoadError, match="more than 100 aliases"):
+        load_documents("\n".join(["a0: &a0 [x]", *levels]))
+
+
+def test_a_few_aliases_are_fine() -> None:
+    assert load_documents("a: &x {cpu: 1}\nb: *x") == [{"a": {"cpu": 1}, "b": {"cpu": 1}}]
+
+
+def test_a_file_that_is_too_large_is_refused() -> None:
+    with pytest.raises(LoadError, match="larger than"):
+        load_documents("a" * (4 * 1024 * 1024))
+
+
+@given(st.text(max_size=200))
+def test_any_text_gives_documents_or_a_load_error(text: str) -> None:
+    try:
+        load_documents(text)
+    except LoadError as error:
+        assert "\n" not in str(error)
+
+
+def test_models_are_found_in_documents_and_lists() -> None:
+    listed = "apiVersion: v1\nkind: List\nitems:\n- " + MODEL.strip().replace("\n", "\n  ")
+    assert [obj["metadata"]["name"] for obj in load_models(f"{MODEL}---\n{listed}")] == ["magika", "magika"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "holds no object"),
+        ("[1]", "is expected"),
+        ("kind: Model", "apiVersion is missing"),
+        ("apiVersion: v1\nkind: Pod", "metadata.name is missing"),
+        ("apiVersion: v1\nkind: List\nitems: 1", "items must be a list"),
+    ],
+)
+def test_what_is_no_object_is_refused(text: str, words: str) -> None:
+    with pytest.raises(LoadError, match=words):
+        load_objects(text)
+
+
+def test_other_kinds_are_no_models() -> None:
+    with pytest.raises(LoadError, match="Pod"):
+        load_models("apiVersion: v1\nkind: Pod\nmetadata: {name: x}")
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="No such file"):
+        read_models(tmp_path / "absent.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"a: \xff")
+    with pytest.raises(LoadError, match="UTF-8"):
+        read_models(tmp_path / "latin.yaml")
+    (tmp_path / "model.yaml").write_text(MODEL)
+    assert len(read_models(tmp_path / "model.yaml")) == 1

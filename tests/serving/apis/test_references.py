@@ -1,0 +1,55 @@
+"""Checks against other objects: unknown revisions, hosts and names that are taken."""
+
+from __future__ import annotations
+
+from serving.apis.references import collisions, make_validator, unknown_revisions
+from tests.serving.models import VARIANTS, model_object
+
+BLUE = [{"latest": True, "percent": 100, "tag": "blue"}]
+
+
+def test_a_revision_that_nobody_has_is_named_with_those_that_exist() -> None:
+    obj = model_object(traffic=[{"latest": True, "percent": 50}, {"revision": "magika-00009", "percent": 50}])
+    [error] = unknown_revisions(obj, ["magika-00001"])
+    assert error.path == "spec.traffic[1].revision"
+    assert "magika-00009" in error.message
+    assert "known: magika-00001" in error.message
+    assert unknown_revisions(obj, ["magika-00009"]) == []
+    assert unknown_revisions(model_object(), []) == []
+
+
+def test_a_tag_whose_host_is_a_models_name_is_refused() -> None:
+    [error] = collisions(model_object(traffic=BLUE), [model_object("blue-magika")])
+    assert error.path == "spec.traffic[0].tag"
+
+
+def test_a_model_whose_name_is_a_tags_host_is_refused() -> None:
+    [error] = collisions(model_object("blue-magika"), [model_object(traffic=BLUE)])
+    assert error.path == "metadata.name"
+
+
+def test_two_tags_of_one_host_are_refused() -> None:
+    mine = model_object("c", traffic=[{"latest": True, "percent": 100, "tag": "a-b"}])
+    theirs = model_object("b-c", traffic=[{"latest": True, "percent": 100, "tag": "a"}])
+    assert [error.path for error in collisions(mine, [theirs])] == ["spec.traffic[0].tag"]
+
+
+def test_a_variants_configuration_may_not_be_another_models() -> None:
+    assert [error.path for error in collisions(model_object(variants=VARIANTS), [model_object("magika-v100")])] == [
+        "spec.variants[1].name"
+    ]
+
+
+def test_other_namespaces_and_the_model_itself_do_not_count() -> None:
+    other = model_object("blue-magika")
+    other["metadata"]["namespace"] = "elsewhere"
+    mine = model_object(traffic=BLUE)
+    assert collisions(mine, [other, mine]) == []
+
+
+def test_the_door_refuses_the_later_one_and_lets_other_changes_of_both_pass() -> None:
+    first, second = model_object("blue-magika"), model_object(traffic=BLUE)
+    validate = make_validator(lambda: [first])
+    assert validate(None, second) != ()
+    assert validate(second, {**second, "status": {}}) == ()
+    assert validate(None, model_object("other")) == []

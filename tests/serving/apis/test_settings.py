@@ -1,0 +1,84 @@
+"""Settings: defaults, then the file, then variables; whatever is wrong is named by its key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serving.apis.loader import LoadError
+from serving.apis.settings import Settings, SettingsError, describe_settings, load_settings, settings_to_dict
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    assert load_settings(environ={}) == Settings()
+
+
+def test_variables_win_over_the_file_and_the_command_line_over_both(tmp_path: Path) -> None:
+    file = tmp_path / "knodel.yaml"
+    file.write_text("gateway: {port: 1001, headerTimeout: 3s}\ncontrol: {port: 1002}\n")
+    settings = load_settings(file, {"KNODEL_CONTROL_PORT": "1003", "KNODEL_GATEWAY_PORT": "1004"}, gateway_port=1005)
+    assert settings.gateway.port == 1005
+    assert settings.control.port == 1003
+    assert settings.gateway.header_timeout == 3.0
+
+
+def test_what_is_printed_reads_back_the_same(tmp_path: Path) -> None:
+    import yaml
+
+    settings = load_settings(environ={"KNODEL_GATEWAY_HEADER_TIMEOUT": "90s", "KNODEL_SERVER_IMAGE": "a.b/c:1"})
+    file = tmp_path / "printed.yaml"
+    file.write_text(yaml.safe_dump(settings_to_dict(settings)))
+    assert load_settings(file, {}) == settings
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gatewy: {}", "gatewy: unknown setting"),
+        ("gateway: {prot: 1}", "gateway.prot: unknown setting"),
+        ("gateway: {port: true}", "gateway.port: True is no whole number"),
+        ("gateway: {port: 70000}", "gateway.port: 70000 is out of bounds"),
+        ("gateway: {port: 8081}", "control.port: 8081 is gateway.port already"),
+        ("gateway: {headerTimeout: 10}", "gateway.headerTimeout: 10 is no duration"),
+        ("gateway: {headerTimeout: x}", "gateway.headerTimeout: 'x' must be a duration"),
+        ("gateway: {address: ''}", "gateway.address: '' is no text"),
+        ("gateway: 1", "gateway: a mapping"),
+        ("[]", "a mapping"),
+        ("a: 1\n---\nb: 1", "holds 2 documents"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_key(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "knodel.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(file, {})
+    assert words in str(caught.value)
+
+
+def test_an_unknown_variable_is_refused_and_others_are_left_alone() -> None:
+    with pytest.raises(SettingsError, match="KNODEL_GATEWAY_PROT: unknown setting"):
+        load_settings(environ={"KNODEL_GATEWAY_PROT": "1"})
+    assert load_settings(environ={"KNODEL_STATE": "/x", "HOME": "/y"}) == Settings()
+
+
+def test_a_variable_that_is_no_number_is_refused() -> None:
+    with pytest.raises(SettingsError, match="KNODEL_GATEWAY_PORT is no whole number"):
+        load_settings(environ={"KNODEL_GATEWAY_PORT": "http"})
+
+
+def test_an_absent_file_is_one_line() -> None:
+    with pytest.raises(LoadError, match="cannot read the settings"):
+        load_settings(Path("/nowhere/knodel.yaml"), {})
+
+
+def test_an_empty_file_is_no_fault(tmp_path: Path) -> None:
+    file = tmp_path / "knodel.yaml"
+    file.write_text("# nothing yet\n")
+    assert load_settings(file, {}) == Settings()
+
+
+def test_every_setting_has_a_unit_and_a_reason() -> None:
+    described = describe_settings()
+    assert len(described) >= 10
+    assert all(unit and reason for _, _, unit, reason in described)

@@ -1,0 +1,120 @@
+"""Variants: several Configurations under one Route, and the way there and back on a living Model."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from clusters.objects import (
+    CONFIGURATION,
+    DEPLOYMENT,
+    INGRESS,
+    MODEL,
+    REVISION,
+    ROUTE,
+    SERVICE,
+    Object,
+    controller_of,
+    labels_of,
+)
+from serving.rollout.commands import rollback
+from tests.clusters.knative.stage import splits
+from tests.serving.models import VARIANTS, model_object
+from tests.serving.reconciler.conftest import ModelStage
+
+
+@contextlib.asynccontextmanager
+async def watched(stage: ModelStage) -> AsyncIterator[list[dict[str, int]]]:
+    """Every state of the Ingress' host while the block runs."""
+    seen: list[dict[str, int]] = []
+    start = (await stage.cluster.list(INGRESS)).resource_version
+
+    async def follow() -> None:
+        async for event in stage.cluster.watch(INGRESS, start):
+            if event.type != "BOOKMARK":
+                alive = event.type != "DELETED"
+                seen.append(splits(event.object, "magika.default.localhost") if alive else {})
+
+    task = asyncio.create_task(follow())
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def revisions(stage: ModelStage) -> list[Object]:
+    return list((await stage.cluster.list(REVISION, "default", "knodel.dev/model=magika")).items)
+
+
+async def test_two_variants_share_one_route(stage: ModelStage) -> None:
+    await stage.deploy(model_object(variants=VARIANTS))
+    await stage.comes_up("magika-a100-00001")
+    assert await stage.host_gets() == {}
+    await stage.comes_up("magika-v100-00001")
+    await stage.traffic_is({"magika-a100-00001": 60, "magika-v100-00001": 40})
+    model = await stage.model_is("True")
+    assert await stage.history() == [("magika-a100-00001", "promoted", "user")]
+    assert model["status"]["latestReadyRevision"] == "magika-a100-00001"
+    assert await stage.find(SERVICE, "magika") is None
+
+
+async def test_a_new_version_goes_live_only_with_all_its_variants(stage: ModelStage) -> None:
+    await stage.deploy(model_object(variants=VARIANTS))
+    await stage.comes_up("magika-a100-00001", "magika-v100-00001")
+    await stage.traffic_is({"magika-a100-00001": 60, "magika-v100-00001": 40})
+    await stage.edit({"spec": {"storageUri": "file:///models/v2", "canaryTrafficPercent": 10}})
+    await stage.comes_up("magika-a100-00002")
+    await stage.quiet()
+    await stage.traffic_is({"magika-a100-00001": 60, "magika-v100-00001": 40})
+    await stage.comes_up("magika-v100-00002")
+    expected = {"magika-a100-00001": 54, "magika-v100-00001": 36, "magika-a100-00002": 6, "magika-v100-00002": 4}
+    await stage.traffic_is(expected)
+    labels = [labels_of(await stage.get(REVISION, name))["knodel.dev/generation"] for name in expected]
+    assert labels[0] == labels[1] != labels[2] == labels[3]
+
+
+async def test_from_a_service_to_variants_without_a_moment_without_route(serving: ModelStage) -> None:
+    async with watched(serving) as seen:
+        await serving.edit({"spec": {"variants": VARIANTS}})
+        await serving.becomes(ROUTE, "magika", lambda obj: (controller_of(obj) or {}).get("kind") == MODEL.kind)
+        await serving.quiet()
+        assert await serving.find(SERVICE, "magika") is None
+        assert await serving.host_gets() == {"magika-00001": 100}
+        assert "serving.knative.dev/service" not in labels_of(await serving.get(CONFIGURATION, "magika"))
+        await serving.comes_up("magika-a100-00001", "magika-v100-00001")
+        await serving.traffic_is({"magika-a100-00001": 60, "magika-v100-00001": 40})
+        await serving.model_is("True")
+    assert {} not in seen
+    assert await serving.find(DEPLOYMENT, "magika-00001-deployment") is not None
+    await serving.edit(rollback(await serving.model(), await revisions(serving)))
+    await serving.traffic_is({"magika-00001": 100})
+
+
+async def test_and_back_to_a_service_the_old_version_serves_until_the_new_one_is_ready(serving: ModelStage) -> None:
+    await serving.edit({"spec": {"variants": VARIANTS}})
+    await serving.comes_up("magika-a100-00001", "magika-v100-00001")
+    await serving.traffic_is({"magika-a100-00001": 60, "magika-v100-00001": 40})
+    async with watched(serving) as seen:
+        await serving.edit({"spec": {"variants": None, "storageUri": "file:///models/v3"}})
+        await serving.becomes(ROUTE, "magika", lambda obj: (controller_of(obj) or {}).get("kind") == SERVICE.kind)
+        await serving.appears(REVISION, "magika-00002")
+        await serving.quiet()
+        assert {"magika-00001": 100} not in seen
+        await serving.comes_up("magika-00002")
+        await serving.traffic_is({"magika-00002": 100})
+        await serving.model_is("True")
+    assert {} not in seen
+    assert {"magika-00001": 100} not in seen
+
+
+async def test_a_percent_of_a_variant_moves_traffic_and_makes_no_revision(stage: ModelStage) -> None:
+    await stage.deploy(model_object(variants=VARIANTS))
+    await stage.comes_up("magika-a100-00001", "magika-v100-00001")
+    await stage.traffic_is({"magika-a100-00001": 60, "magika-v100-00001": 40})
+    changed = [{**variant, "percent": percent} for variant, percent in zip(VARIANTS, (5, 95), strict=True)]
+    await stage.edit({"spec": {"variants": changed}})
+    await stage.traffic_is({"magika-a100-00001": 5, "magika-v100-00001": 95})
+    assert len(await revisions(stage)) == 2

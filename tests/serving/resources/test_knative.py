@@ -1,0 +1,158 @@
+"""What makes a revision and what does not; owners, labels, the hash of what was applied."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from autoscaler.apis import Policy
+from clusters.objects import Object, controller_of, labels_of
+from serving.apis.annotations import ANNOTATION_APPLIED, LABEL_GENERATION
+from serving.apis.settings import ServerSettings, Settings
+from serving.apis.validation import read_model
+from serving.resources.knative import make_configuration, make_route, make_service, make_templates
+from serving.resources.policy import make_policy
+from serving.resources.targets import first_traffic
+from tests.serving.models import VARIANTS, model, model_object
+
+SETTINGS = Settings()
+DIGEST = "sha256:" + "0f" * 32
+
+
+def templates(**spec: Any) -> dict[str, Object]:
+    return make_templates(model(**spec), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"minReplicas": 3},
+        {"maxReplicas": 9},
+        {"scaleTarget": 8},
+        {"targetUtilization": 0.5},
+        {"scaleToZeroAfter": "5m"},
+        {"holdQueue": 5},
+        {"visibility": "cluster-local"},
+        {"traffic": [{"latest": True, "percent": 100, "tag": "blue"}]},
+        {"canaryTrafficPercent": 10},
+        {"timeout": "5m"},
+        {"startupDeadline": "10m"},
+        {"resources": {"cpu": "1000m", "memory": "1024Mi"}},
+        {"containerConcurrency": 0},
+        {"protocol": "http1"},
+    ],
+    ids=str,
+)
+def test_scaling_traffic_and_other_spellings_make_no_revision(change: dict[str, Any]) -> None:
+    assert templates(**change) == templates()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"storageUri": "file:///models/other"},
+        {"digest": DIGEST},
+        {"version": "8"},
+        {"modelFormat": "onnx"},
+        {"resources": {"cpu": "2"}},
+        {"resources": {"memory": "2Gi"}},
+        {"containerConcurrency": 1},
+        {"timeout": "299s"},
+        {"startupDeadline": "599s"},
+        {"serviceAccountName": "models"},
+    ],
+    ids=str,
+)
+def test_all_that_runs_makes_a_revision_with_another_label(change: dict[str, Any]) -> None:
+    former, present = templates()["magika"], templates(**change)["magika"]
+    assert former != present
+    assert former["metadata"]["labels"][LABEL_GENERATION] != present["metadata"]["labels"][LABEL_GENERATION]
+
+
+def test_another_server_image_makes_a_revision() -> None:
+    settings = Settings(server=ServerSettings(image="knodel.dev/server:next"))
+    assert make_templates(model(), settings) != make_templates(model(), SETTINGS)
+
+
+def test_a_percent_of_a_variant_makes_no_revision_and_one_variants_resources_make_one_of_all() -> None:
+    shifted = [{**variant, "percent": 50} for variant in VARIANTS]
+    assert templates(variants=shifted) == templates(variants=VARIANTS)
+    bigger = [{**VARIANTS[0], "resources": {"cpu": "3"}}, VARIANTS[1]]
+    former, present = templates(variants=VARIANTS), templates(variants=bigger)
+    assert former["magika-v100"] != present["magika-v100"]
+    labels = {one["metadata"]["labels"][LABEL_GENERATION] for one in present.values()}
+    assert len(labels) == 1
+
+
+def test_the_server_is_told_what_to_run_and_slots_only_by_the_hard_limit() -> None:
+    [container] = templates(digest=DIGEST, scaleTarget=8)["magika"]["spec"]["containers"]
+    assert container["args"] == [
+        "--name", "magika", "--storage-uri", "file:///models/magika", "--digest", DIGEST, "--timeout", "300",
+        "--cpu", "1",
+    ]  # fmt: skip
+    [container] = templates(containerConcurrency=2, resources={"cpu": "500m"})["magika"]["spec"]["containers"]
+    assert container["args"][-6:] == ["--slots", "2", "--timeout", "300", "--cpu", "0.5"]
+
+
+def test_the_pod_is_restricted() -> None:
+    spec = templates()["magika"]["spec"]
+    [container] = spec["containers"]
+    assert container["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert spec["automountServiceAccountToken"] is False
+    assert "env" not in container
+
+
+def test_a_stored_model_owns_what_is_made_and_a_file_owns_nothing() -> None:
+    service = make_service(model(), SETTINGS, first_traffic(model()))
+    assert (controller_of(service) or {})["uid"] == "u1"
+    assert labels_of(service)["knodel.dev/model"] == "magika"
+    unstored = read_model(model_object())
+    assert controller_of(make_service(unstored, SETTINGS, first_traffic(unstored))) is None
+
+
+def test_the_hash_of_what_is_applied_follows_every_part_of_it() -> None:
+    def applied(made: Object) -> str:
+        return str(made["metadata"]["annotations"][ANNOTATION_APPLIED])
+
+    base, traffic = model(), first_traffic(model())
+    assert applied(make_service(base, SETTINGS, traffic)) == applied(make_service(model(), SETTINGS, traffic))
+    hashes = {
+        applied(make_service(base, SETTINGS, traffic)),
+        applied(make_service(model(visibility="cluster-local"), SETTINGS, traffic)),
+        applied(make_service(base, SETTINGS, [{"latestRevision": True, "percent": 100, "tag": "blue"}])),
+        applied(make_route(base, traffic)),
+    }
+    assert len(hashes) == 4
+
+
+def test_a_variant_is_a_configuration_of_its_own() -> None:
+    made = make_configuration(model(variants=VARIANTS), model(variants=VARIANTS).spec.variants[0], SETTINGS)
+    assert made["metadata"]["name"] == "magika-a100"
+    assert made["spec"]["template"]["metadata"]["labels"]["knodel.dev/variant"] == "a100"
+
+
+def test_the_policy_carries_the_scaling_fields_and_respects_the_hard_limit() -> None:
+    scaling = model(minReplicas=1, maxReplicas=6, scaleTarget=8, scaleToZeroAfter="5m").spec.scaling
+    assert json.loads(make_policy(scaling, 0)) == {
+        "minReplicas": 1, "maxReplicas": 6, "scaleTarget": 8.0, "targetUtilization": 0.7, "scaleToZeroAfter": 300.0,
+        "holdQueue": 1000,
+    }  # fmt: skip
+    assert json.loads(make_policy(scaling, 2))["scaleTarget"] == 2.0
+
+
+def test_the_autoscaler_takes_every_policy_at_the_bounds_of_a_model() -> None:
+    for spec in (
+        {"minReplicas": 1000, "maxReplicas": 1000, "scaleTarget": 0.01, "targetUtilization": 0.01, "holdQueue": 1},
+        {
+            "maxReplicas": 1,
+            "scaleTarget": 1000,
+            "targetUtilization": 1,
+            "scaleToZeroAfter": "168h",
+            "holdQueue": 100_000,
+        },
+    ):
+        text = make_policy(model(**spec).spec.scaling, 0)
+        assert Policy.from_annotations({"autoscaling.knodel.dev/policy": text}).to_json() == text
