@@ -126,6 +126,14 @@ class Policy:
         return json.dumps(said, separators=(",", ":"))
 
 
+def effective_policy(pod_autoscaler: Object) -> Policy:
+    """The policy of a PodAutoscaler for readers that have to go on: the default where it cannot be followed."""
+    try:
+        return Policy.from_annotations(annotations_of(pod_autoscaler))
+    except InvalidPolicy:
+        return Policy()
+
+
 def is_ours(pod_autoscaler: Object) -> bool:
     """Whether this PodAutoscaler is of our class."""
     return annotations_of(pod_autoscaler).get(ANNOTATION_CLASS) == CLASS

@@ -33,12 +33,8 @@ class Identity:
 
 def identify(pid: int) -> Identity | None:
     """The identity of the running process `pid`; None when there is none, or it has ended and waits to be reaped."""
-    try:
-        text = (PROC / str(pid) / "stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = text.rpartition(")")[2].split()  # the command's name stands in parentheses and may hold anything
-    return None if fields[_STATE] in _ENDED_STATES else Identity(pid, int(fields[_START_TICKS]))
+    fields = _stat(pid)
+    return None if fields is None or fields[_STATE] in _ENDED_STATES else Identity(pid, int(fields[_START_TICKS]))
 
 
 def is_alive(identity: Identity) -> bool:
@@ -63,9 +59,8 @@ def start_detached(
             env=environment,
             start_new_session=True,
         )
-    identity = identify(child.pid)
     child.returncode = 0  # `wait_ended` reaps it: keeps the destructor of Popen from warning of a running child
-    return identity or Identity(child.pid, -1)  # -1: it ended at once, and is no process that runs
+    return Identity(child.pid, _start_ticks(child.pid))
 
 
 async def wait_ended(identity: Identity) -> None:
@@ -80,7 +75,7 @@ async def wait_ended(identity: Identity) -> None:
         if is_alive(identity):  # looked at after the open, so the descriptor is of this very process
             loop.add_reader(descriptor, _settle, ended)
             await ended
-        _reap(identity.pid)
+        _reap(identity)
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
@@ -131,6 +126,22 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _reap(pid: int) -> None:
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
+def _reap(identity: Identity) -> None:
+    """Only this very process: another one with its pid is not ours to wait for."""
+    if _start_ticks(identity.pid) == identity.start_ticks:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(identity.pid, os.WNOHANG)
+
+
+def _start_ticks(pid: int) -> int:
+    """Of a process that runs or waits to be reaped; -1 when there is none."""
+    fields = _stat(pid)
+    return -1 if fields is None else int(fields[_START_TICKS])
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of `/proc/PID/stat` from the third on; the second, the command's name, may hold anything."""
+    try:
+        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None

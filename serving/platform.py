@@ -88,6 +88,7 @@ class Platform:
         self.ready = asyncio.Event()
         self._settings = settings
         self._clock = SystemClock()
+        self._ending = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set, then end everything in order.
@@ -127,7 +128,7 @@ class Platform:
         models = self._store.of_kind(MODEL)
         validators = {
             **VALIDATORS,
-            MODEL: make_validator(models.values),
+            MODEL: make_validator(models.values, self._store.of_kind(REVISION).values),
             WARM_POOL: _later,
             EVENT_SOURCE: _later,
             MODEL_EVENT: _later,
@@ -154,7 +155,7 @@ class Platform:
             informers,
             state_dir=self.state,
             images={settings.server.image: self._server_image()},
-            drain=self._dataplane.release,
+            drain=self._release,
             clock=clock,
         )
         self._controllers = (
@@ -198,6 +199,11 @@ class Platform:
             command=(sys.executable, "-m", "serving.server"),
             entry="serving.server.main:main",
             preload=preload,
+            env={
+                "KNODEL_CACHE": str(self.state / ARTIFACTS_FOLDER),
+                "KNODEL_ALLOW_HOSTS": "localhost,127.0.0.1",
+                "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime 1.29 and newer would report to its makers by default
+            },
         )
 
     def _listen(self) -> list[socket.socket]:
@@ -239,7 +245,9 @@ class Platform:
     def _announce(self, sockets: Sequence[socket.socket]) -> None:
         own = identify(os.getpid())
         if own is None:
-            raise KnodelError("/proc does not show this process: Knodel's embedded cluster needs Linux with /proc mounted")
+            raise KnodelError(
+                "/proc does not show this process: Knodel's embedded cluster needs Linux with /proc mounted"
+            )
         Facts(
             pid=own.pid,
             start_ticks=own.start_ticks,
@@ -251,12 +259,18 @@ class Platform:
         ).write()
         self.ready.set()
 
+    async def _release(self, pod: Object) -> None:
+        """Keep new requests off a Pod; at the end of the platform none come any more."""
+        if not self._ending:
+            await self._dataplane.release(pod)
+
     async def _end(self, serving: Sequence[tuple[Any, asyncio.Task[None]]]) -> None:
         """No new requests, then what is under way ends, then the processes do."""
         for server, _ in serving:
             server.should_exit = True
         await self._gateway.stop(DRAIN)
         await self._activator.stop(DRAIN)
+        self._ending = True
         await self._kubelet.stop_all(DRAIN)
         await asyncio.gather(*(task for _, task in serving))
 
@@ -297,9 +311,7 @@ class _Tasks:
 
 def run_platform(state: Path, settings: Settings) -> int:
     """Run a platform in this process until SIGINT or SIGTERM; returns the exit code."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return uvloop.run(_until_signal(Platform(state, settings)))
 
 

@@ -11,6 +11,11 @@ from clusters.embedded.cluster import EmbeddedCluster
 from tests.support.clusters import embedded_cluster
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The scenarios' option."""
+    parser.addoption("--cluster", choices=["embedded"], default="embedded", help="what the scenarios run on")
+
+
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
     """A real embedded cluster over a fresh file, its background tasks running, without validators."""

@@ -13,6 +13,7 @@ from autoscaler.config import Records
 from autoscaler.scaling.fleet import Change
 from clusters.api import Cluster
 from clusters.clock import Clock
+from clusters.errors import ClusterError
 from clusters.objects import POD_AUTOSCALER, Key, Object, annotations_of, key_of, timestamp
 
 Entry = dict[str, Any]
@@ -68,7 +69,11 @@ class DecisionLog:
         entries = [*entries, *pending][-self._records.kept_decisions :]
         text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False)
         patch = {"metadata": {"annotations": {DECISIONS_ANNOTATION: text}}}
-        del self._pending[key]
-        await self._cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=self._manager)
+        del self._pending[key]  # what is added while this is written is written next
+        try:
+            await self._cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=self._manager)
+        except ClusterError:
+            self._pending[key] = [*pending, *self._pending.get(key, [])]
+            raise
         self._written[key] = (self._clock.monotonic(), entries)
         return None

@@ -92,6 +92,7 @@ class PodAutoscalerReconciler:
             self._uids[key] = uid_of(pod_autoscaler)
         observed = parts.view.observe(pod_autoscaler)
         if observed.deployment is None:
+            parts.fleet.remove(key)
             return None  # its arrival wakes this key
         wishes = await self._wishes(key, pod_autoscaler)
         self._take_in(key, observed, wishes)

@@ -29,12 +29,14 @@ from clusters.gateway.route_config import (
     path_form,
     starting_host,
     subset,
+    unknown_model,
     version_host,
     virtual_host,
 )
 from clusters.gateway.routes import Backend, VirtualHost
 from clusters.objects import Key
 
+DEFAULT_DOMAIN: Final = "localhost"  # models' hosts are NAME.NAMESPACE.localhost
 ROUTE_TABLE: Final = "gateway"
 ACTIVATOR_SUBSET: Final = "activator"  # no revision is named so: theirs contain a "/"
 
@@ -59,7 +61,8 @@ class _Rendered:
 class RouteMaker:
     """Makes the RDS file; keeps what it rendered, so that one changed host costs little beside a thousand others."""
 
-    def __init__(self) -> None:
+    def __init__(self, domain: str = DEFAULT_DOMAIN) -> None:
+        self._unknown = _raw(unknown_model(domain))
         self._known: dict[str, _Rendered] = {}
         self._last: tuple[tuple[VirtualHost, ...], Resource] | None = None
 
@@ -69,7 +72,7 @@ class RouteMaker:
             return self._last[1]
         rendered = [self._render(host) for host in hosts]
         self._known = {one.host.name: one for one in rendered}
-        resource = _route_table([*(one.entry for one in rendered), _raw(path_form())])
+        resource = _route_table([*(one.entry for one in rendered), self._unknown, _raw(path_form())])
         self._last = (hosts, resource)
         return resource
 

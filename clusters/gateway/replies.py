@@ -53,7 +53,7 @@ def guards(limits: Limits) -> tuple[Guard, ...]:
                 {"name": "content-length", "range_match": within, "invert_match": True},
             ),
             413,
-            f"the request body is larger than {limits.body_bytes // 2**20} MiB, the largest that is taken",
+            f"the request body is larger than {_size(limits.body_bytes)}, the largest that is taken",
         ),
         Guard(
             "two hosts",
@@ -90,6 +90,11 @@ def replies(limits: Limits) -> tuple[Reply, ...]:
         Reply(_status(400), "the request is not valid HTTP (%RESPONSE_CODE_DETAILS%)"),
         Reply(_status(400, "GE"), "the gateway refused the request (status %RESPONSE_CODE%)"),
     )
+
+
+def _size(count: int) -> str:
+    mebibytes, rest = divmod(count, 2**20)
+    return f"{count} bytes" if rest else f"{mebibytes} MiB"
 
 
 def _guarded(guard: Guard) -> Reply:

@@ -69,8 +69,13 @@ def virtual_host(host: VirtualHost) -> Json:
     }
 
 
+def unknown_model(domain: str) -> Json:
+    """The virtual host of every Host that has a model's form but is none's: never answered by anything else."""
+    return {"name": "unknown model", "domains": [f"*.{domain}"]}
+
+
 def path_form() -> Json:
-    """The virtual host of every Host that no model has: the platform's own answers, then models by their path.
+    """The virtual host of every other Host: the platform's own answers, then models by their path.
 
     `PATH_FORM_SCRIPT` turns the path form into a Host and looks for a route again. The last route is there for it to
     run at all: Envoy asks a route, not a virtual host, which script applies.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from clusters.errors import FieldError
-from clusters.objects import Object, key_of, name_of, namespace_of
+from clusters.objects import Object, key_of, labels_of, name_of, namespace_of
+from serving.apis.annotations import LABEL_MODEL
 from serving.apis.validation import validate_model
 
 
@@ -41,18 +42,35 @@ def collisions(model: Object, others: Iterable[Object]) -> list[FieldError]:
     return list(errors.values())
 
 
-def make_validator(models: Callable[[], Iterable[Object]]) -> Callable[[Object | None, Object], Sequence[FieldError]]:
-    """`validate_model` and `collisions` as one admission check; `models` gives all Models now.
+def make_validator(
+    models: Callable[[], Iterable[Object]], revisions: Callable[[], Iterable[Object]] | None = None
+) -> Callable[[Object | None, Object], Sequence[FieldError]]:
+    """`validate_model`, `collisions` and `unknown_revisions` as one admission check.
 
-    Who comes later is refused, because the check is asked before a Model is stored.
+    `models` gives all Models now, `revisions` all Revisions (None where the door cannot see them: the reconciler then
+    says it on the Model). Who comes later is refused, because the check is asked before a Model is stored.
     """
 
     def validate(old: Object | None, new: Object) -> Sequence[FieldError]:
-        if old is not None and old.get("spec") == new.get("spec"):
-            return validate_model(old, new)
-        return validate_model(old, new) or collisions(new, models())
+        errors = validate_model(old, new)
+        if errors or (old is not None and old.get("spec") == new.get("spec")):
+            return errors
+        missing: list[FieldError] = []
+        if revisions is not None and _traffic(new) != (_traffic(old) if old is not None else None):
+            missing = unknown_revisions(new, _revisions_of(new, revisions()))
+        return [*collisions(new, models()), *missing]
 
     return validate
+
+
+def _traffic(model: Object) -> object:
+    return (model.get("spec") or {}).get("traffic")
+
+
+def _revisions_of(model: Object, revisions: Iterable[Object]) -> set[str]:
+    name, namespace = name_of(model), namespace_of(model)
+    ours = (one for one in revisions if namespace_of(one) == namespace and labels_of(one).get(LABEL_MODEL) == name)
+    return {name_of(revision) for revision in ours}
 
 
 def _hosts(model: Object) -> dict[str, str]:

@@ -21,9 +21,9 @@ from serving.apis.version import VERSION
 T = TypeVar("T")
 
 VARIABLE_PREFIX = "KNODEL_"
-OTHER_VARIABLES = frozenset({"KNODEL_STATE", "KNODEL_TERMINATION_LOG"})
-"""Variables that are no settings: the state folder, by which the settings are not found, and one that the kubelet
-gives to model servers."""
+OTHER_VARIABLES = frozenset({"KNODEL_STATE", "KNODEL_TERMINATION_LOG", "KNODEL_CACHE", "KNODEL_ALLOW_HOSTS"})
+"""Variables that are no settings of a platform: its state folder, by which everything else is found, and those that
+model servers read."""
 
 MEBIBYTE = 1024 * 1024  # bytes
 LARGEST_PORT = 65535

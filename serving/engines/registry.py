@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A model format: `module` has `load(artifact, options)`, `extra` installs what it needs of others."""
+    """A model format: `module` has `load(artifact, options)` and needs `package`, which `extra` installs."""
 
     name: str
     module: str
+    package: str
     extra: str
     suffixes: tuple[str, ...]
 
 
-FORMATS: Final = {made.name: made for made in (Format("onnx", "serving.engines.onnx", "onnx", (".onnx",)),)}
+FORMATS: Final = {made.name: made for made in (Format("onnx", "serving.engines.onnx", "onnxruntime", "onnx", (".onnx",)),)}
 
 
 def find_format(name: str, files: Sequence[str]) -> Format:
@@ -48,9 +49,9 @@ def loader_of(made: Format) -> Loader:
     try:
         load: Loader = importlib.import_module(made.module).load
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in ("serving", "clusters"):
+        if error.name != made.package:
             raise
         raise MissingEngine(
-            f"format {made.name} needs {error.name}, which is not installed: pip install 'knodel[{made.extra}]'"
+            f"format {made.name} needs {made.package}, which is not installed: pip install 'knodel[{made.extra}]'"
         ) from error
     return load

@@ -6,6 +6,8 @@ and has observed it; until then the answer is Unknown, never the answer to an ol
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from clusters.objects import Object, condition_of, generation_of, labels_of, name_of
 from serving.apis.annotations import LABEL_GENERATION
 from serving.apis.lifecycle import DEPLOYING, GOOD, State
@@ -33,7 +35,10 @@ def routes_state(model: Model, world: World, split: Split) -> State:
         return State("Unknown", DEPLOYING, f"Route {names.route(model)} is not made yet")
     if not _carries(route, split) or not _has_observed(route):
         return State("Unknown", DEPLOYING, f"Route {names.route(model)} has not taken over the traffic split yet")
-    return _state_of(route)
+    state = _state_of(route)
+    if state.status == "True" and not split.unknown and not _has_migrated(model, world, route, split):
+        return State("Unknown", "TrafficNotMigrated", "traffic is not yet on the latest ready revision")
+    return state
 
 
 def pinned_message(model: Model, situation: Situation) -> str:
@@ -91,6 +96,15 @@ def _carries(route: Object, split: Split) -> bool:
     return _parts(route["spec"].get("traffic") or ()) == _parts(split.targets)
 
 
-def _parts(targets: object) -> list[tuple[str, int, str]]:
-    entries = targets if isinstance(targets, list | tuple) else ()
-    return [(one.get("revisionName", ""), int(one.get("percent") or 0), one.get("tag", "")) for one in entries]
+def _has_migrated(model: Model, world: World, route: Object, split: Split) -> bool:
+    """Whether what floats is on the latest ready revisions: a Route is ready with the former ones as well."""
+    wanted = []
+    for target in split.targets:
+        configuration = world.configurations.get(target.get("configurationName") or names.configuration(model)) or {}
+        latest = (configuration.get("status") or {}).get("latestReadyRevisionName", "")
+        wanted.append({**target, "revisionName": target.get("revisionName") or latest})
+    return _parts(wanted) == _parts((route.get("status") or {}).get("traffic") or ())
+
+
+def _parts(targets: Iterable[Object]) -> list[tuple[str, int, str]]:
+    return [(one.get("revisionName", ""), int(one.get("percent") or 0), one.get("tag", "")) for one in targets]

@@ -74,9 +74,10 @@ def digest_of(value: Any) -> str:
 
 
 def _make(kind: Kind, name: str, model: Model, spec: Object, labels: dict[str, str]) -> Object:
-    metadata: Object = {"name": name, "labels": {LABEL_MODEL: model.name, **labels}}
+    metadata: Object = {"name": name}
     if model.namespace:
         metadata["namespace"] = model.namespace
+    metadata["labels"] = {LABEL_MODEL: model.name, **labels}
     if model.uid:  # a Model that was never stored cannot own anything yet
         metadata["ownerReferences"] = [owner_reference(MODEL, model.object)]
     made: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}

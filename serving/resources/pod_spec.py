@@ -103,7 +103,7 @@ def _arguments(model: Model, resources: Resources) -> list[str]:
     spec = model.spec
     options: list[tuple[str, Any]] = [
         ("--name", model.name),
-        ("--storage-uri", spec.storage_uri),
+        ("--storage-uri", spec.storage_uri.replace("$(", "$$(")),  # or the kubelet would expand a variable
         ("--digest", spec.digest),
         ("--format", spec.model_format),
         ("--slots", spec.container_concurrency or ""),

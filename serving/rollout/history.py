@@ -90,7 +90,11 @@ def _fresh_cause(history: Sequence[HistoryEntry], cause: Cause) -> Cause:
 def _newcomers(
     history: Sequence[HistoryEntry], versions: Sequence[Version], cause: Cause, now: str
 ) -> list[HistoryEntry]:
+    """Versions that no line tells of; of a full history's only those after the newest known: it forgot the others."""
     known = {entry.revision for entry in history}
+    if len(history) >= MOST_ENTRIES:
+        newest = max((index for index, version in enumerate(versions) if version.revision in known), default=-1)
+        versions = versions[newest + 1 :]
     return [
         HistoryEntry(version.revision, version.version, version.digest, version.storage_uri, cause, "", now, "")
         for version in versions

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import BinaryIO, Final
+from io import FileIO
+from typing import Final
 
 from serving.storage.errors import StorageError
 
@@ -22,7 +23,7 @@ def of_bytes(content: bytes) -> str:
     return PREFIX + hashlib.sha256(content).hexdigest()
 
 
-def of_open_file(file: BinaryIO) -> str:
+def of_open_file(file: FileIO) -> str:
     """The digest of what is left to read of `file`."""
     return PREFIX + hashlib.file_digest(file, "sha256").hexdigest()
 

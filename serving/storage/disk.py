@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn, NoReturn
 
 from serving.storage import digest
 from serving.storage.errors import StorageError
@@ -38,7 +40,7 @@ def digest_files(folder: Path, uri: str) -> dict[str, str]:
     for name in list_files(folder, uri):
         with open_regular(_inside(folder, name, uri), f"{uri}: {name!r}") as file:
             try:
-                digests[name] = digest.of_open_file(file)  # type: ignore[arg-type] # a raw file reads as well
+                digests[name] = digest.of_open_file(file)
             except OSError as error:
                 raise StorageError(f"{uri}: {name!r} cannot be read ({_reason(error)})") from error
     return digests
@@ -66,7 +68,9 @@ def open_regular(path: Path, uri: str) -> FileIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        raise StorageError(f"{uri}: cannot be opened ({_reason(error)}): check that it exists and is readable") from error
+        raise StorageError(
+            f"{uri}: cannot be opened ({_reason(error)}): check that it exists and is readable"
+        ) from error
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST_FILE:
         return FileIO(descriptor, "rb")
@@ -96,8 +100,8 @@ def _inside(folder: Path, name: str, uri: str) -> Path:
     return path
 
 
-def _unreadable(uri: str):  # type: ignore[no-untyped-def]
-    def refuse(error: OSError) -> None:
+def _unreadable(uri: str) -> Callable[[OSError], NoReturn]:
+    def refuse(error: OSError) -> NoReturn:
         raise StorageError(f"{uri}: a folder in it cannot be read ({_reason(error)})") from error
 
     return refuse

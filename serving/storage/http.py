@@ -11,16 +11,16 @@ import http.client
 import socket
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
-from urllib.parse import urljoin
+from urllib.parse import urldefrag, urljoin
 
-from serving.storage.address_policy import AddressPolicy
-from serving.storage.errors import AddressDenied, BadUri, DownloadFailed, TooLarge
-from serving.storage.uri import HTTP_SCHEMES, StorageUri, parse_uri
+from serving.storage.addresses import Target, check_addresses, parse, shown
+from serving.storage.digest import PREFIX
+from serving.storage.disk import LARGEST_FILE
+from serving.storage.errors import StorageError
 
-_PORTS: Final = {"http": 80, "https": 443}
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _CHUNK: Final = 1 << 18  # bytes between two looks at the limits
 
@@ -32,68 +32,61 @@ class DownloadLimits:
     connect: float = 10.0  # of one connection attempt
     silence: float = 30.0  # without a byte
     total: float = 3600.0  # even of a server that drips; the startup deadline of a model is rarely longer
-    size: int = 16 << 30  # what the server reads of one file at most
+    size: int = LARGEST_FILE
     redirects: int = 5
 
 
 class Downloader:
-    """Gets files by GET, following redirects."""
+    """Gets files by GET, following redirects; `allow_hosts` as in `addresses.check_addresses`."""
 
     def __init__(
         self,
-        policy: AddressPolicy,
+        allow_hosts: frozenset[str],
         limits: DownloadLimits | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._policy = policy
+        self._allow_hosts = allow_hosts
         self._limits = limits or DownloadLimits()
         self._monotonic = monotonic
 
-    def download(self, uri: StorageUri, into: BinaryIO) -> str:
-        """Write the content into `into` and return its hexadecimal SHA-256.
-
-        Raises AddressDenied, BadUri, DownloadFailed, TooLarge.
-        """
+    def download(self, url: str, into: BinaryIO) -> str:
+        """Write the content into `into` and return its digest (`sha256:…`). Raises StorageError."""
         deadline = self._monotonic() + self._limits.total
-        try:
-            return self._follow(uri, into, deadline)
-        except (OSError, http.client.HTTPException) as error:
-            raise DownloadFailed(f"cannot download {uri.shown}: {_reason(error)}") from error
-
-    def _follow(self, uri: StorageUri, into: BinaryIO, deadline: float) -> str:
-        hop = uri
+        name = shown(url)
+        hop = urldefrag(url).url
         for _ in range(self._limits.redirects + 1):
-            connection = self._connect(hop)
+            target = parse(hop)
+            connection = self._connect(target, name)
             try:
-                connection.request("GET", hop.target, headers={"Accept-Encoding": "identity", "User-Agent": "knodel"})
-                response = connection.getresponse()
+                response = _ask(connection, target)
                 if response.status not in _REDIRECTS:
-                    return self._receive(uri, response, into, deadline)
-                hop = _redirected(uri, hop, response.headers.get("Location"))
+                    return self._receive(name, response, into, deadline)
+                hop = _redirected(name, hop, response.headers.get("Location"))
+            except (OSError, http.client.HTTPException) as error:
+                raise StorageError(f"{name}: cannot be downloaded: {_reason(error)}") from error
             finally:
                 connection.close()
-        raise DownloadFailed(f"cannot download {uri.shown}: more than {self._limits.redirects} redirects")
+        raise StorageError(f"{name}: cannot be downloaded: more than {self._limits.redirects} redirects")
 
-    def _connect(self, hop: StorageUri) -> http.client.HTTPConnection:
-        """A connection that is open to a checked address. Raises AddressDenied, OSError."""
-        port = hop.port or _PORTS[hop.scheme]
-        found = socket.getaddrinfo(hop.host, port, type=socket.SOCK_STREAM)
-        allowed = [info for info in found if self._policy.permits(hop.host, str(info[4][0]))]
-        if not allowed:
-            raise AddressDenied(
-                f"{hop.shown}: host {hop.host!r} is at no public address; allow it by KNODEL_ALLOW_HOSTS if it is meant"
-            )
-        connection = http.client.HTTPConnection(hop.host, port, timeout=self._limits.silence)
-        connection.sock = self._open(allowed)
-        if hop.scheme == "https":
-            context = ssl.create_default_context()
-            connection.sock = context.wrap_socket(connection.sock, server_hostname=hop.host)
+    def _connect(self, target: Target, name: str) -> http.client.HTTPConnection:
+        """A connection that is open to a checked address. Raises StorageError."""
+        connection = http.client.HTTPConnection(target.host, target.port)
+        try:
+            found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            check_addresses(target, (str(info[4][0]) for info in found), self._allow_hosts, name)
+            connection.sock = self._open(found)
+            if target.scheme == "https":
+                context = ssl.create_default_context()
+                connection.sock = context.wrap_socket(connection.sock, server_hostname=target.host)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name with an endless label
+            connection.close()
+            raise StorageError(f"{name}: host {target.host!r} cannot be reached: {_reason(error)}") from error
         return connection
 
-    def _open(self, infos: Sequence[tuple[Any, ...]]) -> socket.socket:
-        """The first address that answers; raises the last one's OSError."""
-        failure: OSError = OSError("no address")
-        for family, kind, protocol, _, address in infos:
+    def _open(self, found: list[Any]) -> socket.socket:
+        """A connection to the first address that answers; raises the last one's OSError."""
+        failure = OSError("no address")
+        for family, kind, protocol, _, address in found:
             sock = socket.socket(family, kind, protocol)
             try:
                 sock.settimeout(self._limits.connect)
@@ -106,41 +99,45 @@ class Downloader:
                 return sock
         raise failure
 
-    def _receive(self, uri: StorageUri, response: http.client.HTTPResponse, into: BinaryIO, deadline: float) -> str:
-        _check_head(uri, response)
+    def _receive(self, name: str, response: http.client.HTTPResponse, into: BinaryIO, deadline: float) -> str:
+        _check_head(name, response)
         announced = response.length  # None when chunked
         if announced is not None and announced > self._limits.size:
-            raise TooLarge(f"{uri.shown} has {announced} bytes: at most {self._limits.size} are downloaded")
+            raise StorageError(f"{name}: has {announced} bytes, and {self._limits.size} is the limit")
         digest, received = hashlib.sha256(), 0
         while chunk := response.read1(_CHUNK):
             received += len(chunk)
             if received > self._limits.size:
-                raise TooLarge(f"{uri.shown} has more than {self._limits.size} bytes")
+                raise StorageError(f"{name}: has more than {self._limits.size} bytes, the limit")
             if self._monotonic() > deadline:
-                raise DownloadFailed(f"cannot download {uri.shown}: not complete after {self._limits.total:g} s")
+                raise StorageError(f"{name}: cannot be downloaded: not complete after {self._limits.total:g} s")
             digest.update(chunk)
             into.write(chunk)
         if announced is not None and received != announced:
-            raise DownloadFailed(f"cannot download {uri.shown}: it ended after {received} of {announced} bytes")
-        return digest.hexdigest()
+            raise StorageError(f"{name}: cannot be downloaded: it ended after {received} of {announced} bytes")
+        return PREFIX + digest.hexdigest()
 
 
-def _check_head(uri: StorageUri, response: http.client.HTTPResponse) -> None:
+def _ask(connection: http.client.HTTPConnection, target: Target) -> http.client.HTTPResponse:
+    headers = {"Host": target.host_header, "Accept-Encoding": "identity", "User-Agent": "knodel"}
+    connection.request("GET", target.request_target, headers=headers)
+    return connection.getresponse()
+
+
+def _check_head(name: str, response: http.client.HTTPResponse) -> None:
     if response.status != http.client.OK:
-        raise DownloadFailed(f"cannot download {uri.shown}: the server answered {response.status}")
-    if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise DownloadFailed(f"cannot download {uri.shown}: the server sent it compressed though not asked to")
+        raise StorageError(f"{name}: cannot be downloaded: the server answered {response.status}")
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise StorageError(f"{name}: cannot be downloaded: the server sent it compressed, though not asked to")
 
 
-def _redirected(uri: StorageUri, hop: StorageUri, location: str | None) -> StorageUri:
-    try:
-        target = parse_uri(urljoin(hop.text, location or "").partition("#")[0])
-    except (BadUri, ValueError) as error:
-        raise DownloadFailed(f"cannot download {uri.shown}: it redirects to what is no http address") from error
-    if not location or target.scheme not in HTTP_SCHEMES:
-        raise DownloadFailed(f"cannot download {uri.shown}: it redirects to what is no http address")
-    if hop.scheme == "https" and target.scheme == "http":
-        raise DownloadFailed(f"cannot download {uri.shown}: it redirects from https to http")
+def _redirected(name: str, hop: str, location: str | None) -> str:
+    """The next address, absolute; `parse` checks it as it did the first."""
+    if not location:
+        raise StorageError(f"{name}: cannot be downloaded: it redirects to nowhere")
+    target = urldefrag(urljoin(hop, location)).url
+    if hop.lower().startswith("https:") and not target.lower().startswith("https:"):
+        raise StorageError(f"{name}: cannot be downloaded: it redirects from https to {target.partition(':')[0][:20]}")
     return target
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.apis import CLASS, POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
+from autoscaler.apis import CLASS, POLICY_ANNOTATION, InvalidPolicy, Policy, effective_policy, is_ours
 from autoscaler.knative_annotations import parse_duration
 
 KNATIVE = "autoscaling.knative.dev/"
@@ -122,3 +122,9 @@ def test_other_durations_are_refused(text: str) -> None:
 def test_only_our_class_is_ours() -> None:
     assert is_ours({"metadata": {"annotations": {"autoscaling.knative.dev/class": CLASS}}})
     assert not is_ours({"metadata": {}})
+
+
+def test_readers_that_have_to_go_on_get_the_default_for_a_policy_that_cannot_be_followed() -> None:
+    assert effective_policy({"metadata": {"annotations": {POLICY_ANNOTATION: "{"}}}) == Policy()
+    said = {"metadata": {"annotations": {POLICY_ANNOTATION: Policy(min_replicas=3).to_json()}}}
+    assert effective_policy(said) == Policy(min_replicas=3)

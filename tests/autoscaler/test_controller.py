@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
 from autoscaler.apis import Policy
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import DEPLOYMENT, EVENT, POD_AUTOSCALER, SERVERLESS_SERVICE, controller_of, uid_of
+from clusters.objects import (
+    DEPLOYMENT,
+    EVENT,
+    POD_AUTOSCALER,
+    REVISION,
+    SERVERLESS_SERVICE,
+    Kind,
+    controller_of,
+    owner_reference,
+    uid_of,
+)
 from tests.autoscaler.world import DEPLOYMENT_NAME, REVISION_NAME, World, running
 from tests.support.clock import SteppedClock
 
@@ -214,8 +225,8 @@ async def test_decisions_are_written_with_their_reasons_and_not_more_than_one_wr
 
     await world.until(steps, [(1, 0), (0, 2)])
     reasons = (await world.decisions())[-1]["reasons"]
-    assert [reason["rule"] for reason in reasons] == ["Waiting"]
-    assert "3 requests wait" in reasons[0]["message"]
+    assert reasons[-1]["rule"] == "Waiting"
+    assert "3 requests wait" in reasons[-1]["message"]
 
 
 async def test_a_settled_revision_is_not_written_again(world: World) -> None:
@@ -239,9 +250,37 @@ async def test_a_new_process_keeps_the_replicas_that_it_finds(cluster: EmbeddedC
     policy = Policy(max_replicas=8, scale_to_zero_after=30)
     async with running(World(cluster, clock)) as former:
         await serving(former, policy)
-        await former.cluster.scale(DEPLOYMENT, DEPLOYMENT_NAME, "default", 3, manager="test")
+    await cluster.scale(DEPLOYMENT, DEPLOYMENT_NAME, "default", 3, manager="test")
     world = World(cluster, clock)
     async with running(world):
         await world.until(lambda: world.condition("Active"), ("True", ""))
         await world.pass_time(25.0)
         assert await world.replicas_asked() == 3
+
+
+async def test_a_namesake_of_a_deleted_pod_autoscaler_starts_from_nothing(world: World) -> None:
+    await at_zero(world)
+    await world.cluster.delete(REVISION, REVISION_NAME, "default")
+    for kind in (POD_AUTOSCALER, DEPLOYMENT, SERVERLESS_SERVICE):
+        await world.until(partial(count, world, kind), 0)
+    await world.create_revision(Policy(min_replicas=2), replicas=1)
+    await world.until(world.replicas_asked, 2)
+    await world.until(world.mode, "Proxy")
+    await world.until(lambda: world.condition("ScaleTargetInitialized"), ("Unknown", ""))
+
+
+async def count(world: World, kind: Kind) -> int:
+    return len((await world.cluster.list(kind, "default")).items)
+
+
+async def test_a_deployment_of_another_revision_is_not_scaled(world: World) -> None:
+    await world.create_revision(Policy(min_replicas=3))
+    await world.until(world.replicas_asked, 3)
+    meta = {"name": "other", "namespace": "default"}
+    revision = await world.cluster.create(REVISION, {"metadata": meta, "spec": {}}, manager="test")
+    owned = {**meta, "ownerReferences": [owner_reference(REVISION, revision)]}
+    await world.cluster.create(DEPLOYMENT, {"metadata": owned, "spec": {"replicas": 1}}, manager="test")
+    patch = {"spec": {"scaleTargetRef": {"name": "other"}}}
+    await world.cluster.patch(POD_AUTOSCALER, REVISION_NAME, patch, "default", manager="test")
+    await world.pass_time(5.0)
+    assert (await world.get(DEPLOYMENT, "other"))["spec"]["replicas"] == 1

@@ -220,7 +220,7 @@ def _names() -> tuple[str, ...]:
 
 
 def test_settings_out_of_range_are_all_named() -> None:
-    with pytest.raises(InvalidSettings, match=r"scaling.panic_threshold.*workers"):
+    with pytest.raises(InvalidSettings, match=r"scaling\.panic_threshold.*workers"):
         Settings(scaling=Scaling(panic_threshold=0.5), workers=0)
-    with pytest.raises(InvalidSettings, match="sampling.timeout: must be from 0.01 to 1, not 2"):
+    with pytest.raises(InvalidSettings, match=r"sampling\.timeout: must be from 0.01 to 1, not 2"):
         Settings(sampling=Sampling(timeout=2.0))

@@ -138,15 +138,11 @@ class World:
         """What Knative makes of a Revision of our class: Deployment and PodAutoscaler."""
         labels = {LABEL_REVISION: REVISION_NAME}
         meta: Object = {"namespace": "default", "labels": labels}
-        revision = await self.cluster.create(
-            REVISION, {"metadata": {**meta, "name": REVISION_NAME}, "spec": {}}, manager=TEST
-        )
+        revision = {"metadata": {**meta, "name": REVISION_NAME}, "spec": {}}
+        revision = await self.cluster.create(REVISION, revision, manager=TEST)
         owned = {**meta, "ownerReferences": [owner_reference(REVISION, revision)]}
-        await self.cluster.create(
-            DEPLOYMENT,
-            {"metadata": {**owned, "name": DEPLOYMENT_NAME}, "spec": {"replicas": replicas}},
-            manager=TEST,
-        )
+        deployment = {"metadata": {**owned, "name": DEPLOYMENT_NAME}, "spec": {"replicas": replicas}}
+        await self.cluster.create(DEPLOYMENT, deployment, manager=TEST)
         asked = {ANNOTATION_CLASS: CLASS, **(annotations or {})}
         if policy is not None:
             asked[POLICY_ANNOTATION] = policy.to_json()
@@ -233,7 +229,7 @@ class World:
                 found = await what()
             except NotFound as error:
                 found = error
-            assert found == expected, f"{what.__name__}: {found!r} instead of {expected!r}"
+            assert found == expected, f"{what}: {found!r} instead of {expected!r}"
             return True
 
         await eventually(holds)

@@ -133,7 +133,7 @@ class World:
 
         try:
             await eventually(look, within)
-        except TimeoutError:
+        except AssertionError:
             raise AssertionError(f"{name}: {json.dumps(found.get('status'), indent=1)}") from None
         return found
 

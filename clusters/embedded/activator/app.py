@@ -84,8 +84,8 @@ class Activator:
         while True:
             lease = await self._lease(revision, ticket, caller)
             try:
-                if caller.unread and caller.gone:
-                    raise CallerLeft
+                if caller.unread:
+                    _welcome(caller)
                 await exchange.begin()
                 connection = await self._pool.take((lease.endpoint.host, lease.endpoint.port))
             except ConnectFailed as error:
@@ -134,6 +134,13 @@ class _Timing:
             return None
         done, _ = await asyncio.wait({self._startup}, timeout=STARTUP_PATIENCE)
         return self._startup.result() if done else None
+
+
+def _welcome(caller: CallerConnection) -> None:
+    """A body comes in from here on, if there is still somebody who sends it."""
+    if caller.gone:
+        raise CallerLeft
+    caller.widen()
 
 
 async def _watch(caller: CallerConnection) -> None:

@@ -7,16 +7,16 @@ stays in the kernel and, by flow control, with the caller. The application reach
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from clusters.embedded.activator.answers import error_body
+from clusters.embedded.activator.tcp import is_established, set_receive_buffer
 
+FLOWING_BUFFER = 128 * 1024  # bytes; the same once the body is wanted: 750 MB/s instead of 450
 RECEIVE_BUFFER = 32 * 1024  # bytes; SO_RCVBUF of callers' sockets, bounds what one held request keeps of its body
-TCP_ESTABLISHED = 1  # linux/tcp_states.h
 _STATE = "caller"
 
 
@@ -37,11 +37,11 @@ class CallerConnection(HttpToolsProtocol):
     @property
     def gone(self) -> bool:
         """Whether the caller left, as far as the kernel knows (it also knows while nothing is being read)."""
-        if self.transport.is_closing():
-            return True
-        sock = self.transport.get_extra_info("socket")
-        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
-        return bool(info[0] != TCP_ESTABLISHED)
+        return not is_established(self.transport)
+
+    def widen(self) -> None:
+        """An endpoint takes the rest of the body: let it come in larger pieces."""
+        set_receive_buffer(self.transport, FLOWING_BUFFER)
 
     def abort(self) -> None:
         """Break off, so that the caller does not take what it has for the whole answer."""

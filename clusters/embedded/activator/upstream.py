@@ -14,10 +14,12 @@ from typing import cast
 
 import httptools
 
+from clusters.embedded.activator.tcp import is_established
 from clusters.errors import KnodelError
 
 READ_LIMIT = 256 * 1024  # bytes of an answer kept for a slow caller before the endpoint's socket is left unread
 NO_BODY = frozenset({204, 304})  # statuses that never have a body (RFC 9110, 6.4.1)
+STATUSES = range(200, 600)  # of final answers
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -85,8 +87,10 @@ class UpstreamConnection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Whether the next exchange may use this connection."""
-        return self.complete and self._keep_alive and not self._lost and not self._error
+        """Whether the next exchange may use this connection; the kernel is asked whether the endpoint closed it."""
+        if not (self.complete and self._keep_alive) or self._lost or self._error or self._transport is None:
+            return False
+        return is_established(self._transport)
 
     def close(self) -> None:
         """Give the connection up, whatever is under way on it."""
@@ -141,6 +145,9 @@ class UpstreamConnection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status < 200:
             self.headers = []
+            return
+        if status not in STATUSES:
+            self._break(f"its status {status} is none of HTTP's")
             return
         self.status, self._headed = status, True
         self._keep_alive = self._parser.should_keep_alive()

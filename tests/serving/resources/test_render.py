@@ -1,6 +1,6 @@
 """What `knodel render` prints: golden files, checked against Knative's own rules too.
 
-After a wanted change: `KNODEL_WRITE_GOLDEN=1 pytest tests/serving/resources/test_render.py`, and read the difference.
+After a wanted change: `WRITE_GOLDEN=1 pytest tests/serving/resources/test_render.py`, and read the difference.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def test_a_model_renders_as_its_golden_file_says(file: Path) -> None:
     [model] = read_models(file)
     rendered = render(model, SETTINGS)
     golden = GOLDEN / file.name
-    if os.environ.get("KNODEL_WRITE_GOLDEN"):
+    if os.environ.get("WRITE_GOLDEN"):
         golden.write_text(yaml.safe_dump_all(rendered, sort_keys=False, width=120))
     assert rendered == load_objects(golden.read_text(), str(golden))
 

@@ -1,0 +1,120 @@
+"""What a caller can be told, each with its status code; all are answered as `{"error": "…"}`.
+
+KnodelError
+├── BadOptions                the command line or environment cannot be served with
+└── ServingError              an answer that is not the wished one
+    ├── BadRequest      400   the request breaks the protocol, or the model does not take its input
+    ├── NotFound        404   no such path, model or version
+    ├── RequestTimeout  408   head or body came too slowly
+    ├── TooLarge        413   more bytes or numbers than allowed
+    ├── UnsupportedType 415   a Content-Type or -Encoding that is not read
+    ├── Overloaded      429   the queue is full, or all memory for bodies is lent; Retry-After
+    ├── HeadTooLarge    431   too many or too long headers
+    ├── ModelFailed     500   the model failed; details are in the log under the id that the caller gets
+    ├── NotReady        503   still loading, or all threads hang; Retry-After
+    ├── QueueExpired    503   the deadline passed before a slot was free; the model saw nothing, so Retry-After
+    ├── DeadlineExceeded 504  the deadline passed while the model worked: trying again would cost as much again
+    └── ClientLeft            nobody to answer
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from clusters.errors import KnodelError
+
+RETRY_AFTER = 1  # s; a full queue drains, and a model loads, in about this
+
+
+class BadOptions(KnodelError):
+    """The server cannot start with these options."""
+
+
+class ServingError(KnodelError):
+    """An answer with `status`; `str` is what the caller reads, so it holds no path and no traceback."""
+
+    status: ClassVar[int] = 500
+    retry_after: ClassVar[int | None] = None
+    closes: ClassVar[bool] = False
+    """Whether the connection ends with the answer, since the rest of the request is not read."""
+
+
+class BadRequest(ServingError):
+    """The request cannot be served as it is."""
+
+    status = 400
+
+
+class BadFraming(BadRequest):
+    """The request is no HTTP/1.1 that all parties would read alike."""
+
+    closes = True
+
+
+class NotFound(ServingError):
+    """No such path, model or version."""
+
+    status = 404
+
+
+class RequestTimeout(ServingError):
+    """The request came too slowly."""
+
+    status = 408
+    closes = True
+
+
+class TooLarge(ServingError):
+    """More than is allowed."""
+
+    status = 413
+    closes = True
+
+
+class UnsupportedType(ServingError):
+    """The body is of a kind that is not read."""
+
+    status = 415
+
+
+class Overloaded(ServingError):
+    """Nothing was done; later it may be."""
+
+    status = 429
+    retry_after = RETRY_AFTER
+
+
+class HeadTooLarge(ServingError):
+    """Too many or too long headers."""
+
+    status = 431
+    closes = True
+
+
+class ModelFailed(ServingError):
+    """The model has no answer for this input."""
+
+    status = 500
+
+
+class NotReady(ServingError):
+    """The server does not serve at the moment."""
+
+    status = 503
+    retry_after = RETRY_AFTER
+
+
+class QueueExpired(NotReady):
+    """The deadline passed in the queue."""
+
+
+class DeadlineExceeded(ServingError):
+    """The deadline passed during the inference."""
+
+    status = 504
+
+
+class ClientLeft(ServingError):
+    """The caller is gone."""
+
+    status = 499  # for the log, as other servers write it

@@ -1,0 +1,52 @@
+"""What a zygote imports for a server: looked up without importing any of it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from serving.engines.errors import UnknownFormat
+from serving.engines.registry import Format, find_format
+
+SERVER: Final = ("serving.server.main", "serving.server.run")
+MOST_NAMES: Final = 1000  # of a folder that are looked at: this runs in the control plane's loop
+
+
+def modules_for(argv: Sequence[str]) -> tuple[str, ...]:
+    """See `serving.server.preload`."""
+    made = _format(_option(argv, "--format"), _option(argv, "--storage-uri"))
+    return SERVER if made is None or not _is_installed(made) else (*SERVER, made.module)
+
+
+def _option(argv: Sequence[str], name: str) -> str:
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        if word == name:
+            return following
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2]
+    return ""
+
+
+def _format(name: str, uri: str) -> Format | None:
+    try:
+        return find_format(name, () if name else _names(uri))
+    except UnknownFormat:
+        return None  # the server will say so when it loads
+
+
+def _names(uri: str) -> list[str]:
+    try:
+        parts = urlsplit(uri)
+        path = Path(unquote(parts.path))
+        if parts.scheme == "file" and path.is_dir():
+            return [entry.name for entry, _ in zip(path.iterdir(), range(MOST_NAMES), strict=False)]
+    except (OSError, ValueError):
+        return []
+    return [path.name]
+
+
+def _is_installed(made: Format) -> bool:
+    return importlib.util.find_spec(made.package) is not None

@@ -1,0 +1,192 @@
+"""The process: outlives its control plane, is adopted, restarted, drained, and costs nothing at rest."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusters import processes
+from clusters.clock import SystemClock
+from clusters.embedded.activator.process import SOCKET, ActivatorFailed, ActivatorProcess
+from clusters.embedded.activator.wire import Load, Target
+from clusters.embedded.activator_link import ActivatorLink
+from clusters.errors import Unavailable
+from clusters.objects import Key
+from tests.clusters.activator.backend import Backend, Gate
+from tests.clusters.activator.caller import REVISION, Caller
+from tests.clusters.activator.conftest import Running, running
+from tests.support.wait import eventually
+
+MIB = 1024 * 1024
+
+CONTROL_PLANE = """
+import asyncio, sys
+from pathlib import Path
+from clusters.clock import SystemClock
+from clusters.embedded.activator.process import ActivatorProcess
+from clusters.embedded.activator_link import Target
+from clusters.endpoints import Endpoint
+from clusters.objects import Key
+
+async def main():
+    process = ActivatorProcess(Path(sys.argv[1]), SystemClock())
+    await process.start()
+    task = asyncio.create_task(process.run())
+    await process.link.wait_connected()
+    endpoint = Endpoint("default/pod", "127.0.0.1", int(sys.argv[2]), 1)
+    await process.link.set_target(Target(Key("default", "iris-00001"), (endpoint,), 10, 0, 20.0))
+    await process.link.set_target(Target(Key("default", "zero-00001"), (), 10, 0, 20.0))
+    print(process.address[1], process.identity.pid, flush=True)
+    await task
+
+asyncio.run(main())
+"""
+
+
+async def killed_control_plane(folder: Path, port: int) -> tuple[int, int]:
+    """Start an activator from a control plane that is then killed; its port and pid."""
+    plane = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CONTROL_PLANE, str(folder), str(port), stdout=asyncio.subprocess.PIPE
+    )
+    assert plane.stdout is not None
+    told = (await plane.stdout.readline()).split()
+    plane.kill()
+    await plane.wait()
+    return int(told[0]), int(told[1])
+
+
+async def test_it_serves_on_after_its_control_plane_was_killed_and_is_adopted(tmp_path: Path) -> None:
+    folder = tmp_path / "activator"
+    async with Backend() as backend:
+        port, pid = await killed_control_plane(folder, backend.port)
+        async with (
+            await Caller.connect(("127.0.0.1", port)) as caller,
+            await Caller.connect(("127.0.0.1", port)) as held,
+        ):
+            assert (await caller.post(b"alone")).body == b"alone"
+            held.send(b"held", key=Key("default", "zero-00001"))
+            async with running(folder) as again:
+                assert again.pid == pid
+                assert again.process.address == ("127.0.0.1", port)
+                zero = Key("default", "zero-00001")
+                await eventually(lambda: again.link.load(zero).queued == 1)
+                assert zero in {key for key, _ in again.wakes} or again.link.load(zero) == Load(1, 0)
+                await again.serve(backend.endpoint, key=zero)
+                assert (await held.answer()).body == b"held"
+                assert (await caller.post(b"again")).body == b"again"
+                await again.link.retain([zero])
+                assert (await caller.post(b"gone")).status == 503
+        assert processes.identify(pid) is None
+
+
+async def test_a_killed_activator_is_restarted_at_its_address_and_told_everything(activator: Running) -> None:
+    async with Backend() as backend:
+        await activator.serve(backend.endpoint)
+        former, address = activator.pid, activator.process.address
+        os.kill(former, signal.SIGKILL)
+        await eventually(lambda: activator.pid != former and activator.link.connected)
+        assert activator.process.address == address
+        async with await activator.caller() as caller:
+            assert (await caller.post(b"x")).body == b"x"
+
+
+async def test_a_silent_leftover_is_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "activator"
+    _, pid = await killed_control_plane(folder, 1)
+    os.kill(pid, signal.SIGSTOP)
+    async with running(folder) as again:
+        assert again.pid != pid
+        assert processes.identify(pid) is None
+
+
+async def test_an_unrecorded_leftover_is_found_by_its_socket(tmp_path: Path) -> None:
+    """The control plane died between starting it and writing that down."""
+    folder = tmp_path / "activator"
+    _, pid = await killed_control_plane(folder, 1)
+    (folder / "activator.pid.json").unlink()
+    async with running(folder) as again:
+        assert again.pid == pid
+
+
+async def test_stop_finishes_what_is_in_flight_and_leaves_nothing(tmp_path: Path) -> None:
+    gate = Gate()
+    async with running(tmp_path) as activator, Backend(gate) as backend:
+        await activator.serve(backend.endpoint)
+        caller = await activator.caller()
+        caller.send(b"slow")
+        await eventually(lambda: backend.busy == 1)
+        stopping = asyncio.create_task(activator.process.stop(10.0))
+        await eventually(lambda: _refuses(activator.process.address))
+        gate.open.set()
+        assert (await caller.answer()).body == b"slow"
+        await stopping
+        assert not (tmp_path / SOCKET).exists()
+        assert activator.process.identity is None
+
+
+async def _refuses(address: tuple[str, int]) -> bool:
+    try:
+        async with await Caller.connect(address):
+            return False
+    except OSError:
+        return True
+
+
+async def test_stop_ends_what_does_not_finish_in_time(tmp_path: Path) -> None:
+    async with running(tmp_path) as activator, Backend(Gate()) as backend:
+        await activator.serve(backend.endpoint)
+        caller = await activator.caller()
+        caller.send(b"endless")
+        await eventually(lambda: backend.busy == 1)
+        await activator.process.stop(0.2)
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await caller.answer()
+
+
+async def test_an_address_in_use_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Backend() as taken:
+        process = ActivatorProcess(tmp_path, SystemClock())
+        process.address = ("127.0.0.1", taken.port)
+        with pytest.raises(ActivatorFailed, match=str(taken.port)):
+            await process.start()
+        assert "cannot listen" in (tmp_path / "activator.log").read_text()
+        await process.stop(1.0)
+
+
+async def test_it_rests_and_is_small(activator: Running) -> None:
+    await activator.serve()
+    before = activator.cpu()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await asyncio.Event().wait()
+    assert activator.cpu() - before <= 0.02
+    assert activator.memory() < 45 * MIB
+
+
+async def test_targets_given_while_it_is_away_are_unavailable_but_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clusters.embedded.activator_link.ACK_TIMEOUT", 0.05)
+    link = ActivatorLink(tmp_path / SOCKET, SystemClock())
+    target = Target(REVISION, (), 10, 0, 20.0)
+    with pytest.raises(Unavailable, match="iris-00001"):
+        await link.set_target(target)
+    with pytest.raises(Unavailable):
+        await link.retain([])
+    monkeypatch.undo()
+    async with running(tmp_path) as activator:
+        task = asyncio.create_task(link.run())
+        await link.wait_connected()
+        await link.set_target(target)
+        async with await activator.caller() as caller:
+            caller.send(b"x")
+            await eventually(lambda: link.load(REVISION) == Load(1, 0))
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,165 @@
+"""Server-Timing, headers and the wire: pure functions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusters.embedded.activator.answers import NotOurs, answer_to
+from clusters.embedded.activator.headers import has_body, request_head, response_headers, revision_of
+from clusters.embedded.activator.startup import parse
+from clusters.embedded.activator.throttle import HoldExpired, HoldQueueFull, UnknownRevision
+from clusters.embedded.activator.timing import Held, Startup, header, stages
+from clusters.embedded.activator.upstream import UpstreamError
+from clusters.embedded.activator.wire import (
+    Load,
+    Target,
+    decode,
+    encode,
+    loads_from_wire,
+    loads_to_wire,
+    target_from_wire,
+    target_to_wire,
+)
+from clusters.endpoints import Endpoint
+from clusters.errors import KnodelError
+from clusters.objects import Key
+
+seconds = st.floats(0, 1000)
+durations = st.floats(0, 100_000)
+startups = st.none() | st.builds(Startup, durations, durations, durations)
+
+
+@st.composite
+def helds(draw: st.DrawFn) -> Held:
+    arrived, wait, infer = draw(seconds), draw(seconds), draw(seconds)
+    sent = arrived + wait
+    since = draw(st.floats(0, sent))
+    return Held(arrived, sent, sent + infer, draw(st.booleans()), since)
+
+
+@given(helds(), startups)
+def test_stages_are_never_negative_and_sum_to_the_wall_time(held: Held, startup: Startup | None) -> None:
+    spent = stages(held, startup)
+    assert all(duration >= -1e-6 for _, duration in spent)
+    assert sum(duration for _, duration in spent) == pytest.approx((held.answered - held.arrived) * 1000, abs=0.01)
+    shown = [float(part.split("=")[1]) for part in header(spent).decode().split(", ")]
+    assert sum(shown) == pytest.approx((held.answered - held.arrived) * 1000, abs=1)
+
+
+def test_who_woke_the_revision_reports_the_start() -> None:
+    held = Held(arrived=10.0, sent=11.1, answered=11.2, woke=True, endpoint_since=11.0)
+    assert header(stages(held, Startup(300, 200, 100))) == (
+        b"start;dur=700.0, load;dur=200.0, warmup;dur=100.0, queue;dur=100.0, infer;dur=100.0"
+    )
+
+
+def test_who_joined_reports_its_waiting_as_queue() -> None:
+    held = Held(arrived=10.0, sent=11.1, answered=11.2, woke=False, endpoint_since=11.0)
+    assert header(stages(held, Startup(300, 200, 100))) == b"queue;dur=1100.0, infer;dur=100.0"
+
+
+def test_a_start_longer_than_the_wait_began_before_the_request() -> None:
+    held = Held(arrived=10.0, sent=10.5, answered=10.6, woke=True, endpoint_since=10.4)
+    assert [name for name, _ in stages(held, Startup(300, 200, 100))] == ["queue", "infer"]
+
+
+@pytest.mark.parametrize(
+    ("page", "startup"),
+    [
+        (b'{"startup": {"imports": 1, "load": 2.5, "warmup": null}}', Startup(1, 2.5, 0)),
+        (b'{"startup": null}', None),
+        (b'{"startup": {"load": -1}}', None),
+        (b'{"startup": {"load": "x"}}', None),
+        (b"[]", None),
+        (b"", None),
+    ],
+)
+def test_a_stats_page_is_read_or_left(page: bytes, startup: Startup | None) -> None:
+    assert parse(page) == startup
+
+
+def test_the_gateways_headers_name_the_revision() -> None:
+    headers = [(b"knative-serving-revision", b"r"), (b"knative-serving-namespace", b"n")]
+    assert revision_of(headers) == Key("n", "r")
+    with pytest.raises(NotOurs):
+        revision_of(headers[:1])
+    with pytest.raises(NotOurs):
+        revision_of([headers[0], (b"knative-serving-namespace", b"\xff")])
+
+
+def test_connection_cannot_take_length_or_host_away() -> None:
+    scope = {
+        "method": "POST",
+        "raw_path": b"/",
+        "query_string": b"",
+        "headers": [
+            (b"host", b"h"),
+            (b"connection", b"host, Content-Length , x"),
+            (b"content-length", b"2"),
+            (b"x", b"1"),
+        ],
+    }
+    assert request_head(scope) == b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\n"
+
+
+def test_a_body_of_unknown_length_is_chunked_whatever_length_is_said() -> None:
+    headers = [(b"transfer-encoding", b"chunked"), (b"content-length", b"5")]
+    scope = {"method": "POST", "raw_path": b"/a", "query_string": b"q=1", "headers": headers}
+    assert request_head(scope) == b"POST /a?q=1 HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    assert has_body(headers)
+    assert not has_body([(b"content-length", b"0")])
+    assert not has_body([])
+
+
+def test_answers_lose_their_hop() -> None:
+    headers = [(b"connection", b"x-a"), (b"x-a", b"1"), (b"keep-alive", b"5"), (b"x-b", b"2")]
+    assert response_headers(headers) == [(b"x-b", b"2")]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retries"),
+    [
+        (NotOurs("x"), 404, False),
+        (HoldQueueFull("x"), 429, True),
+        (HoldExpired("x"), 503, True),
+        (UnknownRevision("x"), 503, True),
+        (UpstreamError("x"), 502, False),
+        (KnodelError("x"), 500, False),
+    ],
+)
+def test_each_fault_has_its_status(error: KnodelError, status: int, retries: bool) -> None:
+    answer = answer_to(error)
+    assert answer.status == status
+    assert (b"retry-after" in dict(answer.headers)) == retries
+    assert answer.body == b'{"error": "x"}'
+
+
+keys = st.builds(Key, st.text(max_size=9), st.text(max_size=9))
+ports = st.integers(1, 65535)
+endpoints = st.builds(Endpoint, st.text(max_size=9), st.text(max_size=9), ports, ports)
+targets = st.builds(
+    Target,
+    keys,
+    st.lists(endpoints, max_size=4).map(tuple),
+    st.integers(0, 10_000),
+    st.integers(0, 1000),
+    st.floats(0, 3600),
+)
+
+
+@given(targets)
+def test_a_target_survives_the_wire(target: Target) -> None:
+    assert target_from_wire(decode(encode(target_to_wire(target)))) == target
+
+
+@given(st.dictionaries(keys, st.builds(Load, st.integers(0, 9), st.integers(0, 9)), max_size=5))
+def test_loads_survive_the_wire(loads: dict[Key, Load]) -> None:
+    assert loads_from_wire(decode(encode({"loads": loads_to_wire(loads)}))["loads"]) == loads
+
+
+@pytest.mark.parametrize("line", [b"", b"[]", b"{", b"\xff"])
+def test_a_line_that_is_no_object_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        decode(line)

@@ -1,0 +1,22 @@
+"""The gateway's own words."""
+
+from __future__ import annotations
+
+from clusters.gateway.limits import Limits
+from clusters.gateway.replies import replies
+
+
+def messages(limits: Limits) -> str:
+    return " | ".join(reply.message for reply in replies(limits))
+
+
+def test_limits_are_named_as_they_are_set() -> None:
+    assert "larger than 64 MiB," in messages(Limits())
+    assert "larger than 1500 bytes," in messages(Limits(body_bytes=1500))
+    assert "larger than 16 KiB or more than 50" in messages(Limits(header_kib=16, header_count=50))
+
+
+def test_only_what_may_pass_asks_to_try_again() -> None:
+    assert [reply.message for reply in replies(Limits()) if reply.headers] == [
+        "the model cannot be reached right now: try again"
+    ]

@@ -1,0 +1,100 @@
+"""The end of a Pod: not ready, drained, SIGTERM, SIGKILL, nothing left."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from clusters.embedded.identity import PROC, session_of
+from clusters.embedded.kubelet.folders import Folders, log_path
+from clusters.errors import NotFound
+from clusters.objects import POD, Object, condition_of
+from tests.clusters.kubelet.nodes import (
+    NAMESPACE,
+    Nodes,
+    ended,
+    make_pod,
+    process_of,
+)
+from tests.support.wait import eventually
+
+
+async def test_a_deleted_pod_is_unready_then_drained_then_ended(nodes: Nodes) -> None:
+    await nodes.start()
+    seen: list[tuple[str, bool]] = []
+
+    async def drain(pod: Object) -> None:
+        stored = await nodes.pod("a")
+        seen.append((condition_of(stored, "Ready")["status"], ended(process_of(pod))))  # type: ignore[index]
+
+    nodes.drain = drain  # type: ignore[method-assign]
+    await nodes.abandon()
+    await nodes.start()
+    await nodes.create(make_pod("a"))
+    pod = await nodes.ready("a")
+    folders = Folders(nodes.state)
+
+    await nodes.cluster.delete(POD, "a", NAMESPACE)
+    await nodes.gone("a")
+
+    assert seen == [("False", False)]
+    assert ended(process_of(pod))
+    assert not (folders.pods / pod["metadata"]["uid"]).exists()
+    assert not log_path(nodes.state, pod).exists()
+
+
+async def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(nodes: Nodes) -> None:
+    await nodes.start()
+    await nodes.create(make_pod("a", "--deaf", "--child", terminationGracePeriodSeconds=1))
+    pod = await nodes.ready("a")
+
+    await nodes.cluster.delete(POD, "a", NAMESPACE)
+    await nodes.gone("a")
+
+    assert ended(process_of(pod))
+    assert not [
+        1 for entry in PROC.iterdir() if entry.name.isdigit() and session_of(int(entry.name)) == process_of(pod).pid
+    ]
+
+
+async def test_a_drain_that_hangs_does_not_hold_up_a_deletion(nodes: Nodes) -> None:
+    async def drain(pod: Object) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    nodes.drain = drain  # type: ignore[method-assign]
+    await nodes.start()
+    await nodes.create(make_pod("a"))
+    await nodes.ready("a")
+
+    await nodes.cluster.delete(POD, "a", NAMESPACE)
+
+    await nodes.gone("a")
+
+
+async def test_a_pod_removed_by_force_leaves_no_process(nodes: Nodes) -> None:
+    await nodes.start()
+    await nodes.create(make_pod("a"))
+    pod = await nodes.ready("a")
+
+    await nodes.cluster.delete(POD, "a", NAMESPACE, grace_period=0)
+
+    await eventually(lambda: ended(process_of(pod)))
+    with pytest.raises(NotFound):
+        await nodes.pod("a")
+    await eventually(lambda: not Folders(nodes.state).scratch(pod["metadata"]["uid"]).exists())
+
+
+async def test_a_drain_that_fails_does_not_hold_up_a_deletion(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+    async def drain(pod: Object) -> None:
+        raise ZeroDivisionError("a fault of the data plane")
+
+    nodes.drain = drain  # type: ignore[method-assign]
+    await nodes.start()
+    await nodes.create(make_pod("a"))
+    await nodes.ready("a")
+
+    await nodes.cluster.delete(POD, "a", NAMESPACE)
+    await nodes.gone("a")
+
+    assert "its drain failed" in caplog.text

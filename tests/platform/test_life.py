@@ -1,0 +1,163 @@
+"""Up, down, up again; crashes of the control plane; what refuses to start."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from clusters.objects import (
+    CONFIGURATION,
+    DEPLOYMENT,
+    POD_AUTOSCALER,
+    REPLICA_SET,
+    REVISION,
+    ROUTE,
+    SERVERLESS_SERVICE,
+    SERVICE,
+)
+from serving.cli.client import Client
+from serving.cli.state import Platform
+from tests.platform.machine import Machine, machine
+from tests.scenarios.world import infer_body
+
+CRASHES = 6
+
+
+class Prober:
+    """A closed loop of requests to one model, from a thread, until stopped."""
+
+    def __init__(self, port: int, name: str) -> None:
+        self.failures: list[str] = []
+        self.answered = 0
+        self._url = f"http://127.0.0.1:{port}/v2/models/{name}/infer"
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return once the last answer is in."""
+        self._stop.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.005):
+            request = urllib.request.Request(
+                self._url, json.dumps(infer_body(1)).encode(), {"Content-Type": "application/json"}
+            )
+            try:
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    answer.read()
+                self.answered += 1
+            except OSError as error:
+                self.failures.append(repr(error))
+
+
+@pytest.mark.timeout(300)
+def test_requests_are_served_and_nothing_is_doubled_through_crashes_in_the_middle_of_changes(tmp_path: Path) -> None:
+    with machine(tmp_path) as here:
+        here.up()
+        here.run("deploy", "steady", "--uri", here.artifact("double"), "--min", "1")
+        here.run("deploy", "moving", "--uri", here.artifact("double"), "--min", "1")
+        prober = Prober(here.port, "steady")
+        for number in range(CRASHES):
+            artifact = here.artifact(("triple", "double")[number % 2])
+            change = here.start("deploy", "moving", "--uri", artifact, "--canary", "50", "--version", str(number))
+            # The moments differ from round to round, from before the first write to after the last one.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                change.wait(0.12 + 0.06 * number)
+            here.kill()
+            change.wait(60)
+            here.up()
+        here.run("wait", "moving")
+        here.run("promote", "moving")
+        prober.stop()
+
+        assert prober.failures == []
+        assert prober.answered > 100
+        assert here.ask("steady") == 2.0
+        check_nothing_is_doubled(here)
+        here.run("down")
+        assert here.processes() == []
+
+
+def check_nothing_is_doubled(here: Machine) -> None:
+    """One Service, Configuration, Route for each Model; one of each child for each Revision."""
+    client = Client(Platform.find(here.state))
+    names = {"steady", "moving"}
+    for kind in (SERVICE, CONFIGURATION, ROUTE):
+        assert {item["metadata"]["name"] for item in client.list(kind, "default")["items"]} == names
+    revisions = {item["metadata"]["name"] for item in client.list(REVISION, "default")["items"]}
+    for kind in (POD_AUTOSCALER, SERVERLESS_SERVICE):
+        assert {item["metadata"]["name"] for item in client.list(kind, "default")["items"]} == revisions
+    deployments = [item["metadata"]["name"] for item in client.list(DEPLOYMENT, "default")["items"]]
+    assert sorted(deployments) == sorted(f"{name}-deployment" for name in revisions)
+    assert len(client.list(REPLICA_SET, "default")["items"]) == len(deployments)
+
+
+def test_models_come_back_after_down_and_up(tmp_path: Path) -> None:
+    with machine(tmp_path) as here:
+        here.up()
+        here.run("deploy", "back", "--uri", here.artifact("triple"), "--min", "1")
+        uid = here.model("back")["metadata"]["uid"]
+        here.run("down")
+        assert here.processes() == []
+        assert "no platform runs" in here.run("list", code=1)
+
+        here.up()
+        here.run("wait", "back")
+
+        assert here.ask("back", 2.0) == 6.0
+        assert here.model("back")["metadata"]["uid"] == uid
+
+
+def test_down_after_a_crash_leaves_nothing(tmp_path: Path) -> None:
+    with machine(tmp_path) as here:
+        here.up()
+        here.run("deploy", "left", "--uri", here.artifact("double"), "--min", "1")
+        here.kill()
+
+        here.run("down")
+
+        assert here.processes() == []
+        with socket.create_server(("127.0.0.1", here.port)):
+            pass
+
+
+def test_a_second_platform_on_one_state_is_refused(tmp_path: Path) -> None:
+    with machine(tmp_path) as here:
+        here.up()
+
+        refused = here.up(code=1)
+
+        assert "already runs a platform" in refused
+        assert len(refused.splitlines()) == 1
+        here.run("list")
+
+
+@pytest.mark.parametrize("taken", ["port", "control"])
+def test_a_port_in_use_is_named_and_nothing_is_left(tmp_path: Path, taken: str) -> None:
+    with machine(tmp_path) as here, socket.create_server(("127.0.0.1", getattr(here, taken))):
+        refused = here.up(code=1)
+
+        assert str(getattr(here, taken)) in refused
+        assert len(refused.splitlines()) == 1
+        assert here.processes() == []
+
+
+def test_a_foreign_store_is_refused_and_kept(tmp_path: Path) -> None:
+    with machine(tmp_path) as here:
+        here.state.mkdir()
+        store = here.state / "cluster.db"
+        store.write_bytes(b"my diary, not a database" * 100)
+
+        refused = here.up(code=1)
+
+        assert "cluster.db" in refused
+        assert store.read_bytes().startswith(b"my diary")

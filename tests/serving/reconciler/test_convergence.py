@@ -1,0 +1,199 @@
+"""A second pass writes nothing, and a pass that is cut off anywhere is made good by the next ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clusters.api import Cluster
+from clusters.clock import SystemClock
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.knative import KnativeServing
+from clusters.embedded.knative.validation import VALIDATORS
+from clusters.errors import Unavailable
+from clusters.informer import Informers
+from clusters.objects import CONFIGURATION, INGRESS, MODEL, REVISION, ROUTE, SERVICE, Key, Kind, controller_of
+from clusters.recorder import Recorder
+from serving.apis.settings import Settings
+from serving.apis.validation import validate_model
+from serving.reconciler.model import ModelReconciler
+from serving.reconciler.observe import prepare
+from tests.serving.models import VARIANTS, model_object
+from tests.serving.reconciler.conftest import ModelStage, platform
+from tests.support.clusters import embedded_cluster
+from tests.support.wait import eventually
+
+WRITES = ("create", "apply", "patch", "delete", "scale")
+
+
+class Watched:
+    """A cluster that counts writes, and that fails the one with the number `breaks_at` before it is done."""
+
+    def __init__(self, cluster: EmbeddedCluster, breaks_at: int = -1) -> None:
+        self._cluster = cluster
+        self._breaks_at = breaks_at
+        self.writes: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._cluster, name)
+        if name not in WRITES:
+            return method
+
+        async def call(kind: Kind, *arguments: Any, **options: Any) -> Any:
+            self.writes.append(f"{name} {kind}")
+            if len(self.writes) - 1 == self._breaks_at:
+                raise Unavailable("cut off here")
+            return await method(kind, *arguments, **options)
+
+        return call
+
+
+@contextlib.asynccontextmanager
+async def settled_informers(cluster: EmbeddedCluster) -> AsyncIterator[Informers]:
+    informers = Informers(cluster)
+    prepare(informers)
+    task = asyncio.create_task(informers.run())
+    try:
+        await informers.synced()
+        yield informers
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def second_pass(cluster: EmbeddedCluster) -> list[str]:
+    """The writes of one more pass over `magika` by a reconciler that has never seen it."""
+    watched = Watched(cluster)
+    seen = cast(Cluster, watched)
+    async with settled_informers(cluster) as informers:
+        clock = SystemClock()
+        reconciler = ModelReconciler(seen, informers, Settings(), clock, Recorder(seen, "knodel", clock))
+        await reconciler.reconcile(Key("default", "magika"))
+    return watched.writes
+
+
+def specs() -> st.SearchStrategy[dict[str, Any]]:
+    optional = {
+        "version": st.sampled_from(["1", "2"]),
+        "minReplicas": st.integers(0, 4),
+        "scaleTarget": st.sampled_from([1, 2.5, 8]),
+        "containerConcurrency": st.sampled_from([0, 1, 8]),
+        "visibility": st.sampled_from(["public", "cluster-local"]),
+        "canaryTrafficPercent": st.integers(0, 100),
+        "variants": st.just(VARIANTS),
+        "resources": st.sampled_from([{"cpu": "1000m"}, {"memory": "1024Mi"}, {"cpu": 0.5}]),
+        "traffic": st.sampled_from(
+            [
+                [{"latest": True, "percent": 100, "tag": "blue"}],
+                [{"revision": "magika-00001", "percent": 60}, {"latest": True, "percent": 40}],
+                [{"revision": "magika-00009", "percent": 100}],
+            ]
+        ),
+    }
+    return st.fixed_dictionaries({}, optional=optional)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(specs(), min_size=1, max_size=3), st.booleans())
+def test_a_second_pass_writes_nothing(lives: list[dict[str, Any]], comes_up: bool) -> None:
+    async def play() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            validators = {**VALIDATORS, MODEL: validate_model}
+            async with embedded_cluster(Path(folder) / "cluster.db", validators=validators) as cluster:
+                async with platform(cluster) as stage:
+                    for spec in lives:
+                        await stage.deploy(model_object(**spec))
+                        await stage.quiet()
+                        if comes_up:
+                            await everything_comes_up(stage)
+                    await asyncio.wait_for(stage.quiet(), 5)
+                assert await second_pass(cluster) == []
+
+    asyncio.run(play())
+
+
+async def everything_comes_up(stage: ModelStage) -> None:
+    for revision in (await stage.cluster.list(REVISION)).items:
+        await stage.comes_up(revision["metadata"]["name"])
+    for _ in range(2):
+        await stage.quiet()
+        for ingress in (await stage.cluster.list(INGRESS)).items:
+            await stage.ingress_is_ready(ingress["metadata"]["name"])
+    await stage.quiet()
+
+
+async def passes_until_cut_off(cluster: EmbeddedCluster, breaks_at: int) -> bool:
+    """Passes of one reconciler beside the stand-in until it is cut off (True), or nothing is left to write (False)."""
+    watched = Watched(cluster, breaks_at)
+    informers = Informers(cluster)
+    prepare(informers)
+    clock = SystemClock()
+    knative = KnativeServing(
+        cluster, informers, clock=clock, domain=lambda space, name: f"{name}.{space}.x", url=lambda host: host
+    )
+    tasks = [asyncio.create_task(informers.run()), asyncio.create_task(knative.run())]
+    try:
+        await informers.synced()
+        seen = cast(Cluster, watched)
+        reconciler = ModelReconciler(seen, informers, Settings(), clock, Recorder(seen, "knodel", clock))
+        still = 0
+        while still < 10:
+            before = len(watched.writes)
+            try:
+                await reconciler.reconcile(Key("default", "magika"))
+            except Unavailable:
+                return True
+            except Exception as error:
+                assert type(error).__name__ in ("Conflict", "NotFound"), error
+            still = still + 1 if len(watched.writes) == before else 0
+            await asyncio.sleep(0.002)
+        return False
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["to variants", "back to a service"])
+async def test_a_change_of_shape_cut_off_at_any_write_loses_no_object(tmp_path: Path, back: bool) -> None:
+    for breaks_at in itertools.count():
+        validators = {**VALIDATORS, MODEL: validate_model}
+        async with embedded_cluster(tmp_path / f"{back}-{breaks_at}.db", validators=validators) as cluster:
+            async with platform(cluster) as stage:
+                await stage.deploy(model_object(variants=VARIANTS) if back else model_object())
+                await stage.comes_up(*(("magika-a100-00001", "magika-v100-00001") if back else ("magika-00001",)))
+                await stage.quiet()
+            route = await cluster.get(ROUTE, "magika", "default")
+            await cluster.patch(
+                MODEL, "magika", {"spec": {"variants": None if back else VARIANTS}}, "default", manager="tester"
+            )
+            cut = await passes_until_cut_off(cluster, breaks_at)
+            async with platform(cluster) as stage:
+                await stage.quiet()
+                owner = SERVICE if back else MODEL
+
+                async def is_handed_over(cluster: EmbeddedCluster = cluster, owner: Kind = owner) -> bool:
+                    present = await cluster.get(ROUTE, "magika", "default")
+                    return (controller_of(present) or {}).get("kind") == owner.kind
+
+                await eventually(is_handed_over, 5.0)
+                after = await cluster.get(ROUTE, "magika", "default")
+                assert after["metadata"]["uid"] == route["metadata"]["uid"]
+                kept = ("magika-a100", "magika-v100") if back else ("magika",)
+                for name in kept:
+                    await cluster.get(CONFIGURATION, name, "default")
+        if not cut:
+            assert breaks_at > 3
+            return

@@ -1,0 +1,77 @@
+"""Which changes of a status are worth an Event, and which writes of it are held back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusters.objects import Key, Object
+from serving.reconciler.events import notes
+from serving.reconciler.pacing import Pacing
+from tests.support.clock import SteppedClock
+
+
+def status(**parts: Any) -> Object:
+    return {"status": parts}
+
+
+def line(number: int, outcome: str = "", version: str = "") -> Object:
+    parts = {"outcome": outcome, "version": version}
+    said = {name: value for name, value in parts.items() if value}
+    return {"revision": f"magika-{number:05d}", "storageUri": "file:///m", "cause": {"by": "user"}, "at": "t", **said}
+
+
+def reasons(before: Object, after: Object) -> list[tuple[str, str]]:
+    return [(note.type, note.reason) for note in notes(before, after)]
+
+
+def test_nothing_new_is_no_event() -> None:
+    present = status(history=[line(1, "promoted")], traffic=[{"revision": "magika-00001", "percent": 100}])
+    assert notes(present, present) == []
+
+
+def test_a_versions_life_is_told() -> None:
+    new, failed = status(history=[line(1)]), status(history=[line(1, "failed")])
+    assert reasons(status(), new) == [("Normal", "RevisionCreated")]
+    assert reasons(new, failed) == [("Warning", "RevisionFailed")]
+    assert reasons(new, status(history=[line(1, "promoted")])) == [("Normal", "Promoted")]
+    assert reasons(new, status(history=[line(1, "rolledback")])) == [("Warning", "RolledBack")]
+    assert reasons(new, status(history=[line(1, "serving")])) == []
+    assert "(version 7)" in notes(status(), status(history=[line(1, "", "7")]))[0].message
+
+
+def test_readiness_and_traffic_are_told() -> None:
+    after = status(
+        latestReadyRevision="magika-00001", traffic=[{"revision": "magika-00001", "percent": 100, "tag": "blue"}]
+    )
+    assert reasons(status(), after) == [("Normal", "RevisionReady"), ("Normal", "TrafficChanged")]
+    assert "magika-00001=100 (blue)" in notes(status(), after)[1].message
+
+
+def test_a_refusal_is_told_once_for_each_message() -> None:
+    def refused(message: str) -> Object:
+        return status(
+            conditions=[{"type": "ObjectsApplied", "status": "False", "reason": "NotOwned", "message": message}]
+        )
+
+    assert reasons(status(), refused("a")) == [("Warning", "NotOwned")]
+    assert reasons(refused("a"), refused("a")) == []
+    assert reasons(refused("a"), refused("b")) == [("Warning", "NotOwned")]
+
+
+def test_writes_that_only_tell_of_scaling_are_held_to_one_a_second() -> None:
+    clock, key = SteppedClock(), Key("default", "magika")
+    pacing = Pacing(clock)
+    assert pacing.hold(key, {}, {"replicas": 1}) == 0
+    clock.step(0.25)
+    assert pacing.hold(key, {"replicas": 1}, {"replicas": 2, "decisions": []}) == 0.75
+    clock.step(0.75)
+    assert pacing.hold(key, {"replicas": 1}, {"replicas": 2}) == 0
+
+
+def test_everything_else_is_written_at_once() -> None:
+    clock, key = SteppedClock(), Key("default", "magika")
+    pacing = Pacing(clock)
+    assert pacing.hold(key, {}, {"replicas": 1}) == 0
+    assert pacing.hold(key, {"replicas": 1}, {"replicas": 1, "traffic": []}) == 0
+    pacing.forget(key)
+    assert pacing.hold(key, {}, {"replicas": 1}) == 0

@@ -1,0 +1,105 @@
+"""promote, rollback and traffic as patches."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from clusters.errors import Invalid, NotFound
+from clusters.objects import Object
+from serving.rollout.commands import NothingToRollBackTo, promote, rollback, traffic
+from tests.serving.models import stored_object
+from tests.serving.rollout.revisions import revision
+
+LIVING = [revision(1), revision(2)]
+
+
+def model(history: list[tuple[str, bool]], shares: dict[str, int], **spec: Any) -> Object:
+    obj = stored_object(generation=7, **spec)
+    obj["status"] = {
+        "history": [
+            {"revision": name, "storageUri": f"file:///{name}", "version": "old", "cause": {"by": "user"}, "at": "t"}
+            | ({"promotedAt": "t"} if full else {})
+            for name, full in history
+        ],
+        "traffic": [{"revision": name, "percent": percent} for name, percent in shares.items()],
+    }
+    return obj
+
+
+def cause(patch: Object) -> Any:
+    return json.loads(patch["metadata"]["annotations"]["knodel.dev/cause"])
+
+
+def test_promote_ends_pin_and_canary() -> None:
+    assert promote(stored_object())["spec"] == {"traffic": None, "canaryTrafficPercent": None}
+
+
+def test_rollback_pins_who_had_it_before() -> None:
+    patch = rollback(model([("magika-00001", True), ("magika-00002", True)], {"magika-00002": 100}), LIVING)
+    assert patch["spec"] == {
+        "traffic": [{"revision": "magika-00001", "percent": 100}],
+        "canaryTrafficPercent": None,
+    }
+    assert cause(patch) == {"by": "rollback", "id": "magika-00001@7"}
+
+
+def test_rollback_out_of_a_split_goes_to_who_last_had_it() -> None:
+    shares = {"magika-00001": 90, "magika-00002": 10}
+    patch = rollback(model([("magika-00001", True), ("magika-00002", False)], shares), LIVING)
+    assert patch["spec"]["traffic"] == [{"revision": "magika-00001", "percent": 100}]
+
+
+def test_rollback_with_nothing_before_says_what_to_do() -> None:
+    with pytest.raises(NothingToRollBackTo, match="--to"):
+        rollback(model([("magika-00001", True)], {"magika-00001": 100}), LIVING)
+
+
+def test_rollback_to_an_unknown_revision_names_the_known_ones() -> None:
+    with pytest.raises(NotFound, match=r"magika-00009 .* known: magika-00001, magika-00002"):
+        rollback(model([], {}), LIVING, "magika-00009")
+
+
+def test_a_collected_version_is_made_anew_from_its_record() -> None:
+    patch = rollback(model([("magika-00001", True)], {}), [revision(2)], "magika-00001")
+    assert patch["spec"] == {
+        "storageUri": "file:///magika-00001",
+        "digest": None,
+        "version": "old",
+        "traffic": None,
+        "canaryTrafficPercent": None,
+    }
+
+
+def test_traffic_writes_the_split_and_keeps_tags_of_what_is_named_again() -> None:
+    present = [
+        {"revision": "magika-00001", "percent": 0, "tag": "blue"},
+        {"revision": "magika-00002", "percent": 100, "tag": "green"},
+    ]
+    patch = traffic(model([], {}, traffic=present), [("magika-00001", 30), ("latest", 70)], LIVING)
+    assert patch["spec"]["traffic"] == [
+        {"revision": "magika-00001", "percent": 30, "tag": "blue"},
+        {"latest": True, "percent": 70},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("targets", "words"),
+    [
+        ([("latest", 90)], "sum to 90"),
+        ([("latest", 101)], "from 0 to 100"),
+        ([("latest", -1), ("magika-00001", 101)], "from 0 to 100"),
+        ([("latest", 50), ("latest", 50)], "stands twice"),
+        ([], "sum to 0"),
+    ],
+)
+def test_percents_that_make_no_split_are_refused(targets: list[tuple[str, int]], words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        traffic(model([], {}), targets, LIVING)
+
+
+def test_traffic_to_an_unknown_revision_is_not_found() -> None:
+    with pytest.raises(NotFound, match="magika-00009"):
+        traffic(model([], {}), [("magika-00009", 100)], LIVING)

@@ -1,0 +1,170 @@
+"""Tiny ONNX models, encoded by hand (protobuf wire format, field numbers of onnx.proto3): no onnx package needed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+FLOAT, INT64, STRING, FLOAT16, DOUBLE, BOOL = 1, 7, 8, 10, 11, 9  # TensorProto.DataType
+SLOW_SIZE = 640  # rows and columns of the matrices that `slow` multiplies
+SLOW_PRODUCTS = 24
+
+Dim = int | str
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint (negative numbers as 64 bits in two's complement)."""
+    value &= (1 << 64) - 1
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+def number(field: int, value: int) -> bytes:
+    """A varint field."""
+    return varint(field << 3) + varint(value)
+
+
+def chunk(field: int, content: bytes | str) -> bytes:
+    """A length-delimited field: bytes, text or a nested message."""
+    raw = content.encode() if isinstance(content, str) else content
+    return varint(field << 3 | 2) + varint(len(raw)) + raw
+
+
+def tensor(name: str, datatype: int, shape: Sequence[int], raw: bytes) -> bytes:
+    """A TensorProto with its bytes inside."""
+    dims = b"".join(number(1, size) for size in shape)
+    return dims + number(2, datatype) + chunk(8, name) + chunk(9, raw)
+
+
+def floats(name: str, values: Sequence[float], shape: Sequence[int] = ()) -> bytes:
+    """An FP32 TensorProto."""
+    return tensor(name, FLOAT, shape, struct.pack(f"<{len(values)}f", *values))
+
+
+def integers(name: str, values: Sequence[int]) -> bytes:
+    """An INT64 TensorProto of one dimension."""
+    return tensor(name, INT64, (len(values),), struct.pack(f"<{len(values)}q", *values))
+
+
+def external(name: str, datatype: int, shape: Sequence[int], location: str) -> bytes:
+    """A TensorProto whose bytes lie in the file `location`."""
+    dims = b"".join(number(1, size) for size in shape)
+    entry = chunk(1, "location") + chunk(2, location)
+    return dims + number(2, datatype) + chunk(8, name) + chunk(13, entry) + number(14, 1)
+
+
+def value(name: str, datatype: int, shape: Sequence[Dim]) -> bytes:
+    """A ValueInfoProto: an input or output; a named dimension is dynamic."""
+    dims = b"".join(chunk(1, number(1, dim) if isinstance(dim, int) else chunk(2, dim)) for dim in shape)
+    return chunk(1, name) + chunk(2, chunk(1, number(1, datatype) + chunk(2, dims)))
+
+
+def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], *attributes: bytes) -> bytes:
+    """A NodeProto."""
+    names = b"".join(chunk(1, name) for name in inputs) + b"".join(chunk(2, name) for name in outputs)
+    return names + chunk(4, operator) + b"".join(chunk(5, attribute) for attribute in attributes)
+
+
+def whole(name: str, given: int) -> bytes:
+    """An AttributeProto of type INT."""
+    return chunk(1, name) + number(3, given) + number(20, 2)
+
+
+def model(
+    nodes: Sequence[bytes], inputs: Sequence[bytes], outputs: Sequence[bytes], constants: Sequence[bytes] = ()
+) -> bytes:
+    """A ModelProto (IR 8, opset 17)."""
+    graph = b"".join(chunk(1, item) for item in nodes) + chunk(2, "graph")
+    graph += b"".join(chunk(5, item) for item in constants)
+    graph += b"".join(chunk(11, item) for item in inputs) + b"".join(chunk(12, item) for item in outputs)
+    return number(1, 8) + chunk(2, "knodel-tests") + chunk(7, graph) + chunk(8, chunk(1, "") + number(2, 17))
+
+
+def times(factor: float) -> bytes:
+    """FP32 x [-1] → y = x · factor."""
+    return model(
+        [node("Mul", ["x", "factor"], ["y"])],
+        [value("x", FLOAT, ["n"])],
+        [value("y", FLOAT, ["n"])],
+        [floats("factor", [factor])],
+    )
+
+
+def double() -> bytes:
+    """FP32 x [-1] → y = 2x."""
+    return times(2)
+
+
+def triple() -> bytes:
+    """FP32 x [-1] → y = 3x."""
+    return times(3)
+
+
+def slow() -> bytes:
+    """As `double`, but 100 to 200 ms of one core for each call: products of matrices made from x, times zero."""
+    names = ["spread", *(f"product{i}" for i in range(SLOW_PRODUCTS))]
+    products = [node("MatMul", [before, "spread"], [after]) for before, after in pairwise(names)]
+    return model(
+        [
+            node("ReduceSum", ["x"], ["sum"], whole("keepdims", 0)),
+            node("Mul", ["sum", "zero"], ["nothing"]),
+            node("Expand", ["nothing", "square"], ["spread"]),
+            *products,
+            node("ReduceSum", [names[-1]], ["rest"], whole("keepdims", 0)),
+            node("Mul", ["x", "two"], ["doubled"]),
+            node("Add", ["doubled", "rest"], ["y"]),
+        ],
+        [value("x", FLOAT, ["n"])],
+        [value("y", FLOAT, ["n"])],
+        [floats("zero", [0]), floats("two", [2]), integers("square", [SLOW_SIZE, SLOW_SIZE])],
+    )
+
+
+def text() -> bytes:
+    """BYTES x [-1] → y, the same."""
+    return model([node("Identity", ["x"], ["y"])], [value("x", STRING, ["n"])], [value("y", STRING, ["n"])])
+
+
+def half() -> bytes:
+    """FP16 x [-1] → y = -x."""
+    return model([node("Neg", ["x"], ["y"])], [value("x", FLOAT16, ["n"])], [value("y", FLOAT16, ["n"])])
+
+
+def outside(location: str) -> bytes:
+    """FP32 x [-1] → y = x · f, where f (one FP32 value) lies in the file `location`."""
+    return model(
+        [node("Mul", ["x", "factor"], ["y"])],
+        [value("x", FLOAT, ["n"])],
+        [value("y", FLOAT, ["n"])],
+        [external("factor", FLOAT, (1,), location)],
+    )
+
+
+def truncated() -> bytes:
+    """The first half of `double`."""
+    whole_model = double()
+    return whole_model[: len(whole_model) // 2]
+
+
+MODELS: Mapping[str, Callable[[], bytes]] = {
+    "double": double,
+    "triple": triple,
+    "slow": slow,
+    "text": text,
+    "half": half,
+    "truncated": truncated,
+}
+
+
+def write(folder: Path, name: str) -> Path:
+    """Write the model `name` (a key of MODELS) as `folder/name.onnx`, whole or not at all; returns its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, fresh = folder / f"{name}.onnx", folder / f".{name}.fresh"
+    fresh.write_bytes(MODELS[name]())
+    fresh.replace(path)
+    return path
