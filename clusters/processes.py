@@ -1,7 +1,6 @@
 """Processes that outlive the control plane: started as sessions of their own, recorded, found again by the next one.
 
-A pid alone says nothing after a restart: the number may be another process by now. Pid and start time (clock ticks
-since boot, field 22 of `/proc/PID/stat`) together are unique until the machine restarts.
+`clusters.identity` says which process is which; it is apart because a zygote imports as little as possible.
 """
 
 from __future__ import annotations
@@ -13,33 +12,10 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
 
-PROC: Final = Path("/proc")
-_STATE: Final = 0  # field 3 of /proc/PID/stat (proc_pid_stat(5)), counted from the command's closing parenthesis
-_START_TICKS: Final = 19  # field 22
-_ENDED_STATES: Final = frozenset("ZXx")  # zombie, dead
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """A process of this boot."""
-
-    pid: int
-    start_ticks: int
-
-
-def identify(pid: int) -> Identity | None:
-    """The identity of the running process `pid`; None when there is none, or it has ended and waits to be reaped."""
-    fields = _stat(pid)
-    return None if fields is None or fields[_STATE] in _ENDED_STATES else Identity(pid, int(fields[_START_TICKS]))
-
-
-def is_alive(identity: Identity) -> bool:
-    """Whether this very process runs."""
-    return identify(identity.pid) == identity
+from clusters.identity import Identity, identify, is_running
 
 
 def start_detached(
@@ -60,7 +36,7 @@ def start_detached(
             start_new_session=True,
         )
     child.returncode = 0  # `wait_ended` reaps it: keeps the destructor of Popen from warning of a running child
-    return Identity(child.pid, _start_ticks(child.pid))
+    return identify(child.pid) or Identity(child.pid, -1)
 
 
 async def wait_ended(identity: Identity) -> None:
@@ -72,7 +48,7 @@ async def wait_ended(identity: Identity) -> None:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     try:
-        if is_alive(identity):  # looked at after the open, so the descriptor is of this very process
+        if is_running(identity):  # looked at after the open, so the descriptor is of this very process
             loop.add_reader(descriptor, _settle, ended)
             await ended
         _reap(identity)
@@ -96,7 +72,7 @@ async def terminate(identity: Identity, grace: float) -> None:
 
 def send_signal(identity: Identity, number: signal.Signals) -> bool:
     """Signal this very process; False when it has ended."""
-    if not is_alive(identity):
+    if not is_running(identity):
         return False
     with contextlib.suppress(ProcessLookupError):
         os.kill(identity.pid, number)
@@ -118,7 +94,7 @@ def read_record(path: Path) -> Identity | None:
         identity = Identity(int(record["pid"]), int(record["start_ticks"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    return identity if is_alive(identity) else None
+    return identity if is_running(identity) else None
 
 
 def _settle(future: asyncio.Future[None]) -> None:
@@ -128,20 +104,6 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 def _reap(identity: Identity) -> None:
     """Only this very process: another one with its pid is not ours to wait for."""
-    if _start_ticks(identity.pid) == identity.start_ticks:
+    if identify(identity.pid) == identity:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(identity.pid, os.WNOHANG)
-
-
-def _start_ticks(pid: int) -> int:
-    """Of a process that runs or waits to be reaped; -1 when there is none."""
-    fields = _stat(pid)
-    return -1 if fields is None else int(fields[_START_TICKS])
-
-
-def _stat(pid: int) -> list[str] | None:
-    """The fields of `/proc/PID/stat` from the third on; the second, the command's name, may hold anything."""
-    try:
-        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None

@@ -20,7 +20,7 @@ from typing import Any
 
 import uvloop
 
-from autoscaler.apis import Policy
+from autoscaler.apis import effective_policy
 from autoscaler.controller import Autoscaler
 from autoscaler.metrics.source import PodScraper
 from clusters.clock import SystemClock
@@ -28,7 +28,6 @@ from clusters.embedded.activator.process import ActivatorProcess
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane import DataPlane
 from clusters.embedded.dataplane_view import HoldPolicy
-from clusters.embedded.identity import identify
 from clusters.embedded.knative import KnativeServing
 from clusters.embedded.knative.validation import VALIDATORS
 from clusters.embedded.kubelet import Image, Kubelet
@@ -38,6 +37,8 @@ from clusters.embedded.store import Store
 from clusters.embedded.workloads import Workloads
 from clusters.errors import FieldError, KnodelError
 from clusters.gateway.envoy import Envoy
+from clusters.gateway.limits import Limits
+from clusters.identity import identify
 from clusters.informer import Informers
 from clusters.objects import (
     EVENT_SOURCE,
@@ -48,7 +49,6 @@ from clusters.objects import (
     REVISION,
     WARM_POOL,
     Object,
-    annotations_of,
 )
 from clusters.recorder import Recorder
 from serving.api.app import ControlApi
@@ -138,8 +138,7 @@ class Platform:
     def _compose(self) -> None:
         cluster, clock, settings = self.cluster, self._clock, self._settings
         informers = self._informers = Informers(cluster, clock)
-        gateway = settings.gateway
-        self._gateway = Envoy(self.state / "gateway", gateway.address, gateway.port, clock)
+        self._gateway = self._make_gateway()
         self._activator = ActivatorProcess(self.state / "activator", clock)
         self._dataplane = DataPlane(
             cluster,
@@ -193,6 +192,17 @@ class Platform:
 
     def _url(self, host: str) -> str:
         return f"http://{host}:{self._settings.gateway.port}"
+
+    def _make_gateway(self) -> Envoy:
+        said = self._settings.gateway
+        limits = Limits(
+            body_bytes=said.max_request_bytes,
+            header_kib=said.max_header_bytes // 1024,
+            header_count=said.max_headers,
+            header_seconds=said.header_timeout,
+        )
+        folder = self.state / "gateway"
+        return Envoy(folder, said.address, said.port, self._clock, limits, said.domain)
 
     def _server_image(self) -> Image:
         return Image(
@@ -329,7 +339,7 @@ def _hold_policy(informers: Informers) -> Any:
     revisions = informers[REVISION]
 
     def policy(pod_autoscaler: Object) -> HoldPolicy:
-        said = Policy.from_annotations(annotations_of(pod_autoscaler))
+        said = effective_policy(pod_autoscaler)
         metadata = pod_autoscaler["metadata"]
         revision = revisions.get(metadata["name"], metadata["namespace"]) or {}
         spec = revision.get("spec") or {}

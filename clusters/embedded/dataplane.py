@@ -31,6 +31,8 @@ from clusters.objects import INGRESS, POD, POD_AUTOSCALER, SERVERLESS_SERVICE, K
 log = logging.getLogger(__name__)
 
 RELEASE_TIMEOUT: Final = 5.0  # s; a Pod that cannot be taken out of routing by then is stopped all the same
+QUIET_WITHIN: Final = 1.0  # s for a released Pod's last requests to end; one that takes longer is well under way there
+LOOK_EVERY: Final = 0.005  # s between looks at a Pod's last requests
 RETRY_AFTER: Final = 0.25  # s between tries while Envoy, or the activator, does not answer
 
 
@@ -39,6 +41,10 @@ class Gateway(Protocol):
 
     async def apply(self, table: Table) -> None:
         """Return once every later request is routed by `table`. Raises NotServing, Refused."""
+        ...
+
+    async def requests_at(self, backend: Backend) -> int:
+        """How many requests a backend of the present table has not answered yet. Raises NotServing."""
         ...
 
 
@@ -105,7 +111,9 @@ class DataPlane:
     async def release(self, pod: Object) -> None:
         """Return once neither Envoy nor the activator sends new requests to this Pod, after `RELEASE_TIMEOUT` anyway.
 
-        Its requests under way go on. From here on the Pod is left out even while it says that it is ready.
+        Its requests under way go on. From here on the Pod is left out even while it says that it is ready. A request
+        may have been sent to it just before, and not be read yet: a server that ends now would lose it. So this waits
+        for its requests to end, too, for `QUIET_WITHIN`: whatever is under way for so long the server has read.
         """
         revision = revision_of(pod)
         if revision is None:
@@ -116,8 +124,15 @@ class DataPlane:
             async with asyncio.timeout(RELEASE_TIMEOUT):
                 await self._in_force(number)
                 await self._tell_activator(revision)  # a worker is at it already: this waits for the same answer
-        except (TimeoutError, Unavailable) as error:
+                await self._quiet(pod)
+        except (TimeoutError, Unavailable, NotServing) as error:
             log.warning("pod %s may still be sent requests while it stops: %s", key_of(pod), error or "timed out")
+
+    async def _quiet(self, pod: Object) -> None:
+        address = self._view.address(pod)
+        deadline = self._clock.monotonic() + QUIET_WITHIN
+        while address is not None and await self._envoy.requests_at(address) and self._clock.monotonic() < deadline:
+            await self._clock.sleep(LOOK_EVERY)
 
     def _subscribe(self) -> None:
         self._informers[INGRESS].subscribe(self._on_ingress)

@@ -103,6 +103,7 @@ class View:
         self._released: set[str] = set()
         self._hosts: dict[Key, _Hosts] = {}
         self._backends: dict[Key, tuple[Backend, ...]] = {}
+        self._parked: dict[Key, frozenset[Backend]] = {}
         self._stamps: dict[Key, Stamp] = {}
         self._faults: dict[Key, str] = {}
         self._merged: tuple[tuple[VirtualHost, ...], Mapping[str, Key]] = ((), {})
@@ -123,6 +124,11 @@ class View:
         ready = (pod for pod in pods if is_ready(pod) and uid_of(pod) not in self._released)
         found = (endpoint_of(pod) for pod in ready)
         return tuple(sorted((one for one in found if one is not None), key=lambda one: one.pod))
+
+    def address(self, pod: Object) -> Backend | None:
+        """Where the Pod takes requests, None while it has no address."""
+        endpoint = endpoint_of(pod)
+        return None if endpoint is None else Backend(endpoint.host, endpoint.port)
 
     def target(self, revision: Key) -> Target | None:
         """What the activator is to know of the revision; None without ServerlessService and PodAutoscaler.
@@ -157,16 +163,20 @@ class View:
             self._merged = self._merge()
         hosts, refused = self._merged
         return Snapshot(
-            table=Table(hosts, dict(self._backends), self._activator),
+            table=Table(hosts, dict(self._backends), self._activator, self._all_parked()),
             ingresses={key: hosts.stamp for key, hosts in self._hosts.items()},
             services=dict(self._stamps),
             refused=refused,
             faults=dict(self._faults),
         )
 
+    def _all_parked(self) -> frozenset[Backend]:
+        return frozenset(backend for backends in self._parked.values() for backend in backends)
+
     def _refresh_backends(self, revision: Key) -> None:
         service = self._services.get(revision.name, revision.namespace)
         self._backends.pop(revision, None)
+        self._refresh_parked(revision)
         if service is None:
             self._stamps.pop(revision, None)
             return
@@ -174,6 +184,15 @@ class View:
         endpoints = self.endpoints(revision)
         if endpoints and (service.get("spec") or {}).get("mode") == SERVE:
             self._backends[revision] = tuple(Backend(one.host, one.port) for one in endpoints)
+
+    def _refresh_parked(self, revision: Key) -> None:
+        """Every Pod with an address; those that serve are taken out of this by the configuration's maker."""
+        pods = self._pods.indexed(BY_REVISION, str(revision))
+        found = frozenset(one for one in map(self.address, pods) if one is not None)
+        if found:
+            self._parked[revision] = found
+        else:
+            self._parked.pop(revision, None)
 
     def _refresh_hosts(self, key: Key) -> bool:
         """Whether the virtual hosts of the Ingress are others now."""

@@ -32,8 +32,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.embedded.identity import Identity, identify, is_running, kill_group
 from clusters.embedded.zygote_child import Spawn, run_child
+from clusters.identity import Identity, identify, is_running, kill_group
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from clusters.embedded.identity import identify
+from clusters.identity import identify
 
 SIGNALS_TO_RESET: Final = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 FIRST_INHERITED_FD: Final = 3  # behind stdin, stdout and stderr

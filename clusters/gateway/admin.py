@@ -58,6 +58,12 @@ class Admin:
         """How many requests of clients are under way. Raises NotServing."""
         return int((await self._stats(f"^{_ACTIVE_REQUESTS}$")).get(_ACTIVE_REQUESTS, 0))
 
+    async def requests_at(self, address: str) -> int:
+        """How many requests the endpoint at `host:port` has been sent and has not answered. Raises NotServing."""
+        lines = (await self._ask("GET", "/clusters")).splitlines()
+        start = f"{CLUSTER}::{address}::rq_active::"
+        return sum(int(line.removeprefix(start)) for line in lines if line.startswith(start))
+
     async def drain_listeners(self) -> None:
         """Stop accepting connections; those that are open go on, and are told to close. Raises NotServing."""
         await self._ask("POST", "/healthcheck/fail")  # answers say `Connection: close` from here on

@@ -14,7 +14,7 @@ Pure: the same values give the same bytes; the version of a file is the hash of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,12 +33,12 @@ from clusters.gateway.route_config import (
     version_host,
     virtual_host,
 )
-from clusters.gateway.routes import Backend, VirtualHost
-from clusters.objects import Key
+from clusters.gateway.routes import Backend, Table, VirtualHost
 
 DEFAULT_DOMAIN: Final = "localhost"  # models' hosts are NAME.NAMESPACE.localhost
 ROUTE_TABLE: Final = "gateway"
 ACTIVATOR_SUBSET: Final = "activator"  # no revision is named so: theirs contain a "/"
+PARKED_SUBSET: Final = "parked"  # no route asks for it
 
 _TYPE: Final = "type.googleapis.com/envoy.config."
 _VERSION_BYTES: Final = 8  # of the hash: 64 bits tell the versions of one gateway apart
@@ -88,11 +88,16 @@ def starting() -> Resource:
     return _route_table([_raw(starting_host())])
 
 
-def endpoints(backends: Mapping[Key, Iterable[Backend]], activator: Backend | None) -> Resource:
-    """The EDS file: where each revision answers, and the activator for all others."""
-    entries = [_endpoint(activator, ACTIVATOR_SUBSET)] if activator is not None else []
-    for revision in sorted(backends):
-        entries += [_endpoint(backend, str(revision)) for backend in sorted(backends[revision])]
+def endpoints(table: Table) -> Resource:
+    """The EDS file: where each revision answers, the activator for all others, and what is parked.
+
+    An address is there once, as Envoy knows it once: one that is served is not parked.
+    """
+    subsets = dict.fromkeys(table.parked, PARKED_SUBSET)
+    subsets |= {backend: str(revision) for revision, backends in table.backends.items() for backend in backends}
+    if table.activator is not None:
+        subsets[table.activator] = ACTIVATOR_SUBSET
+    entries = [_endpoint(backend, subsets[backend]) for backend in sorted(subsets)]
     assignment = {
         "@type": _TYPE + "endpoint.v3.ClusterLoadAssignment",
         "cluster_name": CLUSTER,

@@ -27,7 +27,7 @@ from clusters.gateway.limits import DEFAULTS, Limits
 from clusters.gateway.listener import listener
 from clusters.gateway.probe import Probe
 from clusters.gateway.process import LOG, EnvoyProcess, require_free
-from clusters.gateway.routes import Table
+from clusters.gateway.routes import Backend, Table
 from clusters.gateway.xds import XdsFiles, replace_file
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Envoy:
             require_free(self.host, self.port)
             self._write_fixed()
             self._files.write(ROUTES, starting())
-            self._files.write(ENDPOINTS, endpoints({}, None))
+            self._files.write(ENDPOINTS, endpoints(Table()))
             self._process.start(self.folder / BOOTSTRAP)
         await self._wait_serving()
         return adopted
@@ -113,7 +113,7 @@ class Envoy:
         stay, so that Envoy, or its successor, has them when it can; ask again to know.
         """
         routes = self._maker.make(table.hosts)
-        wanted = _Configuration(routes, endpoints(table.backends, table.activator))
+        wanted = _Configuration(routes, endpoints(table))
         if wanted == self._confirmed:
             return
         if wanted == self._refused:
@@ -127,6 +127,10 @@ class Envoy:
                 f"Envoy did not take its configuration over within {APPLY_TIMEOUT:.0f} s: see {self.folder / LOG}"
             ) from error
         self._confirmed, self._refused = wanted, None
+
+    async def requests_at(self, backend: Backend) -> int:
+        """How many requests this backend of the present table has been sent and has not answered. Raises NotServing."""
+        return await self._admin.requests_at(f"{backend.host}:{backend.port}")
 
     async def stop(self, grace: float) -> None:
         """Stop accepting, let what is under way end for at most `grace` seconds, end Envoy; nothing of it stays.

@@ -15,7 +15,7 @@ from clusters import processes
 from clusters.clock import Clock
 from clusters.gateway.errors import AddressInUse, NotServing
 from clusters.gateway.limits import WORKERS, Limits
-from clusters.processes import Identity
+from clusters.identity import Identity, is_running
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class EnvoyProcess:
     @property
     def alive(self) -> bool:
         """Whether it runs."""
-        return self._identity is not None and processes.is_alive(self._identity)
+        return self._identity is not None and is_running(self._identity)
 
     def adopt(self) -> bool:
         """Take over the one that a former control plane left running; False when there is none."""

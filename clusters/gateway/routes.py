@@ -63,8 +63,10 @@ class Table:
     """Everything the gateway is to know.
 
     A revision without an entry in `backends` is served by `activator`, which holds requests until there is one.
+    `parked` are sent nothing new, but the requests that they still have are counted (`Envoy.requests_at`).
     """
 
     hosts: tuple[VirtualHost, ...] = ()
     backends: Mapping[Key, tuple[Backend, ...]] = field(default_factory=dict)
     activator: Backend | None = None
+    parked: frozenset[Backend] = frozenset()

@@ -1,198 +1,195 @@
-"""The engine for ONNX models: ONNX Runtime on the CPU.
+"""ONNX models by ONNX Runtime, on the CPU.
 
-ONNX Runtime gets bytes, never a path: those that storage has verified, for the model and for the other files in which
-it keeps tensors. Importing this module (and then `onnxruntime`) starts no thread, so that a process may be forked after.
+The model is given to the runtime as bytes, and so is the data that it keeps in other files of its folder: what was
+verified is what runs, and no path in a model can lead anywhere.
 """
 
 from __future__ import annotations
 
-import logging
-import os
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from serving.engines.base import Tensor, TensorSpec
-from serving.engines.errors import BadInput, EngineError
-from serving.engines.onnx_file import external_files
-from serving.engines.tensors import DATATYPES, fit
-from serving.storage.artifact import Artifact
+from serving.engines.base import ANY, Cancellation, EngineOptions, Signature, TensorSpec
+from serving.engines.datatypes import BYTES, Tensor
+from serving.engines.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.onnx_file import ExternalData, external_data, has_control_flow
+from serving.engines.onnx_library import onnxruntime
 
 if TYPE_CHECKING:
-    import onnxruntime
+    from serving.storage.artifact import Artifact
 
-# ONNX Runtime ≥ 1.29 starts a telemetry thread when it is imported, unless told not to before.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-
-log = logging.getLogger(__name__)
-
-PLATFORM: Final = "onnxruntime_onnx"
+PLATFORM: Final = "onnx_onnxv1"  # as the Open Inference Protocol names it
 MODEL_FILE: Final = "model.onnx"
-LOG_ERRORS: Final = 3  # ONNX Runtime's severity; it would warn of each unused initializer
-LONGEST_REASON: Final = 300  # characters of ONNX Runtime's words in ours
-
+SUFFIX: Final = ".onnx"
+_PROVIDERS: Final = ("CPUExecutionProvider",)
 _DATATYPES: Final = {
-    "bool": "BOOL",
-    "uint8": "UINT8",
-    "uint16": "UINT16",
-    "uint32": "UINT32",
-    "uint64": "UINT64",
-    "int8": "INT8",
-    "int16": "INT16",
-    "int32": "INT32",
-    "int64": "INT64",
-    "float16": "FP16",
-    "float": "FP32",
-    "double": "FP64",
-    "string": "BYTES",
-}
-_PREFIX: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
-_SOURCE_PLACE: Final = re.compile(r"\S*\.(?:cc|h|cpp|hpp):\d+\s*")  # paths of the machine that built ONNX Runtime
+    "tensor(bool)": "BOOL",
+    "tensor(uint8)": "UINT8", "tensor(uint16)": "UINT16", "tensor(uint32)": "UINT32", "tensor(uint64)": "UINT64",
+    "tensor(int8)": "INT8", "tensor(int16)": "INT16", "tensor(int32)": "INT32", "tensor(int64)": "INT64",
+    "tensor(float16)": "FP16", "tensor(float)": "FP32", "tensor(double)": "FP64",
+    "tensor(string)": BYTES,
+}  # fmt: skip
+_STATUS: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
+_SOURCE: Final = re.compile(r"(?<!\w)/[\w./+-]+(:\d+)?")
+_LONGEST_REASON: Final = 300  # characters of the runtime's words that are repeated
+_STATE: Final = onnxruntime.capi.onnxruntime_pybind11_state
+_REFUSALS: Final = (_STATE.InvalidArgument,)
+"""What the runtime raises for inputs that it, or an operator, does not take (an index out of bounds, say)."""
+
+
+def load(artifact: Artifact, options: EngineOptions) -> OnnxEngine:
+    """The model of the artifact: its only `*.onnx` file, or `model.onnx`. Raises LoadFailed, StorageError."""
+    name = _model_file(artifact)
+    model = artifact.read(name)
+    settings = _settings(options)
+    # The runtime refers to these buffers until the session is made.
+    buffers = _add_external_data(settings, artifact, name, external_data(model))
+    try:
+        session = onnxruntime.InferenceSession(model, settings, providers=list(_PROVIDERS))
+    except Exception as error:  # the runtime's exceptions have no common base but this
+        raise LoadFailed(f"ONNX Runtime cannot load {name}: {reason_of(error)}") from error
+    finally:
+        buffers.clear()
+    return OnnxEngine(session, bounded=not has_control_flow(model))
 
 
 class OnnxEngine:
-    """A loaded ONNX model. Outputs that are no tensors (maps, sequences) cannot be sent, and are left out."""
+    """A session of ONNX Runtime."""
 
-    platform = PLATFORM
-
-    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+    def __init__(self, session: Any, bounded: bool) -> None:
         self._session = session
-        self.inputs: tuple[TensorSpec, ...] = tuple(_input_spec(node) for node in session.get_inputs())
-        self.outputs: tuple[TensorSpec, ...] = tuple(_specs(session.get_outputs()))
-        if not self.outputs:
-            raise EngineError("the model has no output that is a tensor: export it without ZipMap")
+        self._texts = frozenset(arg.name for arg in session.get_inputs() if arg.type == "tensor(string)")
+        self._signature = _signature(session)
+        self._bounded = bounded
 
-    def infer(self, inputs: Mapping[str, Tensor], outputs: Sequence[str]) -> list[Tensor]:
-        """See `Engine.infer`."""
-        names = self._wanted(outputs)
-        feed = self._feed(inputs)
+    @property
+    def signature(self) -> Signature:
+        """The model's tensors; outputs that are no tensors (sequences, maps) are left out."""
+        return self._signature
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the graph has no operator that runs a graph of its own."""
+        return self._bounded
+
+    def infer(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
+    ) -> Sequence[Tensor]:
+        """Run the graph once. Raises InputRefused, InferenceFailed, Cancelled."""
+        if self._texts:
+            inputs = {name: _as_text(tensor) if name in self._texts else tensor for name, tensor in inputs.items()}
         try:
-            results: list[Tensor] = self._session.run(names, feed)
-        except Exception as error:  # ONNX Runtime's errors have no base of their own
-            kind = BadInput if type(error).__name__ == "InvalidArgument" else EngineError
-            raise kind(f"the model failed: {_reason(error)}") from error
-        return results
+            return self._run(inputs, outputs, cancellation)
+        except _REFUSALS as error:
+            raise InputRefused(str(error)) from error
+        except Exception as error:  # as in `load`
+            if cancellation is not None and cancellation.cancelled:
+                raise Cancelled("the inference was cancelled") from error
+            raise InferenceFailed(str(error)) from error
 
-    def warm_up(self) -> None:
-        """Compute once with zeros, any size taken as 1; a model that refuses those is warmed by its first request."""
-        zeros = {spec.name: _zeros(spec) for spec in self.inputs}
-        try:
-            self.infer(zeros, ())
-        except EngineError as error:
-            log.info("no warm-up: %s", error)
+    def close(self) -> None:
+        """Free the session."""
+        self._session = None
 
-    def _wanted(self, outputs: Sequence[str]) -> list[str]:
-        known = [spec.name for spec in self.outputs]
-        if unknown := [name for name in outputs if name not in known]:
-            raise BadInput(f"output {unknown[0][:80]!r} is not known: the model gives {', '.join(known)}")
-        return list(outputs) or known
-
-    def _feed(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        known = [spec.name for spec in self.inputs]
-        takes = f"the model takes {', '.join(known) or 'none'}"
-        if unknown := [name for name in inputs if name not in known]:
-            raise BadInput(f"input {unknown[0][:80]!r} is not known: {takes}")
-        if missing := [name for name in known if name not in inputs]:
-            raise BadInput(f"input {missing[0]!r} is missing: {takes}")
-        return {spec.name: fit(spec, inputs[spec.name]) for spec in self.inputs}
+    def _run(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None
+    ) -> Sequence[Tensor]:
+        run = None
+        if cancellation is not None:
+            run = onnxruntime.RunOptions()
+            cancellation.on_cancel(partial(setattr, run, "terminate", True))  # seen between two operators
+        answers: Sequence[Tensor] = self._session.run(outputs, inputs, run)
+        return answers
 
 
-def load(artifact: Artifact, threads: int) -> OnnxEngine:
-    """Load the model of an artifact, to compute on `threads` threads. Raises EngineError, StorageError."""
-    name, content = _model_bytes(artifact)
-    others = _other_files(artifact, name, external_files(content))
-    options = _options(threads)
-    if others:
-        sizes = [len(part) for part in others.values()]
-        options.add_external_initializers_from_files_in_memory(list(others), list(others.values()), sizes)
-    # `others` lives until the session is made: ONNX Runtime keeps only the address of the bytes.
-    return OnnxEngine(_session(content, options))
+def reason_of(error: Exception) -> str:
+    """The runtime's words on one line, without its status and without paths of its sources."""
+    words = _SOURCE.sub("…", _STATUS.sub("", str(error)))
+    return " ".join(words.split())[:_LONGEST_REASON]
 
 
-def _model_bytes(artifact: Artifact) -> tuple[str, bytes]:
+def _model_file(artifact: Artifact) -> str:
+    names = artifact.names()
     if artifact.content is not None:
-        return artifact.path.name, artifact.content
-    names = [name for name in artifact.names() if name.endswith(".onnx")]
-    if MODEL_FILE in names:
-        return MODEL_FILE, artifact.read(MODEL_FILE)
-    if len(names) == 1:
-        return names[0], artifact.read(names[0])
-    raise EngineError(f"the folder has {len(names)} *.onnx files: name the one to serve {MODEL_FILE}")
+        return names[0]  # a download may have any name
+    found = [name for name in names if name.lower().endswith(SUFFIX)]
+    if MODEL_FILE in found:
+        return MODEL_FILE
+    if len(found) != 1:
+        raise LoadFailed(f"{artifact.uri} has {len(found)} {SUFFIX} files: name the one to serve {MODEL_FILE}")
+    return found[0]
 
 
-def _other_files(artifact: Artifact, model: str, locations: frozenset[str]) -> dict[str, bytes]:
-    """The bytes of the files in which the model keeps tensors, by the name that ONNX Runtime looks for."""
-    if locations and artifact.content is not None:
-        raise EngineError("the model keeps tensors in other files: deploy its folder instead of the one file")
-    files = {}
-    for location in sorted(locations):
-        path = PurePosixPath(location)
-        if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in location:
-            raise EngineError(f"the model keeps tensors in {location[:80]!r}, outside of its folder: export it again")
-        files[str(path)] = artifact.read(str(PurePosixPath(model).parent / path))
+def _settings(options: EngineOptions) -> Any:
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = options.threads
+    settings.inter_op_num_threads = 1  # requests run in parallel, not parts of one
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads leave the CPU alone
+    # The runtime's own format is not checked as it is loaded: bytes that look like it are not taken for it.
+    settings.add_session_config_entry("session.load_model_format", "ONNX")
+    return settings
+
+
+def _add_external_data(
+    settings: Any, artifact: Artifact, model_file: str, tensors: Sequence[ExternalData]
+) -> dict[str, bytes]:
+    """Give the runtime the files that the model refers to. Raises LoadFailed for one outside of the folder."""
+    if tensors and artifact.content is not None:
+        raise LoadFailed(f"{artifact.uri} keeps data in other files: give the folder as storageUri")
+    files: dict[str, bytes] = {}
+    for tensor in tensors:
+        if tensor.location not in files:
+            files[tensor.location] = artifact.read(_inside(artifact, model_file, tensor))
+        end = tensor.offset + (tensor.length or 0)
+        if tensor.offset < 0 or end > len(files[tensor.location]):
+            raise LoadFailed(
+                f"tensor {tensor.tensor!r} lies behind the end of {tensor.location!r}: the file is cut off"
+            )
+    if files:
+        settings.add_external_initializers_from_files_in_memory(
+            list(files), list(files.values()), [len(content) for content in files.values()]
+        )
     return files
 
 
-def _options(threads: int) -> onnxruntime.SessionOptions:
-    options = _runtime().SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = LOG_ERRORS
-    # Threads that spin between requests would cost a core when idle.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-    # Its own binary format (ORT) is not checked as it is loaded; bytes that look like it are not to be taken for it.
-    options.add_session_config_entry("session.load_model_format", "ONNX")
-    return options
+def _inside(artifact: Artifact, model_file: str, tensor: ExternalData) -> str:
+    name = posixpath.normpath(posixpath.join(posixpath.dirname(model_file), tensor.location))
+    if tensor.location.startswith("/") or "\\" in tensor.location or name not in artifact.names():
+        raise LoadFailed(
+            f"tensor {tensor.tensor!r} keeps its data in {tensor.location!r}, no file of the model's folder"
+        )
+    return name
 
 
-def _session(content: bytes, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
+def _signature(session: Any) -> Signature:
+    inputs = []
+    for arg in session.get_inputs():
+        if arg.type not in _DATATYPES:
+            raise LoadFailed(f"input {arg.name!r} has type {arg.type}, which the inference protocol cannot carry")
+        inputs.append(_spec(arg))
+    outputs = [_spec(arg) for arg in session.get_outputs() if arg.type in _DATATYPES]
+    if not outputs:
+        raise LoadFailed("the model has no output that is a tensor: export it without ZipMap")
+    return Signature(PLATFORM, tuple(inputs), tuple(outputs))
+
+
+def _spec(arg: Any) -> TensorSpec:
+    # The runtime says [] of a scalar and of an unknown rank alike.
+    shape = tuple(size if isinstance(size, int) and size >= 0 else ANY for size in arg.shape) or None
+    return TensorSpec(arg.name, _DATATYPES[arg.type], shape)
+
+
+def _as_text(tensor: Tensor) -> Tensor:
+    """Strings as the runtime wants them: of `bytes` it would make their representation in Python."""
     try:
-        return _runtime().InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime's errors have no base of their own
-        raise EngineError(f"the model is no readable ONNX model: {_reason(error)}") from error
-
-
-def _runtime() -> Any:
-    # Imported late: what only asks for the engine's name need not pay for it.
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise EngineError("ONNX models need ONNX Runtime: pip install 'knodel[onnx]'") from error
-    return onnxruntime
-
-
-def _specs(nodes: Sequence[Any]) -> list[TensorSpec]:
-    return [_spec(node, datatype) for node in nodes if (datatype := _datatype(node.type))]
-
-
-def _input_spec(node: Any) -> TensorSpec:
-    datatype = _datatype(node.type)
-    if datatype is None:
-        raise EngineError(f"input {node.name!r} has type {node.type}, which the protocol cannot carry")
-    return _spec(node, datatype)
-
-
-def _spec(node: Any, datatype: str) -> TensorSpec:
-    return TensorSpec(node.name, datatype, tuple(size if isinstance(size, int) else -1 for size in node.shape))
-
-
-def _datatype(onnx_type: str) -> str | None:
-    return (
-        _DATATYPES.get(onnx_type.removeprefix("tensor(").removesuffix(")")) if onnx_type.startswith("tensor(") else None
-    )
-
-
-def _zeros(spec: TensorSpec) -> Tensor:
-    shape = tuple(1 if size < 0 else size for size in spec.shape)
-    if spec.datatype == "BYTES":
-        return np.full(shape, "", dtype=object)
-    return np.zeros(shape, dtype=DATATYPES[spec.datatype])
-
-
-def _reason(error: Exception) -> str:
-    text = _PREFIX.sub("", " ".join(str(error).split()))
-    return _SOURCE_PLACE.sub("", text)[:LONGEST_REASON].strip().removesuffix(".") or type(error).__name__
+        texts = [item.decode() if isinstance(item, bytes) else item for item in tensor.ravel()]
+    except UnicodeDecodeError as error:
+        raise InputRefused("the model's strings are UTF-8, the input's are not") from error
+    made = np.empty(len(texts), dtype=object)
+    made[:] = texts
+    return made.reshape(tensor.shape)

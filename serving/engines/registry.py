@@ -27,7 +27,9 @@ class Format:
     suffixes: tuple[str, ...]
 
 
-FORMATS: Final = {made.name: made for made in (Format("onnx", "serving.engines.onnx", "onnxruntime", "onnx", (".onnx",)),)}
+FORMATS: Final = {
+    made.name: made for made in (Format("onnx", "serving.engines.onnx", "onnxruntime", "onnx", (".onnx",)),)
+}
 
 
 def find_format(name: str, files: Sequence[str]) -> Format:

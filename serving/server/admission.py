@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 from typing import Final
 
-from serving.server.errors import Overloaded
+from serving.server.errors import Overloaded, ServingError
 from serving.server.stats import Stats
 
 FULL: Final = "the model is busy and its queue is full: try again"
@@ -63,3 +63,9 @@ class Admission:
                 return
         self._free += 1
         self._stats.change(active=-1)
+
+
+def fail(waiter: asyncio.Future[None], error: ServingError) -> None:
+    """End somebody's waiting, unless it has ended."""
+    if not waiter.done():
+        waiter.set_exception(error)

@@ -14,29 +14,24 @@ BINARY: Final = b"application/octet-stream"
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
+def json_body(content: Any) -> bytes:
+    """`content` as JSON."""
+    return _ENCODE(content)
+
+
 def error_body(message: str) -> bytes:
     """The JSON of an error."""
-    return _ENCODE({"error": message})
+    return json_body({"error": message})
 
 
 def error_headers(error: ServingError) -> list[tuple[bytes, bytes]]:
     """What an error says besides its body."""
-    headers = []
-    if error.retry_after is not None:
-        headers.append((b"retry-after", b"%d" % error.retry_after))
-    if error.closes:
-        headers.append((b"connection", b"close"))
-    return headers
+    return [] if error.retry_after is None else [(b"retry-after", b"%d" % error.retry_after)]
 
 
 async def send_error(send: Send, error: ServingError) -> None:
     """Answer with the error."""
     await send_body(send, error.status, error_body(str(error)), JSON, error_headers(error))
-
-
-async def send_json(send: Send, status: int, content: Any, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    """Answer with `content` as JSON."""
-    await send_body(send, status, _ENCODE(content), JSON, headers or [])
 
 
 async def send_body(

@@ -10,11 +10,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from serving.server.answers import error_body, error_headers
+from serving.server.answering import Answering, whole_answer
+from serving.server.answers import JSON, error_body, error_headers
 from serving.server.errors import BadFraming, HeadTooLarge, RequestTimeout, ServingError
 from serving.server.framing import refusal
 from serving.server.limits import Limits
@@ -74,12 +76,13 @@ class Connection(HttpToolsProtocol):
         if self._in_head and self._head_size:
             self._check_incomplete_head()
         elif not self._in_head and self._timer is None:
-            self._arm(self._limits.body_grace)
+            self._arm(self._limits.body_check)
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """A head begins, perhaps behind a request in the same packet."""
         super().on_message_begin()
         self._in_head = True
+        self._head_size = max(self._head_size, 1)
 
     def on_headers_complete(self) -> None:
         """Refuse the head, or begin the request; trailers, which the parser also calls headers, are left out."""
@@ -96,8 +99,16 @@ class Connection(HttpToolsProtocol):
         self.scope[_KEY] = self  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
         self.headers = []
-        if self._traffic.draining:
+        if self._traffic.draining or self.parser.should_upgrade():  # the parser reads nothing behind an upgrade
             self.cycle.keep_alive = False
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Hand the application our own way to answer."""
+
+        async def answering(scope: Scope, receive: Receive, _: Send) -> None:
+            await app(scope, receive, Answering(cycle))
+
+        super()._start_asgi_task(cycle, answering)  # type: ignore[arg-type]
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -112,27 +123,40 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser, or `refusal`, does not take."""
-        self._refuse(self._refused or BadFraming("the request is no HTTP/1.1"))
+        self.refuse(self._refused or BadFraming("the request is no HTTP/1.1"))
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing: an upgrade that a server does not know is ignored (RFC 9110, 7.8)."""
 
     def _check_incomplete_head(self) -> None:
         if self._head_size > self._limits.head:
-            self._refuse(HeadTooLarge(f"the headers of a request have at most {self._limits.head} bytes"))
+            self.refuse(HeadTooLarge(f"the headers of a request have at most {self._limits.head} bytes"))
         elif self._timer is None:
             self._arm(self._limits.head_time)
 
-    def _refuse(self, error: ServingError) -> None:
-        """Answer with the error and close; when another request is being answered, only read no more."""
-        self._refused = error
+    def refuse(self, error: ServingError) -> None:
+        """Answer the request that is being read with `error` and end the connection."""
         self._disarm()
+        self._refused = error
         cycle = self.cycle
-        if cycle is not None and not cycle.response_complete and not cycle.more_body:
-            cycle.keep_alive = False  # the answers come in order: that one first, and then the end
-            return
-        if cycle is not None and not cycle.response_complete and cycle.response_started:
-            self.transport.abort()
-            return
-        self.transport.write(_whole_answer(error, self.server_state.default_headers))
-        self.transport.close()
+        if cycle is not None and not cycle.response_complete:
+            if not cycle.more_body:
+                cycle.keep_alive = False  # answers come in order: first that one, and then the end
+                return
+            if cycle.response_started or self.pipeline:
+                self.transport.abort()
+                return
+            cycle.response_started = cycle.response_complete = True
+            cycle.message_event.set()  # whoever reads the body learns that nobody sends it
+        if not self.transport.is_closing():
+            self.transport.write(_refusal(error, self.server_state.default_headers))
+            self._linger()
+
+    def _linger(self) -> None:
+        """Close for writing, and drop what still comes: closing at once would reset the answer away."""
+        self.flow.resume_reading()
+        self.transport.write_eof()
+        self._timer = self.loop.call_later(self._limits.linger, self.transport.close)
 
     def _arm(self, delay: float) -> None:
         self._timer = self.loop.call_later(delay, self._too_slow)
@@ -144,14 +168,17 @@ class Connection(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._timer = None
-        if self._in_head:
-            self._refuse(RequestTimeout("the head of the request came too slowly"))
+        if self._in_head and not self._head_size:
+            self.transport.close()
             return
-        wanted = (self.loop.time() - self._body_begun - self._limits.body_grace) * self._limits.body_rate
+        if self._in_head:
+            self.refuse(RequestTimeout("the head of the request came too slowly"))
+            return
+        wanted = (self.loop.time() - self._body_begun - self._limits.body_check) * self._limits.body_rate
         if self._body_size < max(wanted, 1) and not self.flow.read_paused:
-            self._refuse(RequestTimeout("the body of the request came too slowly"))
+            self.refuse(RequestTimeout("the body of the request came too slowly"))
         else:
-            self._arm(self._limits.body_grace)
+            self._arm(self._limits.body_check)
 
 
 def connection_of(scope: Mapping[str, Any]) -> Connection:
@@ -162,12 +189,7 @@ def connection_of(scope: Mapping[str, Any]) -> Connection:
     return connection
 
 
-def _whole_answer(error: ServingError, default_headers: list[tuple[bytes, bytes]]) -> bytes:
+def _refusal(error: ServingError, default_headers: list[tuple[bytes, bytes]]) -> bytes:
     body = error_body(str(error))
-    headers = [
-        *default_headers,
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        *error_headers(error),
-    ]
-    return STATUS_LINE[error.status] + b"".join(b"%s: %s\r\n" % header for header in headers) + b"\r\n" + body
+    headers = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), *error_headers(error)]
+    return whole_answer(error.status, default_headers + headers, body, keep_alive=False)

@@ -30,6 +30,10 @@ class BadOptions(KnodelError):
     """The server cannot start with these options."""
 
 
+class CannotListen(KnodelError):
+    """The server cannot have a port that it was told to listen on."""
+
+
 class ServingError(KnodelError):
     """An answer with `status`; `str` is what the caller reads, so it holds no path and no traceback."""
 

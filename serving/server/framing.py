@@ -1,7 +1,7 @@
 """Which heads of requests are refused, so that no two parties can read one request as two. Pure.
 
-The parser (llhttp) lets through what RFC 9112 forbids or leaves to the server: a missing Host, both lengths at once, any
-number of headers. Rules with their source:
+The parser (llhttp) lets through what RFC 9112 forbids or leaves to the server: a missing Host, two lengths, any number
+of headers. Rules with their source:
 
 1. at most `Limits.head` bytes and `Limits.headers` headers                    431
 2. HTTP/1.1 has exactly one Host (RFC 9112, 3.2)                               400

@@ -20,8 +20,9 @@ class Limits:
     head: int = 32 * 1024
     headers: int = 100
     head_time: float = 10.0  # from the first byte (of a new connection: from its begin) to the end of the head
-    body_grace: float = 10.0  # a body may take so long whatever its size …
-    body_rate: int = 16 * 1024  # … and then must have come at so many bytes a second
+    body_check: float = 5.0  # between looks at how much of a body has come: a byte after the first, and from then on …
+    body_rate: int = 16 * 1024  # … so many bytes a second: one that drips is cut off after two looks
+    linger: float = 2.0  # a refused caller may go on sending so long, so that it sees the answer and not a reset
     keep_alive: float = 75.0  # of an idle connection; longer than gateways keep theirs, so that they close first
 
 

@@ -7,6 +7,7 @@ Sizes are checked before anything of that size is allocated. All functions raise
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final
@@ -26,7 +27,7 @@ _JSON_FLOATS: Final = ("FP32", "FP64")  # FP16 only as binary data
 
 def check_shape(name: str, shape: Sequence[int]) -> int:
     """The number of elements."""
-    if len(shape) > MOST_DIMENSIONS or any(not 0 <= size <= LARGEST_SIZE for size in shape):
+    if len(shape) > MOST_DIMENSIONS or min(shape, default=0) < 0 or max(shape, default=0) > LARGEST_SIZE:
         raise BadRequest(f"input {name!r}: shape {_short(shape)} has a negative or huge size, or too many dimensions")
     return math.prod(shape)
 
@@ -37,12 +38,14 @@ def check_against(spec: TensorSpec, datatype: Datatype, shape: Sequence[int]) ->
     if datatype is not taken and not (datatype.is_float and taken.is_float):
         raise BadRequest(f"input {spec.name!r} is {datatype.name}: the model takes {taken.name}")
     expected = spec.shape
-    if expected is None:
-        return
-    if len(shape) != len(expected) or any(
-        wanted not in (ANY, given) for wanted, given in zip(expected, shape, strict=True)
-    ):
+    if expected is not None and expected != tuple(shape) and not _fits(expected, shape):
         raise BadRequest(f"input {spec.name!r} has shape {_short(shape)}: the model takes {list(expected)}")
+
+
+def _fits(expected: Sequence[int], shape: Sequence[int]) -> bool:
+    return len(shape) == len(expected) and all(
+        wanted in (ANY, given) for wanted, given in zip(expected, shape, strict=True)
+    )
 
 
 def from_numbers(name: str, datatype: Datatype, shape: Sequence[int], values: list[Any]) -> Tensor:
@@ -51,11 +54,11 @@ def from_numbers(name: str, datatype: Datatype, shape: Sequence[int], values: li
     if len(values) != count:
         raise BadRequest(f"input {name!r}: shape {_short(shape)} has {count} elements, data has {len(values)}")
     try:
-        if datatype.is_float:
-            array = narrowed(name, np.array(values, dtype=np.float64), datatype)
-        else:
-            array = np.array(values, dtype=datatype.dtype)
-        return array.reshape(shape)
+        if datatype.name == "FP32":  # `pack` refuses what does not fit, where NumPy makes infinity
+            return np.frombuffer(struct.pack(f"<{count}f", *values), dtype=datatype.dtype).reshape(shape)
+        if datatype.name == "FP16":
+            return narrowed(name, np.array(values, dtype=np.float64), datatype).reshape(shape)
+        return np.array(values, dtype=datatype.dtype).reshape(shape)
     except OverflowError as error:
         raise BadRequest(f"input {name!r}: data has a number beyond {datatype.name}") from error
     except ValueError as error:  # sizes whose product is 0, but too large for an array

@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
-from typing import Final, NoReturn, NoReturn
+from typing import Final, NoReturn
 
 from serving.storage import digest
 from serving.storage.errors import StorageError

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusters import processes
-from clusters.processes import Identity
+from clusters.identity import Identity, identify, is_running
 from tests.support.wait import eventually
 
 WAITS = "import signal; print('ready', flush=True); signal.pause()"
@@ -31,16 +31,16 @@ async def started(folder: Path, script: str) -> Identity:
 
 async def test_it_leads_a_session_of_its_own_and_writes_to_its_log(tmp_path: Path) -> None:
     identity = await started(tmp_path, WAITS)
-    assert processes.is_alive(identity)
+    assert is_running(identity)
     assert os.getsid(identity.pid) == identity.pid
     await processes.terminate(identity, grace=5.0)
-    assert not processes.is_alive(identity)
+    assert not is_running(identity)
 
 
 async def test_who_does_not_heed_sigterm_is_killed_after_the_grace(tmp_path: Path) -> None:
     identity = await started(tmp_path, IGNORES)
     await processes.terminate(identity, grace=0.05)
-    assert processes.identify(identity.pid) is None
+    assert identify(identity.pid) is None
 
 
 async def test_its_end_is_seen_and_it_is_reaped(tmp_path: Path) -> None:
@@ -57,10 +57,10 @@ async def test_its_end_is_seen_and_it_is_reaped(tmp_path: Path) -> None:
 async def test_another_process_with_the_pid_is_left_alone(tmp_path: Path) -> None:
     identity = await started(tmp_path, WAITS)
     stranger = Identity(identity.pid, identity.start_ticks + 1)
-    assert not processes.is_alive(stranger)
+    assert not is_running(stranger)
     assert not processes.send_signal(stranger, signal.SIGKILL)
     await processes.wait_ended(stranger)
-    assert processes.is_alive(identity)
+    assert is_running(identity)
     await processes.terminate(identity, grace=5.0)
 
 
@@ -79,6 +79,6 @@ async def test_a_record_finds_the_process_while_it_runs(tmp_path: Path) -> None:
 async def test_one_that_ends_at_once_is_no_running_process(tmp_path: Path) -> None:
     identity = start(tmp_path, "raise SystemExit(3)")
     await processes.wait_ended(identity)
-    assert not processes.is_alive(identity)
+    assert not is_running(identity)
     with pytest.raises(ProcessLookupError):
         os.kill(identity.pid, 0)

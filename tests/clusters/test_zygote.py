@@ -16,7 +16,6 @@ import pytest
 
 from clusters.clock import SystemClock
 from clusters.embedded import zygote
-from clusters.embedded.identity import Identity, is_running
 from clusters.embedded.kubelet import end_leftovers, find_leftovers
 from clusters.embedded.kubelet.errors import StartFailed, ZygoteFailed
 from clusters.embedded.kubelet.folders import Folders, Run
@@ -25,6 +24,7 @@ from clusters.embedded.kubelet.pod_runtime import PodRuntime
 from clusters.embedded.kubelet.process import UNKNOWN_EXIT, Exit
 from clusters.embedded.kubelet.runtime import Launch, Started
 from clusters.embedded.kubelet.zygotes import SOCKET_NAME, ZygoteRuntime, key_of
+from clusters.identity import Identity, is_running
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 

@@ -20,7 +20,7 @@ from clusters.embedded.activator.startup import startup_of
 from clusters.embedded.activator.throttle import Lease, RevisionThrottle, Ticket
 from clusters.embedded.activator.throttler import Throttler
 from clusters.embedded.activator.timing import Held, Startup, header, stages
-from clusters.embedded.activator.upstream import Headers, UpstreamConnection
+from clusters.embedded.activator.upstream import Headers, UpstreamConnection, UpstreamError
 from clusters.errors import KnodelError
 
 log = logging.getLogger(__name__)
@@ -46,8 +46,6 @@ class Activator:
         caller.when_gone(task.cancel)
         try:
             await self._serve(Exchange(scope, receive, send), scope, caller)
-        except CallerLeft:
-            caller.abort()
         except asyncio.CancelledError:
             if not caller.transport.is_closing():  # not the caller's doing: the process is being stopped
                 raise
@@ -57,13 +55,15 @@ class Activator:
     async def _serve(self, exchange: Exchange, scope: Scope, caller: CallerConnection) -> None:
         try:
             await self._forward(exchange, scope, caller)
+        except CallerLeft:
+            caller.abort()
         except KnodelError as error:
-            if exchange.answered:
-                log.warning("%s: answer broken off: %s", scope["path"], error)
-                caller.abort()
-                return
-            answer = answer_to(error)
-            await exchange.reply(answer.status, list(answer.headers), answer.body)
+            level = logging.INFO if isinstance(error, UpstreamError) else logging.DEBUG  # refusals come by the thousand
+            log.log(level, "%s: %s", scope["path"], error)
+            await _end(exchange, caller, error)
+        except Exception as error:  # the frame: all errors are JSON, and uvicorn's own answer is not
+            log.exception("%s: not passed on", scope["path"])
+            await _end(exchange, caller, KnodelError(f"the activator failed: {type(error).__name__}: see its log"))
 
     async def _forward(self, exchange: Exchange, scope: Scope, caller: CallerConnection) -> None:
         arrived = self._clock.monotonic()
@@ -134,6 +134,15 @@ class _Timing:
             return None
         done, _ = await asyncio.wait({self._startup}, timeout=STARTUP_PATIENCE)
         return self._startup.result() if done else None
+
+
+async def _end(exchange: Exchange, caller: CallerConnection, error: KnodelError) -> None:
+    """Tell the caller; one that has part of an answer already is cut off, so that it does not take it for the whole."""
+    if exchange.answered:
+        caller.abort()
+        return
+    answer = answer_to(error)
+    await exchange.reply(answer.status, list(answer.headers), answer.body)
 
 
 def _welcome(caller: CallerConnection) -> None:

@@ -19,7 +19,7 @@ from clusters.clock import Clock
 from clusters.embedded.activator.wire import LINE_LIMIT, decode
 from clusters.embedded.activator_link import ActivatorLink
 from clusters.errors import KnodelError
-from clusters.processes import Identity
+from clusters.identity import Identity, identify, is_running
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,7 @@ class ActivatorProcess:
             await processes.terminate(former, 0.0)
         launched = self._launch()
         if await self._who_answers(launched, START_PATIENCE) is None:
+            await self.stop(0.0)
             raise ActivatorFailed(
                 f"the activator did not start on {self.address[0]}:{self.address[1]}: "
                 f"see {self._folder / LOG} and {self._folder / OUTPUT}"
@@ -130,8 +131,8 @@ class ActivatorProcess:
                 while True:
                     pid = await self._hello()
                     if pid is not None:
-                        return processes.identify(pid)
-                    if expected is None or not processes.is_alive(expected):
+                        return identify(pid)
+                    if expected is None or not is_running(expected):
                         return None
                     await self._clock.sleep(LOOK_EVERY)
         return None

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.embedded.identity import Identity
+from clusters.identity import Identity
 from clusters.objects import Object, name_of, namespace_of, uid_of
 
 PRIVATE: Final = 0o700  # models and requests pass through these folders

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from clusters.clock import Clock
-from clusters.embedded.identity import PROC, Identity, identify, is_running, kill_group
+from clusters.identity import PROC, Identity, identify, is_running, kill_group
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from clusters.embedded.identity import Identity, identify
 from clusters.embedded.kubelet.errors import StartFailed
 from clusters.embedded.kubelet.folders import Run, write_record
 from clusters.embedded.kubelet.images import Command
 from clusters.embedded.kubelet.limits import Limits
 from clusters.embedded.kubelet.process import Process
+from clusters.identity import Identity, identify
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ from typing import Any, Final
 
 from clusters.clock import Clock
 from clusters.embedded import zygote
-from clusters.embedded.identity import Identity
 from clusters.embedded.kubelet.environment import PROCESS_OF, PROCESS_ROLE, node_environment
 from clusters.embedded.kubelet.errors import StartFailed, ZygoteFailed
 from clusters.embedded.kubelet.folders import PRIVATE, Folders, Run
 from clusters.embedded.kubelet.process import UNKNOWN_EXIT, Exit, Process, first_of
 from clusters.embedded.kubelet.runtime import ExecRuntime, Launch, Started
 from clusters.embedded.zygote_child import Spawn
+from clusters.identity import Identity
 
 log = logging.getLogger(__name__)
 

@@ -82,18 +82,20 @@ class Running:
 async def running(folder: Path) -> AsyncIterator[Running]:
     """A process over `folder`, ended with all that it holds."""
     process = ActivatorProcess(folder, SystemClock())
-    await process.start()
-    task = asyncio.create_task(process.run())
-    await process.link.wait_connected()
     one = Running(process)
+    task: asyncio.Task[None] | None = None
     try:
+        await process.start()
+        task = asyncio.create_task(process.run())
+        await process.link.wait_connected()
         yield one
     finally:
         one.hang_up()
         await process.stop(1.0)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 @pytest.fixture

@@ -104,9 +104,9 @@ async def test_connections_are_kept_and_one_closed_meanwhile_is_not_used(activat
         for number in range(5):
             assert (await caller.post(b"%d" % number)).body == b"%d" % number
         assert backend.connections == 1
-        for call in backend.calls[-1:]:
-            call.writer.close()
-        await eventually(lambda: backend.calls[-1].writer.is_closing())
+        idle = backend.calls[-1].writer
+        idle.close()
+        await idle.wait_closed()
         assert (await caller.post(b"last")).body == b"last"
         assert backend.connections == 2
 

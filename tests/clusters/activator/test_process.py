@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from clusters import processes
 from clusters.clock import SystemClock
 from clusters.embedded.activator.process import SOCKET, ActivatorFailed, ActivatorProcess
 from clusters.embedded.activator.wire import Load, Target
 from clusters.embedded.activator_link import ActivatorLink
 from clusters.errors import Unavailable
+from clusters.identity import identify
 from clusters.objects import Key
 from tests.clusters.activator.backend import Backend, Gate
 from tests.clusters.activator.caller import REVISION, Caller
@@ -82,7 +82,7 @@ async def test_it_serves_on_after_its_control_plane_was_killed_and_is_adopted(tm
                 assert (await caller.post(b"again")).body == b"again"
                 await again.link.retain([zero])
                 assert (await caller.post(b"gone")).status == 503
-        assert processes.identify(pid) is None
+        assert identify(pid) is None
 
 
 async def test_a_killed_activator_is_restarted_at_its_address_and_told_everything(activator: Running) -> None:
@@ -96,13 +96,14 @@ async def test_a_killed_activator_is_restarted_at_its_address_and_told_everythin
             assert (await caller.post(b"x")).body == b"x"
 
 
-async def test_a_silent_leftover_is_replaced(tmp_path: Path) -> None:
+async def test_a_silent_leftover_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clusters.embedded.activator.process.ADOPT_PATIENCE", 0.3)
     folder = tmp_path / "activator"
     _, pid = await killed_control_plane(folder, 1)
     os.kill(pid, signal.SIGSTOP)
     async with running(folder) as again:
         assert again.pid != pid
-        assert processes.identify(pid) is None
+        assert identify(pid) is None
 
 
 async def test_an_unrecorded_leftover_is_found_by_its_socket(tmp_path: Path) -> None:
@@ -149,14 +150,14 @@ async def test_stop_ends_what_does_not_finish_in_time(tmp_path: Path) -> None:
             await caller.answer()
 
 
-async def test_an_address_in_use_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_address_in_use_is_a_clear_error(tmp_path: Path) -> None:
     async with Backend() as taken:
         process = ActivatorProcess(tmp_path, SystemClock())
         process.address = ("127.0.0.1", taken.port)
         with pytest.raises(ActivatorFailed, match=str(taken.port)):
             await process.start()
         assert "cannot listen" in (tmp_path / "activator.log").read_text()
-        await process.stop(1.0)
+        assert process.identity is None
 
 
 async def test_it_rests_and_is_small(activator: Running) -> None:

@@ -36,7 +36,7 @@ async def test_large_bodies_wait_with_their_callers_and_not_in_the_activator(act
     async def digest(call: Call) -> None:
         nonlocal complete
         received = await call.body()
-        complete += 1
+        complete += bool(received)
         await call.answer(hashlib.sha256(received).hexdigest().encode())
 
     async with Backend(digest) as backend:
@@ -202,7 +202,7 @@ async def test_an_answer_until_close_is_passed_whole(activator: Running) -> None
 async def test_an_answer_before_the_end_of_the_request_is_passed_on(activator: Running) -> None:
     async def refuse(call: Call) -> None:
         await call.answer(b"too large", status="413 Content Too Large", headers={"connection": "close"})
-        call.writer.close()
+        await call.reader.read()  # a server that closed with bytes unread would reset its own answer away
 
     async with Backend(refuse) as backend, await activator.caller() as caller:
         await activator.serve(backend.endpoint)

@@ -51,7 +51,7 @@ async def backend(name: str, headers: Mapping[str, str] | None = None) -> AsyncI
         made.hold.set()
         app = web.Application(client_max_size=BODY_LIMIT)
         app.router.add_route("*", "/{tail:.*}", made.answer)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.SockSite(runner, listening).start()
         try:

@@ -1,4 +1,4 @@
-"""A real Envoy on a free port, its files in the test's folder."""
+"""A real Envoy on a free port, its files in the test's folder, and backends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from clusters.clock import SystemClock
 from clusters.gateway.envoy import Envoy
-from tests.clusters.gateway.backends import free_port
+from tests.clusters.gateway.backends import Backend, backend, free_port
+from tests.clusters.gateway.tables import ONE, table
 
 
 @pytest.fixture
@@ -21,3 +22,22 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Envoy]:
         yield made
     finally:
         await made.stop(grace=0.0)
+
+
+@pytest.fixture
+async def first() -> AsyncIterator[Backend]:
+    async with backend("first") as running:
+        yield running
+
+
+@pytest.fixture
+async def second() -> AsyncIterator[Backend]:
+    async with backend("second") as running:
+        yield running
+
+
+@pytest.fixture
+async def served(gateway: Envoy, first: Backend) -> int:
+    """The port of a gateway whose model `m` is served by `first`."""
+    await gateway.apply(table({"m-00001": 100}, {ONE: (first.address,)}))
+    return gateway.port

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clusters.gateway import config
 from clusters.gateway.config import Resource, RouteMaker, endpoints
-from clusters.gateway.routes import Backend, Route, Split, VirtualHost
+from clusters.gateway.routes import Backend, Route, Split, Table, VirtualHost
 from clusters.gateway.xds import XdsFiles
 from clusters.objects import Key
 
@@ -88,9 +88,15 @@ def test_the_version_changes_with_the_content_alone() -> None:
 
 def test_a_revision_at_zero_takes_no_place_among_the_endpoints() -> None:
     backends = {Key("default", "m-00001"): (Backend("127.0.0.1", 2), Backend("127.0.0.1", 1))}
-    made = endpoints(backends, ACTIVATOR)
-    assert lb_endpoints(made) == [(9000, "activator"), (1, "default/m-00001"), (2, "default/m-00001")]
-    assert endpoints({}, ACTIVATOR).version != made.version
+    made = endpoints(Table(backends=backends, activator=ACTIVATOR))
+    assert lb_endpoints(made) == [(1, "default/m-00001"), (2, "default/m-00001"), (9000, "activator")]
+    assert endpoints(Table(activator=ACTIVATOR)).version != made.version
+
+
+def test_an_address_that_is_served_is_not_parked() -> None:
+    one, two = Backend("127.0.0.1", 1), Backend("127.0.0.1", 2)
+    made = endpoints(Table(backends={Key("default", "m-00001"): (one,)}, parked=frozenset({one, two})))
+    assert lb_endpoints(made) == [(1, "default/m-00001"), (2, "parked")]
 
 
 def test_a_starting_gateway_refuses_everything_but_the_probe() -> None:
@@ -101,7 +107,7 @@ def test_a_starting_gateway_refuses_everything_but_the_probe() -> None:
 
 def test_a_file_is_written_only_when_its_content_changed(tmp_path: Path) -> None:
     files = XdsFiles(tmp_path)
-    first, second = endpoints({}, ACTIVATOR), endpoints({}, Backend("127.0.0.1", 1))
+    first, second = endpoints(Table(activator=ACTIVATOR)), endpoints(Table())
     assert files.write("endpoints.json", first)
     inode = files.path("endpoints.json").stat().st_ino
     assert not files.write("endpoints.json", first)

@@ -22,6 +22,7 @@ from clusters.gateway.errors import AddressInUse, NotServing, Refused
 from clusters.gateway.limits import Limits
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Route, Split, Table, VirtualHost
+from clusters.identity import Identity, identify
 from clusters.objects import Key
 from tests.clusters.gateway.backends import ask, backend, free_port, read_answer
 from tests.support.clock import SteppedClock
@@ -74,7 +75,7 @@ async def test_an_envoy_with_other_settings_is_replaced(gateway: Envoy) -> None:
 
 
 async def test_a_record_of_another_process_adopts_nobody(tmp_path: Path) -> None:
-    processes.write_record(tmp_path / "envoy.pid.json", processes.Identity(os.getpid(), 1))
+    processes.write_record(tmp_path / "envoy.pid.json", Identity(os.getpid(), 1))
     gateway = Envoy(tmp_path, "127.0.0.1", free_port(), SystemClock())
     assert not await gateway.start()
     await gateway.stop(grace=0.0)
@@ -137,7 +138,7 @@ async def test_the_end_waits_for_what_is_under_way_and_leaves_nothing(tmp_path: 
         assert (answer.status, answer.headers.get("connection")) == (200, "close")
         await stopping
         writer.close()
-    assert processes.identify(pid) is None
+    assert identify(pid) is None
     assert processes.read_record(tmp_path / "envoy.pid.json") is None
 
 
@@ -148,7 +149,7 @@ async def test_an_envoy_that_was_stopped_is_not_started_again(gateway: Envoy) ->
         await gateway.stop(grace=0.0)
         with pytest.raises(ConnectionRefusedError):
             await ask(gateway.port)
-        assert processes.identify(pid) is None
+        assert identify(pid) is None
         assert gateway.pid is None
         assert not (gateway.folder / "envoy.pid.json").exists()
 

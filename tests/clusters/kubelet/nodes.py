@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from clusters.api import Cluster
 from clusters.clock import Clock, SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.identity import PROC, Identity, is_running
 from clusters.embedded.kubelet import Image, Kubelet, Settings, find_leftovers
 from clusters.embedded.kubelet.pod_status import recorded_run
 from clusters.endpoints import Endpoint, endpoint_of, is_ready
 from clusters.errors import NotFound
+from clusters.identity import PROC, Identity, is_running
 from clusters.informer import Informers
 from clusters.objects import POD, Object
 from tests.support.wait import eventually

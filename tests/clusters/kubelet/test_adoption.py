@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.identity import identify, is_running
 from clusters.embedded.kubelet import end_leftovers, find_leftovers
 from clusters.embedded.kubelet.environment import PROCESS_OF, PROCESS_ROLE
 from clusters.embedded.kubelet.folders import Folders
 from clusters.endpoints import endpoint_of, is_ready
+from clusters.identity import identify, is_running
 from clusters.objects import ANNOTATION_PROCESS, POD, condition_of, version_of
 from tests.clusters.kubelet.nodes import NAMESPACE, Nodes, ended, get, make_pod, process_of, until
 from tests.support.wait import eventually

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from clusters.embedded.identity import PROC, session_of
 from clusters.embedded.kubelet.folders import Folders, log_path
 from clusters.errors import NotFound
+from clusters.identity import PROC, session_of
 from clusters.objects import POD, Object, condition_of
 from tests.clusters.kubelet.nodes import (
     NAMESPACE,

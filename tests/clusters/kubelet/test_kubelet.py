@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from clusters.embedded.identity import PROC
 from clusters.embedded.kubelet import Image, find_leftovers
 from clusters.embedded.kubelet.folders import Folders, log_path
 from clusters.endpoints import endpoint_of, is_ready
+from clusters.identity import PROC
 from clusters.objects import ANNOTATION_PORTS, POD, SECRET, Object, condition_of
 from tests.clusters.kubelet.nodes import (
     NAMESPACE,

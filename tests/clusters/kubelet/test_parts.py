@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.embedded.identity import Identity
 from clusters.embedded.kubelet.backoff import HEALTHY_AFTER, RestartBackOff
 from clusters.embedded.kubelet.environment import declared_environment, node_environment
 from clusters.embedded.kubelet.errors import BadContainerConfig, PortsExhausted, UnknownImage
@@ -23,6 +22,7 @@ from clusters.embedded.kubelet.limits import BadQuantity, limits_of, parse_quant
 from clusters.embedded.kubelet.logs import rotate
 from clusters.embedded.kubelet.ports import PortAllocator, is_free
 from clusters.endpoints import Endpoint, endpoint_of, is_ready
+from clusters.identity import Identity
 from clusters.objects import ANNOTATION_PORTS, Object
 
 HOST = "127.0.0.1"

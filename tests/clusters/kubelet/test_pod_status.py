@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.embedded.identity import Identity
 from clusters.embedded.kubelet.folders import Run
 from clusters.embedded.kubelet.pod_status import (
     CREATING,
@@ -25,6 +24,7 @@ from clusters.embedded.kubelet.pod_status import (
     terminated,
 )
 from clusters.embedded.kubelet.process import UNKNOWN_EXIT, Exit
+from clusters.identity import Identity
 from clusters.objects import Object, condition_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,0 +1,85 @@
+"""Reading a request's body: its kind, its size, and no more of it in memory than is lent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.types import Receive, Scope
+
+from serving.server.errors import BadRequest, ClientLeft, UnsupportedType
+from serving.server.limits import BodyBudget
+
+_LENGTH_HEADER: Final = b"inference-header-content-length"
+_LONGEST_NUMBER: Final = 12  # digits
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A whole body; `json_length` is where its binary data begins, None when all of it is JSON.
+
+    `lent` bytes are to be given back to the budget when it is not needed any more.
+    """
+
+    content: bytes
+    json_length: int | None
+    lent: int = 0
+
+
+async def read_body(scope: Scope, receive: Receive, budget: BodyBudget) -> Body:
+    """The whole body. Raises BadRequest, ClientLeft, Overloaded, TooLarge, UnsupportedType."""
+    json_length = _json_length(scope["headers"])
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientLeft
+    if not message.get("more_body"):
+        return Body(message["body"], json_length)  # in one piece: at most what the connection buffers
+    chunks: list[bytes] = []
+    lent = 0
+    try:
+        while True:
+            chunk = message["body"]
+            budget.borrow(len(chunk), lent)
+            lent += len(chunk)
+            chunks.append(chunk)
+            if not message.get("more_body"):
+                return Body(b"".join(chunks), json_length, lent)
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientLeft
+    except BaseException:
+        budget.give_back(lent)
+        raise
+
+
+def _json_length(headers: list[tuple[bytes, bytes]]) -> int | None:
+    """Where binary data begins. Raises UnsupportedType for a body of another kind, BadRequest."""
+    json_length, content_type = None, b""
+    for name, value in headers:
+        if name == b"content-type":
+            content_type = value
+        elif name == _LENGTH_HEADER:
+            json_length = _number(value)
+        elif name == b"content-encoding" and value.strip().lower() != b"identity":
+            raise UnsupportedType("compressed bodies are not read: send the body as it is")
+    if content_type and content_type != b"application/json":
+        _check_type(content_type, json_length is not None)
+    return json_length
+
+
+def _number(value: bytes) -> int:
+    if not value.isdigit() or len(value) > _LONGEST_NUMBER:
+        raise BadRequest("Inference-Header-Content-Length is no number of bytes")
+    return int(value)
+
+
+def _check_type(content_type: bytes, has_binary: bool) -> None:
+    kind, _, parameters = content_type.lower().partition(b";")
+    kind = kind.strip()
+    charset = parameters.strip().replace(b'"', b"").replace(b" ", b"")
+    if kind == b"application/octet-stream" and has_binary:
+        return
+    if kind != b"application/json" or charset not in (b"", b"charset=utf-8"):
+        raise UnsupportedType(
+            "the body is application/json, or application/octet-stream with Inference-Header-Content-Length"
+        )

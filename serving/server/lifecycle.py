@@ -1,0 +1,63 @@
+"""Whether this server may be sent requests, and with which model it answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from serving.engines.base import Engine, Signature
+from serving.server.errors import NotReady
+from serving.server.protocol_v2 import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A loaded model; `pace` is the CPU time (s) of one small inference, None when it is not known."""
+
+    name: str
+    revision: str
+    engine: Engine
+    codec: Codec
+    pace: float | None
+
+    @property
+    def signature(self) -> Signature:
+        """Its tensors."""
+        return self.engine.signature
+
+    @property
+    def versions(self) -> Sequence[str]:
+        """Its versions as the protocol names them: the revision."""
+        return (self.revision,)
+
+
+class Lifecycle:
+    """Loading → serving → draining."""
+
+    def __init__(self) -> None:
+        self._model: ServedModel | None = None
+        self._draining = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether new requests are welcome."""
+        return self._model is not None and not self._draining
+
+    @property
+    def reason(self) -> str:
+        """Why not."""
+        return "the server is shutting down" if self._draining else "the model is loading"
+
+    def serve(self, model: ServedModel) -> None:
+        """The model is loaded."""
+        self._model = model
+
+    def drain(self) -> None:
+        """No new requests, please; those that come are still served."""
+        self._draining = True
+
+    def model(self) -> ServedModel:
+        """The model. Raises NotReady."""
+        if self._model is None:
+            raise NotReady(self.reason)
+        return self._model

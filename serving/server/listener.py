@@ -1,0 +1,87 @@
+"""uvicorn's parts without its main loop: nothing wakes up while nothing happens, and a drain ends in time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+
+from starlette.types import ASGIApp
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from serving.server.connection import Connection, Traffic
+from serving.server.limits import Limits
+from serving.server.sockets import BACKLOG
+
+logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are about callers, who get an answer
+
+
+class Listener:
+    """Serves `app` on one socket; every answer gets the header `knodel-revision`."""
+
+    def __init__(self, app: ASGIApp, sock: socket.socket, revision: str, limits: Limits) -> None:
+        self._socket = sock
+        self._limits = limits
+        self._traffic = Traffic()
+        self._state = ServerState()
+        self._state.default_headers = [(b"knodel-revision", revision.encode("latin-1"))]
+        self._config = Config(
+            app,
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=int(limits.keep_alive),
+        )
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._socket.getsockname()[1])
+
+    async def start(self) -> None:
+        """Serve."""
+        self._config.load()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connect, sock=self._socket, backlog=BACKLOG)
+
+    async def drain(self, quiet: float, limit: float) -> None:
+        """Go on serving, ask connections to end, and return when `quiet` seconds brought no request and none is open.
+
+        After `limit` seconds it returns anyway.
+        """
+        self._traffic.draining = True
+        try:
+            async with asyncio.timeout(limit):
+                await self._until_quiet(quiet)
+        except TimeoutError:
+            logging.getLogger(__name__).warning("requests still come after %g s: ending", limit)
+
+    async def close(self) -> None:
+        """Accept nothing more, close idle connections, and let those with a request end."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        await self._requests_done()
+
+    def _connect(self) -> Connection:
+        return Connection(self._config, self._state, self._limits, self._traffic)
+
+    async def _until_quiet(self, quiet: float) -> None:
+        seen = -1
+        while seen != self._traffic.requests:
+            await self._requests_done()
+            seen = self._traffic.requests
+            await asyncio.sleep(quiet)
+
+    async def _requests_done(self) -> None:
+        while self._state.tasks:
+            await asyncio.wait(self._state.tasks)

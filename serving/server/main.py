@@ -1,0 +1,103 @@
+"""Entry of the process: options, sockets, the artifact on its way, and only then the heavy imports.
+
+The sockets are bound first: a probe or request that comes early waits in the kernel and is answered as soon as there is
+a loop, instead of being refused and sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from clusters.errors import KnodelError
+from serving.server.errors import BadOptions
+from serving.server.options import ServerOptions, parse_options, termination_log
+from serving.server.sockets import Sockets, bind
+from serving.storage.fetch import fetch
+
+if TYPE_CHECKING:
+    from serving.storage.artifact import Artifact
+
+log = logging.getLogger(__name__)
+
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+LONGEST_REASON: Final = 1024  # characters; Kubernetes keeps 4096 bytes of a termination message
+_START_TICKS: Final = 19  # field of /proc/self/stat behind the command's name
+_LIBRARY_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Serve one model until told to stop; the exit code: 0 stopped, 1 cannot serve, 2 wrong options."""
+    logging.basicConfig(
+        format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO, stream=sys.stderr, force=True
+    )
+    try:
+        return _serve(parse_options(argv, os.environ))
+    except BadOptions as error:
+        return _failed(str(error), WRONG_USAGE)
+    except KnodelError as error:
+        return _failed(str(error), FAILED)
+    except Exception as error:  # whatever a library makes of a hostile model
+        log.exception("the server failed")
+        return _failed(f"the server failed: {type(error).__name__}; its log has the details", FAILED)
+
+
+def _serve(options: ServerOptions) -> int:
+    sockets = _bind(options)
+    artifact = _fetching(options)
+    for name in _LIBRARY_THREADS:  # NumPy's own; engines have theirs. Read when the libraries are imported
+        os.environ.setdefault(name, str(options.threads))
+    from serving.server.run import run
+
+    run(options, sockets, artifact, _milliseconds_since_start())
+    return 0
+
+
+def _bind(options: ServerOptions) -> Sockets:
+    data = bind(options.host, options.port, "PORT")
+    return Sockets(data, bind(options.host, options.management_port, "MANAGEMENT_PORT"))
+
+
+def _fetching(options: ServerOptions) -> Future[Artifact]:
+    """The artifact on its way: reading and hashing overlap with the imports."""
+    future: Future[Artifact] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(fetch(options.storage_uri, options.digest, options.cache, options.allow_hosts))
+        except BaseException as error:  # goes to whoever waits for it
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="fetch", daemon=True).start()
+    return future
+
+
+def _failed(reason: str, code: int) -> int:
+    """Say why, in the log and where the platform reads it."""
+    line = " ".join(reason.split())[:LONGEST_REASON]
+    log.error("%s", line)
+    place = termination_log(os.environ)
+    if place is not None:
+        try:
+            place.write_text(line + "\n", encoding="utf-8")
+        except OSError as error:
+            log.warning("the reason cannot be written to the termination log: %s", error.strerror)
+    return code
+
+
+def _milliseconds_since_start() -> float:
+    """Since this process was forked or executed, to a clock tick (10 ms)."""
+    try:
+        fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
+        started = int(fields[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
+        return max(0.0, (time.clock_gettime(time.CLOCK_BOOTTIME) - started) * 1000)
+    except (OSError, IndexError, ValueError):  # no Linux: not measured
+        return 0.0

@@ -1,0 +1,218 @@
+"""The hold queue by itself: turns, room, and the moments in which two things happen at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from clusters.clock import SystemClock
+from clusters.embedded.activator.report import LoadReport
+from clusters.embedded.activator.throttle import HoldExpired, Lease, RevisionThrottle, UnknownRevision
+from clusters.embedded.activator.throttler import Throttler
+from clusters.embedded.activator.wire import Load, Loads, Target
+from clusters.endpoints import Endpoint
+from clusters.objects import Key
+from tests.support.wait import eventually
+
+KEY = Key("default", "iris-00001")
+ONE, TWO = (Endpoint(f"default/{name}", "127.0.0.1", port, port) for name, port in (("one", 1), ("two", 2)))
+
+
+def target(*endpoints: Endpoint, slots: int = 1, hold: int = 100, timeout: float = 10.0) -> Target:
+    return Target(KEY, endpoints, hold, slots, timeout)
+
+
+def throttle(*endpoints: Endpoint, slots: int = 1, timeout: float = 10.0) -> RevisionThrottle:
+    return RevisionThrottle(target(*endpoints, slots=slots, timeout=timeout), lambda _: None, SystemClock())
+
+
+def arrive(one: RevisionThrottle) -> asyncio.Task[Lease]:
+    return asyncio.create_task(one.lease(one.arrive(SystemClock().monotonic())))
+
+
+async def turns(number: int = 3) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def test_a_caller_that_leaves_in_the_turn_of_its_grant_gives_the_room_back() -> None:
+    one = throttle(ONE)
+    first = await arrive(one)
+    second, third = arrive(one), arrive(one)
+    await turns()
+    first.release()  # grants the second, which has not run since
+    second.cancel()
+    await turns()
+    assert second.cancelled()
+    assert third.done()
+    assert one.load == Load(0, 1)
+
+
+async def test_a_caller_that_left_in_the_same_turn_is_passed_over() -> None:
+    one = throttle(ONE)
+    first = await arrive(one)
+    second, third = arrive(one), arrive(one)
+    await turns()
+    second.cancel()
+    first.release()
+    await turns()
+    assert third.done()
+    assert one.load == Load(0, 1)
+
+
+async def test_a_second_release_gives_nothing_back() -> None:
+    one = throttle(ONE)
+    lease = await arrive(one)
+    lease.release()
+    lease.release()
+    assert one.load == Load(0, 0)
+
+
+async def test_a_refused_request_keeps_its_place_in_front() -> None:
+    one = throttle(ONE)
+    ticket = one.arrive(SystemClock().monotonic())
+    lease = await one.lease(ticket)
+    later = arrive(one)
+    await turns()
+    lease.refused(ticket)
+    again = asyncio.create_task(one.lease(ticket))
+    await turns()
+    assert one.load == Load(2, 0)  # the endpoint is left alone
+    await eventually(again.done)
+    assert not later.done()
+
+
+async def test_requests_go_to_endpoints_in_turn_when_equally_loaded() -> None:
+    one = throttle(ONE, TWO, slots=0)
+    used = []
+    for _ in range(4):
+        lease = await arrive(one)
+        used.append(lease.endpoint)
+        lease.release()
+    assert used == [ONE, TWO, ONE, TWO]
+
+
+async def test_a_removed_revision_holds_nobody() -> None:
+    one = throttle(timeout=0.05)
+    ticket = one.arrive(SystemClock().monotonic())
+    waiting = asyncio.create_task(one.lease(ticket))
+    await turns()
+    one.dismiss()
+    with pytest.raises(UnknownRevision):
+        await waiting
+    with pytest.raises(UnknownRevision):
+        await one.lease(ticket)
+
+
+async def test_an_expired_request_leaves_no_trace() -> None:
+    one = throttle(timeout=0.01)
+    with pytest.raises(HoldExpired):
+        await arrive(one)
+    assert one.load == Load()
+
+
+async def test_only_the_first_request_to_a_revision_without_endpoints_woke_it() -> None:
+    one = throttle()
+    now = SystemClock().monotonic()
+    first = one.arrive(now)
+    waiting = asyncio.create_task(one.lease(first))
+    await turns()
+    assert first.first
+    assert not one.arrive(now).first
+    one.retarget(target(ONE))
+    (await waiting).release()
+    assert not one.arrive(now).first
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_random_schedules_keep_all_counts(seed: int) -> None:
+    """Arrivals, departures, refusals and changing endpoints: slots are respected, and all returns to zero."""
+    source = random.Random(seed)
+    slots = source.choice([1, 2, 3])
+    one = throttle(slots=slots)
+    at_work: dict[Endpoint, int] = {ONE: 0, TWO: 0}
+
+    async def request() -> None:
+        ticket = one.arrive(SystemClock().monotonic())
+        lease = await one.lease(ticket)
+        at_work[lease.endpoint] += 1
+        try:
+            assert at_work[lease.endpoint] <= slots
+            await turns(source.randrange(5))
+        finally:
+            at_work[lease.endpoint] -= 1
+            lease.release()
+
+    tasks = []
+    for _ in range(150):
+        match source.randrange(6):
+            case 0 | 1 | 2:
+                tasks.append(asyncio.create_task(request()))
+            case 3:
+                if tasks:
+                    source.choice(tasks).cancel()
+            case 4:
+                one.retarget(target(ONE, TWO, slots=slots))
+            case _:
+                await turns(source.randrange(3))
+    one.retarget(target(ONE, TWO, slots=slots))
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+    assert one.load == Load()
+
+
+async def test_requests_of_unknown_revisions_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clusters.embedded.activator.throttler.UNKNOWN_PATIENCE", 0.01)
+    throttler = Throttler(lambda _: None, SystemClock())
+    waits = (throttler.revision(Key("default", str(number))) for number in range(10))
+    outcomes = await asyncio.gather(*waits, return_exceptions=True)
+    assert all(isinstance(outcome, UnknownRevision) for outcome in outcomes)
+    assert throttler._arrivals == {}
+
+
+class Told:
+    """A report over one revision whose load the test sets, and what it told."""
+
+    def __init__(self) -> None:
+        self.load = Load()
+        self.has_endpoints = False
+        self.told: list[Load] = []
+        self.report = LoadReport()
+        self.report.observe(lambda _: self.load, lambda _: self.has_endpoints)
+        self.report.subscribe(self._take)
+
+    def _take(self, loads: Loads) -> None:
+        self.told += loads.values()
+
+    def set(self, queued: int, active: int = 0) -> None:
+        self.load = Load(queued, active)
+        self.report.changed(KEY)
+
+
+async def test_a_queue_that_begins_is_told_at_once_and_the_rest_is_gathered() -> None:
+    told = Told()
+    for queued in (1, 2, 3):
+        told.set(queued)
+    assert told.told == [Load(1)]
+    await eventually(lambda: told.told == [Load(1), Load(3)])
+
+
+async def test_a_wake_from_zero_never_waits_for_what_is_being_gathered() -> None:
+    told = Told()
+    told.set(1)
+    told.set(0)
+    await eventually(lambda: told.told == [Load(1), Load(0)])
+    told.set(0, 1)
+    told.set(1, 1)
+    assert told.told[-1] == Load(1, 1)
+
+
+async def test_passing_requests_are_gathered() -> None:
+    told = Told()
+    told.has_endpoints = True
+    for active in range(1, 100):
+        told.set(0, active)
+    assert told.told == []
+    await eventually(lambda: told.told == [Load(0, 99)])

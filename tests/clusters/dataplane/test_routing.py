@@ -1,0 +1,100 @@
+"""What the cluster's objects say is what Envoy and the activator do, and is reported."""
+
+from __future__ import annotations
+
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.dataplane import DataPlane
+from clusters.gateway.envoy import Envoy
+from clusters.objects import INGRESS, POD_AUTOSCALER, SERVERLESS_SERVICE, Key, Object, generation_of
+from tests.clusters.dataplane.looks import DIRECT, PROXIED, READY, Stuck, answers, is_ready
+from tests.clusters.dataplane.stage import Activator, Stage, data_plane
+from tests.clusters.gateway.backends import Backend
+from tests.support.wait import eventually
+
+
+async def test_an_ingress_is_ready_once_envoy_routes_it(plane: DataPlane, stage: Stage, envoy: Envoy) -> None:
+    await stage.revision("m-00001")
+    await stage.route("m", {"m-00001": 100})
+    await eventually(lambda: is_ready(stage))
+    assert await answers(envoy) == "activator"
+    assert await stage.conditions(INGRESS, "m") == READY
+
+
+async def test_each_new_split_is_ready_only_when_it_is_in_force(
+    plane: DataPlane, stage: Stage, envoy: Envoy, one: Backend, two: Backend
+) -> None:
+    for number, server in enumerate((one, two), 1):
+        await stage.revision(f"m-0000{number}", "Serve")
+        await stage.pod(f"pod-{number}", f"m-0000{number}", server)
+    for percent in (100, 0, 100, 0):
+        await stage.route("m", {"m-00001": percent, "m-00002": 100 - percent})
+        await eventually(lambda: is_ready(stage))
+        assert await answers(envoy) == ("one" if percent else "two")
+
+
+async def test_a_revision_is_served_directly_only_in_mode_serve_with_a_ready_pod(
+    plane: DataPlane, stage: Stage, envoy: Envoy, activator: Activator, one: Backend
+) -> None:
+    """Proxy, no Pod → Serve, no Pod → Serve, Pod ready → Proxy, Pod ready → Proxy, Pod not ready."""
+
+    async def stands(served_by: str, endpoints: str, activators: str, ports: list[int]) -> bool:
+        found = await stage.conditions(SERVERLESS_SERVICE, "m-00001")
+        return (
+            found == {"EndpointsPopulated": endpoints, "Ready": endpoints, "ActivatorEndpointsPopulated": activators}
+            and activator.endpoints("m-00001") == ports
+            and await answers(envoy) == served_by
+        )
+
+    nobody, port = "Unknown:NoHealthyBackends", one.address.port
+    await stage.revision("m-00001")
+    await stage.route("m", {"m-00001": 100})
+    await eventually(lambda: stands("activator", nobody, PROXIED, []))
+    await stage.mode("m-00001", "Serve")
+    await eventually(lambda: stands("activator", nobody, PROXIED, []))
+    await stage.pod("pod", "m-00001", one)
+    await eventually(lambda: stands("one", "True", DIRECT, [port]))
+    await stage.mode("m-00001", "Proxy")
+    await eventually(lambda: stands("activator", "True", PROXIED, [port]))
+    await stage.ready("pod", ready=False)
+    await eventually(lambda: stands("activator", nobody, PROXIED, []))
+
+
+async def test_a_serverless_service_tells_its_services_and_the_wording_it_speaks_of(
+    plane: DataPlane, stage: Stage
+) -> None:
+    await stage.revision("m-00001")
+    await stage.mode("m-00001", "Serve")
+
+    async def speaks_of_the_present() -> Object | None:
+        service = await stage.get(SERVERLESS_SERVICE, "m-00001")
+        status: Object = service.get("status", {})
+        return status if status.get("observedGeneration") == generation_of(service) else None
+
+    status = await eventually(speaks_of_the_present)
+    assert status is not None
+    assert (status["serviceName"], status["privateServiceName"]) == ("m-00001", "m-00001-private")
+
+
+async def test_the_activator_hears_of_a_ready_pod_without_waiting_for_envoy(
+    cluster: EmbeddedCluster, stage: Stage, activator: Activator, holding: Backend, one: Backend
+) -> None:
+    envoy = Stuck()
+    async with data_plane(cluster, envoy, activator, holding):
+        envoy.free.clear()
+        await stage.revision("m-00001")
+        await stage.pod("pod", "m-00001", one)
+        await eventually(lambda: activator.endpoints("m-00001") == [one.address.port])
+        assert await stage.conditions(SERVERLESS_SERVICE, "m-00001") == {}
+
+
+async def test_the_activator_is_told_the_policy_and_its_changes(
+    plane: DataPlane, stage: Stage, activator: Activator
+) -> None:
+    await stage.revision("m-00001", hold='{"limit": 7, "slots": 2, "timeout": 9.0}')
+    key = Key("default", "m-00001")
+    target = await eventually(lambda: activator.targets.get(key))
+    assert target is not None
+    assert (target.hold_limit, target.slots_per_endpoint, target.timeout) == (7, 2, 9.0)
+    annotation = {"metadata": {"annotations": {"hold": '{"limit": 8, "slots": 2, "timeout": 9.0}'}}}
+    await stage.cluster.patch(POD_AUTOSCALER, "m-00001", annotation, "default", manager="test")
+    await eventually(lambda: activator.targets[key].hold_limit == 8)

@@ -1,0 +1,55 @@
+"""The examples run as the README says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusters.embedded.knative.validation import VALIDATORS
+from clusters.objects import KINDS
+from serving.apis.loader import read_models
+from serving.apis.settings import load_settings
+from serving.apis.validation import validate_model
+from serving.resources.render import render
+from tests.platform.machine import machine
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+
+
+def test_the_quickstart_ends_with_a_real_answer_of_a_real_model(tmp_path: Path) -> None:
+    with machine(tmp_path) as here:
+        ports = {"KNODEL_GATEWAY_PORT": str(here.port), "KNODEL_CONTROL_PORT": str(here.control)}
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "examples" / "quickstart.py")],
+            env=here.environment | ports,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"quickstart\.py is python \(score 0\.\d+\)", done.stdout)
+        assert f"127.0.0.1:{here.port}" in done.stdout
+        assert "magika" in here.run("list")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_each_example_is_valid_and_renders_what_knative_takes(path: Path) -> None:
+    by_kind = {(kind.api_version, kind.kind): kind for kind in KINDS}
+    for model in read_models(path):
+        assert list(validate_model(None, model)) == []
+        for obj in render(
+            {**model, "metadata": {"namespace": "default", **model["metadata"]}}, load_settings(None, {})
+        ):
+            validator = VALIDATORS.get(by_kind[obj["apiVersion"], obj["kind"]])
+            assert validator is None or list(validator(None, obj)) == []
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 4
