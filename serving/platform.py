@@ -121,6 +121,7 @@ class Platform:
                 forget(self.state)
                 await self._end(serving)
         finally:
+            await self._gateway.close()
             await self._store.close()
 
     def _open_store(self) -> EmbeddedCluster:

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVarTuple, Unpack
 from weakref import WeakSet
 
@@ -36,7 +35,6 @@ LARGEST_BATCH = 64
 Observer = Callable[[Change], None]
 
 Ts = TypeVarTuple("Ts")
-_NOTHING: Mapping[Key, Object] = MappingProxyType({})
 
 
 class Store:
@@ -74,11 +72,11 @@ class Store:
 
     def get(self, kind: Kind, key: Key) -> Object | None:
         """The committed object, or None."""
-        return self._objects.get(kind.resource, _NOTHING).get(key)
+        return self.of_kind(kind).get(key)
 
     def of_kind(self, kind: Kind) -> Mapping[Key, Object]:
         """All committed objects of the kind; a live view: do not wait while iterating."""
-        return self._objects.get(kind.resource, _NOTHING)
+        return self._objects.setdefault(kind.resource, {})
 
     def everything(self) -> Iterator[tuple[str, Object]]:
         """Every committed object with its resource (`plural.group`); do not wait while iterating."""

@@ -6,6 +6,9 @@ kubeconfig      for kubectl (0600)
 platform.log    what a detached platform says
 cluster.db      every object
 artifacts/      fetched model files
+tls/            authority, certificate and key of the control API's TLS address
+gateway/        Envoy's files, and the record by which it is found again
+activator/      the activator's files, and the record by which it is found again
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ LOG_FILE = "platform.log"
 STORE_FILE = "cluster.db"
 ARTIFACTS_FOLDER = "artifacts"
 TLS_FOLDER = "tls"
+GATEWAY_FOLDER = "gateway"
+ACTIVATOR_FOLDER = "activator"
 
 
 class StateError(KnodelError):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PLATFORM: Final = "onnx_onnxv1"  # as the Open Inference Protocol names it
 MODEL_FILE: Final = "model.onnx"
 SUFFIX: Final = ".onnx"
+LARGEST_SEARCHED: Final = 1 << 20  # bytes; larger models are not the ones that run in microseconds
 _PROVIDERS: Final = ("CPUExecutionProvider",)
 _DATATYPES: Final = {
     "tensor(bool)": "BOOL",
@@ -55,7 +56,8 @@ def load(artifact: Artifact, options: EngineOptions) -> OnnxEngine:
         raise LoadFailed(f"ONNX Runtime cannot load {name}: {reason_of(error)}") from error
     finally:
         buffers.clear()
-    return OnnxEngine(session, bounded=not has_control_flow(model))
+    bounded = len(model) <= LARGEST_SEARCHED and not has_control_flow(model)
+    return OnnxEngine(session, bounded)
 
 
 class OnnxEngine:
@@ -74,7 +76,7 @@ class OnnxEngine:
 
     @property
     def bounded(self) -> bool:
-        """Whether the graph has no operator that runs a graph of its own."""
+        """Whether the graph is known to have no operator that runs a graph of its own."""
         return self._bounded
 
     def infer(

@@ -294,3 +294,11 @@ async def test_a_thousand_creations_take_well_below_a_second(store: Store) -> No
     await asyncio.gather(*(write(store, f"m{n}", {"n": n}) for n in range(1000)))
     assert loop.time() - started < 1.0
     assert len(store.of_kind(MODEL)) == 1000
+
+
+async def test_the_view_of_a_kind_is_live_also_when_it_was_taken_before_the_first_object(store: Store) -> None:
+    view = store.of_kind(MODEL)
+
+    await write(store, "a")
+
+    assert len(view) == 1

@@ -16,7 +16,7 @@ from clusters.embedded.activator.process import SOCKET, ActivatorFailed, Activat
 from clusters.embedded.activator.wire import Load, Target
 from clusters.embedded.activator_link import ActivatorLink
 from clusters.errors import Unavailable
-from clusters.identity import identify
+from clusters.identity import identify, is_running
 from clusters.objects import Key
 from tests.clusters.activator.backend import Backend, Gate
 from tests.clusters.activator.caller import REVISION, Caller
@@ -82,7 +82,7 @@ async def test_it_serves_on_after_its_control_plane_was_killed_and_is_adopted(tm
                 assert (await caller.post(b"again")).body == b"again"
                 await again.link.retain([zero])
                 assert (await caller.post(b"gone")).status == 503
-        assert identify(pid) is None
+        assert not _runs(pid)
 
 
 async def test_a_killed_activator_is_restarted_at_its_address_and_told_everything(activator: Running) -> None:
@@ -103,7 +103,7 @@ async def test_a_silent_leftover_is_replaced(tmp_path: Path, monkeypatch: pytest
     os.kill(pid, signal.SIGSTOP)
     async with running(folder) as again:
         assert again.pid != pid
-        assert identify(pid) is None
+        assert not _runs(pid)
 
 
 async def test_an_unrecorded_leftover_is_found_by_its_socket(tmp_path: Path) -> None:
@@ -129,6 +129,11 @@ async def test_stop_finishes_what_is_in_flight_and_leaves_nothing(tmp_path: Path
         await stopping
         assert not (tmp_path / SOCKET).exists()
         assert activator.process.identity is None
+
+
+def _runs(pid: int) -> bool:
+    identity = identify(pid)
+    return identity is not None and is_running(identity)
 
 
 async def _refuses(address: tuple[str, int]) -> bool:

@@ -94,6 +94,17 @@ class World:
 
         self._task = asyncio.create_task(run())
 
+    async def frozen(self) -> Workloads:
+        """Controllers that do not run, on informers that saw the present state and see nothing more."""
+        informers = Informers(self.counting)
+        workloads = Workloads(self.counting, informers, self.clock)
+        task = asyncio.create_task(informers.run())
+        await informers.synced()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return workloads
+
     async def crash(self) -> None:
         """End the controllers wherever they are."""
         if self._task is not None:

@@ -1,0 +1,151 @@
+"""What a platform that was killed left running, found and ended without it.
+
+Gateway and activator are known by their records, and by their command lines where a crash came between start and
+record; processes of Pods and zygotes by the marks that the kubelet puts into their environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from clusters import processes
+from clusters.embedded.activator import process as activator
+from clusters.embedded.kubelet.leftovers import end_leftovers, find_leftovers
+from clusters.gateway import process as envoy
+from clusters.gateway.admin import Admin
+from clusters.gateway.bootstrap import ADMIN_SOCKET
+from clusters.gateway.envoy import BOOTSTRAP
+from clusters.gateway.errors import NotServing
+from clusters.identity import PROC, Identity, identify, is_running
+from serving.apis.state import ACTIVATOR_FOLDER, GATEWAY_FOLDER
+
+GATEWAY, ACTIVATOR = "gateway", "activator"
+ACTIVATOR_MODULE = "clusters.embedded.activator"
+LOOK_EVERY = 0.05  # s between two looks at how many requests are under way
+KILLED_WITHIN = 5.0  # s from SIGKILL to the end; more means that the kernel holds the process
+ROUNDS = 5  # of searches: what ends may have started something just before
+
+
+@dataclass(frozen=True, slots=True)
+class Remain:
+    """A process of a state folder. `role`: gateway, activator, zygote, or pod."""
+
+    role: str
+    identity: Identity
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.identity.pid}"
+
+
+def find_remains(state: Path) -> list[Remain]:
+    """Every running process that a platform on this folder started, in the order in which they must end."""
+    pods = [Remain(leftover.role, leftover.identity) for leftover in find_leftovers(state)]
+    return [*_gateways(state), *_activators(state), *sorted(pods, key=lambda remain: remain.role == "zygote")]
+
+
+def end_remains(state: Path, grace: float, show: Callable[[str], None]) -> tuple[list[Remain], list[Remain]]:
+    """End them in order: no new requests, those under way finish within `grace` seconds, then the processes.
+
+    `show` is told what happens. Blocks. Returns (what was found, what is left even after SIGKILL).
+    """
+    found: list[Remain] = []
+    deadline = time.monotonic() + grace
+    for _ in range(ROUNDS):
+        remains = find_remains(state)
+        if not remains:
+            break
+        found += [remain for remain in remains if remain not in found]
+        show(f"ending what a platform left running: {summary(remains)}")
+        asyncio.run(_end_services(state, remains, max(0.0, deadline - time.monotonic())))
+        end_leftovers(find_leftovers(state), max(KILLED_WITHIN, deadline - time.monotonic()))
+    _forget_services(state)
+    return found, find_remains(state)
+
+
+def summary(remains: Collection[Remain]) -> str:
+    """How many of each role: `gateway, activator, 3 pods`."""
+    counts: dict[str, int] = {}
+    for remain in remains:
+        counts[remain.role] = counts.get(remain.role, 0) + 1
+    return ", ".join(f"{count} {role}s" if count > 1 else role for role, count in counts.items())
+
+
+async def _end_services(state: Path, remains: Sequence[Remain], grace: float) -> None:
+    """Gateway first: the activator and the Pods finish what it has sent them."""
+    for remain in remains:
+        if remain.role == GATEWAY:
+            await _drain(state / GATEWAY_FOLDER, grace)
+            await processes.terminate(remain.identity, envoy.STOP_GRACE)
+    for remain in remains:
+        if remain.role == ACTIVATOR:
+            await processes.terminate(remain.identity, envoy.STOP_GRACE)  # without a gateway nobody waits for it
+
+
+async def _drain(folder: Path, grace: float) -> None:
+    admin, deadline = Admin(folder), time.monotonic() + grace
+    try:
+        await admin.drain_listeners()
+        while await admin.active_requests() and time.monotonic() < deadline:  # noqa: ASYNC110 - Envoy tells nobody
+            await asyncio.sleep(LOOK_EVERY)
+    except NotServing:
+        return  # it hangs: it has nothing to finish, and is ended all the same
+    finally:
+        await admin.close()
+
+
+def _gateways(state: Path) -> Iterator[Remain]:
+    folder = state / GATEWAY_FOLDER
+
+    def is_ours(command: Sequence[str]) -> bool:
+        return Path(command[0]).name.startswith("envoy") and _names(command, "-c", folder / BOOTSTRAP)
+
+    return _services(GATEWAY, folder / envoy.RECORD, is_ours)
+
+
+def _activators(state: Path) -> Iterator[Remain]:
+    folder = state / ACTIVATOR_FOLDER
+
+    def is_ours(command: Sequence[str]) -> bool:
+        return ACTIVATOR_MODULE in command and _names(command, "--control", folder / activator.SOCKET)
+
+    return _services(ACTIVATOR, folder / activator.RECORD, is_ours)
+
+
+def _services(role: str, record: Path, is_ours: Callable[[Sequence[str]], bool]) -> Iterator[Remain]:
+    recorded = processes.read_record(record)
+    if recorded is not None:
+        yield Remain(role, recorded)
+    for pid, command in _commands():
+        identity = identify(pid) if is_ours(command) else None
+        if identity is not None and identity != recorded and is_running(identity):
+            yield Remain(role, identity)
+
+
+def _names(command: Sequence[str], option: str, path: Path) -> bool:
+    """Whether `option` is followed by this path, however it is written."""
+    values = [value for before, value in pairwise(command) if before == option]
+    return any(Path(value).name == path.name and Path(value).resolve() == path.resolve() for value in values)
+
+
+def _commands() -> Iterator[tuple[int, list[str]]]:
+    """(pid, command line) of every process that we may read."""
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            content = (entry / "cmdline").read_bytes()
+        except OSError:  # ended meanwhile
+            continue
+        if content:
+            yield int(entry.name), content.decode("utf-8", "surrogateescape").rstrip("\0").split("\0")
+
+
+def _forget_services(state: Path) -> None:
+    gateway, held = state / GATEWAY_FOLDER, state / ACTIVATOR_FOLDER
+    for path in (gateway / envoy.RECORD, gateway / ADMIN_SOCKET, held / activator.RECORD, held / activator.SOCKET):
+        path.unlink(missing_ok=True)
