@@ -26,6 +26,9 @@ ANNOTATION_DIGEST = "knodel.dev/digest"
 ANNOTATION_VARIANTS = "knodel.dev/variants"
 """On every variant's template: all variants of the version, sorted (`a100,v100`): complete only with all of them."""
 
+ANNOTATION_PERCENT = "knodel.dev/percent"
+"""On a variant's Configuration: the percent last declared for it (`60`), for a rollback after the variants are gone."""
+
 ANNOTATION_CAUSE = "knodel.dev/cause"
 """On a Model, by who changes it: why, as JSON (`{"by":"event","id":"42","source":"/train/magika"}`)."""
 

@@ -29,6 +29,7 @@ ARTIFACTS_FOLDER = "artifacts"
 TLS_FOLDER = "tls"
 GATEWAY_FOLDER = "gateway"
 ACTIVATOR_FOLDER = "activator"
+LARGEST_PORT = 65_535
 
 
 class StateError(KnodelError):
@@ -52,11 +53,14 @@ class Facts:
         """The facts, None when there are none. Raises StateError for a file that cannot be understood."""
         path = state / PLATFORM_FILE
         try:
-            return cls(**json.loads(path.read_text()))
+            facts = cls(**json.loads(path.read_text()))
+            for address in (facts.gateway, facts.control, facts.control_tls):
+                split_address(address)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise StateError(f"{path} cannot be read ({error}): `knodel up` writes it anew") from error
+        return facts
 
     def write(self) -> None:
         """Write the file, whole or not at all."""
@@ -70,9 +74,11 @@ def forget(state: Path) -> None:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`host:port` → (host, port)."""
+    """`host:port` or `[host]:port` → (host, port). Raises ValueError."""
     host, _, port = address.rpartition(":")
-    return host, int(port)
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= LARGEST_PORT:
+        raise ValueError(f"{address!r} is no address: HOST:PORT is expected")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -23,10 +21,13 @@ from clusters.errors import (
 )
 from clusters.objects import Kind, Object
 from serving.cli.errors import CommandError, UsageError
+from serving.cli.http import FOREIGN, Answer, exchange
 from serving.cli.state import Platform
 
-TIMEOUT = 30.0  # s without a byte from the platform
-LONGEST_ANSWER = 64 * 1024 * 1024  # bytes; an endless body must not fill memory
+TIMEOUT = 30.0  # s for one answer of the platform; it takes milliseconds
+LEAST_TIMEOUT = 5.0  # s; an answer may take that long on a machine with too much to do
+WATCH_MARGIN = 5.0  # s that the end of a watch may come after the time that was agreed
+PLATFORM = "the platform"
 MANAGER = "knodel-cli"
 MERGE = "application/merge-patch+json"
 
@@ -40,25 +41,26 @@ class Client:
 
     def get(self, kind: Kind, name: str, namespace: str) -> Object:
         """One object. Raises NotFound."""
-        return self._call("GET", _path(kind, namespace, name))
+        return self._call("GET", _object_path(kind, namespace, name), is_good=_is_object)
 
     def list(self, kind: Kind, namespace: str | None, selector: str = "") -> Object:
         """A List object; `namespace` None means all."""
         query = {"labelSelector": selector} if selector else {}
-        return self._call("GET", _path(kind, namespace), query)
+        return self._call("GET", _path(kind, namespace), query, is_good=_is_list)
 
     def merge(self, kind: Kind, name: str, namespace: str, patch: Mapping[str, Any], dry_run: bool = False) -> Object:
         """JSON merge patch."""
         query = {"fieldManager": MANAGER} | _dry(dry_run)
-        return self._call("PATCH", _path(kind, namespace, name), query, patch, MERGE)
+        return self._call("PATCH", _object_path(kind, namespace, name), query, patch, MERGE, is_good=_is_object)
 
     def create(self, kind: Kind, obj: Object, namespace: str, *, dry_run: bool = False) -> Object:
         """Create. Raises AlreadyExists."""
-        return self._call("POST", _path(kind, namespace), {"fieldManager": MANAGER} | _dry(dry_run), obj)
+        query = {"fieldManager": MANAGER} | _dry(dry_run)
+        return self._call("POST", _path(kind, namespace), query, obj, is_good=_is_object)
 
     def delete(self, kind: Kind, name: str, namespace: str) -> None:
         """Delete. Raises NotFound."""
-        self._call("DELETE", _path(kind, namespace, name))
+        self._call("DELETE", _object_path(kind, namespace, name))
 
     def watch(
         self, kind: Kind, namespace: str, name: str, version: str, timeout: float
@@ -70,55 +72,65 @@ class Client:
             "fieldSelector": f"metadata.name={name}",
             "timeoutSeconds": str(max(1, int(timeout))),
         }
-        with self._request("GET", _path(kind, namespace), query, None, "") as answer:
-            for line in _translated(answer):
-                event = _parse(line)
-                if event["type"] == "ERROR":
-                    raise _error(event["object"])
-                yield event["type"], event["object"]
+        for line in self._lines(_path(kind, namespace), query, silence=timeout + WATCH_MARGIN):
+            event = _parse(line)
+            obj = event.get("object")
+            if event.get("type") == "ERROR" and isinstance(obj, dict):
+                raise _error(obj)
+            if not isinstance(event.get("type"), str) or not _is_object(obj):
+                raise CommandError(f"{PLATFORM}'s answer is no watch: {FOREIGN}")
+            yield event["type"], event["object"]
 
     def stream(self, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
         """The lines of a streamed answer, such as a log."""
-        with self._request("GET", path, query, None, "") as answer:
-            yield from _translated(answer)
+        return self._lines(path, query, silence=None)
 
     def log_path(self, namespace: str, pod: str) -> str:
         """Where a Pod's log is."""
         return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/log"
 
     def _call(
-        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Any = None, type: str = ""
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        type: str = "application/json",
+        *,
+        is_good: Callable[[object], bool] = lambda _: True,
     ) -> Object:
-        with self._request(method, path, query or {}, body, type or "application/json") as answer:
-            return _parse(_bounded(answer))
+        headers = self._headers() | ({"Content-Type": type} if body is not None else {})
+        content = json.dumps(body).encode() if body is not None else None
+        with exchange(
+            self._platform.control, PLATFORM, method, _target(path, query), body=content, headers=headers,
+            timeout=self._timeout,
+        ) as answer:  # fmt: skip
+            _raise_failure(answer)
+            value = _parse(answer.body())
+        if not is_good(value):
+            raise CommandError(f"{PLATFORM}'s answer to {method} {path} is not what was asked for: {FOREIGN}")
+        return value
 
-    @contextmanager
-    def _request(
-        self, method: str, path: str, query: Mapping[str, str], body: Any, type: str
-    ) -> Iterator[http.client.HTTPResponse]:
-        host, port = self._platform.control
-        connection = http.client.HTTPConnection(host, port, timeout=self._timeout)
-        headers = {"Authorization": f"Bearer {self._platform.token}", "Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = type
-        target = path + (f"?{urlencode(query)}" if query else "")
-        try:
-            connection.request(method, target, json.dumps(body) if body is not None else None, headers)
-            answer = connection.getresponse()
-            if answer.status >= 400:
-                raise _error(_parse_failure(answer))
-            yield answer
-        except (OSError, http.client.HTTPException) as error:
-            raise CommandError(
-                f"the platform at {host}:{port} does not answer ({error or error.__class__.__name__}): "
-                f"`knodel doctor` looks for the cause, `knodel up --detach` starts it"
-            ) from error
-        finally:
-            connection.close()
+    def _lines(self, path: str, query: Mapping[str, str], silence: float | None) -> Iterator[bytes]:
+        with exchange(
+            self._platform.control, PLATFORM, "GET", _target(path, query), headers=self._headers(),
+            timeout=self._timeout, stream=True, silence=silence,
+        ) as answer:  # fmt: skip
+            _raise_failure(answer)
+            yield from answer.lines()
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._platform.token}", "Accept": "application/json"}
 
 
-def _translated(answer: http.client.HTTPResponse) -> Iterator[bytes]:
-    yield from iter(answer.readline, b"")
+def _target(path: str, query: Mapping[str, str] | None) -> str:
+    return path + (f"?{urlencode(query)}" if query else "")
+
+
+def _object_path(kind: Kind, namespace: str, name: str) -> str:
+    if not name:
+        raise UsageError(f"the name of a {kind.kind} is empty: give one")  # its path would be that of all of them
+    return _path(kind, namespace, name)
 
 
 def _path(kind: Kind, namespace: str | None, name: str = "") -> str:
@@ -131,44 +143,63 @@ def _dry(dry_run: bool) -> dict[str, str]:
     return {"dryRun": "All"} if dry_run else {}
 
 
-def _bounded(answer: http.client.HTTPResponse) -> bytes:
-    content = answer.read(LONGEST_ANSWER + 1)
-    if len(content) > LONGEST_ANSWER:
-        raise CommandError(
-            f"the platform's answer is larger than {LONGEST_ANSWER} bytes: is something else on its port?"
-        )
-    return content
-
-
 def _parse(content: bytes) -> Object:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise CommandError("the platform's answer is no JSON: is something else on its port?") from error
+        raise CommandError(f"{PLATFORM}'s answer is no JSON: {FOREIGN}") from error
     if not isinstance(value, dict):
-        raise CommandError("the platform's answer is no object: is something else on its port?")
+        raise CommandError(f"{PLATFORM}'s answer is no object: {FOREIGN}")
     return value
 
 
-def _parse_failure(answer: http.client.HTTPResponse) -> Object:
+def _is_object(value: object) -> bool:
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+
+
+def _is_list(value: object) -> bool:
+    items = value.get("items") if isinstance(value, dict) else None
+    return isinstance(items, list) and all(map(_is_object, items))
+
+
+def _raise_failure(answer: Answer) -> None:
+    if answer.status < 300:
+        return
     try:
-        return _parse(_bounded(answer))
+        status = _parse(answer.body())
     except CommandError:
-        return {"code": answer.status, "reason": "", "message": f"HTTP {answer.status} {answer.reason}"}
+        status = {}
+    if status.get("kind") != "Status" or not isinstance(status.get("message"), str):
+        raise CommandError(
+            f"{PLATFORM} answered HTTP {answer.status} {answer.phrase}, and not as Knodel does: {FOREIGN}"
+        )
+    raise _error({**status, "code": answer.status})
 
 
 def _error(status: Object) -> KnodelError:
     """The error that a `Status` object stands for."""
-    message, reason, code = str(status.get("message", "")), status.get("reason", ""), int(status.get("code", 500))
+    message, reason, code = str(status.get("message", "")), status.get("reason", ""), status.get("code")
     if reason == "Invalid":
-        causes = (status.get("details") or {}).get("causes") or ()
-        fields = [FieldError(str(cause.get("field", "")), str(cause.get("message", ""))) for cause in causes]
+        fields = _causes(status)
         return Invalid(message.partition(":")[0], fields) if fields else UsageError(message)
     if reason == "Conflict":
         return Conflict(message)
-    if code in (400, 405, 413, 415):
-        return UsageError(message)
-    known: dict[int, type[ClusterError]] = {403: Forbidden, 404: NotFound, 410: Gone, 503: Unavailable}
     if reason == "AlreadyExists":
         return AlreadyExists(message)
+    if code in (400, 405, 413, 415):
+        return UsageError(message)
+    if code == 401:
+        return CommandError(f"{PLATFORM} does not take the token of the state folder: is another one on its port?")
+    known: dict[Any, type[ClusterError]] = {403: Forbidden, 404: NotFound, 410: Gone, 503: Unavailable}
     return known.get(code, CommandError)(message)
+
+
+def _causes(status: Object) -> list[FieldError]:
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return [
+        FieldError(str(cause.get("field", "")), str(cause.get("message", "")))
+        for cause in (causes if isinstance(causes, list) else ())
+        if isinstance(cause, dict)
+    ]

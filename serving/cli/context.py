@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
-from serving.cli.client import Client
+from clusters.names import dns_label_fault
+from serving.cli.client import LEAST_TIMEOUT, TIMEOUT, Client
+from serving.cli.errors import UsageError
 from serving.cli.output import FORMATS, Output
 from serving.cli.state import Platform, state_folder
 
@@ -29,9 +31,9 @@ class Session:
         """The running platform. Raises CommandError when there is none."""
         return Platform.find(self.state)
 
-    def client(self) -> Client:
-        """A client of the running platform."""
-        return Client(self.platform())
+    def client(self, patience: float = TIMEOUT) -> Client:
+        """A client of the running platform, for a command that is to take no longer than `patience` seconds."""
+        return Client(self.platform(), min(TIMEOUT, max(LEAST_TIMEOUT, patience)))
 
 
 def verb(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
@@ -40,6 +42,8 @@ def verb(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Com
     def decorate(function: Callable[..., Any]) -> click.Command:
         @wraps(function)
         def run(namespace: str, output: str, state: str | None, **arguments: Any) -> Any:
+            if fault := dns_label_fault(namespace):
+                raise UsageError(f"--namespace: {fault}")
             return function(Session(state_folder(state), namespace, Output(output)), **arguments)
 
         wrapped: Any = run

@@ -7,7 +7,9 @@ import time
 import click
 
 from clusters.errors import NotFound
-from clusters.objects import LABEL_CONFIGURATION, MODEL, POD
+from clusters.objects import MODEL, POD
+from serving.apis.annotations import LABEL_MODEL
+from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import NotInTime
 from serving.cli.output import Progress
@@ -23,32 +25,33 @@ POLL = 0.2  # s between two looks at what is left
 def command(session: Session, name: str, wait: bool, timeout: str) -> None:
     """Delete the model NAME with all its versions and replicas."""
     seconds = parse_timeout(timeout)
-    client = session.client()
+    client = session.client(seconds)
     client.delete(MODEL, name, session.namespace)
     if wait:
-        _wait_for_end(session, name, seconds)
+        _wait_for_end(client, name, session.namespace, seconds)
     session.output.text(f"model {name} deleted")
 
 
-def _wait_for_end(session: Session, name: str, seconds: float) -> None:
-    client, progress, deadline = session.client(), Progress(), time.monotonic() + seconds
-    while True:
-        left = client.list(POD, session.namespace, f"{LABEL_CONFIGURATION}={name}")["items"]
-        if not left and not _exists(session, name):
-            progress.clear()
-            return
-        if time.monotonic() > deadline:
-            progress.clear()
-            raise NotInTime(
-                f"model {name} still has {len(left)} replicas after {seconds:g} s: they finish their requests"
-            )
-        progress.show(f"deleting {name}: {len(left)} replicas finish their requests")
-        time.sleep(POLL)
-
-
-def _exists(session: Session, name: str) -> bool:
+def _wait_for_end(client: Client, name: str, namespace: str, seconds: float) -> None:
+    progress, deadline = Progress(), time.monotonic() + seconds
     try:
-        session.client().get(MODEL, name, session.namespace)
+        while True:
+            left = client.list(POD, namespace, f"{LABEL_MODEL}={name}")["items"]
+            if not left and not _exists(client, name, namespace):
+                return
+            if time.monotonic() > deadline:
+                raise NotInTime(
+                    f"model {name} still has {len(left)} replicas after {seconds:g} s: they finish their requests"
+                )
+            progress.show(f"deleting {name}: {len(left)} replicas finish their requests")
+            time.sleep(POLL)
+    finally:
+        progress.clear()
+
+
+def _exists(client: Client, name: str, namespace: str) -> bool:
+    try:
+        client.get(MODEL, name, namespace)
     except NotFound:
         return False
     return True

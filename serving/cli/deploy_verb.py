@@ -37,7 +37,7 @@ def command(
     """Serve the model NAME, or a new version of it. Only what is named changes; all else stays."""
     seconds = parse_timeout(timeout)
     models = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
-    client = session.client()
+    client = session.client(seconds)
     for model in models if len(models) > 1 or dry_run else ():
         _store(client, model, dry_run=True)  # every one is refused or none is changed
     if dry_run:

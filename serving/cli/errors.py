@@ -1,7 +1,7 @@
 """Errors of the command, each with its exit code.
 
 KnodelError            1   failed
-├── ClusterError       1   (Invalid, BadRequest: 2, NotFound: 3)
+├── ClusterError       1   (Invalid: 2, NotFound: 3)
 └── CommandError       1
     ├── UsageError     2   wrong usage, or refused by validation
     ├── NoSuchThing    3   not found
@@ -13,6 +13,7 @@ from __future__ import annotations
 from clusters.errors import Invalid, KnodelError, NotFound
 
 FAILED, USAGE, NOT_FOUND, NOT_IN_TIME = 1, 2, 3, 4
+INTERRUPTED = 130  # by Ctrl-C, as a shell reports it
 
 
 class CommandError(KnodelError):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
+from itertools import takewhile
 
 import click
+from click.shell_completion import CompletionItem
 
 from clusters.errors import KnodelError
-from serving.cli.errors import FAILED, USAGE, exit_code_of
+from serving.cli.errors import FAILED, INTERRUPTED, USAGE, exit_code_of
 from serving.cli.output import clean
 
 VERBS = {
@@ -56,6 +60,22 @@ class Verbs(click.Group):
         command = importlib.import_module(f"serving.cli.{name}_verb").command
         return command if isinstance(command, click.Command) else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that is called. Raises UsageError, which names the verbs that look like it."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            close = " or ".join(f"`{name}`" for name in get_close_matches(args[0], VERBS))
+            hint = f"did you mean {close}? " if close else ""
+            raise click.UsageError(f"there is no verb {args[0]!r}: {hint}`knodel --help` lists them")
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs that begin so, without importing any."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=line) for name, line in VERBS.items() if name.startswith(incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of verbs, without importing any."""
         with formatter.section("Verbs"):
@@ -78,20 +98,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return 130  # as a shell reports an interrupted command
+        return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()  # `knodel` alone: the help
+        return USAGE
     except click.ClickException as error:
-        return _fail(error.format_message(), USAGE)
+        return _fail(error.format_message(), USAGE, given)
     except KnodelError as error:
-        if "--debug" in given:
-            raise
-        return _fail(str(error), exit_code_of(error))
+        return _fail(str(error), exit_code_of(error), given)
     except Exception as error:  # a fault of ours: still one line, the traceback on request
-        if "--debug" in given:
-            raise
-        return _fail(f"unexpected {error.__class__.__name__}: {error}; --debug before the verb shows where", FAILED)
+        about = f"unexpected {error.__class__.__name__}: {error}; `knodel --debug VERB` shows where"
+        return _fail(about, FAILED, given)
 
 
-def _fail(message: str, code: int) -> int:
+def _fail(message: str, code: int, arguments: Sequence[str]) -> int:
+    if "--debug" in takewhile(lambda argument: argument.startswith("-"), arguments):
+        click.echo(traceback.format_exc(), err=True, nl=False)
     click.echo(f"knodel: {clean(' '.join(message.split()))}", err=True)
     return code
 

@@ -1,6 +1,7 @@
 """The only writer to stdout: objects as JSON, YAML or a table; strings of servers are made harmless for a terminal.
 
-A closed stdout (`knodel list | head -1`) ends the command quietly; progress goes to stderr, and only to a terminal.
+A reader that leaves (`knodel list | head -1`) ends the command quietly; a stdout that takes nothing more (a full disk)
+fails it. Progress goes to stderr, and only to a terminal.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
+
+from serving.cli.errors import CommandError
 
 FORMATS = ("table", "json", "yaml")
 
@@ -32,9 +36,11 @@ class Output:
         if self.format == "yaml":
             import yaml  # 20 ms that most commands save
 
-            self._write(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
+            text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+            harmless = text.replace("\n", "").isprintable()
+            self._write(text if harmless else yaml.safe_dump(value, sort_keys=False, allow_unicode=False))
         else:
-            self._write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+            self._write(_escaped(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Columns under upper-case heads, as kubectl prints them."""
@@ -56,16 +62,22 @@ class Output:
         self._guarded(lambda: (sys.stdout.buffer.write(content), sys.stdout.buffer.flush()))
 
     def _write(self, text: str) -> None:
+        encoding = sys.stdout.encoding if sys.stdout is not None else "utf-8"
+        text = text.encode(encoding, "backslashreplace").decode(encoding)  # what this terminal cannot show
         self._guarded(lambda: (sys.stdout.write(text), sys.stdout.flush()))
 
     @staticmethod
-    def _guarded(write: Any) -> None:
+    def _guarded(write: Callable[[], object]) -> None:
+        if sys.stdout is None:
+            raise CommandError("stdout is closed: there is nowhere to print to")
         try:
             write()
         except BrokenPipeError:
-            # The reader has what it wanted. The interpreter would flush stdout again at exit and complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise SystemExit(0) from None
+            _give_up_stdout()
+            raise SystemExit(0) from None  # the reader has what it wanted
+        except OSError as error:
+            _give_up_stdout()
+            raise CommandError(f"cannot write to stdout: {error.strerror}") from error
 
 
 class Progress:
@@ -92,6 +104,19 @@ class Progress:
 def clean(value: object) -> str:
     """A string without control characters: a hostile name must not move the cursor or forge a line."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(value))
+
+
+def _escaped(text: str) -> str:
+    """JSON text with escapes for what could act on a terminal; such characters stand within strings only."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
+
+
+def _give_up_stdout() -> None:
+    """The interpreter would flush stdout again at exit and complain."""
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _columns() -> int:

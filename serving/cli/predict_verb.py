@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import sys
 from pathlib import Path
@@ -10,10 +9,12 @@ from typing import Any
 
 import click
 
+from clusters.names import dns_label_fault
 from serving.cli.context import Session, verb
 from serving.cli.errors import CommandError, NoSuchThing, UsageError
+from serving.cli.http import Answer, exchange
 
-DEFAULT_TIMEOUT = 310.0  # s, a little above the longest default timeout of a request
+TIMEOUT = 610.0  # s, a little above the longest timeout that a Model may have
 
 
 @verb("predict")
@@ -23,23 +24,18 @@ DEFAULT_TIMEOUT = 310.0  # s, a little above the longest default timeout of a re
 @click.option("--timing", is_flag=True, help="Print revision and Server-Timing to stderr.")
 def command(session: Session, name: str, data: str, tag: str, timing: bool) -> None:
     """Send one inference request to the model NAME, by its traffic split."""
+    for option, value in (("NAME", name), ("--tag", tag)):
+        if value and (fault := dns_label_fault(value)):
+            raise UsageError(f"{option}: {fault}")
     body = _body(data)
-    platform = session.platform()
-    host, port = platform.gateway
-    connection = http.client.HTTPConnection(host, port, timeout=DEFAULT_TIMEOUT)
     headers = {"Host": f"{name}.{session.namespace}.localhost", "Content-Type": "application/json"}
     if tag:
         headers["Knative-Serving-Tag"] = tag
-    try:
-        connection.request("POST", f"/v2/models/{name}/infer", body, headers)
-        answer = connection.getresponse()
-        content = answer.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise CommandError(
-            f"the gateway at {host}:{port} does not answer ({error}): `knodel doctor` looks why"
-        ) from error
-    finally:
-        connection.close()
+    with exchange(
+        session.platform().gateway, "the gateway", "POST", f"/v2/models/{name}/infer", body=body, headers=headers,
+        timeout=TIMEOUT,
+    ) as answer:  # fmt: skip
+        content = answer.body()
     if answer.status != 200:
         raise _failure(name, answer, content)
     if timing:
@@ -62,7 +58,7 @@ def _body(data: str) -> bytes:
     return content
 
 
-def _failure(name: str, answer: http.client.HTTPResponse, content: bytes) -> CommandError:
+def _failure(name: str, answer: Answer, content: bytes) -> CommandError:
     try:
         known: Any = json.loads(content)
         reason = str(known["error"])

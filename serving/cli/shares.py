@@ -17,7 +17,7 @@ def change_split(
 ) -> None:
     """Send the patch made of (Model, its Revisions), wait until it is in force, show the split."""
     seconds = parse_timeout(timeout)
-    client = session.client()
+    client = session.client(seconds)
     client.get(MODEL, name, session.namespace)
     revisions = client.list(REVISION, session.namespace, f"{LABEL_MODEL}={name}")["items"]
     sent: dict[str, Any] = {}

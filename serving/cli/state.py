@@ -9,6 +9,8 @@ from pathlib import Path
 from serving.apis.state import TOKEN_FILE, Facts, split_address
 from serving.cli.errors import CommandError
 
+RENEW = "`knodel down`, remove the file, `knodel up --detach` makes a new one"
+
 
 def state_folder(given: str | None) -> Path:
     """`--state`, else KNODEL_STATE, else the XDG state home."""
@@ -37,4 +39,8 @@ class Platform:
             token = (state / TOKEN_FILE).read_text().strip()
         except OSError as error:
             raise CommandError(f"{state / TOKEN_FILE} cannot be read ({error.strerror}): are you its owner?") from error
+        except UnicodeDecodeError as error:
+            raise CommandError(f"{state / TOKEN_FILE} is no text: {RENEW}") from error
+        if not (token.isascii() and token.isprintable() and token):
+            raise CommandError(f"{state / TOKEN_FILE} holds no token: {RENEW}")
         return cls(split_address(facts.control), split_address(facts.gateway), token)

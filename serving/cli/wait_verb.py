@@ -13,7 +13,8 @@ from serving.cli.wait import parse_timeout, wait_until_ready
 @click.option("--timeout", default="300s", show_default=True, help="How long to wait at most.")
 def command(session: Session, name: str, timeout: str) -> None:
     """Wait until the newest version of the model NAME is ready."""
-    model = wait_until_ready(session.client(), name, session.namespace, parse_timeout(timeout))
+    seconds = parse_timeout(timeout)
+    model = wait_until_ready(session.client(seconds), name, session.namespace, seconds)
     if session.output.structured:
         session.output.value(model)
         return

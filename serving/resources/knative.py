@@ -1,4 +1,4 @@
-"""Makers of the Knative objects of a Model: one Service, or one Configuration for each variant and one Route. Pure.
+"""Makers of the Knative objects of a Model: one Service, or Configurations and one Route. Pure.
 
 `traffic` is a list of Knative's traffic targets, which `rollout.split` decides.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from clusters.objects import (
     CONFIGURATION,
+    LABEL_SERVICE,
     LABEL_VISIBILITY,
     MODEL,
     ROUTE,
@@ -20,8 +22,8 @@ from clusters.objects import (
     Object,
     owner_reference,
 )
-from serving.apis.annotations import ANNOTATION_APPLIED, LABEL_GENERATION, LABEL_MODEL
-from serving.apis.model import Model, Variant
+from serving.apis.annotations import ANNOTATION_APPLIED, ANNOTATION_PERCENT, LABEL_GENERATION, LABEL_MODEL
+from serving.apis.model import Model
 from serving.apis.settings import Settings
 from serving.resources import names
 from serving.resources.pod_spec import make_template
@@ -31,24 +33,41 @@ HASH_LENGTH = 10
 
 
 def make_service(model: Model, settings: Settings, traffic: Sequence[Object]) -> Object:
-    """The Knative Service of a Model without variants."""
-    spec = {"template": make_templates(model, settings)[names.configuration(model)], "traffic": list(traffic)}
-    return _make(SERVICE, names.service(model), model, spec, _visibility(model))
+    """The Knative Service of a Model without variants. It fills in its own Configuration, which nobody may name."""
+    targets = [{name: value for name, value in target.items() if name != "configurationName"} for target in traffic]
+    spec = {"template": make_templates(model, settings)[names.configuration(model)], "traffic": targets}
+    return _make(SERVICE, names.service(model), model, spec, labels=_visibility(model))
 
 
-def make_configuration(model: Model, variant: Variant, settings: Settings) -> Object:
-    """The Configuration of one variant."""
-    name = names.variant_configuration(model, variant)
-    return _make(CONFIGURATION, name, model, {"template": make_templates(model, settings)[name]}, {})
+def make_configurations(model: Model, settings: Settings) -> list[Object]:
+    """The Configurations under the Model itself: one for each variant, or the one that a Service would make."""
+    shares = {names.variant_configuration(model, variant): variant.percent for variant in model.spec.variants}
+    return [
+        _make(
+            CONFIGURATION,
+            name,
+            model,
+            {"template": template},
+            annotations={ANNOTATION_PERCENT: str(shares[name])} if name in shares else {},
+        )
+        for name, template in make_templates(model, settings).items()
+    ]
 
 
 def make_route(model: Model, traffic: Sequence[Object]) -> Object:
-    """The Route of a Model with variants."""
-    return _make(ROUTE, names.route(model), model, {"traffic": list(traffic)}, _visibility(model))
+    """The Route under the Model itself. It fills in Configuration NAME where nothing is named, as a Service would."""
+    own = {"configurationName": names.configuration(model)}
+    targets = [target if target.get("revisionName") else {**own, **target} for target in traffic]
+    return _make(ROUTE, names.route(model), model, {"traffic": targets}, labels=_visibility(model))
 
 
 def make_templates(model: Model, settings: Settings) -> dict[str, Object]:
-    """The revision template of each Configuration, all with the label of the version that they make up."""
+    """The revision template of each Configuration, all with the label of the version that they make up.
+
+    Every Revision also bears the Service's label from birth, whatever made it: a Route that a Service owns may name
+    Revisions with its label only (knative/serving `pkg/reconciler/route/traffic`), and a Revision that was made
+    without the Service must be servable, as canary's other part or by a rollback, once the Service owns the Route.
+    """
     variants = model.spec.variants
     templates = (
         {names.variant_configuration(model, one): make_template(model, one, settings.server) for one in variants}
@@ -57,7 +76,7 @@ def make_templates(model: Model, settings: Settings) -> dict[str, Object]:
     )
     generation = digest_of(templates)
     for template in templates.values():
-        template["metadata"]["labels"][LABEL_GENERATION] = generation
+        template["metadata"]["labels"] |= {LABEL_GENERATION: generation, LABEL_SERVICE: names.service(model)}
     return templates
 
 
@@ -73,15 +92,23 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
 
 
-def _make(kind: Kind, name: str, model: Model, spec: Object, labels: dict[str, str]) -> Object:
+def _make(
+    kind: Kind,
+    name: str,
+    model: Model,
+    spec: Object,
+    *,
+    labels: Mapping[str, str] = MappingProxyType({}),
+    annotations: Mapping[str, str] = MappingProxyType({}),
+) -> Object:
     metadata: Object = {"name": name}
     if model.namespace:
         metadata["namespace"] = model.namespace
-    metadata["labels"] = {LABEL_MODEL: model.name, **labels}
+    metadata |= {"labels": {LABEL_MODEL: model.name, **labels}, "annotations": dict(annotations)}
     if model.uid:  # a Model that was never stored cannot own anything yet
         metadata["ownerReferences"] = [owner_reference(MODEL, model.object)]
     made: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
-    metadata["annotations"] = {ANNOTATION_APPLIED: digest_of(made)}
+    metadata["annotations"] = {**annotations, ANNOTATION_APPLIED: digest_of(made)}
     return made
 
 

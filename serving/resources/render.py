@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusters.objects import Object
 from serving.apis.settings import Settings
 from serving.apis.validation import read_model
-from serving.resources.knative import make_configuration, make_route, make_service
+from serving.resources.knative import make_configurations, make_route, make_service
 from serving.resources.targets import first_traffic
 
 
@@ -15,5 +15,4 @@ def render(model_obj: Object, settings: Settings) -> list[Object]:
     traffic = first_traffic(model)
     if not model.spec.variants:
         return [make_service(model, settings, traffic)]
-    configurations = [make_configuration(model, variant, settings) for variant in model.spec.variants]
-    return [*configurations, make_route(model, traffic)]
+    return [*make_configurations(model, settings), make_route(model, traffic)]

@@ -13,7 +13,8 @@ deploy after a rollback must not bring back what was refused while it starts, or
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from clusters.objects import Object
 from serving.apis.model import HistoryEntry, Model, ModelSpec
@@ -37,13 +38,21 @@ class Situation:
     """What a split depends on beside the spec.
 
     `versions` oldest first; `generation` is the label of the version that the spec asks for; `stable` is the revision
-    that last had all the traffic; `refused` are those that were rolled back.
+    that last had all the traffic; `refused` are those that were rolled back; `percents` are those last declared for
+    the variants, by Configuration.
     """
 
     versions: tuple[Version, ...] = ()
     generation: str = ""
     stable: str | None = None
     refused: frozenset[str] = frozenset()
+    percents: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> Version | None:
+        """The version that the spec asks for, ready or not; None while it is not made."""
+        newest = self.versions[-1] if self.versions else None
+        return newest if newest is not None and newest.generation == self.generation else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +63,16 @@ class Split:
     unknown: tuple[str, ...] = ()
 
 
-def situation_of(versions: tuple[Version, ...], generation: str, history: Sequence[HistoryEntry]) -> Situation:
+def situation_of(
+    versions: tuple[Version, ...],
+    generation: str,
+    history: Sequence[HistoryEntry],
+    percents: Mapping[str, int] = MappingProxyType({}),
+) -> Situation:
     """The situation that `history` tells of."""
     newest = {entry.revision: entry for entry in history}
     refused = frozenset(name for name, entry in newest.items() if entry.outcome == "rolledback")
-    return Situation(versions, generation, stable_of(history), refused)
+    return Situation(versions, generation, stable_of(history), refused, percents)
 
 
 def wishes_in_force(spec: ModelSpec, stable: str | None) -> tuple[Wish, ...]:
@@ -72,10 +86,9 @@ def wishes_in_force(spec: ModelSpec, stable: str | None) -> tuple[Wish, ...]:
 
 def latest_of(situation: Situation) -> Version | None:
     """The version that "latest" means now; None while there is none that was ever ready."""
-    versions = situation.versions
-    if versions and versions[-1].ready and versions[-1].generation == situation.generation:
-        return versions[-1]
-    ready = [version for version in versions if version.ready]
+    if situation.newest is not None and situation.newest.ready:
+        return situation.newest
+    ready = [version for version in situation.versions if version.ready]
     accepted = [version for version in ready if version.revision not in situation.refused]
     usable = accepted or ready
     return usable[-1] if usable else None
@@ -94,23 +107,8 @@ def split_in_force(model: Model, situation: Situation) -> Split:
         elif version is None or (wish.revision is None and _knative_agrees(model, situation, version)):
             targets += floating(model, wish.percent, wish.tag)
         else:
-            targets += _pinned(model, wish, version)
-    return Split((*merged(targets), *_foothold(model, situation, targets)), tuple(unknown))
-
-
-def _foothold(model: Model, situation: Situation, targets: Sequence[Object]) -> list[Object]:
-    """A target of 0 % on the Service's own Configuration when all others lead to variants of former times.
-
-    Knative's Service notes its Route on its Configuration; its labeler wipes the note off a Configuration that no
-    target leads to; without this the two would write against each other for ever.
-    """
-    if model.spec.variants or any(target.get("latestRevision") for target in targets):
-        return []
-    own = names.configuration(model)
-    versions = [version_with(situation.versions, target["revisionName"]) for target in targets]
-    if any(version is not None and own in version.revisions for version in versions):
-        return []
-    return [{"latestRevision": True, "percent": 0}]
+            targets += _pinned(model, situation, wish, version)
+    return Split(merged(targets), tuple(unknown))
 
 
 def _knative_agrees(model: Model, situation: Situation, version: Version) -> bool:
@@ -122,18 +120,19 @@ def _knative_agrees(model: Model, situation: Situation, version: Version) -> boo
     return bool(ready) and ready[-1].revision == version.revision
 
 
-def _pinned(model: Model, wish: Wish, version: Version) -> list[Object]:
+def _pinned(model: Model, situation: Situation, wish: Wish, version: Version) -> list[Object]:
     """Targets that name revisions; a version with variants is shared among them."""
-    weights = _weights(model, version)
+    weights = _weights(model, situation, version)
     shares = largest_remainder(wish.percent, list(weights.values()))
     targets = [pinned(version.revisions[name], share) for name, share in zip(weights, shares, strict=True)]
     return tagged_largest(targets, list(weights.values()), wish.tag)
 
 
-def _weights(model: Model, version: Version) -> Mapping[str, int]:
-    """Each Configuration's weight: the spec's percents for a version of its variants, else all alike."""
+def _weights(model: Model, situation: Situation, version: Version) -> Mapping[str, int]:
+    """Each Configuration's weight: the spec's percents for a version of its variants, else the last, else all alike."""
     percents = {variant.name: variant.percent for variant in model.spec.variants}
     if percents and set(percents) == set(version.variants.values()):
         by_variant = {variant: name for name, variant in version.variants.items()}
         return {by_variant[variant]: percent for variant, percent in percents.items()}
-    return dict.fromkeys(version.revisions, 1)
+    former = {name: situation.percents[name] for name in version.revisions if name in situation.percents}
+    return former if former.keys() == version.revisions.keys() else dict.fromkeys(version.revisions, 1)

@@ -7,7 +7,7 @@ the same label `knodel.dev/generation`; the first of them by name stands for the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clusters.objects import (
@@ -77,6 +77,16 @@ def versions_of(revisions: Iterable[Object], known: Sequence[str] = ()) -> tuple
         for members in _occurrences(by_configuration)
     ]
     return tuple(version for _, version in sorted(found, key=lambda item: item[0]))
+
+
+def newest_last(versions: Sequence[Version], latest: Collection[str]) -> tuple[Version, ...]:
+    """The version of the revisions `latest` moved to the end, the others as they are.
+
+    `latest` are those that the Configurations of the spec's version made last. That version is the newest, though it
+    may be older than others: who goes back to a spec of other variants gets the Revisions that still stand there.
+    """
+    newest = [version for version in versions if set(version.revisions.values()) <= set(latest)]
+    return (*(version for version in versions if version not in newest), *newest)
 
 
 def version_with(versions: Iterable[Version], revision: str) -> Version | None:

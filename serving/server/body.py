@@ -27,7 +27,7 @@ class Body:
 
 
 async def read_body(scope: Scope, receive: Receive, budget: BodyBudget) -> Body:
-    """The whole body. Raises BadRequest, ClientLeft, Overloaded, TooLarge, UnsupportedType."""
+    """The whole body. Raises BadRequest, ClientLeft, Overloaded, UnsupportedType."""
     json_length = _json_length(scope["headers"])
     message = await receive()
     if message["type"] == "http.disconnect":
@@ -39,7 +39,7 @@ async def read_body(scope: Scope, receive: Receive, budget: BodyBudget) -> Body:
     try:
         while True:
             chunk = message["body"]
-            budget.borrow(len(chunk), lent)
+            budget.borrow(len(chunk))
             lent += len(chunk)
             chunks.append(chunk)
             if not message.get("more_body"):

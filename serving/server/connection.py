@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 
 from serving.server.answering import Answering, whole_answer
 from serving.server.answers import JSON, error_body, error_headers
-from serving.server.errors import BadFraming, HeadTooLarge, RequestTimeout, ServingError
+from serving.server.errors import BadFraming, HeadTooLarge, RequestTimeout, ServingError, TooLarge
 from serving.server.framing import refusal
 from serving.server.limits import Limits
 
@@ -111,8 +111,11 @@ class Connection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, answering)  # type: ignore[arg-type]
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """A piece of the body, counted whether its length was announced or not."""
         self._body_size += len(body)
+        if self._body_size > self._limits.body:
+            self._refused = TooLarge(f"a request has at most {self._limits.body} bytes")
+            raise BadFraming(str(self._refused))  # ends the parser, as above
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -139,10 +142,10 @@ class Connection(HttpToolsProtocol):
         self._disarm()
         self._refused = error
         cycle = self.cycle
-        if cycle is not None and not cycle.response_complete:
-            if not cycle.more_body:
-                cycle.keep_alive = False  # answers come in order: first that one, and then the end
-                return
+        if cycle is not None and not cycle.more_body and not cycle.response_complete:
+            cycle.keep_alive = False  # answers come in order: first that one, and then the end
+            return
+        if cycle is not None and cycle.more_body:
             if cycle.response_started or self.pipeline:
                 self.transport.abort()
                 return

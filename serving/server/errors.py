@@ -39,8 +39,6 @@ class ServingError(KnodelError):
 
     status: ClassVar[int] = 500
     retry_after: ClassVar[int | None] = None
-    closes: ClassVar[bool] = False
-    """Whether the connection ends with the answer, since the rest of the request is not read."""
 
 
 class BadRequest(ServingError):
@@ -50,9 +48,7 @@ class BadRequest(ServingError):
 
 
 class BadFraming(BadRequest):
-    """The request is no HTTP/1.1 that all parties would read alike."""
-
-    closes = True
+    """The request is no HTTP/1.1 that all parties would read alike; the connection ends."""
 
 
 class NotFound(ServingError):
@@ -65,14 +61,12 @@ class RequestTimeout(ServingError):
     """The request came too slowly."""
 
     status = 408
-    closes = True
 
 
 class TooLarge(ServingError):
     """More than is allowed."""
 
     status = 413
-    closes = True
 
 
 class UnsupportedType(ServingError):
@@ -92,7 +86,6 @@ class HeadTooLarge(ServingError):
     """Too many or too long headers."""
 
     status = 431
-    closes = True
 
 
 class ModelFailed(ServingError):

@@ -71,10 +71,7 @@ class Infer:
         except ClientLeft:
             return
         except ServingError as error:
-            if error.closes:
-                connection.refuse(error)
-            else:
-                await send_error(send, error)
+            await send_error(send, error)
             return
         if reply.json_length is None:
             await send_body(send, 200, reply.body, JSON, [])

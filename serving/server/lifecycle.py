@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from serving.engines.base import Engine, Signature
 from serving.server.errors import NotReady
 from serving.server.protocol_v2 import Codec
+from serving.server.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +33,24 @@ class ServedModel:
 
 
 class Lifecycle:
-    """Loading → serving → draining."""
+    """Loading → serving → draining; not ready either while all of `workers` hang."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
         self._model: ServedModel | None = None
         self._draining = False
 
     @property
     def ready(self) -> bool:
         """Whether new requests are welcome."""
-        return self._model is not None and not self._draining
+        return self._model is not None and not self._draining and not self._workers.exhausted
 
     @property
     def reason(self) -> str:
         """Why not."""
-        return "the server is shutting down" if self._draining else "the model is loading"
+        if self._draining:
+            return "the server is shutting down"
+        return "the model is loading" if self._model is None else "the model hangs"
 
     def serve(self, model: ServedModel) -> None:
         """The model is loaded."""

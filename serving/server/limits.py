@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from serving.server.errors import Overloaded, TooLarge
+from serving.server.errors import Overloaded
 
 MEBIBYTE: Final = 1 << 20
 
@@ -29,8 +29,8 @@ class Limits:
 class BodyBudget:
     """Lends memory for bodies that do not come in one piece."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._lent = 0
 
     @property
@@ -38,11 +38,9 @@ class BodyBudget:
         """Bytes lent now."""
         return self._lent
 
-    def borrow(self, size: int, already: int) -> None:
-        """`size` more bytes for a body that has `already`. Raises TooLarge, Overloaded."""
-        if already + size > self._limits.body:
-            raise TooLarge(f"a request has at most {self._limits.body} bytes")
-        if self._lent + size > self._limits.bodies:
+    def borrow(self, size: int) -> None:
+        """`size` more bytes. Raises Overloaded."""
+        if self._lent + size > self._limit:
             raise Overloaded("too many large requests at once: try again")
         self._lent += size
 

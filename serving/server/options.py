@@ -69,7 +69,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
         host=environ.get("HOST") or DEFAULT_HOST,
         port=_port(environ, "PORT", DEFAULT_PORT),
         management_port=_port(environ, "MANAGEMENT_PORT", DEFAULT_MANAGEMENT_PORT),
-        revision=environ.get("K_REVISION") or f"{given.name}-00001",  # without a platform it is the first and only one
+        revision=_revision(environ.get("K_REVISION") or f"{given.name}-00001"),  # without a platform: the only one
         cache=Path(environ.get("KNODEL_CACHE") or Path(tempfile.gettempdir()) / "knodel-cache"),
         allow_hosts=frozenset(filter(None, map(str.strip, environ.get("KNODEL_ALLOW_HOSTS", "").split(",")))),
     )
@@ -124,6 +124,12 @@ def _seconds(text: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise argparse.ArgumentTypeError(f"{text} is no positive number")
     return value
+
+
+def _revision(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise BadOptions(f"K_REVISION={name[:80]!r} is no name of a revision")
+    return name
 
 
 def _port(environ: Mapping[str, str], name: str, default: int) -> int:

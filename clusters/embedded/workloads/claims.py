@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from clusters.api import Cluster
+from clusters.embedded.workloads.expectations import Expectations
 from clusters.embedded.workloads.ranking import is_active
 from clusters.embedded.workloads.template import match_labels_of
 from clusters.informer import Informer
@@ -48,13 +49,17 @@ def matches(replica_set: Object, pod: Object) -> bool:
 class Claims:
     """Adoption and release, with a memory of what the informer has not shown yet."""
 
-    def __init__(self, cluster: Cluster, pods: Informer) -> None:
+    def __init__(self, cluster: Cluster, pods: Informer, expectations: Expectations) -> None:
         self._cluster = cluster
         self._pods = pods
+        self._expectations = expectations
         self._adopted: dict[str, tuple[str, Object]] = {}  # Pod's uid → (its version before, the Pod after)
 
     async def claim(self, replica_set: Object) -> list[Object]:
-        """The ReplicaSet's active Pods. Raises Conflict, NotFound when a Pod changed in this very moment: try again."""
+        """The ReplicaSet's active Pods, as seen in one moment.
+
+        Raises Conflict or NotFound when a Pod to adopt or release changed meanwhile: try again.
+        """
         claimed = []
         for pod in self._candidates(replica_set):
             controller = controller_of(pod)
@@ -74,7 +79,8 @@ class Claims:
         for value in by_template_hash(replica_set):
             found |= {key_of(pod): pod for pod in self._pods.indexed(BY_HASH, value)}
         found |= {key_of(pod): pod for pod in self._pods.indexed("owner", uid_of(replica_set))}
-        return [self._latest(pod) for pod in found.values() if is_active(pod)]
+        deleting = self._expectations.is_deleting
+        return [self._latest(pod) for pod in found.values() if is_active(pod) and not deleting(pod)]
 
     def _latest(self, pod: Object) -> Object:
         before, adopted = self._adopted.get(uid_of(pod), ("", pod))

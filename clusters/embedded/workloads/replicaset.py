@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
 
 from clusters.api import Cluster
 from clusters.clock import Clock
@@ -39,6 +40,15 @@ FIRST_BATCH = 1  # Pods created before it is known whether any can be; the batch
 REPLICA_FAILURE = "ReplicaFailure"
 
 
+@dataclass(slots=True)
+class _Pass:
+    """What one pass knows: its ReplicaSet, the Pods that live, how many more were made that it cannot see."""
+
+    replica_set: Object
+    unseen: int
+    pods: list[Object] = field(default_factory=list)
+
+
 class ReplicaSets:
     """The controller."""
 
@@ -49,8 +59,8 @@ class ReplicaSets:
         self._pods = informers[POD]
         self._replica_sets.add_index(BY_HASH, by_template_hash)
         self._pods.add_index(BY_HASH, by_template_hash)
-        self._claims = Claims(cluster, self._pods)
         self._expectations = Expectations(self._pods, clock)
+        self._claims = Claims(cluster, self._pods, self._expectations)
         self._names = random.Random()  # noqa: S311 - names, not secrets
         self.controller = Controller("replicasets", self.reconcile)
         self.controller.watches(self._replica_sets)
@@ -62,16 +72,15 @@ class ReplicaSets:
         replica_set = self._replica_sets.get(key.name, key.namespace)
         if replica_set is None or is_deleting(replica_set):
             return
-        unseen = self._expectations.creating(uid_of(replica_set))
-        pods = await self._claims.claim(replica_set)
-        created: list[Object] = []
+        done = _Pass(replica_set, self._expectations.creating(uid_of(replica_set)))
+        done.pods = await self._claims.claim(replica_set)
         failure: ClusterError | None = None
         try:
             await self._sweep(replica_set)
-            await self._manage(replica_set, pods, unseen, created)
+            await self._manage(done)
         except ClusterError as error:
             failure = error
-        await self._tell(replica_set, pods, unseen + len(created), failure)
+        await self._tell(done, failure)
         if failure is not None:
             raise failure
 
@@ -80,45 +89,47 @@ class ReplicaSets:
         found = (self._replica_sets.indexed(BY_HASH, value) for value in by_template_hash(pod))
         return [key_of(replica_set) for some in found for replica_set in some]
 
-    async def _manage(self, replica_set: Object, pods: Sequence[Object], unseen: int, created: list[Object]) -> None:
-        living = [pod for pod in pods if not self._expectations.is_deleting(pod)]
-        missing = replicas_of(replica_set) - len(living) - unseen
+    async def _manage(self, done: _Pass) -> None:
+        missing = replicas_of(done.replica_set) - len(done.pods) - done.unseen
         if missing > 0:
-            await self._create(replica_set, min(missing, BURST), created)
-        elif missing < 0 and not unseen:  # else wait: which Pod is worth least is seen when all are
-            await self._delete(pods_to_delete(living, min(-missing, BURST)))
+            await self._create(done, min(missing, BURST))
+        elif missing < 0 and not done.unseen:  # else wait: which Pod is worth least is seen when all are
+            await self._delete(pods_to_delete(done.pods, min(-missing, BURST)), done)
 
-    async def _create(self, replica_set: Object, number: int, created: list[Object]) -> None:
+    async def _create(self, done: _Pass, number: int) -> None:
         """In batches that double, so that a refusal (a quota) costs few tries."""
         batch = FIRST_BATCH
         while number > 0:
             size = min(batch, number)
-            await _all_or_first_error([self._create_one(replica_set, created) for _ in range(size)])
+            await _all_or_first_error([self._create_one(done) for _ in range(size)])
             number -= size
             batch *= 2
 
-    async def _create_one(self, replica_set: Object, created: list[Object]) -> None:
+    async def _create_one(self, done: _Pass) -> None:
+        replica_set = done.replica_set
         key = Key(namespace_of(replica_set), pod_name(replica_set, self._names))
-        owner = uid_of(replica_set)
-        self._expectations.expect_creation(owner, key)
+        self._expectations.expect_creation(uid_of(replica_set), key)
         try:
-            created.append(await self._cluster.create(POD, make_pod(replica_set, key.name), manager=MANAGER))
+            await self._cluster.create(POD, make_pod(replica_set, key.name), manager=MANAGER)
         except BaseException:
-            self._expectations.creation_failed(owner, key)
+            self._expectations.creation_failed(uid_of(replica_set), key)
             raise
+        done.unseen += 1
 
-    async def _delete(self, pods: Sequence[Object]) -> None:
-        await _all_or_first_error([self._delete_one(pod) for pod in pods])
+    async def _delete(self, pods: Sequence[Object], done: _Pass | None = None) -> None:
+        await _all_or_first_error([self._delete_one(pod, done) for pod in pods])
 
-    async def _delete_one(self, pod: Object) -> None:
+    async def _delete_one(self, pod: Object, done: _Pass | None) -> None:
         self._expectations.expect_deletion(pod)
         try:
             await self._cluster.delete(POD, name_of(pod), namespace_of(pod), uid=uid_of(pod))
         except NotFound:
-            return
+            pass  # somebody else was faster
         except BaseException:
             self._expectations.deletion_failed(pod)
             raise
+        if done is not None:
+            done.pods.remove(pod)
 
     async def _sweep(self, replica_set: Object) -> None:
         """Delete Pods that ended; Kubernetes leaves that to its Pod garbage collector."""
@@ -126,11 +137,9 @@ class ReplicaSets:
         ended = [pod for pod in owned if phase_of(pod) in FINISHED and not self._expectations.is_deleting(pod)]
         await self._delete(ended)
 
-    async def _tell(
-        self, replica_set: Object, pods: Sequence[Object], unseen: int, failure: ClusterError | None
-    ) -> None:
-        """The status of what was seen at the start of the pass and was done in it."""
-        living = [pod for pod in pods if not self._expectations.is_deleting(pod)]
+    async def _tell(self, done: _Pass, failure: ClusterError | None) -> None:
+        """The status of what was seen at the start of the pass and was done in it, not of what came in between."""
+        replica_set, living, unseen = done.replica_set, done.pods, done.unseen
         template_labels = (replica_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
         ready = sum(is_ready(pod) for pod in living)
         labelled = sum(template_labels.items() <= dict(labels_of(pod)).items() for pod in living)

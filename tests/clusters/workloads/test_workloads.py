@@ -169,7 +169,7 @@ async def test_a_matching_pod_without_owner_is_adopted_and_the_own_pending_one_g
     kept = await world.living(2)
     assert "warm" in {name_of(pod) for pod in kept}
     status = await world.status(lambda status: status.get("readyReplicas") == 2)
-    assert status["replicas"] == 2, (world.counting.writes, status)
+    assert status["replicas"] == 2
     adopted = await world.cluster.get(POD, "warm", NAMESPACE)
     owner = controller_of(adopted)
     assert owner is not None

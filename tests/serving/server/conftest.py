@@ -1,0 +1,90 @@
+"""Real servers on free ports, in the test's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.server.limits import Limits
+from serving.server.options import parse_options
+from serving.server.server import Server
+from serving.server.sockets import Sockets, bind
+from serving.storage.artifact import Artifact
+from serving.storage.fetch import fetch
+from tests.serving.server.client import HOST, Answer, Caller, ask, request
+from tests.support import models
+
+NAME = "m"
+REVISION = "m-00007"
+
+
+class Running:
+    """A server that runs, and a client for it."""
+
+    def __init__(self, server: Server, sockets: Sockets) -> None:
+        self.server = server
+        self.port = int(sockets.data.getsockname()[1])
+        self.management_port = int(sockets.management.getsockname()[1])
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        """GET on the data port."""
+        return await ask(self.port, request("GET", path, **headers))
+
+    async def stats(self) -> Any:
+        """The page `/stats`."""
+        return (await ask(self.management_port, request("GET", "/stats"))).json
+
+    async def post(self, body: Any, path: str = f"/v2/models/{NAME}/infer", **headers: str) -> Answer:
+        """POST of JSON, or of bytes as they are."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return await ask(self.port, request("POST", path, content, **headers))
+
+    async def infer(self, *inputs: dict[str, Any], **more: Any) -> Answer:
+        """An inference request in JSON."""
+        return await self.post({"inputs": list(inputs), **more})
+
+    async def connect(self) -> Caller:
+        """A connection to the data port."""
+        return await Caller.connect(self.port)
+
+
+Serve = Callable[..., Awaitable[Running]]
+
+
+@pytest.fixture
+async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
+    """Start a server of an ONNX model given as bytes (None: it loads for ever); more options as on its command line."""
+    running: list[Server] = []
+
+    async def start(model: bytes | None, *options: str, limits: Limits | None = None) -> Running:
+        path = tmp_path / "model.onnx"
+        path.write_bytes(model or b"")
+        given = parse_options(
+            ["--name", NAME, "--storage-uri", path.as_uri(), *options], {"K_REVISION": REVISION, "HOST": HOST}
+        )
+        sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
+        server = Server(given, sockets, limits or Limits())
+        running.append(server)
+        await server.start()
+        if model is not None:
+            artifact: Future[Artifact] = Future()
+            artifact.set_result(fetch(given.storage_uri, given.digest, given.cache, given.allow_hosts))
+            await server.load(artifact)
+        return Running(server, sockets)
+
+    yield start
+    for server in running:
+        async with asyncio.timeout(5):
+            await server.close()
+
+
+@pytest.fixture
+async def double(serve: Serve) -> Running:
+    """A server of FP32 x [n] → y = 2x."""
+    return await serve(models.double())
