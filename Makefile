@@ -47,7 +47,7 @@ bench: setup ## Measure starts, scaling, latency and memory of the embedded plat
 	$(BIN)/python -m loadtests.bench
 
 constraints: $(UV) ## Pin the newest versions anew
-	$(UV) pip compile --quiet --upgrade --python-version 3.11 --extra dev --no-header --no-annotate --no-emit-index-url \
+	$(UV) pip compile --quiet --upgrade --python-version 3.11 --all-extras --no-header --no-annotate --no-emit-index-url \
 		--output-file requirements/constraints.txt pyproject.toml
 
 clean: ## Remove the environment and all caches

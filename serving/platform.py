@@ -7,14 +7,13 @@ then `platform.json` says that it is ready. The end is the reverse: no new reque
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import secrets
 import signal
 import socket
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +67,7 @@ from serving.apis.state import (
     write_private,
 )
 from serving.apis.version import VERSION
+from serving.loops import Loops
 from serving.reconciler.controller import ModelController
 from serving.server import preload
 
@@ -109,20 +109,29 @@ class Platform:
     async def _run_parts(self, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
         self._compose()
         try:
-            await self._gateway.start()
-            await self._activator.start()
-            async with _Tasks() as tasks:
-                self._start_loops(tasks)
-                await tasks.until(self._informers.synced())
-                serving = self._serve_api(tasks, sockets)
-                await tasks.until(self._settled())
+            await self._start_data_plane()
+            async with Loops() as loops:
+                self._start_loops(loops)
+                await loops.until(self._informers.synced())
+                serving = self._serve_api(loops, sockets)
+                await loops.until(self._settled())
                 self._announce(sockets)
-                await tasks.until(stop.wait())
+                await loops.until(stop.wait())
                 forget(self.state)
                 await self._end(serving)
         finally:
             await self._gateway.close()
             await self._store.close()
+
+    async def _start_data_plane(self) -> None:
+        """Envoy and the activator, adopted or fresh; a fresh Envoy does not stay alone when the activator fails."""
+        adopted = await self._gateway.start()
+        try:
+            await self._activator.start()
+        except KnodelError:
+            if not adopted:
+                await self._gateway.stop(0)
+            raise
 
     def _open_store(self) -> EmbeddedCluster:
         self._store = Store.open(self.state / STORE_FILE)
@@ -171,7 +180,7 @@ class Platform:
             ),
         )
 
-    def _start_loops(self, tasks: _Tasks) -> None:
+    def _start_loops(self, loops: Loops) -> None:
         for loop in (
             self.cluster.run(),
             self._informers.run(),
@@ -181,7 +190,7 @@ class Platform:
             self._kubelet.run(),
             *(controller.run() for controller in self._controllers),
         ):
-            tasks.start(loop)
+            loops.start(loop)
 
     async def _settled(self) -> None:
         """What was left running is known again, and what the objects say is in force at the gateway."""
@@ -226,7 +235,7 @@ class Platform:
             first.close()
             raise
 
-    def _serve_api(self, tasks: _Tasks, sockets: Sequence[socket.socket]) -> list[tuple[Any, asyncio.Task[None]]]:
+    def _serve_api(self, loops: Loops, sockets: Sequence[socket.socket]) -> list[tuple[Any, asyncio.Task[None]]]:
         token = self._token()
         authority, certificate, key = ensure_certificate(self.state / TLS_FOLDER, self._clock.now())
         tls_address = _address(sockets[1])
@@ -244,7 +253,7 @@ class Platform:
         app = api.app(Guard(token, API_HOSTS | {self._settings.control.address}))
         servers = [make_server(app), make_server(app, (certificate, key))]
         return [
-            (server, tasks.start(server.serve(sockets=[one]))) for server, one in zip(servers, sockets, strict=True)
+            (server, loops.start(server.serve(sockets=[one]))) for server, one in zip(servers, sockets, strict=True)
         ]
 
     def _token(self) -> str:
@@ -286,42 +295,9 @@ class Platform:
         await asyncio.gather(*(task for _, task in serving))
 
 
-class _Tasks:
-    """Endless loops that run together: when one fails, what is being waited for fails with its error."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self, loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run `loop` until the end."""
-        task = asyncio.ensure_future(loop)
-        self._tasks.add(task)
-        return task
-
-    async def until(self, done: Coroutine[Any, Any, object]) -> None:
-        """Wait for `done`; raises the error of the first loop that failed meanwhile."""
-        wanted = asyncio.ensure_future(done)
-        await asyncio.wait({wanted, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
-        for task in self._tasks:
-            if task.done():
-                wanted.cancel()
-                task.result()
-                raise KnodelError(f"a part of the platform ended on its own: {task.get_name()}: see the log")
-        await wanted
-
-    async def __aenter__(self) -> _Tasks:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-
 def run_platform(state: Path, settings: Settings) -> int:
     """Run a platform in this process until SIGINT or SIGTERM; returns the exit code."""
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return uvloop.run(_until_signal(Platform(state, settings)))
 

@@ -12,6 +12,7 @@ from serving.apis.annotations import LABEL_MODEL
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import NotInTime
+from serving.cli.names import model_name
 from serving.cli.output import Progress
 from serving.cli.wait import parse_timeout
 
@@ -19,7 +20,7 @@ POLL = 0.2  # s between two looks at what is left
 
 
 @verb("delete")
-@click.argument("name")
+@model_name()
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Return once its replicas are gone.")
 @click.option("--timeout", default="60s", show_default=True, help="How long to wait at most.")
 def command(session: Session, name: str, wait: bool, timeout: str) -> None:

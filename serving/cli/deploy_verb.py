@@ -7,20 +7,22 @@ from typing import Any
 
 import click
 
-from clusters.errors import NotFound
-from clusters.objects import MODEL, Object, generation_of, name_of, namespace_of
+from clusters.errors import Invalid, NotFound
+from clusters.objects import MODEL, Object, generation_of, key_of, name_of, namespace_of
+from serving.apis.references import collisions
 from serving.cli.change import change_model
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
 from serving.cli.files import models_of
+from serving.cli.names import model_name
 from serving.cli.wait import parse_timeout, wait_until_ready
 
 FROM_FILE = ("spec", "metadata")
 
 
 @verb("deploy")
-@click.argument("name", required=False)
+@model_name(required=False)
 @click.option("-f", "--file", "source", metavar="FILE|-", help="Models to deploy, as YAML or JSON.")
 @click.option("--uri", metavar="URI|PATH", help="Where the model's files are.")
 @click.option("--digest", metavar="sha256:HEX", help="What the files must hash to.")
@@ -38,15 +40,28 @@ def command(
     seconds = parse_timeout(timeout)
     models = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
     client = session.client(seconds)
-    for model in models if len(models) > 1 or dry_run else ():
-        _store(client, model, dry_run=True)  # every one is refused or none is changed
-    if dry_run:
-        _print(session, models)
-        return
+    if dry_run or len(models) > 1:
+        checked = _check(client, models)
+        if dry_run:
+            _print(session, checked, "is valid, nothing was changed")
+            return
     stored = [_store(client, model, dry_run=False) for model in models]
     if wait:
         stored = [wait_until_ready(client, name_of(m), namespace_of(m), seconds, generation_of(m)) for m in stored]
     _print(session, stored)
+
+
+def _check(client: Client, models: list[Object]) -> list[Object]:
+    """What the Models would be: every one is refused or none is changed. Raises Invalid."""
+    checked = [_store(client, model, dry_run=True) for model in models]
+    keys = [key_of(model) for model in checked]
+    for index, model in enumerate(checked):
+        if keys.count(key_of(model)) > 1:
+            raise UsageError(f"model {name_of(model)} stands twice: write all of it in one document")
+        faults = collisions(model, checked[:index])  # none of them is there yet, so the platform cannot see it
+        if faults:
+            raise Invalid(f"Model {name_of(model)}", faults)
+    return checked
 
 
 def _from_file(session: Session, name: str | None, source: str, named: dict[str, Any]) -> list[Object]:
@@ -89,13 +104,13 @@ def _store(client: Client, model: Object, *, dry_run: bool) -> Object:
         return client.create(MODEL, {**model, "spec": spec}, namespace_of(model), dry_run=dry_run)
 
 
-def _print(session: Session, models: list[Object]) -> None:
+def _print(session: Session, models: list[Object], verdict: str = "") -> None:
     if session.output.structured:
         many = {"apiVersion": "v1", "kind": "List", "items": models}
         session.output.value(models[0] if len(models) == 1 else many)
         return
     for model in models:
-        session.output.text(_summary(model))
+        session.output.text(f"model {name_of(model)} {verdict}" if verdict else _summary(model))
 
 
 def _summary(model: Object) -> str:

@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import click
-
 from clusters.objects import EVENT, MODEL, REVISION, Object, condition_of, name_of, parse_timestamp, timestamp
 from serving.api.table import age_of
 from serving.apis.annotations import LABEL_MODEL
 from serving.cli.context import Session, verb
+from serving.cli.names import model_name
 from serving.cli.output import Output
 
 EVENTS = 20  # the newest that are shown
 
 
 @verb("describe")
-@click.argument("name")
+@model_name()
 def command(session: Session, name: str) -> None:
     """Show the model NAME with its conditions, traffic, versions and events."""
     client = session.client()

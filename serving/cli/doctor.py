@@ -15,6 +15,7 @@ OTHERS = 0o077  # permission bits of group and world
 LEAST_SOFT = 1024  # open files of the control plane: the usual soft limit, enough for some hundred watches and Pods
 LEAST_HARD = 4096  # open files of gateway and replicas, which raise theirs to it: every connection is one
 INFINITY = -1  # resource.RLIM_INFINITY
+HTTP_OK, HTTP_UNAUTHORIZED = 200, 401
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +126,13 @@ def judge_platform(state: Path, holder: int | None, facts: Facts | None, fault: 
 def judge_answers(facts: Facts, control: Reply, gateway: Reply, token: Reply) -> list[Finding]:
     """Whether a platform that runs answers: /readyz of control, the gateway, and control with the token."""
     log = f"see {facts.state}/platform.log; `knodel down --force`, then `knodel up --detach`"
-    return [
-        Finding("control API", control.status == 200, f"{facts.control} {_said(control)}", log if control.status != 200 else ""),
-        Finding("gateway", gateway.status > 0, f"{facts.gateway} {_said(gateway)}", "" if gateway.status else log),
-        Finding("token", token.status == 200, _said(token), "" if token.status == 200 else _token_remedy(token, log)),
-    ]  # fmt: skip
+    changed = "the file was changed: `knodel down`, then `knodel up --detach`"
+    checks = (
+        ("control API", control.status == HTTP_OK, f"{facts.control} {_said(control)}", log),
+        ("gateway", gateway.status > 0, f"{facts.gateway} {_said(gateway)}", log),
+        ("token", token.status == HTTP_OK, _said(token), changed if token.status == HTTP_UNAUTHORIZED else log),
+    )
+    return [Finding(check, ok, message, "" if ok else remedy) for check, ok, message, remedy in checks]
 
 
 def judge_leftovers(running: bool, summary: str) -> Finding:
@@ -167,7 +170,3 @@ def _limit(value: int) -> str:
 
 def _said(reply: Reply) -> str:
     return f"answers {reply.status}" if reply.status else f"does not answer ({reply.error})"
-
-
-def _token_remedy(reply: Reply, log: str) -> str:
-    return "`knodel down`, then `knodel up --detach`: the token file was changed" if reply.status == 401 else log

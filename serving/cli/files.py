@@ -1,4 +1,4 @@
-"""Models from a file or from stdin, for the verbs that take `-f`."""
+"""What verbs read from files: Models from a file or stdin (`-f`), settings (`--config`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clusters.objects import Object
 from serving.apis.loader import LoadError, load_models, read_models
+from serving.apis.settings import Settings, SettingsError, load_settings
 from serving.cli.errors import UsageError
 
 
@@ -19,6 +20,14 @@ def models_of(source: str, namespace: str) -> list[Object]:
     except UnicodeDecodeError as error:
         raise UsageError("stdin is no UTF-8 text: give YAML or JSON") from error
     return [_placed(model, namespace) for model in models]
+
+
+def settings_of(config: str | None, **ports: int | None) -> Settings:
+    """The settings in force: defaults, the file, variables, then `ports` (see `load_settings`). Raises UsageError."""
+    try:
+        return load_settings(Path(config) if config else None, **ports)
+    except (SettingsError, LoadError) as error:
+        raise UsageError(str(error)) from error
 
 
 def _placed(model: Object, namespace: str) -> Object:

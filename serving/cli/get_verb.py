@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import click
-
 from clusters.objects import MODEL
 from serving.api.table import columns_of
 from serving.cli.context import Session, verb
+from serving.cli.names import model_name
 
 
 @verb("get")
-@click.argument("name")
+@model_name()
 def command(session: Session, name: str) -> None:
     """Show the model NAME."""
     model = session.client().get(MODEL, name, session.namespace)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import click
-
 from clusters.objects import MODEL
 from serving.cli.context import Session, verb
+from serving.cli.names import model_name
 
 
 @verb("history")
-@click.argument("name")
+@model_name()
 def command(session: Session, name: str) -> None:
     """Which versions the model NAME has had, what caused each, and what became of it."""
     model = session.client().get(MODEL, name, session.namespace)

@@ -13,10 +13,11 @@ from serving.apis.annotations import LABEL_MODEL
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import NoSuchThing
+from serving.cli.names import model_name
 
 
 @verb("logs")
-@click.argument("name")
+@model_name()
 @click.option("-f", "--follow", is_flag=True, help="Go on as new lines come.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last lines of each replica.")
 @click.option("--revision", default="", help="Only the replicas of this version.")

@@ -44,7 +44,7 @@ class Output:
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Columns under upper-case heads, as kubectl prints them."""
-        cells = [[head.upper() for head in heads], *([clean(cell) for cell in row] for row in rows)]
+        cells = [[clean(head.upper()) for head in heads], *([clean(cell) for cell in row] for row in rows)]
         widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
         for row in cells:
             padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]

@@ -13,12 +13,13 @@ from clusters.names import dns_label_fault
 from serving.cli.context import Session, verb
 from serving.cli.errors import CommandError, NoSuchThing, UsageError
 from serving.cli.http import Answer, exchange
+from serving.cli.names import model_name
 
 TIMEOUT = 610.0  # s, a little above the longest timeout that a Model may have
 
 
 @verb("predict")
-@click.argument("name")
+@model_name()
 @click.option("-d", "--data", required=True, metavar="JSON|@FILE", help="Open Inference Protocol request; @- is stdin.")
 @click.option("--tag", default="", help="Ask the version with this tag, whatever its percent.")
 @click.option("--timing", is_flag=True, help="Print revision and Server-Timing to stderr.")

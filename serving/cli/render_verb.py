@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from serving.apis.settings import load_settings
 from serving.cli.context import Session, verb
-from serving.cli.files import models_of
+from serving.cli.files import models_of, settings_of
 from serving.cli.output import Output
 from serving.resources.render import render
 
@@ -18,7 +15,7 @@ from serving.resources.render import render
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
 def command(session: Session, source: str, config: str | None) -> None:
     """Print exactly the objects that would be applied; needs no platform."""
-    settings = load_settings(Path(config) if config else None)
+    settings = settings_of(config)
     objects = [obj for model in models_of(source, session.namespace) for obj in render(model, settings)]
     output = session.output if session.output.structured else Output("yaml")
     output.value({"apiVersion": "v1", "kind": "List", "items": objects})

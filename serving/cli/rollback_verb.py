@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from serving.cli.context import Session, verb
+from serving.cli.names import model_name
 from serving.cli.shares import change_split
 from serving.rollout.commands import rollback
 
 
 @verb("rollback")
-@click.argument("name")
+@model_name()
 @click.option("--to", "to", metavar="REVISION", help="The version to go back to [the one before].")
 @click.option("--timeout", default="60s", show_default=True, help="How long to wait until it is in force.")
 def command(session: Session, name: str, to: str | None, timeout: str) -> None:

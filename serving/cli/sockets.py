@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +45,7 @@ def _pids() -> Iterator[int]:
 def _open_files(pid: int) -> Iterator[str]:
     try:
         for entry in (PROC / str(pid) / "fd").iterdir():
-            yield os.readlink(entry)
+            yield str(entry.readlink())
     except OSError:  # ended meanwhile, or of another user
         return
 

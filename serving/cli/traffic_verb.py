@@ -6,12 +6,13 @@ import click
 
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
+from serving.cli.names import model_name
 from serving.cli.shares import change_split
 from serving.rollout.commands import traffic
 
 
 @verb("traffic")
-@click.argument("name")
+@model_name()
 @click.argument("shares", nargs=-1, required=True, metavar="REVISION=PERCENT...")
 @click.option("--timeout", default="60s", show_default=True, help="How long to wait until it is in force.")
 def command(session: Session, name: str, shares: tuple[str, ...], timeout: str) -> None:

@@ -28,10 +28,10 @@ def command(session: Session, port: int | None, control_port: int | None, config
     """Start the platform on this machine; Ctrl-C ends it."""
     if detach:
         return _detached(session, port, control_port, config)
-    from serving.apis.settings import load_settings
+    from serving.cli.files import settings_of
     from serving.platform import run_platform  # everything heavy hangs on this import
 
-    settings = load_settings(Path(config) if config else None, gateway_port=port, control_port=control_port)
+    settings = settings_of(config, gateway_port=port, control_port=control_port)
     return run_platform(session.state, settings)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from serving.cli.context import Session, verb
+from serving.cli.names import model_name
 from serving.cli.wait import parse_timeout, wait_until_ready
 
 
 @verb("wait")
-@click.argument("name")
+@model_name()
 @click.option("--timeout", default="300s", show_default=True, help="How long to wait at most.")
 def command(session: Session, name: str, timeout: str) -> None:
     """Wait until the newest version of the model NAME is ready."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from clusters.api import Cluster
 from clusters.errors import ClusterError, Forbidden, Invalid, NotFound
 from clusters.objects import CONFIGURATION, ROUTE, SERVICE, Kind, Object, name_of
+from serving.reconciler.actions import Action, Apply, Delete, Patch
 from serving.reconciler.observe import World
-from serving.reconciler.plan import Action, Apply, Delete, Patch, Plan
+from serving.reconciler.plan import Plan
 
 FIELD_MANAGER = "knodel"
 """Our name in `metadata.managedFields`."""

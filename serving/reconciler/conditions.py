@@ -8,23 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusters.objects import Object, condition_of, generation_of, labels_of, name_of
+from clusters.objects import Object, condition_of, labels_of, name_of
 from serving.apis.annotations import LABEL_GENERATION
 from serving.apis.lifecycle import DEPLOYING, GOOD, State
 from serving.apis.model import Model
-from serving.reconciler.observe import World
+from serving.reconciler.observe import World, has_observed, has_taken_over
 from serving.resources import names
 from serving.rollout.split import Situation, Split
 from serving.rollout.versions import Version
 
 
 def configurations_state(model: Model, world: World, situation: Situation) -> State:
-    """The newest version in all its Configurations: the first that failed, else the first that is under way."""
+    """The newest version in all its Configurations: the first that failed, else the first that is under way.
+
+    Good only when its Revisions were seen ready too: the split is made of them, and Configurations may be seen earlier.
+    """
     states = [_configuration_state(world, name, situation.generation) for name in names.configurations(model)]
     for severity in ("False", "Unknown"):
         for state in states:
             if state.status == severity:
                 return state
+    if situation.newest is None or not situation.newest.ready:
+        return State("Unknown", DEPLOYING, "the newest version's Revisions are not all ready yet")
     return GOOD
 
 
@@ -33,7 +38,7 @@ def routes_state(model: Model, world: World, split: Split) -> State:
     route = world.route
     if route is None:
         return State("Unknown", DEPLOYING, f"Route {names.route(model)} is not made yet")
-    if not _carries(route, split) or not _has_observed(route):
+    if not _carries(route, split) or not has_observed(route):
         return State("Unknown", DEPLOYING, f"Route {names.route(model)} has not taken over the traffic split yet")
     state = _state_of(route)
     if state.status == "True" and not split.unknown and not _has_migrated(model, world, route, split):
@@ -58,8 +63,7 @@ def _configuration_state(world: World, name: str, generation: str) -> State:
     configuration = world.configurations.get(name)
     if configuration is None:
         return State("Unknown", DEPLOYING, f"Configuration {name} is not made yet")
-    labels = configuration["spec"]["template"].get("metadata", {}).get("labels") or {}
-    if labels.get(LABEL_GENERATION) != generation or not _has_observed(configuration):
+    if not has_taken_over(configuration, generation):
         return State("Unknown", DEPLOYING, f"Configuration {name} has not taken over the new version yet")
     state = _state_of(configuration)
     created = (configuration.get("status") or {}).get("latestCreatedRevisionName")
@@ -83,10 +87,6 @@ def _state_of(obj: Object) -> State:
         return GOOD
     reason, message = ready.get("reason") or DEPLOYING, ready.get("message", "")
     return State("False", reason, message) if ready.get("status") == "False" else State("Unknown", reason, message)
-
-
-def _has_observed(obj: Object) -> bool:
-    return (obj.get("status") or {}).get("observedGeneration") == generation_of(obj)
 
 
 def _carries(route: Object, split: Split) -> bool:

@@ -15,12 +15,14 @@ from clusters.objects import (
     ROUTE,
     SERVICE,
     Object,
+    generation_of,
     is_controlled_by,
     is_deleting,
     labels_of,
     name_of,
     namespace_of,
 )
+from serving.apis.annotations import LABEL_GENERATION
 from serving.apis.model import Model
 from serving.resources import names
 
@@ -83,6 +85,18 @@ def observe(informers: Informers, model: Model) -> World:
     ours = [f"{namespace}/{name}" for name, obj in world.configurations.items() if world.is_ours(obj)]
     revisions = _children(informers[REVISION], ours)
     return replace(world, revisions=revisions, autoscalers=_children(informers[POD_AUTOSCALER], ours))
+
+
+def has_observed(obj: Object) -> bool:
+    """Whether its status speaks of its present spec."""
+    return (obj.get("status") or {}).get("observedGeneration") == generation_of(obj)
+
+
+def has_taken_over(configuration: Object, generation: str) -> bool:
+    """Whether the Configuration carries the version with this label, and its status speaks of that."""
+    template = configuration["spec"].get("template") or {}
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    return labels.get(LABEL_GENERATION) == generation and has_observed(configuration)
 
 
 def _children(informer: Informer, configurations: list[str]) -> tuple[Object, ...]:

@@ -1,12 +1,25 @@
 """From a Model and its world to the writes that bring the world nearer to the Model. Pure.
 
-    without variants                                with variants
-    apply Service                                   apply one Configuration for each variant
-    (from variants: hand Configuration NAME and     (from a Service: take Configuration NAME and Route from it, then
+    Service                                         standalone
+    apply Service                                   apply Configurations: one for each variant, or NAME
+    (from standalone: hand Configuration NAME and   (from a Service: take Configuration NAME and Route from it, then
      Route to the Service once it exists)            delete the childless Service)
                                                     apply Route
     then, in both: delete Configurations that nothing leads to any more, put the scaling policy on every
     PodAutoscaler, keep the version to go back to from collection
+
+Which shape: `reconciler.shape`. A change of `spec.variants`, also by a rollback, is a change of traffic like any other,
+and the change of shape comes before or after it, never in its middle:
+
+    to variants      children taken, Service deleted; Route still on the old version; variants come up; traffic moves
+    from variants    Configuration NAME comes up under the Model; Route still on the variants; it is ready: the Service
+                     is made, gets the children and moves the traffic, as it would between any two versions
+    a broken version never gets traffic, so the shape stays as it was, and the old version serves on
+    same spec again  its Revisions still stand in their Configurations: they are the newest version once more, no new
+                     ones are made, and the traffic moves at once
+
+A Revision bears the Service's label from birth (`resources.knative`), so those made while the Model was standalone can
+be named by the Service's Route later: canary and rollback work alike in both shapes.
 
 Each pass does what can be done now; what depends on an answer is done by the pass that sees it. An object that the
 Model does not control is left alone and reported.
@@ -14,20 +27,18 @@ Model does not control is left alone and reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autoscaler.apis import POLICY_ANNOTATION
 from clusters.objects import (
     ANNOTATION_NO_GC,
     CONFIGURATION,
-    LABEL_SERVICE,
     MODEL,
     POD_AUTOSCALER,
     REVISION,
     ROUTE,
     SERVICE,
-    Key,
     Kind,
     Object,
     annotations_of,
@@ -35,52 +46,20 @@ from clusters.objects import (
     is_controlled_by,
     key_of,
     name_of,
-    owner_reference,
     uid_of,
 )
-from serving.apis.annotations import ANNOTATION_APPLIED, LABEL_MODEL
-from serving.apis.model import Model, history_of
+from serving.apis.annotations import ANNOTATION_PERCENT
+from serving.apis.model import HistoryEntry, Model, history_of
 from serving.apis.settings import Settings
-from serving.reconciler.observe import World
+from serving.reconciler.actions import Action, Delete, Patch
+from serving.reconciler.observe import World, has_taken_over
+from serving.reconciler.shape import shape_actions
 from serving.resources import names
-from serving.resources.knative import generation_of_version, make_configuration, make_route, make_service
+from serving.resources.knative import generation_of_version
 from serving.resources.policy import make_policy, make_policy_patch
-from serving.resources.targets import ALL, floating, merged
 from serving.rollout.history import rollback_target
 from serving.rollout.split import Situation, Split, situation_of, split_in_force
-from serving.rollout.versions import Version, shares_of, version_with, versions_of
-
-LABEL_SERVICE_UID = "serving.knative.dev/serviceUID"
-
-
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """Server-side apply of a whole object; `force` for one that is ours already, so that drift is mended."""
-
-    kind: Kind
-    object: Object
-    force: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """A merge patch of an object that Knative made."""
-
-    kind: Kind
-    key: Key
-    patch: Object
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Deletion of exactly this object."""
-
-    kind: Kind
-    key: Key
-    uid: str
-
-
-Action = Apply | Patch | Delete
+from serving.rollout.versions import Version, newest_last, shares_of, version_with, versions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +84,13 @@ class Plan:
 
 def make_plan(model: Model, world: World, settings: Settings) -> Plan:
     """All that is to be written now; empty when the world is as the Model wants it."""
-    history = history_of(model.object)
-    versions = versions_of(world.revisions, [entry.revision for entry in history])
-    situation = situation_of(versions, generation_of_version(model, settings), history)
+    situation = _situation(model, world, settings, history_of(model.object))
     split = split_in_force(model, situation)
     foreign = tuple(_foreign(model, world))
-    shape = _with_variants if model.spec.variants else _with_service
     return Plan(
-        objects=(*shape(model, world, settings, split), *_retired(model, world, split, situation))
-        if not foreign
-        else (),
+        objects=()
+        if foreign
+        else (*shape_actions(model, world, settings, split), *_retired(model, world, split, situation)),
         marks=(*_policies(model, world), *_collection_marks(world, situation)),
         foreign=foreign,
         split=split,
@@ -122,27 +98,28 @@ def make_plan(model: Model, world: World, settings: Settings) -> Plan:
     )
 
 
-def differs(wanted: Object, live: Object) -> bool:
-    """Whether `wanted` has to be applied: it is not what was applied last, or somebody changed it since."""
-    if annotations_of(wanted).get(ANNOTATION_APPLIED) != annotations_of(live).get(ANNOTATION_APPLIED):
-        return True
-    owners = wanted["metadata"].get("ownerReferences") or ()
-    present = {reference["uid"] for reference in live["metadata"].get("ownerReferences") or ()}
-    if any(owner["uid"] not in present for owner in owners):
-        return True
-    metadata = {key: value for key, value in wanted["metadata"].items() if key != "ownerReferences"}
-    return not _within(metadata, live["metadata"]) or not _within(wanted["spec"], live.get("spec"))
+def _situation(model: Model, world: World, settings: Settings, history: tuple[HistoryEntry, ...]) -> Situation:
+    generation = generation_of_version(model, settings)
+    versions = versions_of(world.revisions, [entry.revision for entry in history])
+    versions = newest_last(versions, _latest_created(model, world, generation))
+    return situation_of(versions, generation, history, _last_percents(world))
 
 
-def _within(part: object, whole: object) -> bool:
-    """Whether `whole` says all that `part` says; items of lists in their order, more fields in them allowed."""
-    if isinstance(part, Mapping):
-        return isinstance(whole, Mapping) and all(_within(value, whole.get(key)) for key, value in part.items())
-    if isinstance(part, list):
-        if not isinstance(whole, list) or len(part) != len(whole):
-            return False
-        return all(_within(one, other) for one, other in zip(part, whole, strict=True))
-    return part == whole
+def _latest_created(model: Model, world: World, generation: str) -> set[str]:
+    """What the Configurations made of the spec's version; nothing while one of them has not taken it over."""
+    found = set()
+    for name in names.configurations(model):
+        configuration = world.configurations.get(name)
+        if configuration is None or not has_taken_over(configuration, generation):
+            return set()
+        found.add(str(configuration["status"].get("latestCreatedRevisionName")))
+    return found
+
+
+def _last_percents(world: World) -> Mapping[str, int]:
+    """The percent last declared for each variant that there is or was; what is no number was not written by us."""
+    texts = {name: annotations_of(one).get(ANNOTATION_PERCENT, "") for name, one in world.configurations.items()}
+    return {name: int(text) for name, text in texts.items() if text.isdecimal()}
 
 
 def _foreign(model: Model, world: World) -> Iterator[Foreign]:
@@ -162,58 +139,6 @@ def _is_leaving(model: Model, obj: Object) -> bool:
     """Whether it belonged to a deleted Model of this name, or to its Service: the cluster is about to collect it."""
     owner = controller_of(obj)
     return owner is not None and owner["kind"] in (MODEL.kind, SERVICE.kind) and owner["name"] == model.name
-
-
-def _with_service(model: Model, world: World, settings: Settings, split: Split) -> Iterator[Action]:
-    live = world.service
-    wanted = make_service(model, settings, _targets(model, live, split))
-    if live is None:
-        yield Apply(SERVICE, wanted, force=False)
-        return
-    if differs(wanted, live):
-        yield Apply(SERVICE, wanted, force=True)
-    for kind, child in ((CONFIGURATION, world.configurations.get(names.configuration(model))), (ROUTE, world.route)):
-        if child is not None and is_controlled_by(child, world.model):
-            labels = {LABEL_MODEL: model.name, LABEL_SERVICE: name_of(live)}
-            yield _hand_over(kind, child, labels, owner_reference(SERVICE, live))
-
-
-def _with_variants(model: Model, world: World, settings: Settings, split: Split) -> Iterator[Action]:
-    for variant in model.spec.variants:
-        wanted = make_configuration(model, variant, settings)
-        live = world.configurations.get(name_of(wanted))
-        if live is None or differs(wanted, live):
-            yield Apply(CONFIGURATION, wanted, force=live is not None)
-    if world.has_service and world.service is not None:
-        yield from _take_from_service(model, world, world.service)
-        return
-    route = make_route(model, _targets(model, world.route, split))
-    if world.route is None or differs(route, world.route):
-        yield Apply(ROUTE, route, force=world.route is not None)
-
-
-def _take_from_service(model: Model, world: World, service: Object) -> Iterator[Action]:
-    """Children first, so that no moment exists at which deleting the Service would take them along."""
-    children = ((CONFIGURATION, world.configurations.get(names.configuration(model))), (ROUTE, world.route))
-    for kind, child in children:
-        if child is not None and is_controlled_by(child, service):
-            labels = {LABEL_MODEL: model.name, LABEL_SERVICE: None, LABEL_SERVICE_UID: None}
-            yield _hand_over(kind, child, labels, owner_reference(MODEL, world.model))
-    if all(child is not None for _, child in children) or not service.get("status"):
-        yield Delete(SERVICE, key_of(service), uid_of(service))
-
-
-def _hand_over(kind: Kind, child: Object, labels: Mapping[str, str | None], owner: Object) -> Patch:
-    """Label and owner in one patch: Knative refuses the label without a Service as owner."""
-    return Patch(kind, key_of(child), {"metadata": {"labels": dict(labels), "ownerReferences": [owner]}})
-
-
-def _targets(model: Model, live: Object | None, split: Split) -> Sequence[Object]:
-    """The split in force; while it names revisions that do not exist, what there is stays."""
-    if not split.unknown:
-        return split.targets
-    present = live["spec"].get("traffic") if live is not None else None
-    return present or merged(floating(model, ALL))
 
 
 def _retired(model: Model, world: World, split: Split, situation: Situation) -> Iterator[Action]:

@@ -121,18 +121,22 @@ def _promote(log: list[HistoryEntry], shares: Shares, cause: Cause, now: str) ->
 
 
 def _judged(log: Sequence[HistoryEntry], versions: Sequence[Version], shares: Shares) -> list[HistoryEntry]:
-    """Each version's newest line with its outcome; older lines of the same version are closed."""
+    """Each version's newest line with its outcome; older lines of the same version are closed.
+
+    Versions are as old as their first lines, but for the last of `versions`: the spec may ask for an old one again.
+    """
     first = {entry.revision: index for index, entry in reversed(list(enumerate(log)))}
     newest = {entry.revision: index for index, entry in enumerate(log)}
+    rank = {**first, **{version.revision: len(log) for version in versions[-1:]}}
     failed = {version.revision: version.failure is not None for version in versions}
-    serving = [first[revision] for revision, share in shares.items() if share > 0 and revision in first]
+    serving = [rank[revision] for revision, share in shares.items() if share > 0 and revision in first]
     judged = []
     for index, entry in enumerate(log):
         line = _Line(
             outcome=entry.outcome,
             share=shares.get(entry.revision, 0),
             failed=failed.get(entry.revision),
-            newer_serves=any(other > first[entry.revision] for other in serving),
+            newer_serves=any(other > rank[entry.revision] for other in serving),
             anybody_serves=bool(serving),
         )
         judged.append(replace(entry, outcome=outcome_after(line)) if newest[entry.revision] == index else entry)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TextIO
@@ -12,9 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class AccessLog:
-    """Wraps an application; `monotonic` gives seconds."""
+    """Wraps an application; `monotonic` gives seconds, the lines go to `out`."""
 
-    def __init__(self, app: ASGIApp, monotonic: Callable[[], float], out: TextIO = sys.stderr) -> None:
+    def __init__(self, app: ASGIApp, monotonic: Callable[[], float], out: TextIO) -> None:
         self._app = app
         self._monotonic = monotonic
         self._out = out

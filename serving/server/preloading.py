@@ -22,9 +22,9 @@ def modules_for(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def _option(argv: Sequence[str], name: str) -> str:
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
-        if word == name:
-            return following
+    for index, word in enumerate(argv):
+        if word == name and index + 1 < len(argv):
+            return argv[index + 1]
         if word.startswith(f"{name}="):
             return word.partition("=")[2]
     return ""

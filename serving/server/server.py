@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import sys
 import time
 from concurrent.futures import Future
 from typing import Final
@@ -45,7 +46,7 @@ class Server:
         admission = Admission(options.slots, options.queue, self.stats)
         infer = Infer(self._lifecycle, admission, self._workers, self._budget, options.timeout, loop)
         app = DataApp(options.name, options.revision, self._lifecycle, infer)
-        logged = AccessLog(app, time.monotonic) if options.access_log else app
+        logged = AccessLog(app, time.monotonic, sys.stderr) if options.access_log else app
         management = make_management_app(self.stats, self._lifecycle)
         self._data = Listener(logged, sockets.data, options.revision, limits)
         self._management = Listener(management, sockets.management, options.revision, limits)

@@ -25,12 +25,14 @@ MOST_STUCK: Final = 16  # inferences that nobody waits for and that do not end: 
 class Running(Generic[T]):
     """A job on its way; `answer` is done with the result, or when nobody waits any more."""
 
-    __slots__ = ("answer", "cancellation", "job")
+    __slots__ = ("answer", "begun", "cancellation", "job", "stuck")
 
     def __init__(self, job: Job[T], answer: asyncio.Future[T]) -> None:
         self.job = job
         self.answer = answer
         self.cancellation = Cancellation()
+        self.begun = False  # in a thread
+        self.stuck = False  # begun, and nobody waits any more
 
 
 class Workers:
@@ -66,8 +68,12 @@ class Workers:
         if running.answer.done():
             return
         running.answer.set_exception(error)
-        self._stuck += 1
         running.cancellation.cancel()
+        # A thread sets `begun` and then looks whether it is cancelled; here it is the other way round, so that every
+        # inference that runs on is counted.
+        if running.begun:
+            running.stuck = True
+            self._stuck += 1
 
     def close(self) -> None:
         """Let idle threads end."""
@@ -84,15 +90,18 @@ class Workers:
 
     def _finish(self, running: Running[Any], result: Any, error: BaseException | None) -> None:
         self._outstanding -= 1
-        if running.answer.done():
+        if running.stuck:
             self._stuck -= 1
-        elif error is not None:
+        if running.answer.done():
+            return
+        if error is not None:
             running.answer.set_exception(error)
         else:
             running.answer.set_result(result)
 
 
 def _outcome(running: Running[T]) -> tuple[T | None, BaseException | None]:
+    running.begun = True
     if running.cancellation.cancelled:
         return None, Cancelled("cancelled before it began")
     try:

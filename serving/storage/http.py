@@ -58,10 +58,10 @@ class Downloader:
             target = parse(hop)
             connection = self._connect(target, name)
             try:
-                response = _ask(connection, target)
-                if response.status not in _REDIRECTS:
-                    return self._receive(name, response, into, deadline)
-                hop = _redirected(name, hop, response.headers.get("Location"))
+                with _ask(connection, target) as response:
+                    if response.status not in _REDIRECTS:
+                        return self._receive(name, response, into, deadline)
+                    hop = _redirected(name, hop, response.headers.get("Location"))
             except (OSError, http.client.HTTPException) as error:
                 raise StorageError(f"{name}: cannot be downloaded: {_reason(error)}") from error
             finally:

@@ -18,9 +18,10 @@ from clusters.objects import (
 from serving.apis.model import Model
 from serving.apis.settings import Settings
 from serving.apis.validation import read_model
+from serving.reconciler.actions import Apply, Delete, Patch, differs
 from serving.reconciler.observe import World
-from serving.reconciler.plan import Apply, Delete, Patch, Plan, differs, make_plan
-from serving.resources.knative import make_configuration, make_service
+from serving.reconciler.plan import Plan, make_plan
+from serving.resources.knative import generation_of_version, make_configurations, make_service
 from serving.resources.targets import first_traffic
 from tests.serving.models import VARIANTS, model, stored_object
 from tests.serving.rollout.revisions import revision
@@ -56,6 +57,10 @@ def words(plan: Plan) -> list[str]:
             case Delete(kind, key, _):
                 found.append(f"delete {kind.kind} {key.name}")
     return found
+
+
+def line(revision_name: str) -> Object:
+    return {"revision": revision_name, "cause": {"by": "user"}, "outcome": "promoted", "at": "t", "promotedAt": "t"}
 
 
 def test_a_new_model_is_one_service() -> None:
@@ -121,6 +126,65 @@ def test_back_to_a_service_it_comes_first_and_gets_the_children_when_it_is_there
     assert words(make_plan(wanted, world_of(wanted, **children), SETTINGS)) == ["apply Service magika"]
     plan = make_plan(wanted, world_of(wanted, service=service_of(wanted), **children), SETTINGS)
     assert words(plan) == ["patch Configuration magika", "patch Route magika"]
+    patch = plan.objects[1]
+    assert isinstance(patch, Patch)
+    assert patch.patch["metadata"]["labels"]["serving.knative.dev/service"] == "magika"
+    assert patch.patch["metadata"]["ownerReferences"] == [owner_reference(SERVICE, service_of(wanted))]
+
+
+def pair(number: int) -> tuple[Object, Object]:
+    a100, v100 = (
+        revision(number, configuration=f"magika-{name}", generation="x", variants="a100,v100")
+        for name in ("a100", "v100")
+    )
+    return a100, v100
+
+
+def test_without_variants_but_with_their_traffic_everything_is_the_models_own() -> None:
+    plan = make_plan(model(), world_of(model(), revisions=pair(1)), SETTINGS)
+    assert words(plan) == ["apply Configuration magika", "apply Route magika"]
+    route = plan.objects[1]
+    assert isinstance(route, Apply)
+    assert [target["revisionName"] for target in route.object["spec"]["traffic"]] == [
+        "magika-a100-00001",
+        "magika-v100-00001",
+    ]
+
+
+def test_a_canary_after_variants_names_the_configuration_that_a_service_would_have() -> None:
+    wanted = model(canaryTrafficPercent=10)
+    wanted.object["status"] = {"history": [line("magika-a100-00001")]}
+    generation = generation_of_version(wanted, SETTINGS)
+    revisions = (*pair(1), revision(2, generation=generation))
+    plan = make_plan(wanted, world_of(wanted, revisions=revisions), SETTINGS)
+    assert words(plan)[:2] == ["apply Configuration magika", "apply Route magika"]
+    route = plan.objects[1]
+    assert isinstance(route, Apply)
+    first, *rest = route.object["spec"]["traffic"]
+    assert first == {"configurationName": "magika", "latestRevision": True, "percent": 10}
+    assert [target["percent"] for target in rest] == [45, 45]
+
+
+def test_a_rollback_to_variants_takes_the_children_back_from_the_service() -> None:
+    wanted = model(traffic=[{"revision": "magika-v100-00001", "percent": 100}])
+    service = service_of(model())
+    children = {
+        "configurations": {"magika": owned(CONFIGURATION, "magika", SERVICE, service)},
+        "route": owned(ROUTE, "magika", SERVICE, service),
+    }
+    plan = make_plan(wanted, world_of(wanted, service=service, revisions=pair(1), **children), SETTINGS)
+    assert words(plan)[:3] == ["patch Configuration magika", "patch Route magika", "delete Service magika"]
+
+
+def test_while_unknown_revisions_are_asked_for_the_shape_stays() -> None:
+    wanted = model(traffic=[{"revision": "magika-00009", "percent": 100}])
+    route = owned(ROUTE, "magika", MODEL, wanted.object)
+    route["spec"]["traffic"] = [{"configurationName": "magika-a100", "latestRevision": True, "percent": 100}]
+    [configuration, applied] = make_plan(wanted, world_of(wanted, route=route), SETTINGS).objects
+    assert isinstance(configuration, Apply)
+    assert configuration.kind is CONFIGURATION
+    assert isinstance(applied, Apply)
+    assert applied.object["spec"] == route["spec"]
 
 
 def test_a_retired_configuration_goes_when_neither_traffic_nor_history_tells_of_it() -> None:
@@ -153,7 +217,7 @@ def test_a_pin_on_nothing_leaves_the_targets_that_there_are() -> None:
 
 
 def test_drift_is_seen_and_what_others_add_is_not_drift() -> None:
-    wanted = make_configuration(model(variants=VARIANTS), model(variants=VARIANTS).spec.variants[0], SETTINGS)
+    wanted = make_configurations(model(variants=VARIANTS), SETTINGS)[0]
     live = copy.deepcopy(wanted)
     live["metadata"]["labels"]["theirs"] = "x"
     live["metadata"]["ownerReferences"].append({"uid": "other", "kind": "X", "name": "x", "apiVersion": "v1"})

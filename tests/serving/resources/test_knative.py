@@ -12,7 +12,7 @@ from clusters.objects import Object, controller_of, labels_of
 from serving.apis.annotations import ANNOTATION_APPLIED, LABEL_GENERATION
 from serving.apis.settings import ServerSettings, Settings
 from serving.apis.validation import read_model
-from serving.resources.knative import make_configuration, make_route, make_service, make_templates
+from serving.resources.knative import make_configurations, make_route, make_service, make_templates
 from serving.resources.policy import make_policy
 from serving.resources.targets import first_traffic
 from tests.serving.models import VARIANTS, model, model_object
@@ -129,7 +129,7 @@ def test_the_hash_of_what_is_applied_follows_every_part_of_it() -> None:
 
 
 def test_a_variant_is_a_configuration_of_its_own() -> None:
-    made = make_configuration(model(variants=VARIANTS), model(variants=VARIANTS).spec.variants[0], SETTINGS)
+    made = make_configurations(model(variants=VARIANTS), SETTINGS)[0]
     assert made["metadata"]["name"] == "magika-a100"
     assert made["spec"]["template"]["metadata"]["labels"]["knodel.dev/variant"] == "a100"
 

@@ -94,7 +94,7 @@ def test_unknown_revisions_are_told() -> None:
     traffic = [{"revision": "magika-00009", "percent": 100}]
     found = split_in_force(model(traffic=traffic), situation(True))
     assert found.unknown == ("magika-00009",)
-    assert found.targets == ({"latestRevision": True, "percent": 0},)
+    assert found.targets == ()
 
 
 def pair(number: int, generation: str, ready: bool | None = True) -> list[Object]:
@@ -130,11 +130,17 @@ def test_a_version_of_other_variants_than_todays_is_shared_alike() -> None:
     assert split(old, variants=today) == [("magika-a100-00001", 50), ("magika-v100-00001", 50)]
 
 
-def test_back_from_variants_the_service_keeps_a_foothold_on_its_own_configuration() -> None:
+def test_when_variants_have_gone_they_keep_the_traffic_until_the_new_version_is_ready() -> None:
     world = Situation(versions_of([*pair(1, "x"), revision(2, None, generation="y")]), "y")
-    assert split(world) == [("magika-a100-00001", 50), ("magika-v100-00001", 50), ("latest", 0)]
+    assert split(world) == [("magika-a100-00001", 50), ("magika-v100-00001", 50)]
     arrived = Situation(versions_of([*pair(1, "x"), revision(2, generation="y")]), "y")
     assert split(arrived) == [("latest", 100)]
+
+
+def test_variants_that_have_gone_share_as_they_last_did() -> None:
+    percents = {"magika-a100": 60, "magika-v100": 40, "magika-else": 7}
+    world = Situation(versions_of([*pair(1, "x"), revision(2, None, generation="y")]), "y", percents=percents)
+    assert split(world) == [("magika-a100-00001", 60), ("magika-v100-00001", 40)]
 
 
 def test_the_history_tells_the_stable_and_the_refused_version() -> None:

@@ -34,7 +34,7 @@ class Running:
 
     async def get(self, path: str, **headers: str) -> Answer:
         """GET on the data port."""
-        return await ask(self.port, request("GET", path, **headers))
+        return await ask(self.port, request("GET", path, b"", **headers))
 
     async def stats(self) -> Any:
         """The page `/stats`."""

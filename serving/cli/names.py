@@ -1,0 +1,32 @@
+"""The argument NAME of the verbs that act on one Model, with completion of the names that the platform knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from clusters.errors import KnodelError
+from clusters.objects import MODEL, name_of
+from serving.cli.client import Client
+from serving.cli.state import Platform, state_folder
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PATIENCE = 1.0  # s; who pressed Tab does not wait longer
+
+
+def model_name(required: bool = True) -> Callable[[F], F]:
+    """Adds the argument NAME."""
+    return click.argument("name", required=required, shell_complete=_known)
+
+
+def _known(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of Models that begin so; none without a platform, as an error would spoil the line that is being typed."""
+    try:
+        platform = Platform.find(state_folder(context.params.get("state")))
+        found = Client(platform, PATIENCE).list(MODEL, context.params.get("namespace") or "default")
+    except KnodelError:
+        return []
+    return [name for name in map(name_of, found["items"]) if name.startswith(incomplete)]

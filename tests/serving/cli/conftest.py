@@ -1,0 +1,166 @@
+"""The command run inside the test, without a platform, or against a real control API over a real embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from clusters.clock import SystemClock
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.knative.validation import VALIDATORS
+from clusters.embedded.store import Store
+from clusters.objects import KINDS, MODEL, NAMESPACE, REVISION, Object
+from serving.api.app import ControlApi
+from serving.api.guard import Guard
+from serving.api.server import listen, make_server
+from serving.apis.references import make_validator
+from serving.apis.state import TOKEN_FILE, Facts, write_private
+from serving.cli.main import main
+
+TOKEN = "t0ken"
+ARTIFACT = "file:///models/magika"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What one command answered."""
+
+    code: int
+    out: str
+    err: str
+
+    def value(self) -> Any:
+        """Stdout as YAML, of which JSON is a part."""
+        return yaml.safe_load(self.out)
+
+
+Knodel = Callable[..., Done]
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder that no platform has used; no other setting of the machine is in force."""
+    for name in [name for name in os.environ if name.startswith("KNODEL_")]:
+        monkeypatch.delenv(name)
+    folder = tmp_path / "state"
+    monkeypatch.setenv("KNODEL_STATE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def knodel(state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Knodel:
+    """Run one command to its end."""
+
+    def run(*arguments: str, stdin: str = "") -> Done:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        capsys.readouterr()
+        code = main(arguments)
+        return Done(code, *capsys.readouterr())
+
+    return run
+
+
+def announce(state: Path, control: str, gateway: str = "127.0.0.1:9", token: str = TOKEN) -> None:
+    """Write the state folder as a platform on `control` does."""
+    state.mkdir(mode=0o700, exist_ok=True)
+    write_private(state / TOKEN_FILE, token.encode())
+    Facts(os.getpid(), 1, "0", str(state), gateway, control, control).write()
+
+
+class NoLogs:
+    """No Pod runs here."""
+
+    async def follow(self, pod: Object, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+        """Two lines, the second with an escape code."""
+        yield b"first\n"
+        yield b"second \x1b[31mred\n"
+
+
+class Served:
+    """A control API that runs, its cluster, and the command on it."""
+
+    def __init__(self, cluster: EmbeddedCluster, run: Knodel) -> None:
+        self.cluster = cluster
+        self._run = run
+
+    async def knodel(self, *arguments: str, stdin: str = "") -> Done:
+        """Run one command to its end, beside the API."""
+        return await asyncio.to_thread(self._run, *arguments, stdin=stdin)
+
+    async def deploy(self, name: str, *options: str) -> None:
+        """Store a Model."""
+        done = await self.knodel("deploy", name, "--uri", ARTIFACT, "--no-wait", *options)
+        assert done.code == 0, done.err
+
+    async def model(self, name: str, namespace: str = "default") -> Object:
+        """The stored Model."""
+        return await self.cluster.get(MODEL, name, namespace)
+
+    async def set_status(self, name: str, status: Object) -> None:
+        """What the reconciler would say; its `observedGeneration` is the present one."""
+        generation = (await self.model(name))["metadata"]["generation"]
+        patch = {"status": {"observedGeneration": generation, **status}}
+        await self.cluster.patch(MODEL, name, patch, "default", manager="test", subresource="status")
+
+    async def add_revision(self, model: str, name: str) -> None:
+        """A ready Revision of the Model, as Knative would have made it."""
+        labels = {"knodel.dev/model": model, "knodel.dev/generation": name}
+        spec = {"containers": [{"image": "knodel.dev/server:0"}]}
+        metadata = {"name": name, "namespace": "default", "labels": labels}
+        revision = {"apiVersion": REVISION.api_version, "kind": "Revision", "metadata": metadata, "spec": spec}
+        await self.cluster.create(REVISION, revision, manager="test")
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        await self.cluster.patch(REVISION, name, {"status": ready}, "default", manager="test", subresource="status")
+
+
+@pytest.fixture
+async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
+    """A control API with the platform's own checks of Models; no controller acts on them."""
+    state.mkdir(mode=0o700)
+    store = Store.open(state / "cluster.db")
+    check = make_validator(store.of_kind(MODEL).values, store.of_kind(REVISION).values)
+    cluster = EmbeddedCluster(store, clock=SystemClock(), validators={**VALIDATORS, MODEL: check})
+    api = ControlApi(
+        cluster,
+        kinds=KINDS,
+        writable={MODEL, NAMESPACE},
+        logs=NoLogs(),
+        clock=SystemClock(),
+        version="0",
+        ready=lambda: True,
+    )
+    sock = listen("127.0.0.1", 0, "--control-port")
+    announce(state, f"127.0.0.1:{sock.getsockname()[1]}")
+    server = make_server(api.app(Guard(TOKEN, frozenset({"127.0.0.1"}))))
+    running = asyncio.create_task(cluster.run())
+    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    yield Served(cluster, knodel)
+    for one in server.servers:
+        one.close()  # its own end takes 0.2 s, which all these tests would pay
+    serving.cancel()
+    running.cancel()
+    await asyncio.gather(serving, running, return_exceptions=True)
+    await store.close()
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """A file with this text; its path."""
+    count = 0
+
+    def write(text: str) -> str:
+        nonlocal count
+        count += 1
+        path = tmp_path / f"document{count}.yaml"
+        path.write_text(text)
+        return str(path)
+
+    yield write

@@ -1,0 +1,255 @@
+"""Whatever is on the platform's port, a command ends in time with one line, and never with success."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from clusters.errors import Gone, KnodelError
+from clusters.objects import MODEL
+from serving.cli.client import Client
+from serving.cli.errors import CommandError
+from serving.cli.http import LONGEST_LINE
+from serving.cli.state import Platform
+from tests.serving.cli.conftest import Knodel, announce
+
+Talk = Callable[[socket.socket, threading.Event], None]
+PATIENCE = 0.3  # s
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@contextlib.contextmanager
+def listener(talk: Talk) -> Iterator[tuple[str, int]]:
+    """A server whose every connection is handled by `talk`, which ends when the event is set; its address."""
+    stop = threading.Event()
+    server = socket.create_server(("127.0.0.1", 0))
+    workers: list[threading.Thread] = []
+
+    def one(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):  # the client may leave at any moment
+            connection.recv(65536)
+            talk(connection, stop)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):  # closed at the end
+            while True:
+                worker = threading.Thread(target=one, args=(server.accept()[0],))
+                worker.start()
+                workers.append(worker)
+
+    acceptor = threading.Thread(target=accept)
+    acceptor.start()
+    try:
+        yield server.getsockname()[:2]
+    finally:
+        stop.set()
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        for thread in (acceptor, *workers):
+            thread.join(10)
+
+
+def says(answer: bytes) -> Talk:
+    """One answer, then the end of the connection."""
+    return lambda connection, _: connection.sendall(answer)
+
+
+def answers(status: str, body: bytes, type: str = "application/json") -> Talk:
+    """A well-formed answer."""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {type}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return says(head.encode() + body)
+
+
+def nothing(_: socket.socket, stop: threading.Event) -> None:
+    """Takes the request and is silent."""
+    stop.wait(10)
+
+
+def drips(start: bytes, drop: bytes) -> Talk:
+    """Sends a little at a time, for ever: no single pause is long."""
+
+    def talk(connection: socket.socket, stop: threading.Event) -> None:
+        connection.sendall(start)
+        while not stop.wait(PATIENCE / 20):
+            connection.sendall(drop)
+
+    return talk
+
+
+def floods(start: bytes) -> Talk:
+    """Sends as fast as it can, for ever."""
+
+    def talk(connection: socket.socket, stop: threading.Event) -> None:
+        connection.sendall(start)
+        while not stop.is_set():
+            connection.sendall(b"x" * 65536)
+
+    return talk
+
+
+BROKEN = {
+    "HTML 502": answers("502 Bad Gateway", b"<html>\x1b[31mBad Gateway</html>", "text/html"),
+    "HTML 200": answers("200 OK", b"<html>Welcome</html>", "text/html"),
+    "redirect": says(b"HTTP/1.1 302 Found\r\nLocation: http://example.org/\r\nContent-Length: 0\r\n\r\n"),
+    "no JSON": answers("200 OK", b"{"),
+    "no object": answers("200 OK", b"[]"),
+    "another object": answers("200 OK", b"{}"),
+    "items of another kind": answers("200 OK", b'{"items": [1]}'),
+    "items without names": answers("200 OK", b'{"items": [{"metadata": {}}]}'),
+    "deep JSON": answers("200 OK", b"[" * 100_000),
+    "bad UTF-8": answers("200 OK", b'{"items": "\xff"}'),
+    "a status of another shape": answers("422 Unprocessable", b'{"kind": "Status", "message": 7}'),
+    "an error without detail": answers("500 Oops", b""),
+    "no HTTP": says(b"SSH-2.0-OpenSSH_9.2\r\n"),
+    "nothing at all": says(b""),
+    "cut off in the head": says(b"HTTP/1.1 200 OK\r\nContent-Le"),
+    "cut off in the body": says(HEAD + b'Content-Length: 100\r\n\r\n{"items": ['),
+    "an endless head": floods(b"HTTP/1.1 200 OK\r\nX: "),
+    "an endless body": floods(HEAD + b"\r\n"),
+}
+SLOW = {
+    "silence": nothing,
+    "a dripping head": drips(b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+    "dripping headers": drips(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+    "a dripping body": drips(HEAD + b"\r\n", b" "),
+    "a dripping body of known length": drips(HEAD + b"Content-Length: 1000000\r\n\r\n", b" "),
+}
+
+
+@pytest.mark.parametrize("talk", BROKEN.values(), ids=BROKEN.keys())
+@pytest.mark.parametrize("verb", [("list",), ("wait", "magika", "--timeout", "5s")], ids=["list", "wait"])
+def test_a_broken_platform_is_one_line_and_a_failure(
+    knodel: Knodel, state: Path, talk: Talk, verb: tuple[str, ...]
+) -> None:
+    with listener(talk) as (host, port):
+        announce(state, f"{host}:{port}")
+        done = knodel(*verb)
+
+    assert done.code in (1, 2)
+    assert done.out == ""
+    assert len(done.err.splitlines()) == 1
+    assert done.err[:-1].isprintable()
+    assert "unexpected" not in done.err
+
+
+@pytest.mark.parametrize("talk", SLOW.values(), ids=SLOW.keys())
+def test_a_slow_platform_is_given_up_in_time(talk: Talk) -> None:
+    with listener(talk) as address:
+        client, began = Client(Platform(address, address, "t"), PATIENCE), time.monotonic()
+        with pytest.raises(CommandError, match=r"does not answer \((not within 0.3 s|timed out)\).*knodel doctor"):
+            client.list(MODEL, "default")
+
+    assert time.monotonic() - began < PATIENCE * 5
+
+
+def test_a_platform_that_is_gone_is_named_with_the_remedy(knodel: Knodel, state: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    announce(state, f"127.0.0.1:{port}")
+
+    done = knodel("list")
+
+    assert done.code == 1
+    assert f"127.0.0.1:{port} does not answer (" in done.err
+    assert "`knodel doctor`" in done.err
+
+
+def test_the_message_of_an_error_cannot_move_the_cursor(knodel: Knodel, state: Path) -> None:
+    status = {"kind": "Status", "reason": "NotFound", "message": "no \x1b[2J\x9b2J\r\nknodel: all is well"}
+    with listener(answers("404 Not Found", json.dumps(status).encode())) as (host, port):
+        announce(state, f"{host}:{port}")
+        done = knodel("get", "magika")
+
+    assert done.code == 3
+    assert len(done.err.splitlines()) == 1
+    assert done.err[:-1].isprintable()
+
+
+def test_hostile_names_in_a_list_stay_on_their_line(knodel: Knodel, state: Path) -> None:
+    item = {"metadata": {"name": "x\x1b[2J\nready", "namespace": "default"}, "spec": {}, "status": {"url": "\x9b31m"}}
+    with listener(answers("200 OK", json.dumps({"items": [item]}).encode())) as (host, port):
+        announce(state, f"{host}:{port}")
+        done = knodel("list")
+
+    assert done.code == 0
+    assert len(done.out.splitlines()) == 2
+    assert done.out.replace("\n", "").isprintable()
+
+
+def test_another_token_is_told_from_another_fault(knodel: Knodel, state: Path) -> None:
+    status = {"kind": "Status", "reason": "Unauthorized", "message": "a bearer token is needed"}
+    with listener(answers("401 Unauthorized", json.dumps(status).encode())) as (host, port):
+        announce(state, f"{host}:{port}")
+        done = knodel("list")
+
+    assert done.code == 1
+    assert "does not take the token" in done.err
+
+
+@pytest.mark.parametrize("token", ["", "two words\nand lines", "tökén"])
+def test_a_token_file_that_holds_none_is_named(knodel: Knodel, state: Path, token: str) -> None:
+    announce(state, "127.0.0.1:9", token=token)
+
+    done = knodel("list")
+
+    assert done.code == 1
+    assert str(state / "token") in done.err
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        (b'{"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}\n', Gone),
+        (b'{"type": "ADDED"}\n', CommandError),
+        (b'{"type": 1, "object": {"metadata": {"name": "x"}}}\n', CommandError),
+        (b"[]\n", CommandError),
+        (b"x" * (LONGEST_LINE + 2), CommandError),
+    ],
+    ids=["expired", "without object", "without type", "no object", "an endless line"],
+)
+def test_a_watch_of_another_shape_is_an_error(lines: bytes, error: type[KnodelError]) -> None:
+    with listener(says(HEAD + b"\r\n" + lines)) as address, pytest.raises(error):
+        list(Client(Platform(address, address, "t"), 5.0).watch(MODEL, "default", "x", "1", 5.0))
+
+
+def test_a_silent_watch_is_no_fault_before_its_time() -> None:
+    event = b'{"type": "MODIFIED", "object": {"metadata": {"name": "x"}}}\n'
+
+    def talk(connection: socket.socket, stop: threading.Event) -> None:
+        connection.sendall(HEAD + b"\r\n")
+        stop.wait(PATIENCE * 2)  # longer than one answer may take
+        connection.sendall(event)
+
+    with listener(talk) as address:
+        seen = list(Client(Platform(address, address, "t"), PATIENCE).watch(MODEL, "default", "x", "1", 5.0))
+
+    assert [change for change, _ in seen] == ["MODIFIED"]
+
+
+def test_a_gateway_that_fails_is_one_line(knodel: Knodel, state: Path) -> None:
+    with listener(answers("503 Unavailable", b'{"error": "no \x1b[31mreplica"}')) as (host, port):
+        announce(state, "127.0.0.1:9", f"{host}:{port}")
+        done = knodel("predict", "magika", "-d", "{}")
+
+    assert done.code == 1
+    assert len(done.err.splitlines()) == 1
+    assert done.err[:-1].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("400 Bad", 2), ("404 Not Found", 3), ("429 Too Many", 1), ("500 Oops", 1)]
+)
+def test_an_answer_of_a_model_gives_the_exit_code(knodel: Knodel, state: Path, status: str, code: int) -> None:
+    with listener(answers(status, b'{"error": "because"}')) as (host, port):
+        announce(state, "127.0.0.1:9", f"{host}:{port}")
+        done = knodel("predict", "magika", "-d", "{}")
+
+    assert (done.code, done.out) == (code, "")
+    assert "because" in done.err

@@ -1,0 +1,264 @@
+"""`deploy` and `diff` against a live control API: only what is named changes, and bad input changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+
+from clusters.errors import NotFound
+from clusters.objects import MODEL
+from tests.serving.cli.conftest import ARTIFACT, Served
+
+Write = Callable[[str], str]
+DOCUMENT = """
+apiVersion: knodel.dev/v1alpha1
+kind: Model
+metadata: {{name: {name}}}
+spec: {{storageUri: "file:///models/{name}"{more}}}
+"""
+
+
+def models(*names: str, last: str = "") -> str:
+    """A file with these Models; `last` are more fields of the last one."""
+    return "---".join(DOCUMENT.format(name=name, more=last if name == names[-1] else "") for name in names)
+
+
+async def test_deploy_makes_a_model_with_the_fields_that_are_named(served: Served) -> None:
+    done = await served.knodel(
+        "deploy", "magika", "--uri", ARTIFACT, "--version", "7", "--min", "1", "--max", "3", "--no-wait"
+    )
+
+    assert (done.code, done.err) == (0, "")
+    model = await served.model("magika")
+    assert model["spec"] == {"storageUri": ARTIFACT, "version": "7", "minReplicas": 1, "maxReplicas": 3}
+
+
+async def test_a_path_becomes_a_file_uri(served: Served, tmp_path: object) -> None:
+    await served.knodel("deploy", "magika", "--uri", f"{tmp_path}/a model.onnx", "--no-wait")
+
+    assert (await served.model("magika"))["spec"]["storageUri"] == f"file://{tmp_path}/a%20model.onnx"
+
+
+async def test_deploy_changes_only_the_fields_that_are_named(served: Served) -> None:
+    await served.deploy("magika", "--version", "7", "--min", "2")
+
+    done = await served.knodel("deploy", "magika", "--max", "9", "--no-wait")
+
+    assert done.code == 0
+    spec = (await served.model("magika"))["spec"]
+    assert spec == {"storageUri": ARTIFACT, "version": "7", "minReplicas": 2, "maxReplicas": 9}
+
+
+async def test_a_canary_replaces_a_pin(served: Served) -> None:
+    await served.deploy("magika")
+    await served.add_revision("magika", "magika-00001")
+    assert (await served.knodel("deploy", "-f", "-", "--no-wait", stdin=PINNED)).code == 0
+    assert "traffic" in (await served.model("magika"))["spec"]
+
+    done = await served.knodel("deploy", "magika", "--uri", "file:///v2", "--canary", "10", "--no-wait")
+
+    assert done.code == 0, done.err
+    spec = (await served.model("magika"))["spec"]
+    assert spec == {"storageUri": "file:///v2", "canaryTrafficPercent": 10}
+
+
+PINNED = models("magika", last=", traffic: [{revision: magika-00001, percent: 100}]")
+
+
+async def test_another_deploy_leaves_the_pin(served: Served) -> None:
+    await served.deploy("magika")
+    await served.add_revision("magika", "magika-00001")
+    await served.knodel("deploy", "-f", "-", "--no-wait", stdin=PINNED)
+
+    done = await served.knodel("deploy", "magika", "--uri", "file:///v2", "--no-wait")
+
+    assert done.code == 0
+    assert (await served.model("magika"))["spec"]["traffic"] == [{"revision": "magika-00001", "percent": 100}]
+
+
+async def test_a_file_deploys_all_its_models_and_stdin_as_well(served: Served, document: Write) -> None:
+    assert (await served.knodel("deploy", "-f", document(models("one", "two")), "--no-wait")).code == 0
+    done = await served.knodel("deploy", "-f", "-", "--no-wait", "-n", "team", "-o", "json", stdin=models("three"))
+
+    assert json.loads(done.out)["metadata"]["namespace"] == "team"
+    found = await served.cluster.list(MODEL)
+    names = sorted((item["metadata"]["namespace"], item["metadata"]["name"]) for item in found.items)
+    assert names == [("default", "one"), ("default", "two"), ("team", "three")]
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        (models("one", "two", last=", minReplicas: -1"), "spec.minReplicas"),
+        (models("one", "two", last=", colour: red"), "spec.colour"),
+        (models("one", "one"), "one stands twice"),
+        (models("a-one", "one", last=", traffic: [{latest: true, percent: 100, tag: a}]"), "spec.traffic[0].tag"),
+    ],
+)
+async def test_one_bad_document_of_a_file_changes_nothing(
+    served: Served, document: Write, text: str, field: str
+) -> None:
+    done = await served.knodel("deploy", "-f", document(text), "--no-wait")
+
+    assert done.code == 2
+    assert field in done.err
+    assert not (await served.cluster.list(MODEL)).items
+
+
+async def test_one_bad_document_leaves_the_models_that_are_there(served: Served) -> None:
+    await served.deploy("one")
+    text = models("one", "two", last=", minReplicas: -1").replace("models/one", "models/other")
+
+    assert (await served.knodel("deploy", "-f", "-", "--no-wait", stdin=text)).code == 2
+    assert (await served.model("one"))["spec"] == {"storageUri": ARTIFACT}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("magika", "--min", "-1"), "spec.minReplicas"),
+        (("magika", "--min", "1001"), "spec.minReplicas"),
+        (("magika", "--max", "1001"), "spec.maxReplicas"),
+        (("magika", "--max", "-3"), "spec.maxReplicas"),
+        (("magika", "--min", "3", "--max", "2"), "spec.minReplicas"),
+        (("magika", "--canary", "101"), "spec.canaryTrafficPercent"),
+        (("magika", "--canary", "-1"), "spec.canaryTrafficPercent"),
+        (("magika", "--digest", "md5:1"), "spec.digest"),
+        (("magika", "--uri", "ftp://host/model"), "spec.storageUri"),
+        (("Magika",), "metadata.name"),
+        (("mag_ika",), "metadata.name"),
+        (("-magika",), ""),
+        (("../magika",), "metadata.name"),
+        (("m" * 54,), "metadata.name"),
+        (("magika\x1b[31m",), "metadata.name"),
+    ],
+)
+async def test_bad_input_is_refused_by_its_field_path_before_anything_changes(
+    served: Served, arguments: tuple[str, ...], field: str
+) -> None:
+    uri = () if "--uri" in arguments else ("--uri", ARTIFACT)
+    done = await served.knodel("deploy", *arguments, *uri, "--no-wait")
+
+    assert done.code == 2
+    assert field in done.err
+    assert len(done.err.splitlines()) == 1
+    assert done.err[:-1].isprintable()
+    assert not (await served.cluster.list(MODEL)).items
+
+
+async def test_a_new_model_needs_its_storage(served: Served) -> None:
+    done = await served.knodel("deploy", "magika", "--min", "1", "--no-wait")
+
+    assert done.code == 2
+    assert "spec.storageUri" in done.err
+
+
+async def test_a_dry_run_validates_and_changes_nothing(served: Served) -> None:
+    await served.deploy("magika")
+
+    good = await served.knodel("deploy", "magika", "--min", "2", "--dry-run", "-o", "json")
+    new = await served.knodel("deploy", "other", "--uri", ARTIFACT, "--dry-run")
+    bad = await served.knodel("deploy", "magika", "--min", "-2", "--dry-run")
+
+    assert (good.code, new.code, bad.code) == (0, 0, 2)
+    assert json.loads(good.out)["spec"]["minReplicas"] == 2
+    assert "nothing was changed" in new.out
+    assert "minReplicas" not in (await served.model("magika"))["spec"]
+    with pytest.raises(NotFound):
+        await served.model("other")
+
+
+async def test_deploy_waits_until_the_new_version_is_ready(served: Served) -> None:
+    waiting = asyncio.create_task(served.knodel("deploy", "magika", "--uri", ARTIFACT, "--timeout", "10s"))
+    async with asyncio.timeout(10):
+        watch = served.cluster.watch(MODEL, "0")
+        async for _ in watch:
+            break
+    ready = [{"type": "Ready", "status": "True"}, {"type": "RoutesReady", "status": "True"}]
+    traffic = [{"revision": "magika-00001", "percent": 100}]
+    await served.set_status(
+        "magika",
+        {"conditions": ready, "url": "http://here", "latestCreatedRevision": "magika-00001", "traffic": traffic},
+    )
+
+    done = await waiting
+
+    assert done.code == 0, done.err
+    assert done.out == "model magika, version magika-00001 has 100 % of the traffic, http://here\n"
+
+
+async def test_deploy_fails_with_the_reason_as_soon_as_it_is_known(served: Served) -> None:
+    await served.deploy("magika")
+    failed = {"type": "Ready", "status": "False", "reason": "ExitCode1", "message": "model.onnx:\nis truncated"}
+    await served.set_status("magika", {"conditions": [failed]})
+
+    done = await served.knodel("wait", "magika", "--timeout", "10s")
+
+    assert done.code == 1
+    assert done.err == "knodel: model magika is not ready: ExitCode1: model.onnx: is truncated\n"
+
+
+async def test_what_is_not_ready_in_time_is_exit_code_4(served: Served) -> None:
+    done = await served.knodel("deploy", "magika", "--uri", ARTIFACT, "--timeout", "0.1s")
+
+    assert done.code == 4
+    assert "was not ready within 0.1 s" in done.err
+
+
+async def test_a_model_deleted_while_it_is_waited_for_is_not_found(served: Served) -> None:
+    await served.deploy("magika")
+    waiting = asyncio.create_task(served.knodel("wait", "magika", "--timeout", "10s"))
+    await served.cluster.delete(MODEL, "magika", "default")
+
+    assert (await waiting).code == 3
+
+
+async def test_two_deploys_at_once_lose_no_change(served: Served) -> None:
+    await served.deploy("magika")
+    changes = [("--min", "1"), ("--max", "7"), ("--version", "8")]
+
+    answers = await asyncio.gather(*(served.knodel("deploy", "magika", *one, "--no-wait") for one in changes))
+
+    spec = (await served.model("magika"))["spec"]
+    done = {name: spec.get(name) for name in ("minReplicas", "maxReplicas", "version")}
+    wanted = {"minReplicas": 1, "maxReplicas": 7, "version": "8"}
+    for (name, value), answer in zip(wanted.items(), answers, strict=True):
+        assert done[name] == value or answer.code == 1  # a clear conflict is allowed, a lost update is not
+
+
+async def test_diff_shows_what_a_file_would_change_and_changes_nothing(served: Served) -> None:
+    await served.deploy("magika", "--version", "7")
+    text = models("magika", last=", version: '8'").replace("file:///models/magika", ARTIFACT)
+
+    done = await served.knodel("diff", "-f", "-", stdin=text)
+
+    assert done.code == 1
+    assert "-  version: '7'" in done.out
+    assert "+  version: '8'" in done.out
+    assert (await served.model("magika"))["spec"]["version"] == "7"
+
+
+async def test_diff_of_the_same_is_empty(served: Served) -> None:
+    assert (await served.knodel("deploy", "-f", "-", "--no-wait", stdin=models("magika"))).code == 0
+
+    done = await served.knodel("diff", "-f", "-", stdin=models("magika"))
+
+    assert (done.code, done.out) == (0, "")
+
+
+async def test_diff_of_a_new_model_shows_all_of_it(served: Served) -> None:
+    done = await served.knodel("diff", "-f", "-", stdin=models("magika"))
+
+    assert done.code == 1
+    assert "+  storageUri: file:///models/magika" in done.out
+    assert not (await served.cluster.list(MODEL)).items
+
+
+async def test_diff_of_a_bad_file_is_refused(served: Served) -> None:
+    done = await served.knodel("diff", "-f", "-", stdin=models("magika", last=", colour: red"))
+
+    assert done.code == 2
+    assert "spec.colour" in done.err

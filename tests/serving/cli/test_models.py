@@ -1,0 +1,269 @@
+"""The verbs that show, delete and split Models, against a live control API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+import yaml
+
+from clusters.errors import NotFound
+from clusters.objects import EVENT, MODEL, NAMESPACE, POD, Object
+from tests.serving.cli.conftest import Served
+
+READY = [{"type": "Ready", "status": "True"}, {"type": "RoutesReady", "status": "True"}]
+STATUS: Object = {
+    "conditions": READY,
+    "url": "http://magika.default.localhost:8080",
+    "replicas": {"desired": 2, "ready": 1, "starting": 1},
+    "latestCreatedRevision": "magika-00002",
+    "traffic": [
+        {"revision": "magika-00001", "percent": 90, "version": "1"},
+        {"revision": "magika-00002", "percent": 10, "version": "2", "tag": "blue"},
+    ],
+    "decisions": [
+        {"at": "2026-01-01T00:00:00Z", "revision": "magika-00001", "from": 1, "to": 2,
+         "reasons": [{"message": "8 requests at once, one replica holds 4"}]}
+    ],
+    "history": [
+        {"revision": "magika-00001", "version": "1", "outcome": "serving", "cause": {"by": "user"},
+         "at": "2026-01-01T00:00:00Z", "storageUri": "file:///models/magika", "digest": ""}
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+async def magika(served: Served) -> Served:
+    """A Model with two versions."""
+    await served.deploy("magika")
+    await served.add_revision("magika", "magika-00001")
+    await served.add_revision("magika", "magika-00002")
+    await served.set_status("magika", STATUS)
+    return served
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("list", ["NAME", "magika", "True", "1/2", "magika-00001=90,magika-00002=10", "http://magika.default"]),
+        ("get magika", ["FIELD", "Ready", "1/2", "file:///models/magika"]),
+        ("describe magika", ["Conditions:", "Ready", "Traffic:", "10 %", "blue", "Versions:", "Events:", "none"]),
+        ("history magika", ["magika-00001", "serving", "user", "file:///models/magika"]),
+        ("explain magika", ["the latest ready version", "90 %", "1 → 2", "8 requests at once"]),
+        ("wait magika", ["model magika is ready at http://magika.default.localhost:8080"]),
+    ],
+)
+async def test_a_model_is_shown_to_people(magika: Served, verb: str, words: list[str]) -> None:
+    done = await magika.knodel(*verb.split())
+
+    assert (done.code, done.err) == (0, "")
+    assert all(word in done.out for word in words), done.out
+
+
+@pytest.mark.parametrize("format", ["json", "yaml"])
+@pytest.mark.parametrize(
+    "verb", ["get magika", "describe magika", "history magika", "explain magika", "wait magika", "list"]
+)
+async def test_structured_output_is_the_object_itself(magika: Served, verb: str, format: str) -> None:
+    done = await magika.knodel(*verb.split(), "-o", format)
+
+    assert done.code == 0
+    value = json.loads(done.out) if format == "json" else yaml.safe_load(done.out)
+    model = await magika.model("magika")
+    assert value == model if verb != "list" else value["items"] == [model]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("get", "nobody"),
+        ("describe", "nobody"),
+        ("history", "nobody"),
+        ("explain", "nobody"),
+        ("logs", "nobody"),
+        ("wait", "nobody"),
+        ("delete", "nobody"),
+        ("promote", "nobody"),
+        ("rollback", "nobody"),
+        ("traffic", "nobody", "latest=100"),
+        ("get", "../../secrets/token"),
+        ("get", "no%00body\x1b"),
+        ("get", "magika", "-n", "elsewhere"),
+        ("logs", "magika"),
+        ("traffic", "magika", "magika-00009=100"),
+        ("rollback", "magika", "--to", "magika-00009"),
+    ],
+)
+async def test_what_does_not_exist_is_exit_code_3(magika: Served, arguments: tuple[str, ...]) -> None:
+    done = await magika.knodel(*arguments)
+
+    assert (done.code, done.out) == (3, "")
+    assert len(done.err.splitlines()) == 1
+    assert done.err[:-1].isprintable()
+
+
+@pytest.mark.parametrize("verb", ["get", "delete", "describe", "wait", "promote"])
+async def test_an_empty_name_is_refused(magika: Served, verb: str) -> None:
+    done = await magika.knodel(verb, "")
+
+    assert done.code == 2
+    assert (await magika.model("magika"))["metadata"]["name"] == "magika"
+
+
+@pytest.mark.parametrize(
+    ("shares", "field"),
+    [
+        (["latest=50"], "spec.traffic: the percents sum to 50"),
+        (["latest=60", "magika-00001=60"], "spec.traffic: the percents sum to 120"),
+        (["latest=101"], "spec.traffic[0].percent"),
+        (["magika-00001=50", "magika-00001=50"], "spec.traffic[1].revision"),
+    ],
+)
+async def test_a_split_that_does_not_add_up_changes_nothing(magika: Served, shares: list[str], field: str) -> None:
+    before = await magika.model("magika")
+
+    done = await magika.knodel("traffic", "magika", *shares)
+
+    assert done.code == 2
+    assert field in done.err
+    assert await magika.model("magika") == before
+
+
+async def test_traffic_writes_the_split_and_shows_it_once_it_is_in_force(magika: Served) -> None:
+    done = await asyncio.gather(
+        magika.knodel("traffic", "magika", "magika-00001=20", "latest=80", "--timeout", "10s"), put_in_force(magika)
+    )
+
+    assert done[0].code == 0, done[0].err
+    assert "magika-00001" in done[0].out
+    spec = (await magika.model("magika"))["spec"]
+    assert spec["traffic"] == [{"revision": "magika-00001", "percent": 20}, {"latest": True, "percent": 80}]
+
+
+async def test_promote_ends_the_pin(magika: Served) -> None:
+    await asyncio.gather(magika.knodel("traffic", "magika", "magika-00001=100"), put_in_force(magika))
+
+    done, _ = await asyncio.gather(magika.knodel("promote", "magika", "--timeout", "10s"), put_in_force(magika))
+
+    assert done.code == 0, done.err
+    assert "traffic" not in (await magika.model("magika"))["spec"]
+
+
+async def test_a_rollback_pins_the_version_that_is_named(magika: Served) -> None:
+    done, _ = await asyncio.gather(
+        magika.knodel("rollback", "magika", "--to", "magika-00001", "--timeout", "10s"), put_in_force(magika)
+    )
+
+    assert done.code == 0, done.err
+    assert (await magika.model("magika"))["spec"]["traffic"] == [{"revision": "magika-00001", "percent": 100}]
+
+
+async def test_a_rollback_without_an_earlier_version_says_so(magika: Served) -> None:
+    await magika.set_status("magika", {"history": []})
+
+    done = await magika.knodel("rollback", "magika")
+
+    assert done.code == 1
+    assert "--to" in done.err
+
+
+async def test_a_split_that_is_not_in_force_in_time_is_exit_code_4(magika: Served) -> None:
+    assert (await magika.knodel("promote", "magika", "--timeout", "0.1s")).code == 4
+
+
+async def test_all_namespaces_are_listed_when_asked(served: Served) -> None:
+    await served.deploy("here")
+    await served.deploy("there", "-n", "team")
+
+    own, everything = await served.knodel("list"), await served.knodel("list", "-A")
+
+    assert "there" not in own.out
+    assert all(word in everything.out for word in ("NAMESPACE", "here", "team", "there"))
+
+
+async def test_a_model_is_deleted_and_is_gone(served: Served) -> None:
+    await served.deploy("magika")
+
+    done = await served.knodel("delete", "magika", "--timeout", "10s")
+
+    assert (done.code, done.out) == (0, "model magika deleted\n")
+    with pytest.raises(NotFound):
+        await served.model("magika")
+
+
+async def test_a_delete_that_waits_too_long_says_for_how_many_replicas(served: Served) -> None:
+    await served.deploy("magika")
+    await add_pod(served, "magika")
+
+    done = await served.knodel("delete", "magika", "--timeout", "0.1s")
+
+    assert done.code == 4
+    assert "1 replicas" in done.err
+
+
+async def test_the_logs_of_a_replica_are_printed(magika: Served) -> None:
+    await add_pod(magika, "magika")
+
+    done = await magika.knodel("logs", "magika")
+
+    assert (done.code, done.out) == (0, "first\nsecond \x1b[31mred\n")  # to a file: as they are
+
+
+async def test_events_of_a_model_are_described_without_their_control_characters(magika: Served) -> None:
+    uid = (await magika.model("magika"))["metadata"]["uid"]
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "magika.1", "namespace": "default"},
+        "involvedObject": {"uid": uid},
+        "reason": "Loaded",
+        "message": "by \x1b[2J\nknodel: forged",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+    }
+    await magika.cluster.create(EVENT, event, manager="test")
+
+    out = (await magika.knodel("describe", "magika")).out
+
+    assert "Loaded" in out
+    assert out.replace("\n", "").isprintable()
+    assert not any(line.startswith("knodel: forged") for line in out.splitlines())
+
+
+async def test_a_namespace_is_made_and_labelled(served: Served) -> None:
+    made = await served.knodel("namespace", "team", "--label", "knodel.dev/allow-code=true", "--label", "a=b")
+    changed = await served.knodel("namespace", "team", "--label", "a-", "--label", "c=d", "-o", "json")
+
+    assert (made.code, changed.code) == (0, 0)
+    labels = (await served.cluster.get(NAMESPACE, "team"))["metadata"]["labels"]
+    assert labels["knodel.dev/allow-code"] == "true"
+    assert "a" not in labels
+    assert json.loads(changed.out)["metadata"]["labels"]["c"] == "d"
+
+
+@pytest.mark.parametrize("arguments", [("Team",), ("team", "--label", "a b=c"), ("team", "--label", "a=b c"), ("",)])
+async def test_a_bad_namespace_or_label_is_refused(served: Served, arguments: tuple[str, ...]) -> None:
+    done = await served.knodel("namespace", *arguments)
+
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
+    assert "team" not in [item["metadata"]["name"] for item in (await served.cluster.list(NAMESPACE)).items]
+
+
+async def put_in_force(served: Served) -> None:
+    """Do as the reconciler does: once the spec changed, say that it holds."""
+    before = (await served.model("magika"))["metadata"]["generation"]
+    async with asyncio.timeout(10):
+        async for event in served.cluster.watch(MODEL, "0"):
+            if event.object["metadata"].get("generation", 0) > before:
+                break
+    await served.set_status("magika", {"conditions": READY})
+
+
+async def add_pod(served: Served, model: str) -> None:
+    """A replica of the Model."""
+    metadata = {"name": f"{model}-pod", "namespace": "default", "labels": {"knodel.dev/model": model}}
+    spec = {"containers": [{"name": "user-container", "image": "knodel.dev/server:0"}]}
+    await served.cluster.create(
+        POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, manager="test"
+    )

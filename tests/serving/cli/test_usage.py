@@ -1,0 +1,193 @@
+"""Wrong usage is exit code 2 and one line; every error has its exit code; a traceback comes with --debug alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusters.errors import (
+    AlreadyExists,
+    Conflict,
+    FieldError,
+    Forbidden,
+    Gone,
+    Invalid,
+    KnodelError,
+    NotFound,
+    Unavailable,
+)
+from serving.cli import errors
+from serving.cli.main import VERBS
+from tests.serving.cli.conftest import Knodel
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("explode",),
+        ("list", "--bogus"),
+        ("list", "-o", "xml"),
+        ("list", "-n", "Not_A_Namespace"),
+        ("list", "-n", ""),
+        ("get",),
+        ("get", "one", "two"),
+        ("deploy",),
+        ("deploy", "name"),
+        ("deploy", "name", "--min", "few"),
+        ("deploy", "name", "--canary", "ten"),
+        ("deploy", "name", "-f", "file.yaml"),
+        ("deploy", "-f", "file.yaml", "--min", "1"),
+        ("deploy", "-f", "no-such-file.yaml"),
+        ("deploy", "name", "--uri", "x", "--timeout", "soon"),
+        ("wait", "name", "--timeout", "-1s"),
+        ("traffic", "name"),
+        ("traffic", "name", "latest"),
+        ("traffic", "name", "latest=ten"),
+        ("traffic", "name", "latest=-10"),
+        ("traffic", "name", "=100"),
+        ("predict", "name"),
+        ("predict", "name", "-d", "{"),
+        ("predict", "name", "-d", "@no-such-file"),
+        ("predict", "../name", "-d", "{}"),
+        ("predict", "name\r\nX-Bad: 1", "-d", "{}"),
+        ("predict", "name", "-d", "{}", "--tag", "x y"),
+        ("namespace", "team", "--label", "nothing"),
+        ("render",),
+        ("render", "-f", "no-such-file.yaml"),
+        ("logs", "name", "--tail", "-1"),
+        ("up", "--port", "0"),
+        ("up", "--port", "http"),
+        ("down", "--timeout", "later"),
+        ("completion", "tcsh"),
+        ("serve",),
+        ("list", "surplus"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(knodel: Knodel, arguments: tuple[str, ...]) -> None:
+    done = knodel(*arguments)
+
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.startswith("knodel: ")
+    assert len(done.err.splitlines()) == 1
+
+
+def test_an_unknown_verb_is_told_the_one_that_looks_like_it(knodel: Knodel) -> None:
+    assert "`deploy`" in knodel("depoly").err
+
+
+def test_without_a_verb_the_help_is_shown(knodel: Knodel) -> None:
+    done = knodel()
+
+    assert done.code == 2
+    assert all(verb in done.err for verb in VERBS)
+
+
+def test_ls_is_list(knodel: Knodel) -> None:
+    assert knodel("ls", "--help").out == knodel("list", "--help").out.replace("knodel list", "knodel ls")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_says_what_it_does(knodel: Knodel, verb: str) -> None:
+    done = knodel(verb, "--help")
+
+    assert done.code == 0
+    assert done.err == ""
+    assert f"Usage: knodel {verb}" in done.out
+    assert all(option in done.out for option in ("--namespace", "--output", "--state"))
+
+
+def test_the_help_names_every_verb(knodel: Knodel) -> None:
+    out = knodel("--help").out
+
+    assert all(verb in out for verb in VERBS)
+
+
+def test_version_is_printed(knodel: Knodel) -> None:
+    assert knodel("--version").out.strip()[0].isdigit()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("list",), ("get", "x"), ("deploy", "x", "--min", "1"), ("predict", "x", "-d", "{}")]
+)
+def test_without_a_platform_the_remedy_is_named(knodel: Knodel, arguments: tuple[str, ...]) -> None:
+    done = knodel(*arguments)
+
+    assert done.code == 1
+    assert "knodel up --detach" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_traceback_comes_with_debug_alone_and_the_exit_code_stays(knodel: Knodel) -> None:
+    plain, debug = knodel("traffic", "x", "bad"), knodel("--debug", "traffic", "x", "bad")
+
+    assert "Traceback" not in plain.err
+    assert "Traceback" in debug.err
+    assert debug.err.endswith(plain.err)
+    assert debug.code == plain.code == 2
+
+
+def facts(control: str) -> str:
+    """`platform.json` with this address (as JSON) of the control API."""
+    known = '"pid": 1, "start_ticks": 1, "version": "", "state": "", "gateway": "a:1", "control_tls": "a:1"'
+    return f'{{{known}, "control": {control}}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ('{"pid": 1', "platform.json"),
+        ("[]", "platform.json"),
+        ("\x00", "platform.json"),
+        (facts('"a:99999"'), "a:99999"),
+        (facts('":80"'), "':80'"),
+        (facts("7"), "platform.json"),
+    ],
+)
+def test_a_platform_file_that_was_cut_off_is_named(knodel: Knodel, state: Path, content: str, what: str) -> None:
+    state.mkdir()
+    (state / "platform.json").write_text(content)
+
+    done = knodel("list")
+
+    assert done.code == 1
+    assert what in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (KnodelError("x"), 1),
+        (errors.CommandError("x"), 1),
+        (errors.UsageError("x"), 2),
+        (errors.NoSuchThing("x"), 3),
+        (errors.NotInTime("x"), 4),
+        (NotFound("x"), 3),
+        (Invalid("x", [FieldError("spec", "y")]), 2),
+        (AlreadyExists("x"), 1),
+        (Conflict("x"), 1),
+        (Forbidden("x"), 1),
+        (Gone("x"), 1),
+        (Unavailable("x"), 1),
+    ],
+)
+def test_every_error_has_its_exit_code(error: KnodelError, code: int) -> None:
+    assert errors.exit_code_of(error) == code
+
+
+def test_every_command_error_is_in_the_table() -> None:
+    known = {errors.CommandError, errors.UsageError, errors.NoSuchThing, errors.NotInTime}
+    assert set(errors.CommandError.__subclasses__()) | {errors.CommandError} == known
+
+
+def test_a_command_as_a_process_ends_with_its_exit_code_and_without_a_traceback(state: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "serving.cli.main", "list"], capture_output=True, text=True, check=False, timeout=30
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"knodel: no platform runs on {state}: start one with `knodel up --detach`\n"

@@ -1,0 +1,158 @@
+"""When a Model is Ready: not before `status.traffic` shows the split in force for its newest ready version."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from clusters.objects import CONFIGURATION, MODEL, REVISION, ROUTE, Kind, Object, is_true
+from serving.apis.lifecycle import GOOD
+from serving.apis.model import Model
+from serving.apis.settings import Settings
+from serving.reconciler.conditions import configurations_state, routes_state
+from serving.reconciler.observe import World
+from serving.reconciler.plan import make_plan
+from serving.resources.knative import generation_of_version, make_configurations
+from tests.serving.models import VARIANTS, model, model_object
+from tests.serving.reconciler.conftest import ModelStage
+from tests.serving.rollout.revisions import revision
+
+READY = [{"type": "Ready", "status": "True"}]
+SETTINGS = Settings()
+
+
+@contextlib.asynccontextmanager
+async def readiness(stage: ModelStage) -> AsyncIterator[list[dict[str, int]]]:
+    """`status.traffic` of every state in which the Model is Ready for the spec that it has after the block's start."""
+    seen: list[dict[str, int]] = []
+    before = await stage.model()
+
+    async def follow() -> None:
+        async for event in stage.cluster.watch(MODEL, before["metadata"]["resourceVersion"]):
+            if event.type == "BOOKMARK":
+                continue
+            observed = (event.object.get("status") or {}).get("observedGeneration", 0)
+            if is_true(event.object, "Ready") and observed > before["metadata"]["generation"]:
+                seen.append({one["revision"]: one["percent"] for one in event.object["status"]["traffic"]})
+
+    task = asyncio.create_task(follow())
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def shaped(kind: Kind, name: str, owner: Model, spec: Object, **status: object) -> Object:
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "generation": 1}
+    metadata["ownerReferences"] = [{"kind": MODEL.kind, "uid": "u1", "name": owner.name, "controller": True}]
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"observedGeneration": 1, "conditions": READY, **status},
+    }
+
+
+def world_of(wanted: Model, number: int, revisions: Sequence[Object], traffic: list[Object]) -> World:
+    """All Configurations are Ready with Revision `number`, and the Route is Ready with `traffic`."""
+    configurations = {}
+    for made in make_configurations(wanted, SETTINGS):
+        name = made["metadata"]["name"]
+        latest = f"{name}-{number:05d}"
+        status = {"latestCreatedRevisionName": latest, "latestReadyRevisionName": latest}
+        configurations[name] = shaped(CONFIGURATION, name, wanted, made["spec"], **status)
+    spec = [{name: value for name, value in one.items() if name != "seen"} for one in traffic]
+    seen = [{"revisionName": one["seen"], "percent": one["percent"]} for one in traffic]
+    route = shaped(ROUTE, wanted.name, wanted, {"traffic": spec}, traffic=seen)
+    return World(wanted.object, route=route, configurations=configurations, revisions=tuple(revisions))
+
+
+def is_good(wanted: Model, world: World) -> bool:
+    plan = make_plan(wanted, world, SETTINGS)
+    states = (configurations_state(wanted, world, plan.situation), routes_state(wanted, world, plan.split))
+    return all(state == GOOD for state in states)
+
+
+def test_a_route_that_has_not_followed_the_latest_ready_revision_is_not_good() -> None:
+    wanted = model(version="2")
+    revisions = [revision(1), revision(2, generation=generation_of_version(wanted, SETTINGS))]
+    late = [{"latestRevision": True, "percent": 100, "seen": "magika-00001"}]
+    assert not is_good(wanted, world_of(wanted, 2, revisions, late))
+    moved = [{"latestRevision": True, "percent": 100, "seen": "magika-00002"}]
+    assert is_good(wanted, world_of(wanted, 2, revisions, moved))
+
+
+def test_configurations_that_are_seen_ready_before_their_revisions_are_not_good() -> None:
+    wanted = model(variants=VARIANTS, version="2")
+
+    def pair(number: int, generation: str, ready: bool | None) -> list[Object]:
+        return [
+            revision(number, ready, configuration=f"magika-{name}", generation=generation, variants="a100,v100")
+            for name in ("a100", "v100")
+        ]
+
+    def split(number: int) -> list[Object]:
+        shares = {"a100": 60, "v100": 40}
+        names = {f"magika-{variant}-{number:05d}": share for variant, share in shares.items()}
+        return [{"revisionName": name, "percent": share, "seen": name} for name, share in names.items()]
+
+    generation = generation_of_version(wanted, SETTINGS)
+    behind = [*pair(1, "x", True), *pair(2, generation, None)]
+    assert not is_good(wanted, world_of(wanted, 2, behind, split(1)))
+    caught_up = [*pair(1, "x", True), *pair(2, generation, True)]
+    assert not is_good(wanted, world_of(wanted, 2, caught_up, split(1)))
+    assert is_good(wanted, world_of(wanted, 2, caught_up, split(2)))
+
+
+async def test_a_canary_is_ready_only_with_its_share(serving: ModelStage) -> None:
+    expected = {"magika-00002": 10, "magika-00001": 90}
+    async with readiness(serving) as seen:
+        await serving.edit({"spec": {"storageUri": "file:///models/v2", "canaryTrafficPercent": 10}})
+        await serving.appears(REVISION, "magika-00002")
+        await serving.comes_up("magika-00002")
+        await serving.traffic_is(expected)
+        await serving.model_is("True")
+        await serving.quiet()
+    assert seen
+    assert all(one == expected for one in seen)
+
+
+async def test_a_canary_after_a_rollback_is_ready_only_with_its_share(serving: ModelStage) -> None:
+    await serving.edit({"spec": {"storageUri": "file:///models/v2"}})
+    await serving.appears(REVISION, "magika-00002")
+    await serving.comes_up("magika-00002")
+    await serving.traffic_is({"magika-00002": 100})
+    await serving.edit({"spec": {"traffic": [{"revision": "magika-00001", "percent": 100}]}})
+    await serving.traffic_is({"magika-00001": 100})
+    await serving.model_is("True")
+    expected = {"magika-00003": 10, "magika-00001": 90}
+    async with readiness(serving) as seen:
+        await serving.edit({"spec": {"storageUri": "file:///models/v3", "traffic": None, "canaryTrafficPercent": 10}})
+        await serving.appears(REVISION, "magika-00003")
+        await serving.comes_up("magika-00003")
+        await serving.traffic_is(expected)
+        await serving.model_is("True")
+        await serving.quiet()
+    assert seen
+    assert all(one == expected for one in seen)
+
+
+async def test_a_canary_of_variants_is_ready_only_with_its_share(stage: ModelStage) -> None:
+    first = {"magika-a100-00001": 60, "magika-v100-00001": 40}
+    await stage.deploy(model_object(variants=VARIANTS))
+    await stage.comes_up(*first)
+    await stage.traffic_is(first)
+    await stage.model_is("True")
+    expected = {"magika-a100-00001": 54, "magika-v100-00001": 36, "magika-a100-00002": 6, "magika-v100-00002": 4}
+    async with readiness(stage) as seen:
+        await stage.edit({"spec": {"storageUri": "file:///models/v2", "canaryTrafficPercent": 10}})
+        await stage.comes_up("magika-a100-00002", "magika-v100-00002")
+        await stage.traffic_is(expected)
+        await stage.model_is("True")
+        await stage.quiet()
+    assert seen
+    assert all(one == expected for one in seen)
