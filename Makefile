@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 # uv resolves and installs in seconds where pip needs minutes; it comes from the package index as everything else does.
 UV := $(VENV)-uv/bin/uv
 
+# ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
+export ORT_DISABLE_TELEMETRY := 1
+
 .PHONY: help setup run stop test lint format bench constraints clean
 .DEFAULT_GOAL := help
 

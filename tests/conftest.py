@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from clusters.embedded.cluster import EmbeddedCluster
 from tests.support.clusters import embedded_cluster
+
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before anything imports ONNX Runtime: it would report to its makers
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,7 +15,6 @@ import yaml
 
 from clusters.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative.validation import VALIDATORS
 from clusters.embedded.store import Store
 from clusters.objects import KINDS, MODEL, NAMESPACE, REVISION, Object
 from serving.api.app import ControlApi
@@ -112,7 +111,7 @@ class Served:
 
     async def add_revision(self, model: str, name: str) -> None:
         """A ready Revision of the Model, as Knative would have made it."""
-        labels = {"knodel.dev/model": model, "knodel.dev/generation": name}
+        labels = {"knodel.dev/model": model, "knodel.dev/generation": name, "serving.knative.dev/configuration": model}
         spec = {"containers": [{"image": "knodel.dev/server:0"}]}
         metadata = {"name": name, "namespace": "default", "labels": labels}
         revision = {"apiVersion": REVISION.api_version, "kind": "Revision", "metadata": metadata, "spec": spec}
@@ -127,7 +126,7 @@ async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
     state.mkdir(mode=0o700)
     store = Store.open(state / "cluster.db")
     check = make_validator(store.of_kind(MODEL).values, store.of_kind(REVISION).values)
-    cluster = EmbeddedCluster(store, clock=SystemClock(), validators={**VALIDATORS, MODEL: check})
+    cluster = EmbeddedCluster(store, clock=SystemClock(), validators={MODEL: check})
     api = ControlApi(
         cluster,
         kinds=KINDS,

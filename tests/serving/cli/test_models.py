@@ -169,7 +169,10 @@ async def test_a_rollback_without_an_earlier_version_says_so(magika: Served) -> 
 
 
 async def test_a_split_that_is_not_in_force_in_time_is_exit_code_4(magika: Served) -> None:
-    assert (await magika.knodel("promote", "magika", "--timeout", "0.1s")).code == 4
+    done = await magika.knodel("traffic", "magika", "latest=100", "--timeout", "0.1s")
+
+    assert done.code == 4
+    assert "was not ready within 0.1 s" in done.err
 
 
 async def test_all_namespaces_are_listed_when_asked(served: Served) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import threading
 from pathlib import Path
 
-import magika
 import numpy as np
 import pytest
 
@@ -19,7 +19,15 @@ from serving.storage.fetch import fetch
 from tests.support import models
 from tests.support.models import FLOAT, INT64, STRING, model, node, value
 
-MAGIKA = Path(magika.__file__).parent / "models" / "standard_v3_3" / "model.onnx"
+
+def installed(package: str) -> Path:
+    """The folder of a package, without importing it: those here would import ONNX Runtime in their own way."""
+    found = importlib.util.find_spec(package)
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent
+
+
+MAGIKA = installed("magika") / "models" / "standard_v3_3" / "model.onnx"
 
 
 def loaded(path: Path, digest: str = "") -> OnnxEngine:
@@ -75,10 +83,7 @@ def test_warm_up_invents_no_gigabytes(tmp_path: Path) -> None:
 
 
 def test_an_output_that_is_no_tensor_is_left_out_and_one_is_needed(tmp_path: Path) -> None:
-    import onnxruntime
-
-    datasets = Path(onnxruntime.__file__).parent / "datasets"
-    made = loaded(datasets / "logreg_iris.onnx")
+    made = loaded(installed("onnxruntime") / "datasets" / "logreg_iris.onnx")
     assert [spec.name for spec in made.signature.outputs] == ["label"]
 
 
