@@ -186,11 +186,11 @@ class Platform:
             self._informers.run(),
             self._gateway.run(),
             self._activator.run(),
-            self._dataplane.run(),
             self._kubelet.run(),
             *(controller.run() for controller in self._controllers),
         ):
             loops.start(loop)
+        self._routing = loops.start(self._dataplane.run())
 
     async def _settled(self) -> None:
         """What was left running is known again, and what the objects say is in force at the gateway."""
@@ -290,6 +290,7 @@ class Platform:
             server.should_exit = True
         await self._gateway.stop(DRAIN)
         await self._activator.stop(DRAIN)
+        self._routing.cancel()  # there is nothing left to route to, nor by
         self._ending = True
         await self._kubelet.stop_all(DRAIN)
         await asyncio.gather(*(task for _, task in serving))

@@ -58,7 +58,9 @@ class Facts:
                 split_address(address)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        except OSError as error:
+            raise StateError(f"{path} cannot be read ({error.strerror}): is {state} your state folder?") from error
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise StateError(f"{path} cannot be read ({error}): `knodel up` writes it anew") from error
         return facts
 

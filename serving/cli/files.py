@@ -22,10 +22,11 @@ def models_of(source: str, namespace: str) -> list[Object]:
     return [_placed(model, namespace) for model in models]
 
 
-def settings_of(config: str | None, **ports: int | None) -> Settings:
-    """The settings in force: defaults, the file, variables, then `ports` (see `load_settings`). Raises UsageError."""
+def settings_of(config: str | None, *, gateway_port: int | None = None, control_port: int | None = None) -> Settings:
+    """The settings in force: defaults, the file, variables, then the ports. Raises UsageError."""
     try:
-        return load_settings(Path(config) if config else None, **ports)
+        path = Path(config) if config else None
+        return load_settings(path, gateway_port=gateway_port, control_port=control_port)
     except (SettingsError, LoadError) as error:
         raise UsageError(str(error)) from error
 

@@ -27,8 +27,8 @@ from serving.apis.state import ACTIVATOR_FOLDER, GATEWAY_FOLDER
 GATEWAY, ACTIVATOR = "gateway", "activator"
 ACTIVATOR_MODULE = "clusters.embedded.activator"
 LOOK_EVERY = 0.05  # s between two looks at how many requests are under way
-KILLED_WITHIN = 5.0  # s from SIGKILL to the end; more means that the kernel holds the process
-ROUNDS = 5  # of searches: what ends may have started something just before
+LEAST_GRACE = 1.0  # s that processes get to end by themselves, also when no time is left
+ROUNDS = 5  # of searches: what ends may have started something just before, and a busy kernel takes its time
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def end_remains(state: Path, grace: float, show: Callable[[str], None]) -> tuple
         found += [remain for remain in remains if remain not in found]
         show(f"ending what a platform left running: {summary(remains)}")
         asyncio.run(_end_services(state, remains, max(0.0, deadline - time.monotonic())))
-        end_leftovers(find_leftovers(state), max(KILLED_WITHIN, deadline - time.monotonic()))
+        end_leftovers(find_leftovers(state), max(LEAST_GRACE, deadline - time.monotonic()))
     _forget_services(state)
     return found, find_remains(state)
 
@@ -117,7 +117,7 @@ def _activators(state: Path) -> Iterator[Remain]:
 
 
 def _services(role: str, record: Path, is_ours: Callable[[Sequence[str]], bool]) -> Iterator[Remain]:
-    recorded = processes.read_record(record)
+    recorded = processes.read_record(record) if record.is_file() else None
     if recorded is not None:
         yield Remain(role, recorded)
     for pid, command in _commands():

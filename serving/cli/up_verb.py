@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -16,6 +18,7 @@ from serving.cli.errors import CommandError, NotInTime
 from serving.cli.output import Progress
 
 READY_WITHIN = 60.0  # s that a detached platform gets to become ready; it needs about one
+PRIVATE = 0o600  # names of models and callers stand in the log
 POLL = 0.02  # s between two looks
 
 
@@ -36,12 +39,11 @@ def command(session: Session, port: int | None, control_port: int | None, config
 
 
 def _detached(session: Session, port: int | None, control_port: int | None, config: str | None) -> int:
-    session.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     arguments = ["up", "--state", str(session.state)]
     for option, value in (("--port", port), ("--control-port", control_port), ("--config", config)):
         arguments += [option, str(value)] if value is not None else []
     log = session.state / LOG_FILE
-    with log.open("ab") as sink:
+    with _open_log(log) as sink:
         began = sink.tell()
         child = subprocess.Popen(
             [sys.executable, "-m", "serving.cli.main", *arguments],
@@ -59,6 +61,14 @@ def _detached(session: Session, port: int | None, control_port: int | None, conf
     else:
         session.output.text(f"gateway http://{facts.gateway}, control http://{facts.control}")
     return 0
+
+
+def _open_log(log: Path) -> BinaryIO:
+    try:
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE), "ab")
+    except OSError as error:
+        raise CommandError(f"cannot use the state folder {log.parent}: {error.strerror}") from error
 
 
 def _wait_until_ready(session: Session, child: subprocess.Popen[bytes], log: Path, began: int) -> None:

@@ -17,13 +17,13 @@ from tests.support import models
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All scenarios share one loop, as they share one platform."""
+    """All scenarios share one loop, as they share one platform, which must not stand still between two of them."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+            item.add_marker(pytest.mark.asyncio(loop_scope="package"), append=False)
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     """One platform for all scenarios; each uses Models of its own names."""
     artifacts = tmp_path_factory.mktemp("artifacts")

@@ -11,6 +11,7 @@ from typing import Any
 
 from clusters.embedded.activator.headers import has_body, is_chunked, request_head, response_headers
 from clusters.embedded.activator.upstream import NO_BODY, Headers, UpstreamConnection
+from clusters.errors import KnodelError
 
 Scope = Mapping[str, Any]
 Message = dict[str, Any]
@@ -22,7 +23,7 @@ MoreHeaders = Callable[[], Awaitable[Headers]]
 LAST_CHUNK = b"0\r\n\r\n"
 
 
-class CallerLeft(Exception):
+class CallerLeft(KnodelError):
     """The caller's connection is gone; there is nobody to answer."""
 
 

@@ -127,7 +127,8 @@ def _check_claim(faults: Faults, path: str, volume: Mapping[str, Any]) -> None:
 
 
 def _mounted(containers: list[tuple[str, Mapping[str, Any]]]) -> set[str]:
-    mounts = [mount for _, container in containers for mount in container.get("volumeMounts") or ()]
+    lists = [container.get("volumeMounts") for _, container in containers]
+    mounts = [mount for mounts in lists if isinstance(mounts, list) for mount in mounts]
     return {mount["name"] for mount in mounts if isinstance(mount, dict) and isinstance(mount.get("name"), str)}
 
 

@@ -173,6 +173,7 @@ async def test_a_rollback_to_variants_gives_each_what_it_had_and_promote_undoes_
         await serving.traffic_is(BOTH)
         await serving.model_is("True")
         assert await serving.find(SERVICE, "magika") is None
+        await serving.quiet()
         await serving.becomes_history(
             [
                 ("magika-00001", "superseded", "user"),

@@ -1,0 +1,254 @@
+"""`doctor`: every finding has its remedy, and looking changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from clusters.embedded.lock import FolderLock
+from clusters.embedded.store import Store
+from serving.apis.state import Facts
+from serving.cli import doctor
+from serving.cli.doctor import INFINITY, Finding, Listener, Reply
+from serving.cli.sockets import is_taken, listeners, listening_inodes
+from tests.serving.cli.conftest import Knodel, Served, announce
+from tests.serving.cli.test_down import marked
+
+STATE = Path("/state")
+FACTS = Facts(7, 1, "0.1.0", "/state", "127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8443")
+OK = Reply(200)
+
+
+@pytest.mark.parametrize(
+    ("finding", "ok", "words"),
+    [
+        (doctor.judge_system("linux", True), True, ""),
+        (doctor.judge_system("darwin", True), False, "Linux"),
+        (doctor.judge_system("linux", False), False, "mount"),
+        (doctor.judge_open_files(1024, 1_048_576), True, ""),
+        (doctor.judge_open_files(INFINITY, INFINITY), True, "unlimited"),
+        (doctor.judge_open_files(256, 1_048_576), False, "ulimit -n 1024"),
+        (doctor.judge_open_files(1024, 1024), False, "limits.conf"),
+        (doctor.judge_packages({}), True, ""),
+        (doctor.judge_packages({"onnxruntime": "`pip install 'knodel[onnx]'`"}), False, "knodel[onnx]"),
+        (doctor.judge_folder(STATE, True, 0o700, True), True, ""),
+        (doctor.judge_folder(STATE, False, 0, True), True, "knodel up"),
+        (doctor.judge_folder(STATE, True, 0o755, True), False, "chmod 700 /state"),
+        (doctor.judge_folder(STATE, True, 0o700, False), False, "not writable"),
+        (doctor.judge_folder(STATE, False, 0, False), False, "cannot be made"),
+        (doctor.judge_secrets({STATE / "token": 0o600}), True, "1 files"),
+        (doctor.judge_secrets({STATE / "token": 0o644}), False, "chmod 600 /state/token"),
+        (doctor.judge_store(STATE / "s", "", 3, False), True, "3 objects"),
+        (doctor.judge_store(STATE / "s", "it is corrupt", 0, False), False, "it is corrupt"),
+        (doctor.judge_store(STATE / "s", "", 0, True), True, "when the platform started"),
+        (doctor.judge_platform(STATE, None, None, ""), True, "none runs"),
+        (doctor.judge_platform(STATE, 7, FACTS, ""), True, "process 7"),
+        (doctor.judge_platform(STATE, 0, FACTS, ""), True, "process 7"),
+        (doctor.judge_platform(STATE, None, FACTS, ""), False, "which has ended"),
+        (doctor.judge_platform(STATE, 8, FACTS, ""), False, "tells of process 7"),
+        (doctor.judge_platform(STATE, 8, None, ""), False, "is not ready"),
+        (doctor.judge_platform(STATE, None, None, "no JSON"), False, "no JSON"),
+        (doctor.judge_leftovers(False, ""), True, ""),
+        (doctor.judge_leftovers(True, "gateway"), True, "gateway"),
+        (doctor.judge_leftovers(False, "gateway, 2 pods"), False, "knodel down"),
+        (doctor.judge_port("gateway", "h:1", "--port", None, frozenset()), True, "free"),
+        (doctor.judge_port("gateway", "h:1", "--port", [Listener(5, "nginx")], frozenset()), False, "5 (nginx)"),
+        (doctor.judge_port("gateway", "h:1", "--port", [], frozenset()), False, "--port"),
+        (doctor.judge_port("gateway", "h:1", "--port", [Listener(5, "envoy")], frozenset({5})), True, "left running"),
+        (doctor.judge_settings(""), True, ""),
+        (doctor.judge_settings("gateway.port: 0 is out of bounds"), False, "gateway.port"),
+    ],
+)  # fmt: skip
+def test_what_is_seen_becomes_a_finding(finding: Finding, ok: bool, words: str) -> None:
+    assert finding.ok is ok
+    assert words in f"{finding.message} {finding.remedy}"
+    assert ok or finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("replies", "bad"),
+    [
+        ((OK, Reply(404), OK), []),
+        ((Reply(0, "timed out"), Reply(404), Reply(0, "timed out")), ["control API", "token"]),
+        ((Reply(503), OK, OK), ["control API"]),
+        ((OK, Reply(0, "refused"), OK), ["gateway"]),
+        ((OK, OK, Reply(401)), ["token"]),
+    ],
+)
+def test_a_platform_that_does_not_answer_is_found(replies: tuple[Reply, Reply, Reply], bad: list[str]) -> None:
+    findings = doctor.judge_answers(FACTS, *replies)
+
+    assert [finding.check for finding in findings if not finding.ok] == bad
+    assert all(finding.ok or finding.remedy for finding in findings)
+
+
+def problems(done_out: str) -> dict[str, str]:
+    """Check → what, of the problems in JSON output."""
+    return {one["check"]: one["message"] for one in json.loads(done_out) if not one["ok"]}
+
+
+@pytest.fixture(autouse=True)
+def free_ports(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings whose ports nobody has."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    for name, one in zip(("GATEWAY_PORT", "CONTROL_PORT", "CONTROL_TLS_PORT"), sockets, strict=True):
+        monkeypatch.setenv(f"KNODEL_{name}", str(one.getsockname()[1]))
+        one.close()
+
+
+def test_a_machine_where_nothing_is_wrong_is_exit_code_0(knodel: Knodel, state: Path) -> None:
+    done = knodel("doctor")
+
+    assert (done.code, done.err) == (0, "")
+    assert "PROBLEM" not in done.out
+    assert not state.exists()
+
+
+def test_a_stale_platform_file_is_found(knodel: Knodel, state: Path) -> None:
+    announce(state, "127.0.0.1:9")
+
+    done = knodel("doctor", "-o", "json")
+
+    assert done.code == 1
+    assert "which has ended" in problems(done.out)["platform"]
+    assert (state / "platform.json").exists()
+
+
+def test_a_platform_that_has_the_folder_but_does_not_answer_is_found(knodel: Knodel, state: Path) -> None:
+    announce(state, "127.0.0.1:9")
+    with FolderLock(state):
+        done = knodel("doctor", "-o", "json")
+
+    assert {"control API", "gateway", "token"} <= problems(done.out).keys()
+
+
+async def test_a_platform_that_answers_is_well(served: Served, state: Path) -> None:
+    control = Facts.read(state)
+    assert control is not None
+    announce(state, control.control, control.control)
+    with FolderLock(state):
+        done = await served.knodel("doctor")
+
+    assert done.code == 0, done.out
+    assert f"{control.control} answers 200" in done.out
+
+
+def test_leftovers_are_found_and_left_alone(knodel: Knodel, state: Path) -> None:
+    state.mkdir(mode=0o700)
+    with marked(state, "pod"):
+        done = knodel("doctor", "-o", "json")
+        again = knodel("doctor", "-o", "json")
+
+    assert problems(done.out)["processes"] == "left running without a platform: pod"
+    assert problems(again.out) == problems(done.out)
+
+
+def test_a_port_that_is_taken_is_found_with_who_has_it(knodel: Knodel) -> None:
+    port = int(os.environ["KNODEL_CONTROL_PORT"])
+    with socket.create_server(("127.0.0.1", port)):
+        done = knodel("doctor", "-o", "json")
+
+    assert done.code == 1
+    assert f"127.0.0.1:{port} is taken by process {os.getpid()} (" in problems(done.out)["control port"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"my diary, not a database" * 100, "cluster.db"), (b"", "is empty"), (None, "is missing but its log")],
+)
+def test_a_store_that_cannot_be_used_is_found_and_not_touched(
+    knodel: Knodel, state: Path, content: bytes | None, words: str
+) -> None:
+    state.mkdir(mode=0o700)
+    if content is not None:
+        (state / "cluster.db").write_bytes(content)
+    (state / "cluster.db-wal").write_bytes(b"log")
+    for path in state.iterdir():
+        path.chmod(0o600)
+    before = snapshot(state)
+
+    done = knodel("doctor", "-o", "json")
+
+    assert done.code == 1
+    assert words in problems(done.out)["store"]
+    assert "/knodel-doctor-" not in done.out
+    assert snapshot(state) == before
+
+
+async def test_a_store_that_a_killed_platform_left_is_read_with_its_log(knodel: Knodel, state: Path) -> None:
+    state.mkdir(mode=0o700)
+    store = Store.open(state / "cluster.db")
+    left = {path.name: path.read_bytes() for path in state.glob("cluster.db*")}
+    await store.close()
+    for name, content in left.items():
+        (state / name).write_bytes(content)
+        (state / name).chmod(0o600)
+    before = snapshot(state)
+
+    assert knodel("doctor").code == 0
+    assert snapshot(state) == before
+
+
+def test_files_that_others_may_read_are_found(knodel: Knodel, state: Path) -> None:
+    announce(state, "127.0.0.1:9")
+    state.chmod(0o755)
+    (state / "token").chmod(0o644)
+
+    found = problems(knodel("doctor", "-o", "json").out)
+
+    assert "open to others (0755)" in found["state folder"]
+    assert str(state / "token") in found["secrets"]
+
+
+def test_a_state_folder_that_is_a_file_is_found(knodel: Knodel, state: Path) -> None:
+    state.write_text("")
+
+    assert "state folder" in problems(knodel("doctor", "-o", "json").out)
+    assert knodel("down").out.startswith("no platform runs")
+    for verb in (("up", "--detach"), ("list",)):
+        done = knodel(*verb)
+        assert done.code == 1
+        assert str(state) in done.err
+        assert "unexpected" not in done.err
+
+
+def test_settings_that_are_refused_are_found(knodel: Knodel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KNODEL_GATEWAY_PROT", "1")
+
+    assert "KNODEL_GATEWAY_PROT" in problems(knodel("doctor", "-o", "json").out)["settings"]
+
+
+TABLE = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0
+   1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0
+   2: 0100007F:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4713 1 0
+"""
+
+
+def test_only_sockets_that_listen_on_the_port_are_counted() -> None:
+    assert listening_inodes(TABLE, 8080) == ["4711"]
+    assert listening_inodes("", 8080) == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_who_listens_is_found(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as server:
+        port = server.getsockname()[1]
+        assert is_taken(host, port)
+        assert [listener.pid for listener in listeners(port)] == [os.getpid()]
+    assert not is_taken(host, port)
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int, str]]:
+    """Every file with its mode, time of change and hash."""
+    return {
+        path.name: (path.stat().st_mode, path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in sorted(folder.iterdir())
+    }

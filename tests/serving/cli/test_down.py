@@ -1,0 +1,213 @@
+"""`down`: in order when a platform lives, by search when it was killed; afterwards nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from clusters.clock import SystemClock
+from clusters.embedded.activator.process import ActivatorProcess
+from clusters.embedded.kubelet.environment import PROCESS_OF, PROCESS_ROLE
+from clusters.embedded.lock import FolderLock
+from clusters.gateway.envoy import Envoy
+from serving.apis.state import ACTIVATOR_FOLDER, GATEWAY_FOLDER
+from serving.cli.remains import find_remains
+from tests.serving.cli.conftest import Knodel, announce
+
+PLATFORM = """
+import signal, sys, time
+from pathlib import Path
+from clusters.embedded.lock import FolderLock
+from serving.apis.state import forget
+ends = signal.sigwait if sys.argv[2] == "orderly" else lambda _: time.sleep(60)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+with FolderLock(Path(sys.argv[1])):
+    print("ready", flush=True)
+    ends({signal.SIGTERM})
+    forget(Path(sys.argv[1]))
+"""
+
+
+@contextmanager
+def child(*command: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of a session of its own that has said a line; killed at the end."""
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+def platform(state: Path, manner: str) -> ExitStack:
+    """A process that has the folder's lock and takes SIGTERM in this manner."""
+    stack = ExitStack()
+    process = stack.enter_context(child("-c", PLATFORM, str(state), manner))
+    announce(state, "127.0.0.1:9")
+    assert process.poll() is None
+    return stack
+
+
+def marked(state: Path, role: str, manner: str = "") -> ExitStack:
+    """A process as the kubelet starts it."""
+    stubborn = "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})" if manner == "stubborn" else ""
+    program = f"import signal, time; {stubborn or 'pass'}; print('up', flush=True); time.sleep(60)"
+    stack = ExitStack()
+    stack.enter_context(child("-c", program, **{PROCESS_OF: str(state), PROCESS_ROLE: role}))
+    return stack
+
+
+@contextmanager
+def services(state: Path) -> Iterator[int]:
+    """A real gateway and a real activator that a control plane left behind; the gateway's port."""
+    state.mkdir(mode=0o700)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+
+    async def leave() -> list[int]:
+        clock = SystemClock()
+        gateway = Envoy(state / GATEWAY_FOLDER, "127.0.0.1", port, clock)
+        activator = ActivatorProcess(state / ACTIVATOR_FOLDER, clock)
+        await gateway.start()
+        await activator.start()
+        await gateway.close()
+        assert activator.identity is not None
+        return [gateway.pid or 0, activator.identity.pid]
+
+    pids = asyncio.run(leave())
+    try:
+        yield port
+    finally:
+        for remain in find_remains(state):
+            if remain.identity.pid in pids:
+                os.kill(remain.identity.pid, signal.SIGKILL)
+
+
+def test_with_nothing_running_it_says_so_and_makes_nothing(knodel: Knodel, state: Path) -> None:
+    done = knodel("down")
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"no platform runs on {state}: nothing to end\n"
+    assert not state.exists()
+
+
+def test_a_platform_that_lives_is_asked_to_end_and_waited_for(knodel: Knodel, state: Path) -> None:
+    with platform(state, "orderly"):
+        done = knodel("down")
+
+        assert done.code == 0, done.err
+        assert "has ended (platform " in done.out
+        assert not (state / "platform.json").exists()
+        assert knodel("down").out.startswith("no platform runs")
+
+
+def test_a_platform_that_does_not_end_in_time_is_exit_code_4_and_lives(knodel: Knodel, state: Path) -> None:
+    with platform(state, "stubborn"):
+        done = knodel("down", "--timeout", "0.2s")
+
+        assert done.code == 4
+        assert "down --force" in done.err
+        assert len(done.err.splitlines()) == 1
+        assert (state / "platform.json").exists()
+
+
+def test_force_kills_a_platform_that_does_not_end_and_what_it_started(knodel: Knodel, state: Path) -> None:
+    with platform(state, "stubborn"), marked(state, "pod"):
+        done = knodel("down", "--timeout", "0.2s", "--force", "-o", "json")
+
+        assert done.code == 0, done.err
+        assert [word.split()[0] for word in json.loads(done.out)["ended"]] == ["platform", "pod"]
+        assert find_remains(state) == []
+        assert not (state / "platform.json").exists()
+
+
+def test_a_file_of_a_platform_that_was_killed_is_removed(knodel: Knodel, state: Path) -> None:
+    announce(state, "127.0.0.1:9")
+
+    assert knodel("down").code == 0
+    assert not (state / "platform.json").exists()
+
+
+def test_the_processes_that_a_killed_platform_left_are_ended(knodel: Knodel, state: Path) -> None:
+    with marked(state, "pod"), marked(state, "pod", "stubborn"), marked(state, "zygote"):
+        state.mkdir()
+        done = knodel("down", "--timeout", "0.1s")
+
+        assert done.code == 0, done.err
+        assert find_remains(state) == []
+        assert done.out.count("pod ") == 2
+        assert done.out.count("zygote ") == 1
+
+
+def test_processes_whose_folder_was_removed_are_ended_too(knodel: Knodel, state: Path) -> None:
+    with marked(state, "pod"):
+        assert knodel("down").code == 0
+        assert find_remains(state) == []
+
+
+def test_processes_of_another_folder_stay(knodel: Knodel, state: Path, tmp_path: Path) -> None:
+    state.mkdir()
+    other = tmp_path / "other"
+    with marked(other, "pod"):
+        assert knodel("down").out.startswith("no platform runs")
+        assert len(find_remains(other)) == 1
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_gateway_and_activator_are_ended_also_when_a_crash_lost_their_records(
+    knodel: Knodel, state: Path, recorded: bool
+) -> None:
+    with services(state) as port:
+        if not recorded:
+            for record in state.glob("*/*.pid.json"):
+                record.unlink()
+        assert [remain.role for remain in find_remains(state)] == ["gateway", "activator"]
+
+        done = knodel("down")
+
+        assert done.code == 0, done.err
+        assert find_remains(state) == []
+        assert not list(state.glob("*/*.pid.json"))
+        assert not list(state.glob("*/*.sock"))
+        with socket.create_server(("127.0.0.1", port)):
+            pass
+
+
+def test_reading_the_files_of_a_gateway_does_not_make_a_process_one(knodel: Knodel, state: Path) -> None:
+    (state / GATEWAY_FOLDER).mkdir(parents=True)
+    program = "print('up', flush=True); import time; time.sleep(60)"
+    with child("-c", program, "-c", str(state / GATEWAY_FOLDER / "envoy.json")) as reader:
+        assert knodel("down").out.startswith("no platform runs")
+        assert reader.poll() is None
+
+
+def test_another_down_at_the_same_time_is_waited_for(knodel: Knodel, state: Path) -> None:
+    state.mkdir()
+    lock = FolderLock(state)
+    lock.acquire()
+    (state / "lock").write_text("")  # who takes the lock tells its pid a moment later
+
+    done = knodel("down", "--timeout", "0.1s")
+
+    lock.release()
+    assert done.code == 4
+    assert str(state) in done.err
+    assert knodel("down").code == 0
