@@ -268,7 +268,7 @@ class Platform:
             raise KnodelError(
                 "/proc does not show this process: Knodel's embedded cluster needs Linux with /proc mounted"
             )
-        Facts(
+        facts = Facts(
             pid=own.pid,
             start_ticks=own.start_ticks,
             version=VERSION,
@@ -276,7 +276,9 @@ class Platform:
             gateway=f"{self._settings.gateway.address}:{self._settings.gateway.port}",
             control=_address(sockets[0]),
             control_tls=_address(sockets[1]),
-        ).write()
+        )
+        facts.write()
+        log.info("ready: gateway http://%s, control http://%s", facts.gateway, facts.control)
         self.ready.set()
 
     async def _release(self, pod: Object) -> None:
