@@ -57,7 +57,9 @@ from serving.api.tls import ensure_certificate, kubeconfig
 from serving.apis.references import make_validator
 from serving.apis.settings import Settings
 from serving.apis.state import (
+    ACTIVATOR_FOLDER,
     ARTIFACTS_FOLDER,
+    GATEWAY_FOLDER,
     KUBECONFIG_FILE,
     STORE_FILE,
     TLS_FOLDER,
@@ -76,7 +78,8 @@ log = logging.getLogger(__name__)
 WRITABLE = frozenset({MODEL, NAMESPACE})
 """What callers of the control API may write: the kinds of ours that do something already, and namespaces' labels."""
 
-DRAIN = 30.0  # s that requests under way get when the platform ends
+DRAIN = 30.0  # s that requests under way get when the platform ends, all parts together
+LEAST_DRAIN = 2.0  # s
 API_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -149,7 +152,7 @@ class Platform:
         cluster, clock, settings = self.cluster, self._clock, self._settings
         informers = self._informers = Informers(cluster, clock)
         self._gateway = self._make_gateway()
-        self._activator = ActivatorProcess(self.state / "activator", clock)
+        self._activator = ActivatorProcess(self.state / ACTIVATOR_FOLDER, clock)
         self._dataplane = DataPlane(
             cluster,
             informers,
@@ -211,7 +214,7 @@ class Platform:
             header_count=said.max_headers,
             header_seconds=said.header_timeout,
         )
-        folder = self.state / "gateway"
+        folder = self.state / GATEWAY_FOLDER
         return Envoy(folder, said.address, said.port, self._clock, limits, said.domain)
 
     def _server_image(self) -> Image:
@@ -276,6 +279,7 @@ class Platform:
             gateway=f"{self._settings.gateway.address}:{self._settings.gateway.port}",
             control=_address(sockets[0]),
             control_tls=_address(sockets[1]),
+            domain=self._settings.gateway.domain,
         )
         facts.write()
         log.info("ready: gateway http://%s, control http://%s", facts.gateway, facts.control)
@@ -286,15 +290,20 @@ class Platform:
         if not self._ending:
             await self._dataplane.release(pod)
 
+    def _left(self, deadline: float) -> float:
+        """Seconds until then, and a moment in any case: what has nothing under way ends within it."""
+        return max(LEAST_DRAIN, deadline - self._clock.monotonic())
+
     async def _end(self, serving: Sequence[tuple[Any, asyncio.Task[None]]]) -> None:
         """No new requests, then what is under way ends, then the processes do."""
         for server, _ in serving:
             server.should_exit = True
+        deadline = self._clock.monotonic() + DRAIN
         await self._gateway.stop(DRAIN)
-        await self._activator.stop(DRAIN)
+        await self._activator.stop(self._left(deadline))
         self._routing.cancel()  # there is nothing left to route to, nor by
         self._ending = True
-        await self._kubelet.stop_all(DRAIN)
+        await self._kubelet.stop_all(self._left(deadline))
         await asyncio.gather(*(task for _, task in serving))
 
 

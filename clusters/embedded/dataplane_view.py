@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from clusters.embedded.activator_link import Target
+from clusters.embedded.kubelet.pod_status import CRASH_LOOP
 from clusters.endpoints import Endpoint, endpoint_of, is_ready
 from clusters.errors import KnodelError
 from clusters.gateway.ingress import revisions_of, virtual_hosts, without_collisions
@@ -25,6 +26,7 @@ from clusters.objects import (
     Key,
     Object,
     generation_of,
+    is_deleting,
     key_of,
     labels_of,
     namespace_of,
@@ -144,7 +146,13 @@ class View:
             hold_limit=policy.limit,
             slots_per_endpoint=policy.slots,
             timeout=policy.timeout,
+            broken=self._is_broken(revision),
         )
+
+    def _is_broken(self, revision: Key) -> bool:
+        """Whether there are Pods for the revision, and none of them can start."""
+        pods = [pod for pod in self._pods.indexed(BY_REVISION, str(revision)) if not is_deleting(pod)]
+        return bool(pods) and all(map(cannot_start, pods))
 
     def ingresses_of(self, revision: Key) -> list[Key]:
         """The Ingresses that name the revision."""
@@ -247,6 +255,17 @@ def revision_of(pod: Object) -> Key | None:
     """The revision that a Pod serves, by its label."""
     name = labels_of(pod).get(LABEL_REVISION)
     return Key(namespace_of(pod), name) if name else None
+
+
+def cannot_start(pod: Object) -> bool:
+    """Whether the Pod's process failed again and again, by its own account.
+
+    One that was killed says nothing of itself: its next start is worth waiting for.
+    """
+    container: Object = next(iter((pod.get("status") or {}).get("containerStatuses") or ()), {})
+    waiting = (container.get("state") or {}).get("waiting") or {}
+    ended = (container.get("lastState") or {}).get("terminated") or {}
+    return waiting.get("reason") == CRASH_LOOP and bool(ended.get("exitCode")) and bool(ended.get("message"))
 
 
 def _revision_index(pod: Object) -> Iterable[str]:

@@ -23,7 +23,7 @@ RECORD: Final = "envoy.pid.json"
 LOG: Final = "envoy.log"
 STOP_GRACE: Final = 5.0  # s from SIGTERM to SIGKILL; Envoy ends at once, its requests have ended before
 FIRST_BACKOFF: Final = 0.05  # s before a restart; every request fails meanwhile
-LARGEST_BACKOFF: Final = 10.0  # s; of an Envoy that dies again and again
+LARGEST_BACKOFF: Final = 4.0  # s; of an Envoy that dies again and again: it is back within 5 s even then
 STEADY: Final = 30.0  # s after which a start counts as a success
 _ACCESS_LOG_FLUSH_MS: Final = 1000  # of written lines, when there are any
 

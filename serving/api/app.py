@@ -18,7 +18,7 @@ from clusters.clock import Clock
 from clusters.errors import KnodelError, NotFound
 from clusters.objects import POD, Kind, Object
 from serving.api import discovery, openapi
-from serving.api.guard import Guard
+from serving.api.guard import Guard, refuse_repeated
 from serving.api.resources import Resources, Target, error_response
 from serving.api.status import BadRequest, MethodNotAllowed, failure
 
@@ -164,8 +164,8 @@ class _Guarded:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._guard.refuse(scope["path"], headers)
+        pairs = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        refusal = refuse_repeated(pairs) or self._guard.refuse(scope["path"], dict(pairs))
         if refusal is None:
             await self._app(scope, receive, send)
             return

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from clusters.errors import KnodelError
 from serving.api.status import BadRequest, TooLarge, UnsupportedMediaType
 from serving.apis.loader import load_documents
 
 MAX_BODY = 3 * 1024 * 1024  # bytes; the limit of kube-apiserver
+TOO_LARGE = f"the body is larger than {MAX_BODY} bytes: send one object a request"
 
 JSON_TYPES = frozenset({"", "application/json"})
 APPLY_TYPES = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
@@ -25,13 +26,23 @@ def content_type(request: Request) -> str:
 
 
 async def read(request: Request) -> bytes:
-    """The body. Raises TooLarge before more than MAX_BODY bytes are held."""
+    """The body. Raises TooLarge before more than MAX_BODY bytes are held, BadRequest when the caller leaves within."""
+    try:
+        return await _read(request)
+    except ClientDisconnect as error:
+        raise BadRequest("the body ended before its end: the caller left") from error
+
+
+async def _read(request: Request) -> bytes:
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > MAX_BODY:
+        raise TooLarge(TOO_LARGE)
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > MAX_BODY:
-            raise TooLarge(f"the body is larger than {MAX_BODY} bytes: send one object a request")
+            raise TooLarge(TOO_LARGE)
         chunks.append(chunk)
     return b"".join(chunks)
 

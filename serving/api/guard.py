@@ -7,11 +7,14 @@ localhost: the Origin; ShadowRay, CVE-2023-48022: no token). They are pure, so t
 from __future__ import annotations
 
 import hmac
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/livez"})
 """Probes: they tell nothing but that the process lives."""
+
+DECISIVE = frozenset({"host", "origin", "authorization"})
+"""Headers that decide who may pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,14 @@ class Guard:
         if known:
             return None
         return Refusal(401, "Unauthorized", "a bearer token is needed: the file `token` in the state folder holds it")
+
+
+def refuse_repeated(headers: Iterable[tuple[str, str]]) -> Refusal | None:
+    """Refuse a header twice that the guard decides by: it would look at one, and another party at the other."""
+    names = [name for name, _ in headers if name in DECISIVE]
+    if len(names) == len(set(names)):
+        return None
+    return Refusal(400, "BadRequest", f"each of the headers {', '.join(sorted(DECISIVE))} may be sent once")
 
 
 def _host_name(host: str) -> str:

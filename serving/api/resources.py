@@ -133,9 +133,7 @@ class Resources:
         return self._object(request, target.kind, done)
 
     async def _delete(self, request: Request, target: Target) -> Response:
-        raw = await bodies.read(request)
-        options = bodies.parse_json(raw) if raw else {}
-        preconditions = (options.get("preconditions") if isinstance(options, dict) else None) or {}
+        uid, version = _preconditions(await bodies.read(request))
         if _dry_run(request):
             await self._cluster.get(target.kind, target.name, target.namespace or "")
             return _json(success())
@@ -143,8 +141,8 @@ class Resources:
             target.kind,
             target.name,
             target.namespace or "",
-            uid=str(preconditions.get("uid", "")),
-            resource_version=str(preconditions.get("resourceVersion", "")),
+            uid=uid,
+            resource_version=version,
         )
         return _json(success())
 
@@ -195,6 +193,18 @@ def _patch_document(body: bytes, media_type: str) -> Any:
     return patch
 
 
+def _preconditions(body: bytes) -> tuple[str, str]:
+    """The uid and resourceVersion that a DeleteOptions asks for, empty when it does not. Raises BadRequest."""
+    options = bodies.parse_json(body) if body else {}
+    wanted = (options.get("preconditions") or {}) if isinstance(options, dict) else None
+    if not isinstance(wanted, dict):
+        raise BadRequest("the body is no DeleteOptions: it and its preconditions are JSON objects")
+    values = [wanted.get(name) or "" for name in ("uid", "resourceVersion")]
+    if not all(isinstance(value, str) for value in values):
+        raise BadRequest("preconditions.uid and preconditions.resourceVersion are texts")
+    return values[0], values[1]
+
+
 def _aligned(obj: dict[str, Any], target: Target) -> Object:
     """The object with kind, name and namespace of the path filled in. Raises BadRequest when they disagree."""
     metadata = dict(obj.get("metadata") or {})
@@ -240,7 +250,11 @@ def _manager(request: Request) -> str:
 
 
 def _dry_run(request: Request) -> bool:
-    return request.query_params.get("dryRun", "") == "All"
+    """Whether nothing is to be written. Raises BadRequest for another word: who asks for less must not get a write."""
+    asked = request.query_params.getlist("dryRun")
+    if any(value not in ("", "All") for value in asked):
+        raise BadRequest(f"dryRun {asked!r} is not known: the only value is All")
+    return "All" in asked
 
 
 def _seconds(text: str) -> float:

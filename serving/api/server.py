@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
 from clusters.errors import KnodelError
+from serving.api.body import MAX_BODY
+from serving.server.connection import Connection, Traffic
+from serving.server.limits import Limits
 
 KEEP_ALIVE = 65  # s, longer than the idle time of kubectl's connections between two commands
-HEADER_LIMIT = 32 * 1024  # bytes
+LIMITS = Limits(body=2 * MAX_BODY)  # the application says first, as a Status, that a body is too large
 SHUTDOWN = 2  # s that open watches get to end
 
 
@@ -38,6 +45,19 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
     return listener
 
 
+class _Connection(Connection):
+    """The model server's guard of framing, heads and slow callers: they come before any token is looked at."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, LIMITS, Traffic())
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -50,7 +70,7 @@ def make_server(app: ASGIApp, certificate: tuple[Path, Path] | None = None) -> u
     config = uvicorn.Config(
         app,
         loop="none",
-        http="httptools",
+        http=_Connection,
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -59,7 +79,6 @@ def make_server(app: ASGIApp, certificate: tuple[Path, Path] | None = None) -> u
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=SHUTDOWN,
-        h11_max_incomplete_event_size=HEADER_LIMIT,
         ssl_certfile=certificate[0] if certificate else None,
         ssl_keyfile=certificate[1] if certificate else None,
         ssl_version=ssl.PROTOCOL_TLS_SERVER,

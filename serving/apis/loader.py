@@ -7,6 +7,7 @@ fault is one `LoadError` that names the file, the line and the remedy.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -75,11 +76,14 @@ class _Loader(yaml.SafeLoader):
             self._depth -= 1
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """The value of one node; refuses tags that JSON has no value for."""
+        """The value of one node; refuses tags and numbers that JSON has no value for."""
         if node.tag not in _JSON_TAGS:
             problem = f"the tag {node.tag.replace(_TAG_PREFIX, '!!')} is not taken: write the plain value"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-        return super().construct_object(node, deep=deep)
+        value = super().construct_object(node, deep=deep)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise yaml.MarkedYAMLError(problem=f"{node.value} is no number of JSON", problem_mark=node.start_mark)
+        return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """A mapping with text keys, each at most once."""

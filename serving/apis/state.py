@@ -47,6 +47,7 @@ class Facts:
     gateway: str
     control: str
     control_tls: str
+    domain: str = "localhost"
 
     @classmethod
     def read(cls, state: Path) -> Facts | None:

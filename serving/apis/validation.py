@@ -55,7 +55,7 @@ PROTOCOLS = ("http1",)
 
 
 def validate_model(old: Object | None, new: Object) -> Sequence[FieldError]:
-    """Every fault of `new`; none when its spec and cause are those of `old`, so that a status can always be written."""
+    """Every fault of `new`; none when all that callers write is as in `old`, so that a status can always be written."""
     if old is not None and _claims(old) == _claims(new):
         return ()
     return _read(new)[1]
@@ -74,7 +74,9 @@ def _other_than(expected: str, value: str) -> str:
 
 
 def _claims(obj: Object) -> tuple[Any, Any]:
-    return obj.get("spec"), (obj["metadata"].get("annotations") or {}).get(ANNOTATION_CAUSE)
+    """The spec, the cause, and fields that are none of a Model's: whatever a caller may have written."""
+    written = {name: value for name, value in obj.items() if name not in ("metadata", "status")}
+    return written, (obj["metadata"].get("annotations") or {}).get(ANNOTATION_CAUSE)
 
 
 def _read(obj: Object) -> tuple[Model, list[FieldError]]:

@@ -28,12 +28,12 @@ def command(session: Session, name: str, data: str, tag: str, timing: bool) -> N
     for option, value in (("NAME", name), ("--tag", tag)):
         if value and (fault := dns_label_fault(value)):
             raise UsageError(f"{option}: {fault}")
-    body = _body(data)
-    headers = {"Host": f"{name}.{session.namespace}.localhost", "Content-Type": "application/json"}
+    body, platform = _body(data), session.platform()
+    headers = {"Host": f"{name}.{session.namespace}.{platform.domain}", "Content-Type": "application/json"}
     if tag:
         headers["Knative-Serving-Tag"] = tag
     with exchange(
-        session.platform().gateway, "the gateway", "POST", f"/v2/models/{name}/infer", body=body, headers=headers,
+        platform.gateway, "the gateway", "POST", f"/v2/models/{name}/infer", body=body, headers=headers,
         timeout=TIMEOUT,
     ) as answer:  # fmt: skip
         content = answer.body()

@@ -28,6 +28,7 @@ class Platform:
     control: tuple[str, int]
     gateway: tuple[str, int]
     token: str
+    domain: str = "localhost"
 
     @classmethod
     def find(cls, state: Path) -> Platform:
@@ -43,4 +44,4 @@ class Platform:
             raise CommandError(f"{state / TOKEN_FILE} is no text: {RENEW}") from error
         if not (token.isascii() and token.isprintable() and token):
             raise CommandError(f"{state / TOKEN_FILE} holds no token: {RENEW}")
-        return cls(split_address(facts.control), split_address(facts.gateway), token)
+        return cls(split_address(facts.control), split_address(facts.gateway), token, facts.domain)

@@ -57,8 +57,12 @@ def _json_length(headers: list[tuple[bytes, bytes]]) -> int | None:
     json_length, content_type = None, b""
     for name, value in headers:
         if name == b"content-type":
+            if content_type:
+                raise UnsupportedType("a body has one Content-Type")
             content_type = value
         elif name == _LENGTH_HEADER:
+            if json_length is not None:
+                raise BadRequest("Inference-Header-Content-Length is given twice")
             json_length = _number(value)
         elif name == b"content-encoding" and value.strip().lower() != b"identity":
             raise UnsupportedType("compressed bodies are not read: send the body as it is")

@@ -158,7 +158,8 @@ class Connection(HttpToolsProtocol):
     def _linger(self) -> None:
         """Close for writing, and drop what still comes: closing at once would reset the answer away."""
         self.flow.resume_reading()
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # TLS cannot
+            self.transport.write_eof()
         self._timer = self.loop.call_later(self._limits.linger, self.transport.close)
 
     def _arm(self, delay: float) -> None:

@@ -97,7 +97,7 @@ def from_bytes(name: str, datatype: Datatype, shape: Sequence[int], content: mem
     """An array of the binary tensor extension's bytes."""
     count = check_shape(name, shape)
     if datatype.name == BYTES:
-        return _texts(name, count, content).reshape(shape)
+        return _shaped(name, _texts(name, count, content), shape)
     if count * datatype.size != len(content):
         raise BadRequest(
             f"input {name!r}: shape {_short(shape)} of {datatype.name} has {count * datatype.size} bytes, "
@@ -106,7 +106,14 @@ def from_bytes(name: str, datatype: Datatype, shape: Sequence[int], content: mem
     array = np.frombuffer(content, dtype=datatype.dtype)
     if datatype.name == "BOOL" and np.any(array.view(np.uint8) > 1):
         raise BadRequest(f"input {name!r}: a BOOL is a byte 0 or 1")
-    return np.require(array, requirements="A").reshape(shape)
+    return _shaped(name, np.require(array, requirements="A"), shape)
+
+
+def _shaped(name: str, array: Tensor, shape: Sequence[int]) -> Tensor:
+    try:
+        return array.reshape(shape)
+    except ValueError as error:  # sizes whose product is 0, but too large for an array
+        raise BadRequest(f"input {name!r}: shape {_short(shape)} is too large") from error
 
 
 def _texts(name: str, count: int, content: memoryview) -> Tensor:

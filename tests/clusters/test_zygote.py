@@ -189,13 +189,29 @@ async def test_forks_outlive_their_zygote_whose_knowledge_is_lost(world: World) 
     assert await started.process.wait() == UNKNOWN_EXIT
 
 
-async def test_after_a_zygote_died_pods_start_by_exec_and_later_from_a_new_one(world: World) -> None:
+async def test_a_zygote_that_was_killed_is_replaced_with_the_next_fork(world: World) -> None:
+    for uid, code in (("a", 3), ("b", 4), ("c", 5)):
+        assert await (await world.start("report", str(code), uid=uid)).process.wait() == Exit(code=code)
+        os.kill(world.zygote().pid, signal.SIGKILL)
+        await eventually(lambda: not is_running(world.zygote()))
+
+
+async def test_an_adopted_zygote_that_was_killed_is_replaced_too(world: World) -> None:
+    await (await world.start("report", "0", uid="a")).process.wait()
+    world.successor()
+    await (await world.start("report", "0", uid="b")).process.wait()
+    os.kill(world.zygote().pid, signal.SIGKILL)
+    await eventually(lambda: not is_running(world.zygote()))
+
+    assert await (await world.start("report", "4", uid="c")).process.wait() == Exit(code=4)
+
+
+async def test_after_a_zygote_failed_pods_start_by_exec_and_later_from_a_new_one(world: World) -> None:
     clock = SteppedClock()
     zygotes = ZygoteRuntime(world.folders, clock)
     runtime = PodRuntime(zygotes)
     await (await runtime.start(world.launch("report", "0", uid="a"))).process.wait()
-    os.kill(world.zygote().pid, signal.SIGKILL)
-    await eventually(lambda: not is_running(world.zygote()))
+    world.socket().unlink()  # it runs, and nobody can reach it
 
     for uid in ("b", "c"):
         started = await runtime.start(world.launch("report", "0", uid=uid))

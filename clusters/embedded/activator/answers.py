@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clusters.embedded.activator.throttle import HoldExpired, HoldQueueFull, UnknownRevision
+from clusters.embedded.activator.throttle import HoldExpired, HoldQueueFull, StartFailed, UnknownRevision
 from clusters.embedded.activator.upstream import UpstreamError
 from clusters.errors import KnodelError
 
@@ -41,7 +41,7 @@ def answer_to(error: KnodelError) -> Answer:
             return _answer(404, error)
         case HoldQueueFull():
             return _answer(429, error, FULL_RETRY)
-        case HoldExpired():
+        case HoldExpired() | StartFailed():
             return _answer(503, error, START_RETRY)
         case UnknownRevision():
             return _answer(503, error, FULL_RETRY)

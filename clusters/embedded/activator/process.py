@@ -34,7 +34,7 @@ START_PATIENCE = 15.0  # s; it takes 0.3 s on a quiet machine
 ADOPT_PATIENCE = 3.0  # s; a process that lives but does not say hello by then is replaced
 LOOK_EVERY = 0.01  # s, for the socket of a process that is starting
 FIRST_BACKOFF = 0.02  # s before a restart: requests to models at zero fail meanwhile
-LARGEST_BACKOFF = 10.0  # s; of one that dies again and again
+LARGEST_BACKOFF = 4.0  # s; of one that dies again and again: it is back within 5 s even then
 STEADY = 30.0  # s after which a start counts as a success
 
 

@@ -8,7 +8,8 @@ Named after Knative's `pkg/activator/net/throttler.go`. One event loop, no lock.
 3. `hold_limit` requests may wait; the next is refused (`HoldQueueFull`). None waits longer than `timeout` from its
    arrival (`HoldExpired`).
 4. An endpoint that refuses a connection is set aside for a moment that doubles; its request keeps its place in front.
-5. An endpoint no longer named gets no new request from the moment of `set_target`; what runs on it finishes.
+5. Nobody waits for a revision whose replicas all failed to start (`StartFailed`); the next start may succeed.
+6. An endpoint no longer named gets no new request from the moment of `set_target`; what runs on it finishes.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ class HoldQueueFull(KnodelError):
 
 class HoldExpired(KnodelError):
     """No endpoint had room in time."""
+
+
+class StartFailed(KnodelError):
+    """No replica of the revision can start, as it is now."""
 
 
 class UnknownRevision(KnodelError):
@@ -138,6 +143,14 @@ class RevisionThrottle:
         return f"revision {self.target.key} was removed"
 
     @property
+    def _cannot_start(self) -> str:
+        return f"revision {self.target.key} cannot start: its Model's status says why"
+
+    @property
+    def _is_broken(self) -> bool:
+        return self.target.broken and not self._places
+
+    @property
     def has_endpoints(self) -> bool:
         """Whether any endpoint is named."""
         return bool(self._places)
@@ -149,13 +162,14 @@ class RevisionThrottle:
         self.target = target
         self._places = [known.get(endpoint) or _Place(endpoint, now) for endpoint in target.endpoints]
         self._pump()
+        if self._is_broken:
+            self._fail_all(StartFailed, self._cannot_start)
 
     def dismiss(self) -> None:
         """The revision is gone: nobody waits for it any more. What runs on its endpoints finishes."""
         self._dismissed = True
         self._places = []
-        for waiter in list(self._waiting):
-            self._fail(waiter, UnknownRevision(self._removed))
+        self._fail_all(UnknownRevision, self._removed)
 
     def arrive(self, at: float) -> Ticket:
         """A request came in at this moment of the clock."""
@@ -164,10 +178,13 @@ class RevisionThrottle:
     async def lease(self, ticket: Ticket) -> Lease:
         """Room for the request: at once, or when its turn comes.
 
-        Raises HoldQueueFull, HoldExpired, UnknownRevision (removed meanwhile). Cancelled: as if it had never come.
+        Raises HoldQueueFull, HoldExpired, StartFailed, UnknownRevision (removed meanwhile). Cancelled: as if it had
+        never come.
         """
         if self._dismissed:
             raise UnknownRevision(self._removed)
+        if self._is_broken:
+            raise StartFailed(self._cannot_start)
         place = self._pick() if not self._waiting else None
         if place is not None:
             return self._grant(place)
@@ -209,6 +226,10 @@ class RevisionThrottle:
                 text = f"revision {self.target.key} had no capacity within {self.target.timeout:g} s"
                 self._fail(waiter, HoldExpired(text))
                 return
+
+    def _fail_all(self, error: type[KnodelError], message: str) -> None:
+        for waiter in list(self._waiting):
+            self._fail(waiter, error(message))
 
     def _fail(self, waiter: _Waiter, error: KnodelError) -> None:
         self._waiting.remove(waiter)

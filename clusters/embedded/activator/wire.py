@@ -30,6 +30,7 @@ class Target:
 
     `hold_limit`: how many requests may wait; the next is refused with 429. `slots_per_endpoint`: how many requests of
     the activator's one endpoint takes at once, 0 for any number. `timeout`: seconds that a request may wait.
+    `broken`: every replica failed to start and says why; without endpoints nobody is to wait.
     """
 
     key: Key
@@ -37,6 +38,7 @@ class Target:
     hold_limit: int
     slots_per_endpoint: int
     timeout: float
+    broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ def target_to_wire(target: Target) -> Message:
         "holdLimit": target.hold_limit,
         "slots": target.slots_per_endpoint,
         "timeout": target.timeout,
+        "broken": target.broken,
     }
 
 
@@ -85,6 +88,7 @@ def target_from_wire(message: Mapping[str, Any]) -> Target:
         hold_limit=int(message["holdLimit"]),
         slots_per_endpoint=int(message["slots"]),
         timeout=float(message["timeout"]),
+        broken=bool(message.get("broken", False)),  # a control plane of before does not say
     )
 
 

@@ -27,6 +27,9 @@ ACTIVE = "Active"
 DEPLOYING = "Deploying"
 PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
 SCALE_TARGET_INITIALIZED = "ScaleTargetInitialized"
+UNSEEN = "ContainerStatusUnknown"
+"""Reason of a container's end that nobody watched: after a node went down, new Pods come on Kubernetes, whose Revisions
+never hear of the former ones. Here the same Pod starts again, and its end says as little of the version."""
 
 _PROGRESSING = "Progressing"
 _REPLICA_SET_READY = "ReplicaSetReady"
@@ -66,7 +69,7 @@ class RevisionStatus(Status):
         for container in (pod.get("status") or {}).get("containerStatuses") or ():
             ended = (container.get("lastState") or {}).get("terminated")
             waiting = (container.get("state") or {}).get("waiting")
-            if ended is not None:
+            if ended is not None and ended.get("reason") != UNSEEN:
                 self._container_ended(int(ended.get("exitCode", 0)), str(ended.get("message", "")))
             elif waiting is not None and timed_out:
                 self._unavailable(waiting.get("reason", ""), waiting.get("message", ""))

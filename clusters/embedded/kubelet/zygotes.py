@@ -26,7 +26,7 @@ from clusters.embedded.kubelet.folders import PRIVATE, Folders, Run
 from clusters.embedded.kubelet.process import UNKNOWN_EXIT, Exit, Process, first_of
 from clusters.embedded.kubelet.runtime import ExecRuntime, Launch, Started
 from clusters.embedded.zygote_child import Spawn
-from clusters.identity import Identity
+from clusters.identity import Identity, is_running
 
 log = logging.getLogger(__name__)
 
@@ -82,20 +82,21 @@ class ZygoteClient:
         self._folder = folders.zygotes / key
         self._clock = clock
         self._starting = asyncio.Lock()
-        self._usable = False
         self._process: Process | None = None
         self._failed_at: float | None = None
 
     async def ensure(self, modules: Sequence[str], env: Mapping[str, str]) -> None:
-        """Have a zygote that runs, or at least imports. Raises ZygoteFailed."""
+        """Have a zygote that runs, or at least imports; one that was ended from outside is replaced at once.
+
+        Raises ZygoteFailed.
+        """
         if self._failed_at is not None and self._clock.monotonic() - self._failed_at < RETRY_AFTER:
             raise ZygoteFailed(f"zygote {self._folder.name} failed a moment ago: see {self._folder / LOG_NAME}")
         async with self._starting:
-            if self._usable:
+            if self._process is not None and is_running(self._process.identity):  # its end may not have been seen yet
                 return
             if not await self._is_current():
                 self._start(modules, env)
-            self._usable = True
             self._failed_at = None
 
     async def spawn(self, spawn: Spawn) -> Identity:
@@ -107,7 +108,7 @@ class ZygoteClient:
             raise
         if "error" in answer:
             raise StartFailed(f"cannot start {spawn.entry}: {answer['error']}")
-        return Identity(int(answer["pid"]), int(answer["startTicks"]))
+        return _identity_in(answer)
 
     async def exit_of(self, identity: Identity) -> Exit:
         """How a child ended; unknown when the zygote is gone or has forgotten."""
@@ -129,7 +130,7 @@ class ZygoteClient:
         await self._end(process, ANSWER_TIMEOUT)
 
     async def _is_current(self) -> bool:
-        """Whether one of an earlier kubelet runs; one with outdated modules is ended."""
+        """Whether one of an earlier kubelet runs, to be watched from now on; one with outdated modules is ended."""
         try:
             answer = await self._ask({"op": "hello"}, START_TIMEOUT)
         except ZygoteFailed:
@@ -137,7 +138,8 @@ class ZygoteClient:
         if answer.get("stale"):
             await self.shut_down()
             return False
-        return True
+        self._process = Process.adopt(_identity_in(answer))
+        return self._process is not None
 
     def _start(self, modules: Sequence[str], env: Mapping[str, str]) -> None:
         """Start it; it need not be ready, since its socket is there already."""
@@ -164,7 +166,6 @@ class ZygoteClient:
 
     async def _end(self, process: Process | None, grace: float) -> None:
         """See it end; after `grace` seconds, by force."""
-        self._usable = False
         (self._folder / SOCKET_NAME).unlink(missing_ok=True)
         if process is not None:
             await first_of(process.wait(), self._clock.sleep(grace))
@@ -210,6 +211,10 @@ def key_of(modules: Sequence[str], env: Mapping[str, str]) -> str:
     settings = (f"{name}={value}" for name, value in sorted(env.items()))
     words = "\0".join((sys.executable, sys.version, *modules, "", *settings))
     return hashlib.sha256(words.encode()).hexdigest()[:16]
+
+
+def _identity_in(answer: Mapping[str, Any]) -> Identity:
+    return Identity(int(answer["pid"]), int(answer["startTicks"]))
 
 
 def _spawn_of(launch: Launch, key: str) -> Spawn:

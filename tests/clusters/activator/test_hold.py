@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from clusters.embedded.activator_link import Load
+from clusters.embedded.activator_link import Load, Target
 from clusters.objects import Key
 from tests.clusters.activator.backend import Backend, Call, Gate
 from tests.clusters.activator.caller import REVISION, Answer, Caller
@@ -103,6 +103,17 @@ async def test_a_full_queue_refuses_with_429_and_retry_after(activator: Running)
     assert answer.headers["content-type"] == "application/json"
     assert "default/iris-00001" in answer.error
     assert activator.load.queued == 2
+
+
+async def test_requests_of_a_revision_that_cannot_start_are_503_with_retry_after(activator: Running) -> None:
+    await activator.serve()
+    tasks = await all_post(await activator.callers(20))
+    await activator.queued(20)
+    await activator.link.set_target(Target(REVISION, (), 2000, 0, 20.0, broken=True))
+    for answer in await asyncio.gather(*tasks):
+        assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+        assert "cannot start" in answer.body.decode()
+    await activator.idle()
 
 
 async def test_a_request_waits_no_longer_than_the_deadline(activator: Running) -> None:

@@ -146,6 +146,7 @@ targets = st.builds(
     st.integers(0, 10_000),
     st.integers(0, 1000),
     st.floats(0, 3600),
+    st.booleans(),
 )
 
 

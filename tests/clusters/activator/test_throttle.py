@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
 from clusters.clock import SystemClock
 from clusters.embedded.activator.report import LoadReport
-from clusters.embedded.activator.throttle import HoldExpired, Lease, RevisionThrottle, UnknownRevision
+from clusters.embedded.activator.throttle import HoldExpired, Lease, RevisionThrottle, StartFailed, UnknownRevision
 from clusters.embedded.activator.throttler import Throttler
 from clusters.embedded.activator.wire import Load, Loads, Target
 from clusters.endpoints import Endpoint
@@ -104,6 +105,30 @@ async def test_a_removed_revision_holds_nobody() -> None:
         await waiting
     with pytest.raises(UnknownRevision):
         await one.lease(ticket)
+
+
+async def test_nobody_waits_for_a_revision_that_cannot_start() -> None:
+    one = throttle()
+    waiting = arrive(one)
+    await turns()
+    one.retarget(replace(target(), broken=True))
+    with pytest.raises(StartFailed, match="default/iris-00001 cannot start"):
+        await waiting
+    with pytest.raises(StartFailed):
+        await arrive(one)
+    assert one.load == Load()
+
+
+async def test_a_revision_that_could_not_start_is_waited_for_again_once_it_may_and_served_where_it_runs() -> None:
+    one = throttle()
+    one.retarget(replace(target(), broken=True))
+    one.retarget(target())
+    waiting = arrive(one)
+    await turns()
+    assert one.load == Load(queued=1)
+    one.retarget(replace(target(ONE), broken=True))
+    (await waiting).release()
+    (await arrive(one)).release()
 
 
 async def test_an_expired_request_leaves_no_trace() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane import DataPlane
+from clusters.embedded.dataplane_view import cannot_start
 from clusters.gateway.envoy import Envoy
-from clusters.objects import INGRESS, POD_AUTOSCALER, SERVERLESS_SERVICE, Key, Object, generation_of
+from clusters.objects import INGRESS, POD, POD_AUTOSCALER, SERVERLESS_SERVICE, Key, Object, generation_of
 from tests.clusters.dataplane.looks import DIRECT, PROXIED, READY, Stuck, answers, is_ready
 from tests.clusters.dataplane.stage import Activator, Stage, data_plane
 from tests.clusters.gateway.backends import Backend
@@ -98,3 +99,34 @@ async def test_the_activator_is_told_the_policy_and_its_changes(
     annotation = {"metadata": {"annotations": {"hold": '{"limit": 8, "slots": 2, "timeout": 9.0}'}}}
     await stage.cluster.patch(POD_AUTOSCALER, "m-00001", annotation, "default", manager="test")
     await eventually(lambda: activator.targets[key].hold_limit == 8)
+
+
+def crashing(exit_code: int = 1, message: str = "cannot load m.onnx", reason: str = "CrashLoopBackOff") -> Object:
+    """The status of a Pod whose process ended and waits for its next start."""
+    ended = {"exitCode": exit_code, "message": message}
+    return {"containerStatuses": [{"state": {"waiting": {"reason": reason}}, "lastState": {"terminated": ended}}]}
+
+
+async def test_a_revision_is_broken_while_each_of_its_pods_fails_to_start_and_says_why(
+    plane: DataPlane, stage: Stage, activator: Activator, one: Backend, two: Backend
+) -> None:
+    def broken() -> bool:
+        return activator.targets[Key("default", "m-00001")].broken
+
+    await stage.revision("m-00001", "Serve")
+    await stage.pod("a", "m-00001", one, ready=False)
+    await stage.pod("b", "m-00001", two, ready=False)
+    await stage.status(POD, "a", crashing())
+    await eventually(lambda: activator.targets and not broken())
+    await stage.status(POD, "b", crashing())
+    await eventually(broken)
+    await stage.status(POD, "b", {"containerStatuses": [{"state": {"running": {}}}]})
+    await eventually(lambda: not broken())
+
+
+def test_a_pod_that_was_killed_or_starts_anew_may_start() -> None:
+    assert cannot_start({"status": crashing()})
+    assert not cannot_start({"status": crashing(137, "")})
+    assert not cannot_start({"status": crashing(reason="ContainerCreating")})
+    assert not cannot_start({"status": crashing(0)})
+    assert not cannot_start({})

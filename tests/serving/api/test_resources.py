@@ -9,10 +9,13 @@ from typing import Any
 
 import aiohttp
 import pytest
+from starlette.requests import Request
 
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.history import LONGEST
 from clusters.objects import MODEL
+from serving.api.body import read
+from serving.api.status import BadRequest
 from tests.scenarios.world import model
 from tests.serving.api.conftest import TOKEN, Served
 
@@ -55,6 +58,13 @@ async def call(
         ("PATCH", f"{MODELS}/x", b"[]", MERGE, 400),
         ("PATCH", f"{MODELS}/x", b"{}", MERGE, 404),
         ("PATCH", f"{MODELS}/x", b"a: &a [*a", APPLY, 400),
+        ("PATCH", f"{MODELS}/x", b"spec: {storageUri: 'file:///m', minReplicas: .nan}", APPLY, 400),
+        ("PATCH", f"{MODELS}/x?dryRun=all", b"spec: {storageUri: 'file:///m'}", APPLY, 400),
+        ("POST", f"{MODELS}?dryRun=All&dryRun=no", b'{"metadata": {"name": "x"}}', {}, 400),
+        ("DELETE", f"{MODELS}/x", b"[1]", {}, 400),
+        ("DELETE", f"{MODELS}/x", b'{"preconditions": "x"}', {}, 400),
+        ("DELETE", f"{MODELS}/x", b'{"preconditions": {"uid": 5}}', {}, 400),
+        ("DELETE", f"{MODELS}/x", b'{"preconditions": {"uid": null}}', {}, 404),
         ("PATCH", f"{MODELS}/x", b"{}", {}, 415),
         ("PUT", f"{MODELS}/x", b"{}", {}, 405),
         ("DELETE", MODELS, b"", {}, 405),
@@ -85,6 +95,26 @@ async def test_bad_requests_get_a_status_and_change_nothing(
     assert answer["code"] == code
     assert answer["message"]
     assert (await cluster.list(MODEL)).items == []
+
+
+HEAD = f"POST {MODELS} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+
+
+async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(f"{HEAD}Content-Length: {3 * 1024 * 1024 + 1}\r\n\r\n".encode())
+    assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+    writer.close()
+
+
+async def test_a_caller_that_leaves_within_its_body_is_no_fault_of_ours() -> None:
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(messages)
+
+    with pytest.raises(BadRequest, match="the caller left"):
+        await read(Request({"type": "http", "method": "POST", "headers": []}, receive))
 
 
 async def test_without_a_token_nothing_is_told(served: Served) -> None:

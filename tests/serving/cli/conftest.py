@@ -71,7 +71,7 @@ def announce(state: Path, control: str, gateway: str = "127.0.0.1:9", token: str
     """Write the state folder as a platform on `control` does."""
     state.mkdir(mode=0o700, exist_ok=True)
     write_private(state / TOKEN_FILE, token.encode())
-    Facts(os.getpid(), 1, "0", str(state), gateway, control, control).write()
+    Facts(os.getpid(), 1, "0", str(state), gateway, control, control, "localhost").write()
 
 
 class NoLogs:

@@ -20,7 +20,7 @@ from tests.serving.cli.conftest import Knodel, Served, announce
 from tests.serving.cli.test_down import marked
 
 STATE = Path("/state")
-FACTS = Facts(7, 1, "0.1.0", "/state", "127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8443")
+FACTS = Facts(7, 1, "0.1.0", "/state", "127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8443", "localhost")
 OK = Reply(200)
 
 

@@ -88,6 +88,13 @@ def test_texts_survive_the_binary_form(texts: list[bytes]) -> None:
     assert tensors.from_bytes("x", DATATYPES[BYTES], [len(texts)], memoryview(wire)).tolist() == texts
 
 
+@pytest.mark.parametrize("datatype", sorted(DATATYPES))
+@pytest.mark.parametrize("shape", [[1 << 62, 0, 1 << 62], [(1 << 63) - 1, (1 << 63) - 1, 0]])
+def test_no_elements_of_an_overflowing_shape_are_refused(datatype: str, shape: list[int]) -> None:
+    with pytest.raises(BadRequest, match="too large"):
+        tensors.from_bytes("x", DATATYPES[datatype], shape, memoryview(b""))
+
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
