@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from clusters.errors import KnodelError
@@ -56,6 +57,10 @@ class _Connection(Connection):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, LIMITS, Traffic())
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """As uvicorn does: the head of a watch goes out at once, the model server's waits for a body."""
+        HttpToolsProtocol._start_asgi_task(self, cycle, app)
 
 
 class _Server(uvicorn.Server):

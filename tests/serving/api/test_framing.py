@@ -61,3 +61,12 @@ async def test_a_caller_that_never_ends_its_head_is_cut_off(
 ) -> None:
     monkeypatch.setattr(server, "LIMITS", replace(server.LIMITS, head_time=0.05, linger=0.05))
     assert (await exchange(served, b"GET /apis HTTP/1.1\r\nHost: loc", tls)).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_the_head_of_a_watch_comes_before_its_first_event(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(WHOLE.replace("/apis", "/apis/knodel.dev/v1alpha1/models?watch=1", 1).encode() + b"\r\n")
+    async with asyncio.timeout(PATIENCE):
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+    await writer.wait_closed()

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 from serving.engines.base import ANY, Signature, TensorSpec
 from serving.engines.datatypes import BYTES, DATATYPES, Tensor
 from serving.server import tensors
-from serving.server.errors import ServingError
+from serving.server.errors import BadRequest, ServingError
 from serving.server.limits import Limits
 from serving.server.protocol_v2 import Codec, Reply
 
