@@ -18,6 +18,7 @@ from clusters import processes
 from clusters.clock import Clock
 from clusters.embedded.activator.wire import LINE_LIMIT, decode
 from clusters.embedded.activator_link import ActivatorLink
+from clusters.embedded.kubelet.environment import node_environment
 from clusters.errors import KnodelError
 from clusters.identity import Identity, identify, is_running
 
@@ -116,7 +117,9 @@ class ActivatorProcess:
         _write_address(self._folder / ADDRESS, self.address)
         command = [sys.executable, "-P", "-m", "clusters.embedded.activator", "--listen", f"{host}:{port}"]
         command += ["--control", str(self._folder / SOCKET), "--log", str(self._folder / LOG)]
-        launched = processes.start_detached(command, log=self._folder / OUTPUT, cwd=self._folder)
+        launched = processes.start_detached(
+            command, log=self._folder / OUTPUT, cwd=self._folder, environment=node_environment()
+        )
         self._hold(launched)
         return launched
 

@@ -281,3 +281,9 @@ def test_no_spec_whatever_breaks_the_validation(spec: dict[str, Any]) -> None:
 def test_any_value_is_shown_on_one_short_line(value: Any) -> None:
     assert "\n" not in show(value)
     assert len(show(value)) < 100
+
+
+def test_an_unknown_field_is_refused_in_a_change_too() -> None:
+    old = model_object()
+    assert [error.path for error in validate_model(old, old | {"specs": {}})] == ["specs"]
+    assert list(validate_model(old, old | {"status": {"url": "x"}})) == []
