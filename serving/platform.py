@@ -127,14 +127,16 @@ class Platform:
             await self._store.close()
 
     async def _start_data_plane(self) -> None:
-        """Envoy and the activator, adopted or fresh; a fresh Envoy does not stay alone when the activator fails."""
-        adopted = await self._gateway.start()
-        try:
-            await self._activator.start()
-        except KnodelError:
-            if not adopted:
+        """Envoy and the activator at once, adopted or fresh; neither stays alone when the other fails to start."""
+        starts = (self._gateway.start(), self._activator.start())
+        gateway, activator = await asyncio.gather(*starts, return_exceptions=True)
+        if isinstance(gateway, BaseException):
+            await self._activator.stop(0)
+            raise gateway
+        if isinstance(activator, BaseException):
+            if not gateway:
                 await self._gateway.stop(0)
-            raise
+            raise activator
 
     def _open_store(self) -> EmbeddedCluster:
         self._store = Store.open(self.state / STORE_FILE)

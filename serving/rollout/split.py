@@ -7,7 +7,8 @@
     absent         absent                      any                       latest 100
 
 "Latest" is the newest version when it is ready; until then the newest ready one, but not one that was rolled back: a
-deploy after a rollback must not bring back what was refused while it starts, or when it fails.
+deploy after a rollback must not bring back what was refused while it starts, or when it fails. A version that has
+traffic stays as good as ready when its replicas fail: as with Knative's latestReadyRevisionName, a crash moves nothing.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Situation:
     """What a split depends on beside the spec.
 
     `versions` oldest first; `generation` is the label of the version that the spec asks for; `stable` is the revision
-    that last had all the traffic; `refused` are those that were rolled back; `percents` are those last declared for
-    the variants, by Configuration.
+    that last had all the traffic; `refused` are those that were rolled back, `serving` those that have traffic now;
+    `percents` are those last declared for the variants, by Configuration.
     """
 
     versions: tuple[Version, ...] = ()
@@ -47,6 +48,11 @@ class Situation:
     stable: str | None = None
     refused: frozenset[str] = frozenset()
     percents: Mapping[str, int] = field(default_factory=dict)
+    serving: frozenset[str] = frozenset()
+
+    def is_usable(self, version: Version) -> bool:
+        """Whether the version is ready, or was and has traffic since: then its replicas come back, or a person acts."""
+        return version.ready or (version.complete and version.revision in self.serving)
 
     @property
     def newest(self) -> Version | None:
@@ -72,7 +78,8 @@ def situation_of(
     """The situation that `history` tells of."""
     newest = {entry.revision: entry for entry in history}
     refused = frozenset(name for name, entry in newest.items() if entry.outcome == "rolledback")
-    return Situation(versions, generation, stable_of(history), refused, percents)
+    serving = frozenset(name for name, entry in newest.items() if entry.outcome in ("serving", "promoted"))
+    return Situation(versions, generation, stable_of(history), refused, percents, serving)
 
 
 def wishes_in_force(spec: ModelSpec, stable: str | None) -> tuple[Wish, ...]:
@@ -86,9 +93,9 @@ def wishes_in_force(spec: ModelSpec, stable: str | None) -> tuple[Wish, ...]:
 
 def latest_of(situation: Situation) -> Version | None:
     """The version that "latest" means now; None while there is none that was ever ready."""
-    if situation.newest is not None and situation.newest.ready:
+    if situation.newest is not None and situation.is_usable(situation.newest):
         return situation.newest
-    ready = [version for version in situation.versions if version.ready]
+    ready = [version for version in situation.versions if situation.is_usable(version)]
     accepted = [version for version in ready if version.revision not in situation.refused]
     usable = accepted or ready
     return usable[-1] if usable else None
@@ -116,7 +123,7 @@ def _knative_agrees(model: Model, situation: Situation, version: Version) -> boo
     if model.spec.variants:
         return False
     own = names.configuration(model)
-    ready = [one for one in situation.versions if one.ready and own in one.revisions]
+    ready = [one for one in situation.versions if situation.is_usable(one) and own in one.revisions]
     return bool(ready) and ready[-1].revision == version.revision
 
 
