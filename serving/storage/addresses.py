@@ -87,6 +87,14 @@ def parse(url: str) -> Target:
     return Target(parts.scheme, encoded, port or DEFAULT_PORTS[parts.scheme], target)
 
 
+def allowed_after(peer: str, allow_hosts: frozenset[str]) -> frozenset[str]:
+    """Which hosts stay allowed for a redirect from the address `peer`: none from a public one.
+
+    Otherwise any server on the internet could send us on to what the administrator allowed for direct use.
+    """
+    return frozenset() if is_global(peer) else allow_hosts
+
+
 def check_addresses(target: Target, addresses: Iterable[str], allow_hosts: frozenset[str], uri: str) -> None:
     """Refuse the target when one of the addresses that its host has is not for us. Raises StorageError.
 

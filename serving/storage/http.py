@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 from urllib.parse import urldefrag, urljoin
 
-from serving.storage.addresses import Target, check_addresses, parse, shown
+from serving.storage.addresses import Target, allowed_after, check_addresses, parse, shown
 from serving.storage.digest import PREFIX
 from serving.storage.disk import LARGEST_FILE
 from serving.storage.errors import StorageError
@@ -37,7 +37,7 @@ class DownloadLimits:
 
 
 class Downloader:
-    """Gets files by GET, following redirects; `allow_hosts` as in `addresses.check_addresses`."""
+    """Gets files by GET, following redirects; `allow_hosts` as in `addresses.check_addresses` and `allowed_after`."""
 
     def __init__(
         self,
@@ -53,11 +53,12 @@ class Downloader:
         """Write the content into `into` and return its digest (`sha256:…`). Raises StorageError."""
         deadline = self._monotonic() + self._limits.total
         name = shown(url)
-        hop = urldefrag(url).url
+        hop, allowed = urldefrag(url).url, self._allow_hosts
         for _ in range(self._limits.redirects + 1):
             target = parse(hop)
-            connection = self._connect(target, name)
+            connection = self._connect(target, name, allowed)
             try:
+                allowed = allowed_after(str(connection.sock.getpeername()[0]), allowed)
                 with _ask(connection, target) as response:
                     if response.status not in _REDIRECTS:
                         return self._receive(name, response, into, deadline)
@@ -68,12 +69,12 @@ class Downloader:
                 connection.close()
         raise StorageError(f"{name}: cannot be downloaded: more than {self._limits.redirects} redirects")
 
-    def _connect(self, target: Target, name: str) -> http.client.HTTPConnection:
+    def _connect(self, target: Target, name: str, allowed: frozenset[str]) -> http.client.HTTPConnection:
         """A connection that is open to a checked address. Raises StorageError."""
         connection = http.client.HTTPConnection(target.host, target.port)
         try:
             found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-            check_addresses(target, (str(info[4][0]) for info in found), self._allow_hosts, name)
+            check_addresses(target, (str(info[4][0]) for info in found), allowed, name)
             connection.sock = self._open(found)
             if target.scheme == "https":
                 context = ssl.create_default_context()

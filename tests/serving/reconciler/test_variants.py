@@ -252,3 +252,24 @@ async def test_a_percent_of_a_variant_moves_traffic_and_makes_no_revision(stage:
     await stage.edit({"spec": {"variants": changed}})
     await stage.traffic_is({"magika-a100-00001": 5, "magika-v100-00001": 95})
     assert len(await revisions(stage)) == 2
+
+
+async def test_a_crash_of_the_version_that_serves_moves_no_traffic(stage: ModelStage) -> None:
+    await stage.deploy(model_object(variants=VARIANTS))
+    await stage.comes_up(*BOTH)
+    await stage.traffic_is(BOTH)
+    await stage.edit({"spec": {"storageUri": "file:///models/v2"}})
+    await stage.comes_up("magika-a100-00002", "magika-v100-00002")
+    second = {"magika-a100-00002": 60, "magika-v100-00002": 40}
+    await stage.traffic_is(second)
+    async with watched(stage) as seen:
+        await stage.deployment_reports("magika-a100-00002", 0)
+        await stage.container_ends("magika-a100-00002", 137, "")
+        await stage.model_is("False")
+        await stage.quiet()
+        await stage.comes_up("magika-a100-00002")
+        await stage.traffic_is(second)
+        await stage.model_is("True")
+    assert all(state == second for state in seen), seen
+    expected = [("magika-a100-00001", "superseded", "user"), ("magika-a100-00002", "promoted", "user")]
+    assert await stage.history() == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -90,6 +91,20 @@ def test_a_refused_version_is_better_than_none() -> None:
     assert latest.revision == "magika-00001"
 
 
+def test_a_version_that_has_traffic_keeps_it_when_its_replicas_fail() -> None:
+    crashed = replace(situation(True, True, False, stable=3, refused=2), serving=frozenset({"magika-00003"}))
+    assert split(crashed) == [("latest", 100)]
+    variants = Situation(
+        versions_of([*pair(1, "x"), *pair(2, "y", False)]), "y", serving=frozenset({"magika-a100-00002"})
+    )
+    assert split(variants, variants=VARIANTS) == [("magika-a100-00002", 60), ("magika-v100-00002", 40)]
+
+
+def test_a_version_that_has_traffic_keeps_it_when_it_fails_while_its_successor_starts() -> None:
+    crashed = replace(situation(True, True, False, None, stable=3, refused=2), serving=frozenset({"magika-00003"}))
+    assert split(crashed) == [("latest", 100)]
+
+
 def test_unknown_revisions_are_told() -> None:
     traffic = [{"revision": "magika-00009", "percent": 100}]
     found = split_in_force(model(traffic=traffic), situation(True))
@@ -151,6 +166,7 @@ def test_the_history_tells_the_stable_and_the_refused_version() -> None:
     found = situation_of((), "g", history)
     assert found.stable == "magika-00001"
     assert found.refused == {"magika-00002"}
+    assert found.serving == {"magika-00001"}
 
 
 @given(

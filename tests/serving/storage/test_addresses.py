@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.storage.addresses import Target, check_addresses, is_global, parse
+from serving.storage.addresses import Target, allowed_after, check_addresses, is_global, parse
 from serving.storage.errors import StorageError
 
 PRIVATE = (
@@ -13,6 +13,7 @@ PRIVATE = (
     "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:1:2:3:4:5:6", "2001:db8::1", "fc00::1",
     "fe80::1%eth0", "ff02::1", "no address",
 )  # fmt: skip
+ALLOWED = frozenset({"localhost", "127.0.0.1"})
 PUBLIC = ("1.1.1.1", "8.8.8.8", "172.32.0.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808")
 
 
@@ -53,3 +54,11 @@ def test_a_url_is_taken_apart_as_it_is_sent() -> None:
     assert (parsed.host, parsed.port, parsed.request_target) == ("host", 8080, "/a%20b?c=d")
     assert parsed.host_header == "host:8080"
     assert parse("https://[::1]/").host_header == "[::1]"
+
+
+@pytest.mark.parametrize(
+    ("peer", "allowed"),
+    [("8.8.8.8", frozenset()), ("2606:4700::1111", frozenset()), ("127.0.0.1", ALLOWED), ("10.1.2.3", ALLOWED)],
+)
+def test_a_public_server_cannot_redirect_to_what_was_allowed_for_direct_use(peer: str, allowed: frozenset[str]) -> None:
+    assert allowed_after(peer, ALLOWED) == allowed
