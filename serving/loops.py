@@ -18,7 +18,7 @@ class Loops:
 
     def start(self, loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `loop` until the end."""
-        task = asyncio.ensure_future(loop)
+        task = asyncio.get_running_loop().create_task(loop, name=getattr(loop, "__qualname__", ""))
         self._tasks.add(task)
         return task
 

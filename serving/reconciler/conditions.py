@@ -52,7 +52,8 @@ def pinned_message(model: Model, situation: Situation) -> str:
     newest = situation.versions[-1] if situation.versions else None
     if newest is None or any(_gets_traffic(newest, entry.revision, entry.percent) for entry in model.spec.traffic):
         return f"spec.traffic decides: {shares}"
-    return f"spec.traffic decides: {shares}; {newest.revision} gets nothing: `knodel promote {model.name}` gives it all"
+    remedy = f": `knodel promote {model.name}` gives it all" if newest.ready else ", and is not ready"
+    return f"spec.traffic decides: {shares}; {newest.revision} gets nothing{remedy}"
 
 
 def _gets_traffic(version: Version, revision: str | None, percent: int) -> bool:

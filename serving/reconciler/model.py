@@ -49,7 +49,7 @@ class ModelReconciler:
         plan = make_plan(model, world, self._settings)
         outcome = await carry_out(self._cluster, plan, world)
         later = await self._write(obj, make_status(model, outcome, plan, now))
-        return LOOK_AGAIN if _is_stuck(plan, outcome) else later
+        return LOOK_AGAIN if later is None and _is_stuck(plan, outcome) else later
 
     async def _write(self, obj: Object, status: Object) -> float | None:
         """Write the status when it differs, and record what that means; returns when to come back, if held back."""

@@ -132,12 +132,14 @@ def _foreign(model: Model, world: World) -> Iterator[Foreign]:
         if obj is None or world.is_ours(obj) or (kind, name_of(obj)) in seen:
             continue
         seen.add((kind, name_of(obj)))
-        yield Foreign(kind, name_of(obj), _is_leaving(model, obj))
+        yield Foreign(kind, name_of(obj), _is_leaving(model, world, obj))
 
 
-def _is_leaving(model: Model, obj: Object) -> bool:
+def _is_leaving(model: Model, world: World, obj: Object) -> bool:
     """Whether it belonged to a deleted Model of this name, or to its Service: the cluster is about to collect it."""
     owner = controller_of(obj)
+    if world.service is not None and owner is not None and owner["uid"] == uid_of(world.service):
+        owner = controller_of(world.service)  # it stays as long as its Service does
     return owner is not None and owner["kind"] in (MODEL.kind, SERVICE.kind) and owner["name"] == model.name
 
 

@@ -106,7 +106,8 @@ def _traffic(world: World, former: Object, versions: Sequence[Version]) -> list[
 
 def _addresses(world: World, former: Object) -> Object:
     """`url` and `addresses` of the Route; they stay while it is away for a moment."""
-    status = (world.route or {}).get("status") or {}
+    route = world.route
+    status = (route.get("status") if route is not None and world.is_ours(route) else None) or {}
     url, local = status.get("url"), (status.get("address") or {}).get("url")
     if not url:
         return {name: former[name] for name in ("url", "addresses") if name in former}
@@ -119,7 +120,8 @@ def _addresses(world: World, former: Object) -> Object:
 def _latest(model: Model, world: World) -> Object:
     """The newest revisions, of the first Configuration by name when there are variants, as history names them."""
     configuration = world.configurations.get(min(names.configurations(model)))
-    status = (configuration or {}).get("status") or {}
+    ours = configuration is not None and world.is_ours(configuration)  # a predecessor's may still be there
+    status = (configuration.get("status") if configuration is not None and ours else None) or {}
     found = {
         "latestCreatedRevision": status.get("latestCreatedRevisionName"),
         "latestReadyRevision": status.get("latestReadyRevisionName"),

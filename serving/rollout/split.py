@@ -110,7 +110,7 @@ def split_in_force(model: Model, situation: Situation) -> Split:
     for wish in wishes:
         version = version_with(situation.versions, wish.revision) if wish.revision else latest_of(situation)
         if wish.revision and version is None:
-            unknown.append(wish.revision)
+            unknown += [wish.revision] if wish.percent or wish.tag else []  # no target kept it from collection
         elif version is None or (wish.revision is None and _knative_agrees(model, situation, version)):
             targets += floating(model, wish.percent, wish.tag)
         else:

@@ -142,6 +142,7 @@ async def test_somebody_elses_service_is_left_untouched(stage: ModelStage) -> No
     model = await stage.model_is("False", reason="NotOwned")
     assert "Service magika" in (condition_of(model, "Ready") or {})["message"]
     assert (await stage.get(SERVICE, "magika"))["spec"] == theirs["spec"]
+    assert not {"url", "latestCreatedRevision", "latestReadyRevision"} & model["status"].keys()
 
 
 async def test_drift_of_our_own_objects_is_mended(serving: ModelStage) -> None:

@@ -91,6 +91,18 @@ def test_a_strangers_service_stops_everything_and_a_predecessors_is_waited_for()
     assert [one.leaving for one in plan.foreign] == [True]
 
 
+def test_the_children_of_a_strangers_service_are_strangers_and_a_predecessors_leave_with_it() -> None:
+    wanted = model(variants=VARIANTS)
+    stranger: Object = {"metadata": {"name": "magika", "namespace": "default", "uid": "x"}, "spec": {}}
+    former = service_of(read_model(stored_object(uid="u0")))
+    for service, leaving in ((stranger, False), (former, True)):
+        route = owned(ROUTE, "magika", SERVICE, service)
+        plan = make_plan(wanted, world_of(wanted, service=service, route=route), SETTINGS)
+        assert [(one.kind, one.leaving) for one in plan.foreign] == [(ROUTE, leaving)]
+        plan = make_plan(wanted, world_of(wanted, route=route), SETTINGS)
+        assert [one.leaving for one in plan.foreign] == [True]
+
+
 def test_from_a_service_the_children_are_taken_before_it_is_deleted() -> None:
     wanted, service = model(variants=VARIANTS), service_of(model())
     children = {

@@ -112,6 +112,15 @@ def test_unknown_revisions_are_told() -> None:
     assert found.targets == ()
 
 
+def test_a_revision_without_traffic_or_tag_may_have_been_collected() -> None:
+    traffic = [{"revision": "magika-00009", "percent": 0}, {"latest": True, "percent": 100}]
+    found = split_in_force(model(traffic=traffic), situation(True))
+    assert found.unknown == ()
+    assert parts(found.targets) == [("latest", 100)]
+    tagged = [{"revision": "magika-00009", "percent": 0, "tag": "old"}, {"latest": True, "percent": 100}]
+    assert split_in_force(model(traffic=tagged), situation(True)).unknown == ("magika-00009",)
+
+
 def pair(number: int, generation: str, ready: bool | None = True) -> list[Object]:
     return [
         revision(number, ready, configuration=f"magika-{name}", generation=generation, variants="a100,v100")
