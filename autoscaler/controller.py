@@ -91,11 +91,6 @@ class Autoscaler:
             self._controller.queue.add(key)
             self._work_to_do.set()
 
-    @property
-    def rejected_samples(self) -> int:
-        """Answers of replicas that were no readings (not JSON, NaN, negative, too long), since the start."""
-        return self._collector.rejected
-
     async def tick(self) -> None:
         """Read all replicas, then decide for all revisions that have replicas or waiting requests."""
         targets = self._reconciler.targets(self._fleet.active())

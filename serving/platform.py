@@ -26,7 +26,7 @@ from clusters.clock import SystemClock
 from clusters.embedded.activator.process import ActivatorProcess
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane import DataPlane
-from clusters.embedded.dataplane_view import HoldPolicy
+from clusters.embedded.dataplane_view import Hold, HoldPolicy
 from clusters.embedded.knative import KnativeServing
 from clusters.embedded.knative.validation import VALIDATORS
 from clusters.embedded.kubelet import Image, Kubelet
@@ -325,7 +325,7 @@ async def _until_signal(platform: Platform) -> int:
     return 0
 
 
-def _hold_policy(informers: Informers) -> Any:
+def _hold_policy(informers: Informers) -> Hold:
     """How the activator holds requests of a revision: from its PodAutoscaler's policy and its own timeout."""
     revisions = informers[REVISION]
 

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class PodRuntime:
-    """`ProcessRuntime` over the two others."""
+    """Starts a process by its engine's zygote where there is one, else by exec."""
 
     def __init__(self, zygotes: ZygoteRuntime) -> None:
         self._zygotes = zygotes

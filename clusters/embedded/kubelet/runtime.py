@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from clusters.embedded.kubelet.errors import StartFailed
 from clusters.embedded.kubelet.folders import Run, write_record
@@ -36,18 +35,6 @@ class Started:
 
     process: Process
     run: Run
-
-
-class ProcessRuntime(Protocol):
-    """One way to start processes."""
-
-    async def start(self, launch: Launch) -> Started:
-        """Start a process in a session of its own, its output going to the log. Raises StartFailed."""
-        ...
-
-    def adopt(self, run: Run) -> Process | None:
-        """Watch a process started earlier, maybe by another kubelet; None when it does not run any more."""
-        ...
 
 
 class ExecRuntime:
