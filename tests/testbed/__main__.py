@@ -1,0 +1,76 @@
+"""`python -m tests.testbed build|up|down|status|images|restart`.
+
+The exit code is 0, 1 when a step failed, 2 when the arguments are wrong, 3 when the machine lacks something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from tests.testbed import paths
+from tests.testbed.errors import MachineLacks, TestbedError
+from tests.testbed.progress import Progress
+from tests.testbed.testbed import COMPONENTS, Testbed
+
+FAILED: Final = 1
+LACKS: Final = 3  # the machine cannot run it: another one may
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; what went wrong is one line on stderr."""
+    asked = _parser().parse_args(arguments)
+    progress = Progress()
+    try:
+        return _run(asked, Testbed(paths.standard(), progress), progress)
+    except MachineLacks as exc:
+        print(f"testbed: {exc}", file=sys.stderr)
+        return LACKS
+    except TestbedError as exc:
+        print(f"testbed: {exc}", file=sys.stderr)
+        return FAILED
+
+
+def _run(asked: argparse.Namespace, testbed: Testbed, progress: Progress) -> int:
+    if asked.command == "build":
+        testbed.build(asked.eventing)
+    elif asked.command == "up":
+        changed = testbed.up(asked.eventing)
+        progress("the testbed is up" if changed else "the testbed was up; nothing to do")
+    elif asked.command == "down":
+        testbed.down()
+        progress("the testbed is down")
+    elif asked.command == "images":
+        progress(f"restarted: {', '.join(testbed.reload_images()) or 'nothing'}")
+    elif asked.command == "restart":
+        testbed.restart(asked.component)
+    else:
+        return _status(testbed)
+    return 0
+
+
+def _status(testbed: Testbed) -> int:
+    pids = testbed.pids()
+    for name in COMPONENTS:
+        print(f"{name:<26}{pids.get(name, 'does not run')}")
+    return 0 if len(pids) == len(COMPONENTS) else FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.testbed", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (("build", "build binaries and images"), ("up", "bring up what is not up")):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--eventing", action="store_true", help="with Knative Eventing")
+    commands.add_parser("down", help="end and remove everything but the cache")
+    commands.add_parser("status", help="which components run")
+    commands.add_parser("images", help="make and import our images anew, restart what uses them")
+    restart = commands.add_parser("restart", help="end a component when it runs, and start it again")
+    restart.add_argument("component", choices=COMPONENTS)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

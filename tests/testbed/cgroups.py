@@ -1,0 +1,65 @@
+"""The control groups of the testbed's pods: below one group of our own in every hierarchy, apart from all others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.testbed import mounts, waiting
+
+ROOT: Final = "knodel-testbed"
+_KILLED: Final = 10.0  # s within which the kernel ends killed processes
+_UNIFIED: Final = "cgroup2"
+
+
+def ensure() -> None:
+    """Make the group in every hierarchy; the kubelet wants it to be there."""
+    for hierarchy, kind in _hierarchies():
+        if kind == _UNIFIED:
+            _enable_controllers(hierarchy)
+        (hierarchy / ROOT).mkdir(exist_ok=True)
+
+
+def remove() -> None:
+    """Kill what runs in the groups and remove them. Raises TestbedError when a process survives."""
+    waiting.until("processes of pods end", lambda: not _kill(), _KILLED)
+    for group in _groups():
+        with contextlib.suppress(FileNotFoundError):
+            group.rmdir()
+
+
+def _kill() -> int:
+    """Send SIGKILL to every process in the groups; how many there were."""
+    pids = {int(pid) for group in _groups() for pid in _members(group)}
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return len(pids)
+
+
+def _members(group: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        return (group / "cgroup.procs").read_text().split()
+    return []
+
+
+def _groups() -> Iterator[Path]:
+    """Every group of the testbed, the innermost first."""
+    for hierarchy, _ in _hierarchies():
+        for folder, _, _ in os.walk(hierarchy / ROOT, topdown=False):
+            yield Path(folder)
+
+
+def _hierarchies() -> list[tuple[Path, str]]:
+    return [(mount.point, mount.kind) for mount in mounts.listed() if mount.kind in ("cgroup", _UNIFIED)]
+
+
+def _enable_controllers(hierarchy: Path) -> None:
+    """Hand every controller of the unified hierarchy down to our group."""
+    for controller in (hierarchy / "cgroup.controllers").read_text().split():
+        with contextlib.suppress(OSError):  # one that the machine keeps for version 1
+            (hierarchy / "cgroup.subtree_control").write_text(f"+{controller}")

@@ -1,0 +1,3 @@
+module knodel.dev/testbed/pause
+
+go 1.25.0

@@ -1,0 +1,45 @@
+"""Add-ons of our own making, and upstream's documents out of a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.testbed import dns, images, knative
+from tests.testbed.addresses import DNS_ADDRESS
+from tests.testbed.errors import TestbedError
+from tests.testbed.manifests import named
+from tests.testbed.upstream import documents
+
+
+def test_documents_come_in_the_order_of_their_paths_and_empty_ones_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "config" / "b").mkdir(parents=True)
+    (tmp_path / "config" / "b" / "1.yaml").write_text("a: 3\n")
+    (tmp_path / "config" / "a.yaml").write_text("# nothing yet\n---\na: 1\n---\na: 2\n")
+    assert documents(tmp_path, "config", "config/a.yaml") == [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 1}, {"a": 2}]
+
+
+def test_a_place_that_upstream_has_moved_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TestbedError, match="config is not there"):
+        documents(tmp_path, "config")
+
+
+def test_every_program_that_upstream_names_has_an_image_of_its_version() -> None:
+    published = images.published()
+    assert published["ko://knative.dev/serving/cmd/queue"] == f"dev.local/queue:{images.module('serving').version}"
+    assert published["ko://knative.dev/eventing/cmd/controller"].startswith("dev.local/eventing-controller:v")
+    assert len(set(published.values())) == len(published)
+
+
+def test_the_name_server_is_at_the_address_that_pods_are_told() -> None:
+    service = named(dns.documents(), "Service", "kube-dns")
+    assert service["spec"]["clusterIP"] == DNS_ADDRESS
+    pod = named(dns.documents(), "Deployment", "coredns")["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_every_setting_that_is_not_upstreams_has_a_reason() -> None:
+    assert all(setting.reason for setting in knative.SETTINGS)
+    keys = [(setting.config_map, setting.key) for setting in knative.SETTINGS]
+    assert len(set(keys)) == len(keys)

@@ -1,0 +1,98 @@
+"""What is built from which Go module, and with which flags. The versions themselves stand in modules/*/go.mod."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.testbed.errors import TestbedError
+
+MODULES: Final = Path(__file__).parent / "modules"
+_VERSION_PACKAGE: Final = "k8s.io/component-base/version"
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A folder of modules/ and the commands built from it: name of the binary -> Go package."""
+
+    name: str
+    binaries: dict[str, str] = field(hash=False)
+    main: str = ""  # the module whose release the binaries are; "" for a program of our own
+
+    @property
+    def folder(self) -> Path:
+        """Where go.mod, go.sum and the main or the tools file stand."""
+        return MODULES / self.name
+
+    @property
+    def version(self) -> str:
+        """The pinned release, such as `v1.35.4`; "" for a program of our own."""
+        return required(self.main, (self.folder / "go.mod").read_text()) if self.main else ""
+
+    @property
+    def link_flags(self) -> str:
+        """Flags of the linker: no symbols; Kubernetes also gets its version, without which Knative refuses it."""
+        return " ".join(["-s -w", *(_kubernetes_version(self.version) if self.name == "kubernetes" else [])])
+
+
+def required(module: str, go_mod: str) -> str:
+    """The version of `module` that the text of a go.mod requires. Raises TestbedError when it does not."""
+    found = re.search(rf"^(?:require\s+|\t){re.escape(module)} (v\S+)", go_mod, re.MULTILINE)
+    if found is None:
+        raise TestbedError(f"go.mod does not require {module}: add it and run `go mod tidy`")
+    return found[1]
+
+
+def _kubernetes_version(version: str) -> list[str]:
+    major, minor, _ = version.removeprefix("v").split(".", 2)
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    return [f"-X {_VERSION_PACKAGE}.{name}={value}" for name, value in values.items()]
+
+
+def _commands(prefix: str, *names: str) -> dict[str, str]:
+    return {name: f"{prefix}/{name}" for name in names}
+
+
+_EVENTING_COMMANDS: Final = (
+    "controller",
+    "webhook",
+    "broker/filter",
+    "broker/ingress",
+    "in_memory/channel_controller",
+    "in_memory/channel_dispatcher",
+    "mtchannel_broker",
+    "apiserver_receive_adapter",
+)
+
+BASE: Final = (
+    Module("pause", {"pause": "."}),
+    Module("etcd", {"etcd": "."}, "go.etcd.io/etcd/server/v3"),
+    Module(
+        "kubernetes",
+        _commands(
+            "k8s.io/kubernetes/cmd",
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-scheduler",
+            "kubelet",
+            "kube-proxy",
+            "kubectl",
+        ),
+        "k8s.io/kubernetes",
+    ),
+    Module("coredns", {"coredns": "."}, "github.com/coredns/coredns"),
+    Module(
+        "serving",
+        _commands("knative.dev/serving/cmd", "activator", "autoscaler", "controller", "queue", "webhook"),
+        "knative.dev/serving",
+    ),
+    Module("kourier", _commands("knative.dev/net-kourier/cmd", "kourier"), "knative.dev/net-kourier"),
+)
+EVENTING: Final = Module(
+    "eventing",
+    # `eventing-` keeps its controller and webhook apart from Serving's.
+    {f"eventing-{name.rpartition('/')[2]}": f"knative.dev/eventing/cmd/{name}" for name in _EVENTING_COMMANDS},
+    "knative.dev/eventing",
+)
