@@ -79,8 +79,9 @@ class Cluster(Protocol):
 
         Fields that the manager said before and no longer says are removed unless another manager owns them. Maps merge
         by key; lists are atomic. An apply that changes nothing writes nothing (same resourceVersion). With
-        `metadata.resourceVersion` or `metadata.uid` given they are preconditions. Raises Conflict (with `fields`) for
-        fields of other managers unless `force`, Invalid, NotFound for a subresource of an absent object.
+        `metadata.resourceVersion` or `metadata.uid` given they are preconditions; of an absent object only the uid is:
+        a resourceVersion alone does not keep it from being created. Raises Conflict (with `fields`) for fields of
+        other managers unless `force`, Invalid, NotFound for a subresource of an absent object.
         """
         ...
 
@@ -122,5 +123,8 @@ class Cluster(Protocol):
         ...
 
     async def scale(self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str) -> Object:
-        """Set `.spec.replicas` through the scale subresource; returns the Scale object. Raises NotFound, Invalid."""
+        """Set `.spec.replicas` through the scale subresource; returns the Scale object. Raises NotFound, Invalid.
+
+        `manager` owns the replicas afterwards if anybody did before.
+        """
         ...

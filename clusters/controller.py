@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from clusters.errors import ClusterError, Invalid, PermanentError, TemporaryError
+from clusters.errors import ClusterError, Invalid, PermanentError, TemporaryError, Unavailable
 from clusters.informer import Informer
 from clusters.objects import Key, Kind, Object, controller_of, key_of, namespace_of
 from clusters.queue import WorkQueue
@@ -26,7 +26,7 @@ OnError = Callable[[Key, Exception], Awaitable[None]]
 
 
 class Controller:
-    """Workers over a queue of keys."""
+    """Workers over a queue of keys; `passes`, `failed` and `busy_seconds` count since the start."""
 
     def __init__(self, name: str, reconcile: Reconcile, *, workers: int = 4, on_error: OnError | None = None) -> None:
         self.name = name
@@ -34,6 +34,9 @@ class Controller:
         self._reconcile = reconcile
         self._workers = workers
         self._on_error = on_error
+        self.passes = 0
+        self.failed = 0
+        self.busy_seconds = 0.0
 
     def watches(self, informer: Informer) -> None:
         """Wake the object's own key at each of its changes."""
@@ -75,19 +78,25 @@ class Controller:
                 self.queue.done(key)
 
     async def _pass(self, key: Key) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             again = await self._reconcile(key)
         except Exception as error:  # the frame: one poison object must not stop the others
+            self.failed += 1
             await self._failed(key, error)
             return
+        finally:
+            self.passes += 1
+            self.busy_seconds += loop.time() - began
         self.queue.forget(key)
         if again is not None:
             self.queue.add_after(key, again)
 
     async def _failed(self, key: Key, error: Exception) -> None:
         permanent = isinstance(error, PermanentError | Invalid)
-        if isinstance(error, TemporaryError) and error.delay is not None:
-            self.queue.add_after(key, error.delay)
+        if (delay := _asked_for(error)) is not None:
+            self.queue.add_after(key, delay)
         else:  # also when permanent: what refused it may change (a quota, a flag), the back-off is capped
             self.queue.retry(key)
         expected = isinstance(error, TemporaryError | ClusterError) and not permanent
@@ -100,6 +109,13 @@ class Controller:
                 log.info("%s: %s: could not record the failure: %s", self.name, key, second)
             except Exception:  # as for the pass: one poison object must not stop the others
                 log.exception("%s: %s: recording the failure failed", self.name, key)
+
+
+def _asked_for(error: Exception) -> float | None:
+    """Seconds that the pass, or the cluster by its Retry-After, wants the next try to wait."""
+    if isinstance(error, TemporaryError):
+        return error.delay
+    return error.retry_after if isinstance(error, Unavailable) else None
 
 
 def _either(before: Object | None, after: Object | None) -> Object:

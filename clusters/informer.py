@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from clusters.api import Cluster, ObjectList, WatchEvent
 from clusters.clock import Clock, SystemClock
@@ -21,6 +22,9 @@ Index = Callable[[Object], Iterable[str]]
 
 FIRST_BACKOFF = 0.1  # s
 LARGEST_BACKOFF = 10.0  # s
+CATCH_UP_LOOK = 0.05  # s between two looks at whether the watch has arrived where the cluster is
+CATCH_UP_RETRY = 1.0  # s between two tries to list
+CATCH_UP_MOST = 5.0  # s; an object that was deleted in this very moment never arrives
 
 
 def by_owner(obj: Object) -> Iterable[str]:
@@ -84,24 +88,40 @@ class Informer:
         """Return once the first list is in."""
         await self._synced.wait()
 
+    async def caught_up(self) -> None:
+        """Return once all that the cluster holds at this moment was seen: for who takes over from another writer.
+
+        Resource versions are compared as numbers, as Kubernetes 1.35 promises.
+        """
+        while (present := await self._listed()) is None:
+            await self._clock.sleep(CATCH_UP_RETRY)
+        deadline = self._clock.monotonic() + CATCH_UP_MOST
+        while any(self._is_behind(obj) for obj in present.items) and self._clock.monotonic() < deadline:
+            await self._clock.sleep(CATCH_UP_LOOK)
+
     async def run(self) -> None:
-        """List and watch until cancelled."""
+        """List and watch until cancelled. Raises Invalid: a wrong selector does not get better."""
         backoff = FIRST_BACKOFF
         while True:
+            began = self._clock.monotonic()
             try:
-                version = self._replace(await self._cluster.list(self.kind, self._namespace, self._selector))
-                backoff = FIRST_BACKOFF
-                await self._follow(version)
-            except Gone:
-                log.info("watch history of %s is gone: listing again", self.kind)
-                await self._clock.sleep(FIRST_BACKOFF)  # a server that always says so is not asked in a tight loop
+                await self._follow(self._replace(await self._cluster.list(self.kind, self._namespace, self._selector)))
             except Invalid:
-                raise  # our own selector is wrong: trying again does not help
+                raise
             except ClusterError as error:
-                retry_after = error.retry_after if isinstance(error, Unavailable) else None
-                log.warning("cannot list or watch %s (%s): again in %.1f s", self.kind, error, retry_after or backoff)
-                await self._clock.sleep(retry_after or backoff)
+                if self._clock.monotonic() - began >= LARGEST_BACKOFF:  # it went well in between
+                    backoff = FIRST_BACKOFF
+                await self._clock.sleep(self._pause(error, backoff))
                 backoff = min(backoff * 2, LARGEST_BACKOFF)
+
+    def _pause(self, error: ClusterError, backoff: float) -> float:
+        """Seconds to wait before the next list."""
+        if isinstance(error, Gone):
+            log.info("watch history of %s is gone: listing again in %.1f s", self.kind, backoff)
+            return backoff
+        pause = (error.retry_after if isinstance(error, Unavailable) else None) or backoff
+        log.warning("cannot list or watch %s (%s): again in %.1f s", self.kind, error, pause)
+        return pause
 
     async def _follow(self, version: str) -> None:
         """Watch from `version`; a watch that merely ends is resumed where it stood."""
@@ -113,6 +133,17 @@ class Informer:
                 self._take(event)
             if silent:  # a watch that ends at once is not asked in a tight loop
                 await self._clock.sleep(FIRST_BACKOFF)
+
+    async def _listed(self) -> ObjectList | None:
+        try:
+            return await self._cluster.list(self.kind, self._namespace, self._selector)
+        except Unavailable as error:
+            log.warning("cannot list %s: %s", self.kind, error)
+            return None
+
+    def _is_behind(self, obj: Object) -> bool:
+        known = self._objects.get(key_of(obj))
+        return known is None or int(version_of(known)) < int(version_of(obj))
 
     def _replace(self, snapshot: ObjectList) -> str:
         """Take a snapshot for truth: whatever is not in it was deleted."""
@@ -156,17 +187,38 @@ class Informer:
 
 
 class Informers:
-    """The informers of one process, one for each kind, shared by its controllers."""
+    """The informers of one process, one for each kind, shared by its controllers.
 
-    def __init__(self, cluster: Cluster, clock: Clock | None = None) -> None:
+    `namespace` narrows all of them (None: no), `selectors` those of some kinds to objects with certain labels.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock | None = None,
+        *,
+        namespace: str | None = None,
+        selectors: Mapping[Kind, str] = MappingProxyType({}),
+    ) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._namespace = namespace
+        self._selectors = selectors
         self._informers: dict[Kind, Informer] = {}
 
     def __getitem__(self, kind: Kind) -> Informer:
         if kind not in self._informers:
-            self._informers[kind] = Informer(self._cluster, kind, clock=self._clock)
+            self._informers[kind] = Informer(
+                self._cluster,
+                kind,
+                namespace=self._namespace,
+                selector=self._selectors.get(kind, ""),
+                clock=self._clock,
+            )
         return self._informers[kind]
+
+    def __iter__(self) -> Iterator[Informer]:
+        return iter(list(self._informers.values()))
 
     async def run(self) -> None:
         """Run all informers asked for so far, until cancelled. Ask for them before this starts."""

@@ -26,6 +26,8 @@ DURATION = 15.0
 """s that a Lease outlives its last renewal (client-go's default)."""
 RENEW_EVERY = 5.0
 """s between renewals, and between looks of a candidate."""
+MANAGER = "knodel"
+"""Field manager of what candidates write; the identity would leave an owner in the object for every Pod that ever led."""
 TRIES_PER_PERIOD = 5
 """How often within one period a renewal that failed is tried again, before the lead has to be given up."""
 
@@ -94,7 +96,7 @@ class LeaderLease:
         self._valid_until = float("-inf")
         patch = {"metadata": {"resourceVersion": self._version}, "spec": {"holderIdentity": ""}}
         try:
-            await self._cluster.patch(LEASE, self._name, patch, self._namespace, manager=self._identity)
+            await self._cluster.patch(LEASE, self._name, patch, self._namespace, manager=MANAGER)
         except ClusterError as error:
             log.info("lease %s was not released, it will run out: %s", self._name, error)
 
@@ -119,7 +121,7 @@ class LeaderLease:
         started = self._clock.monotonic()
         patch = {"metadata": {"resourceVersion": self._version}, "spec": {"renewTime": _micro_time(self._clock.now())}}
         try:
-            renewed = await self._cluster.patch(LEASE, self._name, patch, self._namespace, manager=self._identity)
+            renewed = await self._cluster.patch(LEASE, self._name, patch, self._namespace, manager=MANAGER)
         except NotFound:
             self._lose("it was deleted")
         except Conflict:
@@ -148,13 +150,13 @@ class LeaderLease:
         except NotFound:
             metadata = {"name": self._name, "namespace": self._namespace}
             fresh = {"metadata": metadata, "spec": self._taken(0)}
-            self._held(await self._cluster.create(LEASE, fresh, manager=self._identity), started)
+            self._held(await self._cluster.create(LEASE, fresh, manager=MANAGER), started)
             return True
         if not self._is_free(present):
             return False
         transitions = int((present.get("spec") or {}).get("leaseTransitions") or 0) + 1
         patch = {"metadata": {"resourceVersion": version_of(present)}, "spec": self._taken(transitions)}
-        taken = await self._cluster.patch(LEASE, self._name, patch, self._namespace, manager=self._identity)
+        taken = await self._cluster.patch(LEASE, self._name, patch, self._namespace, manager=MANAGER)
         self._held(taken, started)
         return True
 

@@ -60,6 +60,7 @@ class Kind:
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False, short_names=("ns",))
 POD = Kind("", "v1", "Pod", "pods", short_names=("po",))
 SECRET = Kind("", "v1", "Secret", "secrets", status=False)
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", status=False, short_names=("cm",))
 EVENT = Kind("", "v1", "Event", "events", status=False, short_names=("ev",))
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments", scale=True, short_names=("deploy",))
 REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets", scale=True, short_names=("rs",))

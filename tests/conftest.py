@@ -15,8 +15,11 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before anything imports ONNX Runtim
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The scenarios' option."""
-    parser.addoption("--cluster", choices=["embedded"], default="embedded", help="what the scenarios run on")
+    """Which cluster the scenarios, the contract and `tests/cluster` run on."""
+    choices = ["embedded", "kubernetes"]
+    parser.addoption("--cluster", choices=choices, default="embedded", help="what the scenarios run on")
+    parser.addoption("--kubeconfig", default="", help="of `--cluster kubernetes`; default KUBECONFIG, the testbed's")
+    parser.addoption("--kube-context", default="", help="of `--cluster kubernetes`; default the current one")
 
 
 @pytest.fixture

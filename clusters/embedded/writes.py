@@ -28,6 +28,8 @@ _SYSTEM_METADATA = frozenset({
 """Metadata that only the API server writes."""
 _OWNED_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
 """Metadata that field managers own."""
+_REPLICAS = ("f:spec", "f:replicas")
+"""kube-apiserver tracks who scales only where the replicas had an owner before (`skipnonapplied.go`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,10 @@ class Writer:
         name = obj["metadata"].get("name", "")
         if before is None and self.subresource:
             raise NotFound(f"{self.kind} {name!r} not found")
-        check_preconditions(self.kind, before, obj["metadata"])
-        if before is None:
+        if before is None:  # kube-apiserver lets a resourceVersion alone pass here, and creates
+            check_preconditions(self.kind, None, {**obj["metadata"], "resourceVersion": ""})
             return self.create({**obj, **fieldsets.without_nulls(_content(obj))}, uid, "Apply")
+        check_preconditions(self.kind, before, obj["metadata"])
         managers, live, wanted = read_managers(before), self._ownable(before), self._ownable(obj)
         what = f"{self.kind} {name!r}"
         applied = fieldsets.apply(managers, live, wanted, self._me("Apply"), force=force, what=what)
@@ -70,6 +73,8 @@ class Writer:
         if same(owned, live):
             return before
         managers = read_managers(before)
+        if self.subresource == "scale" and not any(_REPLICAS in manager.fields for manager in managers):
+            return self._finish(before, owned, managers, managers)
         return self._finish(before, owned, managers, fieldsets.updated(managers, live, owned, self._me("Update")))
 
     def _finish(self, before: Object, owned: Object, former: Sequence[Manager], managers: Sequence[Manager]) -> Object:

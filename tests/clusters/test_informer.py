@@ -223,3 +223,33 @@ async def test_informers_are_shared_by_kind(cluster: EmbeddedCluster) -> None:
 
 def _name(obj: Object | None) -> str:
     return name_of(obj) if obj is not None else ""
+
+
+async def test_a_new_leader_waits_until_it_has_seen_what_the_cluster_holds(cluster: EmbeddedCluster) -> None:
+    informer = Informer(cluster, SECRET)
+    for name in ("a", "b"):
+        await cluster.create(SECRET, {"metadata": {"name": name, "namespace": "n"}}, manager="tests")
+
+    caught_up = asyncio.create_task(informer.caught_up())
+    await asyncio.sleep(0.1)
+    assert not caught_up.done()  # nothing was listed yet
+
+    running = asyncio.create_task(informer.run())
+    await asyncio.wait_for(caught_up, 5)
+    assert len(informer) == 2
+    running.cancel()
+
+
+async def test_informers_can_be_narrowed_to_a_namespace_and_by_labels(cluster: EmbeddedCluster) -> None:
+    for namespace, labels in (("n", {"a": "b"}), ("n", {}), ("m", {"a": "b"})):
+        metadata = {"generateName": "x-", "namespace": namespace, "labels": labels}
+        await cluster.create(SECRET, {"metadata": metadata}, manager="tests")
+    informers = Informers(cluster, namespace="n", selectors={SECRET: "a"})
+    informers[SECRET]
+
+    running = asyncio.create_task(informers.run())
+    await informers.synced()
+
+    assert [one["metadata"]["namespace"] for one in informers[SECRET]] == ["n"]
+    assert [one.kind for one in informers] == [SECRET]
+    running.cancel()

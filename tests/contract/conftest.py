@@ -1,4 +1,4 @@
-"""The contract's cluster: each adapter is one entry of `ADAPTERS`.
+"""The contract's cluster: each adapter is one entry of `ADAPTERS`; `--cluster` chooses.
 
 An adapter gives a running `Cluster` that serves `WIDGET`: namespaced, status and scale subresources, any fields. The
 namespaces `contract-…` exist there or are made on first use.
@@ -14,22 +14,28 @@ from pathlib import Path
 import pytest
 
 from clusters.api import Cluster
+from tests.contract.on_kubernetes import contract_cluster
 from tests.support.clusters import embedded_cluster
+from tests.support.kubernetes import kube_target
 
-Adapter = Callable[[Path], AbstractAsyncContextManager[Cluster]]
+Adapter = Callable[[Path, pytest.Config], AbstractAsyncContextManager[Cluster]]
 
 
-def _embedded(folder: Path) -> AbstractAsyncContextManager[Cluster]:
+def _embedded(folder: Path, _: pytest.Config) -> AbstractAsyncContextManager[Cluster]:
     return embedded_cluster(folder / "cluster.db")
 
 
-ADAPTERS: dict[str, Adapter] = {"embedded": _embedded}
+def _kubernetes(_: Path, config: pytest.Config) -> AbstractAsyncContextManager[Cluster]:
+    return contract_cluster(kube_target(config))
 
 
-@pytest.fixture(params=sorted(ADAPTERS))
+ADAPTERS: dict[str, Adapter] = {"embedded": _embedded, "kubernetes": _kubernetes}
+
+
+@pytest.fixture
 async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
-    """A running cluster of one adapter."""
-    async with ADAPTERS[request.param](tmp_path) as running:
+    """A running cluster of the chosen adapter."""
+    async with ADAPTERS[request.config.getoption("--cluster")](tmp_path, request.config) as running:
         yield running
 
 

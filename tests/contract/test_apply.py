@@ -138,9 +138,14 @@ async def test_version_and_uid_are_preconditions(cluster: Cluster, namespace: st
     assert await cluster.get(WIDGET, "w", namespace) == second
 
 
-async def test_preconditions_on_an_absent_object_conflict(cluster: Cluster, namespace: str) -> None:
+async def test_a_uid_keeps_an_absent_object_from_being_created(cluster: Cluster, namespace: str) -> None:
     with pytest.raises(Conflict):
         await cluster.apply(WIDGET, widget(namespace, uid="some"), manager="one")
+
+
+async def test_a_version_alone_does_not(cluster: Cluster, namespace: str) -> None:
+    made = await cluster.apply(WIDGET, widget(namespace, resourceVersion="1"), manager="one")
+    assert version_of(made) != "1"
 
 
 async def test_a_dry_apply_shows_and_stores_nothing(cluster: Cluster, namespace: str) -> None:

@@ -94,7 +94,7 @@ async def test_a_failed_test_of_a_json_patch_changes_nothing(cluster: Cluster, n
         {"op": "replace", "path": "/spec/a", "value": 5},
         {"op": "test", "path": "/spec/m/x", "value": "another"},
     ]
-    with pytest.raises((Conflict, Invalid)):  # kube-apiserver says 422, our adapters Conflict
+    with pytest.raises(Conflict, match="test failed"):
         await cluster.patch(WIDGET, "w", operations, namespace, manager="tests", type="json")
     assert await cluster.get(WIDGET, "w", namespace) == made
 
@@ -118,6 +118,12 @@ async def test_a_malformed_json_patch_is_refused(
     with pytest.raises(Invalid):
         await cluster.patch(WIDGET, "w", operations, namespace, manager="tests", type="json")
     assert await cluster.get(WIDGET, "w", namespace) == made
+
+
+async def test_a_test_of_what_is_not_there_fails(cluster: Cluster, namespace: str, made: Any) -> None:
+    operations: list[dict[str, Any]] = [{"op": "test", "path": "/spec/absent", "value": 1}]
+    with pytest.raises(Conflict, match="test failed"):
+        await cluster.patch(WIDGET, "w", operations, namespace, manager="tests", type="json")
 
 
 async def test_a_dry_patch_stores_nothing(cluster: Cluster, namespace: str, made: Any) -> None:
@@ -145,13 +151,20 @@ async def test_a_status_write_with_a_stale_version_conflicts(cluster: Cluster, n
 
 
 async def test_scale_sets_the_replicas_and_nothing_else(cluster: Cluster, namespace: str, made: Any) -> None:
+    await cluster.patch(WIDGET, "w", {"spec": {"replicas": 1}}, namespace, manager="tests")
     scale = await cluster.scale(WIDGET, "w", namespace, 3, manager="scaler")
     assert (scale["kind"], scale["spec"], name_of(scale)) == ("Scale", {"replicas": 3}, "w")
     after = await cluster.get(WIDGET, "w", namespace)
     assert after["spec"] == made["spec"] | {"replicas": 3}
-    assert after["metadata"]["generation"] == 2
+    assert after["metadata"]["generation"] == 3
     entry = next(entry for entry in after["metadata"]["managedFields"] if entry["manager"] == "scaler")
     assert (entry["subresource"], entry["fieldsV1"]) == ("scale", {"f:spec": {"f:replicas": {}}})
+
+
+async def test_scaling_what_nobody_owned_makes_nobody_its_owner(cluster: Cluster, namespace: str, made: Any) -> None:
+    await cluster.scale(WIDGET, "w", namespace, 3, manager="scaler")
+    after = await cluster.apply(WIDGET, widget(namespace, spec={"replicas": 4}), manager="one")
+    assert after["spec"]["replicas"] == 4
 
 
 async def test_an_apply_that_disagrees_with_the_scaler_conflicts(cluster: Cluster, namespace: str) -> None:

@@ -1,0 +1,255 @@
+"""The `Cluster` protocol over kube-apiserver: each verb is one request by the kind's path, its answer the object."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from clusters.api import ObjectList, PatchType, Subresource, WatchEvent
+from clusters.clock import Clock, SystemClock
+from clusters.errors import ClusterError, Conflict, FieldError, Invalid
+from clusters.kubernetes.connection import Connection, connect
+from clusters.kubernetes.errors import PatchRefused
+from clusters.kubernetes.pages import PAGE, list_all
+from clusters.kubernetes.paths import collection_path, object_path
+from clusters.kubernetes.timeouts import Timeouts
+from clusters.kubernetes.transport import Request, Transport
+from clusters.kubernetes.watch import Watch
+from clusters.objects import Key, Kind, Object
+from clusters.patches import json_patch
+from clusters.selectors import parse_selector
+
+APPLY = "application/apply-patch+yaml"
+"""Server-side apply; JSON is YAML."""
+PATCHES: Mapping[PatchType, str] = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}
+SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
+RACES = 5
+"""How often a write without a precondition that lost a race within the API server is sent again."""
+RACE_PAUSE = 0.02
+"""s before that, doubled each time and lengthened at random."""
+
+
+class KubernetesCluster:
+    """`Cluster` on a real API server. Use `connect`, or give a connection and `close` it yourself."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        clock: Clock | None = None,
+        timeouts: Timeouts | None = None,
+        page: int = PAGE,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.connection = connection
+        self._clock = clock or SystemClock()
+        self._timeouts = timeouts or Timeouts()
+        self._transport = Transport(connection, self._clock, self._timeouts, chance)
+        self._page = page
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        context: str | None = None,
+        kubeconfig: Path | None = None,
+        *,
+        clock: Clock | None = None,
+        timeouts: Timeouts | None = None,
+        user_agent: str = "knodel",
+    ) -> AsyncIterator[KubernetesCluster]:
+        """A cluster by kubeconfig, or by a Pod's service account when neither is given. Raises LoginError."""
+        async with await connect(context, kubeconfig, user_agent=user_agent) as connection:
+            yield cls(connection, clock=clock, timeouts=timeouts)
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self.connection.close()
+
+    async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
+        """One object. Raises NotFound."""
+        request = Request("GET", object_path(kind, name, namespace), _what(kind, name, namespace))
+        return await self._object(request)
+
+    async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> ObjectList:
+        """All objects of the kind (in one namespace, matching labels), by key. Raises Invalid for a bad selector."""
+        request = _of_collection(kind, namespace, selector, f"list of {kind}")
+        return await list_all(self._transport, kind, request, self._page)
+
+    def watch(
+        self, kind: Kind, resource_version: str, namespace: str | None = None, selector: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        """Changes after `resource_version`; "" and "0" tell the present objects first. Raises Gone, Invalid."""
+        if resource_version and not resource_version.isdecimal():
+            raise Invalid(f"watch of {kind}", [FieldError("resourceVersion", f"{resource_version!r} is no version")])
+        request = _of_collection(kind, namespace, selector, f"watch of {kind}")
+        return Watch(self._transport, request, resource_version, self._clock, self._timeouts).events()
+
+    async def create(self, kind: Kind, obj: Object, *, manager: str, dry_run: bool = False) -> Object:
+        """Store a new object. Raises AlreadyExists, Invalid, NotFound for an absent or terminating namespace."""
+        key = _key(kind, obj)
+        path = collection_path(kind, key.namespace)
+        request = Request(
+            "POST", path, f"{kind} {str(key)!r}", _written(manager, dry_run), _body(kind, _typed(kind, obj))
+        )
+        return await self._object(request)
+
+    async def apply(
+        self,
+        kind: Kind,
+        obj: Object,
+        *,
+        manager: str,
+        force: bool = False,
+        subresource: Subresource = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """Server-side apply. Raises Conflict (with `fields`), Invalid, NotFound for an absent object's subresource."""
+        key = _key(kind, obj)
+        path = object_path(kind, key.name, key.namespace, subresource)
+        query = {**_written(manager, dry_run), "force": "true" if force else "false"}
+        request = Request(
+            "PATCH", path, f"{kind} {str(key)!r}", query, _body(kind, _applied(kind, obj, subresource)), APPLY
+        )
+        try:
+            return await self._write(request, bool(obj["metadata"].get("resourceVersion")))
+        except Invalid as error:
+            uid = obj["metadata"].get("uid")
+            if uid and {cause.path for cause in error.causes} == {"metadata.uid"}:
+                words = f"uid {uid!r} was asked for but it is another object now: read it again"
+                raise Conflict(f"{request.what}: {words}") from error
+            raise
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        namespace: str = "",
+        *,
+        manager: str,
+        type: PatchType = "merge",
+        subresource: Subresource = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """JSON merge patch or JSON patch. Raises NotFound, Conflict, Invalid."""
+        path = object_path(kind, name, namespace, subresource)
+        what = _what(kind, name, namespace)
+        request = Request("PATCH", path, what, _written(manager, dry_run), _body(kind, patch), PATCHES[type])
+        try:
+            return await self._write(request, _is_conditional(patch))
+        except PatchRefused as refusal:
+            if type != "json" or isinstance(patch, Mapping):
+                raise
+            raise await self._reason(refusal, request, patch) from refusal
+
+    async def delete(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period: int | None = None,
+    ) -> None:
+        """Ask for deletion, background propagation. Raises NotFound, Conflict."""
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if any(preconditions.values()):
+            options["preconditions"] = {field: value for field, value in preconditions.items() if value}
+        if grace_period is not None:
+            options["gracePeriodSeconds"] = grace_period
+        path, what = object_path(kind, name, namespace), _what(kind, name, namespace)
+        await self._transport.call(Request("DELETE", path, what, body=msgspec.json.encode(options)))
+
+    async def scale(self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str) -> Object:
+        """Set `.spec.replicas`; returns the Scale object. Raises NotFound, Invalid."""
+        patch = {"spec": {"replicas": replicas}}
+        return await self.patch(kind, name, patch, namespace, manager=manager, subresource="scale")
+
+    async def _object(self, request: Request) -> Object:
+        answer: Object = await self._transport.call(request)
+        return answer
+
+    async def _write(self, request: Request, conditional: bool) -> Object:
+        """Send a patch; one that names no version and still lost a race is sent again: it means the object as it is."""
+        for attempt in range(RACES):
+            try:
+                return await self._object(request)
+            except Conflict as error:
+                if conditional or error.fields or "changed meanwhile" not in str(error):
+                    raise
+            await asyncio.sleep(self._transport.lengthened(RACE_PAUSE * 2**attempt))
+        return await self._object(request)
+
+    async def _reason(
+        self, refusal: PatchRefused, request: Request, operations: Sequence[Mapping[str, Any]]
+    ) -> ClusterError:
+        """Why a JSON patch was refused, which the API server does not say: found by applying it to what is there."""
+        try:
+            json_patch(
+                await self._object(replace(request, method="GET", query={}, body=None)), operations, request.what
+            )
+        except ClusterError as error:
+            return error
+        if any(operation.get("op") == "test" for operation in operations):
+            return Conflict(f"{request.what}: the JSON patch's test failed, or it was changed meanwhile: read it again")
+        return refusal
+
+
+def _what(kind: Kind, name: str, namespace: str) -> str:
+    return f"{kind} {str(Key(namespace if kind.namespaced else '', name))!r}"
+
+
+def _key(kind: Kind, obj: Object) -> Key:
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        raise Invalid(str(kind), [FieldError("metadata", "a map with at least a name is required")])
+    return Key(str(metadata.get("namespace") or "") if kind.namespaced else "", str(metadata.get("name") or ""))
+
+
+def _of_collection(kind: Kind, namespace: str | None, selector: str, what: str) -> Request:
+    parse_selector(selector)  # refuses it in the same words on every cluster
+    query = {"labelSelector": selector} if selector else {}
+    return Request("GET", collection_path(kind, namespace), what, query)
+
+
+def _written(manager: str, dry_run: bool) -> dict[str, str]:
+    query = {"fieldManager": manager, "fieldValidation": "Strict"}
+    return query | {"dryRun": "All"} if dry_run else query
+
+
+def _typed(kind: Kind, obj: Object) -> Object:
+    return {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
+
+
+def _applied(kind: Kind, obj: Object, subresource: Subresource) -> Object:
+    """What is sent for `obj`: without managedFields, which an apply may not have; of a Scale only its replicas."""
+    metadata = {field: value for field, value in obj["metadata"].items() if field != "managedFields"}
+    if subresource == "scale":
+        replicas = (obj.get("spec") or {}).get("replicas")
+        named = {field: metadata[field] for field in ("name", "namespace") if field in metadata}
+        return {**SCALE, "metadata": named, "spec": {"replicas": replicas}}
+    return {**_typed(kind, obj), "metadata": metadata}
+
+
+def _is_conditional(patch: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bool:
+    if isinstance(patch, Mapping):
+        metadata = patch.get("metadata")
+        return isinstance(metadata, Mapping) and bool(metadata.get("resourceVersion"))
+    return any(operation.get("op") == "test" for operation in patch)
+
+
+def _body(kind: Kind, value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+        raise Invalid(str(kind), [FieldError("", f"it is no JSON: {exc}")]) from exc

@@ -1,0 +1,143 @@
+"""From answers of kube-apiserver to the errors of `clusters.errors`, in words for people. The one place for it. Pure.
+
+Where the API's reason says less than we need, the message decides; each such message was seen on Kubernetes 1.35.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from clusters.errors import (
+    AlreadyExists,
+    ClusterError,
+    Conflict,
+    FieldError,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    Unavailable,
+)  # fmt: skip
+from clusters.kubernetes.refusals import field_errors, says_webhook_is_down, says_wrong_request, webhook_words
+from clusters.kubernetes.status import Status, one_line
+
+RETRY_TOO_MANY_REQUESTS = 1.0
+"""s to wait after a 429 that does not say how long."""
+_OWNER = re.compile(r'conflict with "([^"]*)"')
+_PRECONDITION = re.compile(r"the (UID|ResourceVersion) in the precondition \(([^)]*)\).*in record \(([^)]*)\)")
+_PLAIN_REFUSAL = "the server rejected our request due to an error in our request"
+
+
+class PatchRefused(Invalid):
+    """A JSON patch failed, and the API server does not say at which operation: a `test` may have failed."""
+
+
+def translate(what: str, status: Status, retry_after: float | None = None) -> ClusterError:
+    """The error that `status` means. `what` names the object; `retry_after` (s) is the answer's own header."""
+    by_reason = _BY_REASON.get(status.reason)
+    if by_reason is None and says_wrong_request(status.message):
+        by_reason = _invalid  # sent with code 500 and without a reason
+    if by_reason is None and says_webhook_is_down(status.message):
+        by_reason = _unavailable
+    answer = by_reason or _BY_CODE.get(status.code, _other)
+    return answer(what, status, retry_after or status.retry_after)
+
+
+def _not_found(what: str, status: Status, _: float | None) -> ClusterError:
+    if status.kind == "namespaces" and not what.startswith("namespaces "):
+        return NotFound(f"{what}: namespace {status.name!r} not found: create it first")
+    if status.name:
+        return NotFound(f"{what} not found")
+    return NotFound(f"{what}: this cluster does not serve that: is it installed (CRDs, version, subresource)?")
+
+
+def _already_exists(what: str, status: Status, _: float | None) -> ClusterError:
+    return AlreadyExists(f"{what} already exists")
+
+
+def _conflict(what: str, status: Status, _: float | None) -> ClusterError:
+    owned = sorted({
+        (cause.field.removeprefix("."), _owner(cause.message))
+        for cause in status.causes if cause.reason == "FieldManagerConflict"
+    })  # fmt: skip
+    if owned:
+        told = "; ".join(f"{field} is owned by {owner!r}" for field, owner in owned)
+        fields = sorted({field for field, _ in owned})
+        return Conflict(f"{what}: {told}: leave the field out, or force", fields)
+    if precondition := _PRECONDITION.search(status.message):
+        field, asked, found = precondition.groups()
+        name = "uid" if field == "UID" else "resourceVersion"
+        return Conflict(f"{what}: {name} {asked!r} was asked for but it is {found!r} now: read it again")
+    if "the object has been modified" in status.message:
+        return Conflict(f"{what}: it was changed meanwhile, its resourceVersion is another now: read it again")
+    return Conflict(f"{what}: {one_line(status.message)}")
+
+
+def _invalid(what: str, status: Status, _: float | None) -> ClusterError:
+    if status.message == _PLAIN_REFUSAL and not status.causes:
+        return PatchRefused(what, [FieldError("", "the patch cannot be applied")])
+    return Invalid(what, field_errors(status))
+
+
+def _forbidden(what: str, status: Status, _: float | None) -> ClusterError:
+    if status.has_cause("NamespaceTerminating"):
+        return NotFound(f"{what}: its namespace is being deleted: wait until it is gone")
+    if webhook_words(status.message) is not None:
+        return Invalid(what, field_errors(status))
+    return Forbidden(f"{what}: {one_line(status.message)}")
+
+
+def _unauthorized(what: str, status: Status, _: float | None) -> ClusterError:
+    return Forbidden(f"{what}: the cluster does not accept these credentials (401): log in again")
+
+
+def _gone(what: str, status: Status, _: float | None) -> ClusterError:
+    return Gone(f"{what}: {one_line(status.message) or 'the resourceVersion is too old'}: list again")
+
+
+def _unavailable(what: str, status: Status, retry_after: float | None) -> ClusterError:
+    if status.has_cause("ResourceVersionTooLarge"):  # the cluster was set back, by a restored backup for example
+        return _gone(what, status, None)
+    if status.code == 429:
+        retry_after = retry_after or RETRY_TOO_MANY_REQUESTS
+    words = one_line(status.message) or "no reason given"
+    return Unavailable(f"{what}: the cluster cannot answer now ({status.code}: {words}): try again", retry_after)
+
+
+def _other(what: str, status: Status, retry_after: float | None) -> ClusterError:
+    words = one_line(status.message) or "no reason given"
+    if retry_after is not None:
+        return _unavailable(what, status, retry_after)
+    return ClusterError(f"{what}: the cluster failed ({status.code}: {words})")
+
+
+def _owner(message: str) -> str:
+    found = _OWNER.search(message)
+    return found.group(1) if found else "another manager"
+
+
+Answer = Callable[[str, Status, float | None], ClusterError]
+
+_BY_REASON: Mapping[str, Answer] = {
+    "NotFound": _not_found,
+    "AlreadyExists": _already_exists,
+    "Conflict": _conflict,
+    "Invalid": _invalid,
+    "BadRequest": _invalid,
+    "RequestEntityTooLarge": _invalid,
+    "UnsupportedMediaType": _invalid,
+    "Forbidden": _forbidden,
+    "Unauthorized": _unauthorized,
+    "Gone": _gone,
+    "Expired": _gone,
+    "TooManyRequests": _unavailable,
+    "ServiceUnavailable": _unavailable,
+    "ServerTimeout": _unavailable,
+    "Timeout": _unavailable,
+}
+_BY_CODE: Mapping[int, Answer] = {
+    400: _invalid, 401: _unauthorized, 403: _forbidden, 404: _not_found, 405: _not_found, 409: _conflict, 410: _gone,
+    413: _invalid, 415: _invalid, 422: _invalid, 429: _unavailable, 502: _unavailable, 503: _unavailable,
+    504: _unavailable,
+}  # fmt: skip

@@ -1,0 +1,143 @@
+"""Who we are to an API server and how we trust it, read by the official client: kubeconfig or service account.
+
+The one module that imports the `kubernetes` package. Its configuration loader knows kubeconfig files, client
+certificates, tokens, exec plugins, OIDC and the refreshing of a Pod's token; we take server, TLS context and headers
+from it and speak HTTP ourselves.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from clusters.errors import KnodelError, Unavailable
+
+SERVICE_HOST = "KUBERNETES_SERVICE_HOST"
+"""Set in every Pod."""
+DEFAULT_KUBECONFIG = "~/.kube/config"
+BEARER = "BearerToken"
+"""Name of the only security scheme in Kubernetes' API description."""
+
+
+class LoginError(KnodelError):
+    """There is no usable kubeconfig, context or service account."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Server, trust and credentials; immutable but for tokens, which the client re-reads by itself."""
+
+    server: str
+    tls: ssl.SSLContext
+    tls_server_name: str | None
+    proxy: str | None
+    _client: Any
+
+    async def headers(self) -> dict[str, str]:
+        """The Authorization header, if there is one; a Pod's token file is re-read every minute.
+
+        Raises Unavailable when that file cannot be read at the moment.
+        """
+        headers: dict[str, str] = {}
+        try:
+            await self._client.update_params_for_auth(headers, [], [BEARER], "", "", None)
+        except Exception as exc:
+            raise Unavailable(f"{self.server}: the token cannot be read: {exc}") from exc
+        return {name: value.strip() for name, value in headers.items()}
+
+
+LogIn = Callable[[], Awaitable[Login]]
+"""Reads the credentials (again)."""
+
+
+def login_for(context: str | None, kubeconfig: Path | None) -> LogIn:
+    """How to log in: the given kubeconfig or context, else $KUBECONFIG, else as this Pod, else ~/.kube/config."""
+    if kubeconfig is None and context is None and not os.environ.get("KUBECONFIG") and os.environ.get(SERVICE_HOST):
+        return _as_service_account
+    files = str(kubeconfig or os.environ.get("KUBECONFIG") or Path(DEFAULT_KUBECONFIG).expanduser())
+
+    async def log_in() -> Login:
+        return await _by_kubeconfig(files, context)
+
+    return log_in
+
+
+async def _as_service_account() -> Login:
+    client, config = _kubernetes()
+    configuration = client.Configuration()
+    try:
+        config.load_incluster_config(client_configuration=configuration)
+        return _login(client.ApiClient(configuration))
+    except (config.ConfigException, OSError) as exc:
+        raise LoginError(f"the Pod's service account cannot be used: {exc}: mount its token") from exc
+
+
+async def _by_kubeconfig(files: str, context: str | None) -> Login:
+    client, config = _kubernetes()
+    if not _exists(files):
+        raise LoginError(f"there is no kubeconfig {files}: set KUBECONFIG, or give --kubeconfig FILE")
+    configuration = client.Configuration()
+    with tempfile.TemporaryDirectory(prefix="knodel-login-") as folder:  # the loader writes keys to files
+        try:
+            await config.load_kube_config(
+                config_file=files,
+                context=context,
+                client_configuration=configuration,
+                persist_config=False,
+                temp_file_path=folder,
+            )
+            return _login(client.ApiClient(configuration))
+        except Exception as exc:  # the loader lets what it meets through: YAML, OS, TLS and its own errors
+            named = f"context {context!r} of " if context else ""
+            known = f" (contexts: {_contexts(config, files)})"
+            raise LoginError(f"{named}kubeconfig {files} cannot be used: {_one_line(exc)}{known}") from exc
+        finally:
+            config.kube_config._cleanup_temp_files()  # no key stays on disk; nothing here waits in between
+
+
+def _exists(files: str) -> bool:
+    return any(Path(path).expanduser().is_file() for path in files.split(os.pathsep))
+
+
+def _login(client: Any) -> Login:
+    configuration = client.configuration
+    server = configuration.host.rstrip("/")
+    return Login(
+        server=server,
+        tls=client.rest_client.ssl_context,
+        tls_server_name=configuration.tls_server_name,
+        proxy=configuration.proxy or _proxy_of_environment(server),
+        _client=client,
+    )
+
+
+def _proxy_of_environment(server: str) -> str | None:
+    parts = urlsplit(server)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+
+
+def _contexts(config: Any, files: str) -> str:
+    try:
+        contexts, _ = config.list_kube_config_contexts(files)
+        return ", ".join(str(context["name"]) for context in contexts) or "none"
+    except Exception:  # only decorates a message about a file that is broken
+        return "unreadable"
+
+
+def _kubernetes() -> tuple[Any, Any]:
+    try:
+        from kubernetes.aio import client, config
+    except ImportError as exc:
+        raise LoginError("the Kubernetes client is not installed: pip install 'knodel[kubernetes]'") from exc
+    return client, config
+
+
+def _one_line(exc: Exception) -> str:
+    return " ".join(str(exc).split()) or type(exc).__name__

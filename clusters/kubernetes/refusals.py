@@ -1,0 +1,80 @@
+"""Which fields a refusal is about, and in which words: validation, CRD rules, policies, webhooks, typos. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from clusters.errors import FieldError
+from clusters.kubernetes.status import Status, one_line
+
+_WEBHOOK = re.compile(r'^admission webhook "[^"]*" denied the request(?: without explanation|: (?P<words>.*))$', re.S)
+_POLICY = re.compile(r"ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: (?P<words>.*)$", re.S)
+_WEBHOOK_DOWN = re.compile(r"failed calling webhook|etcdserver: |etcd leader changed|context deadline exceeded")
+_STRICT = re.compile(r"strict decoding error: (?P<words>.*)$", re.S)
+_STRICT_FIELD = re.compile(r'(?P<message>unknown field|duplicate field) "(?P<path>[^"]+)"')
+_TYPED = re.compile(r"failed to create typed patch object \(.*?\): (?P<words>.*)$", re.S)
+_TYPED_FIELD = re.compile(r"^\s*\.?(?P<path>\S+): (?P<message>.+)$")
+_VERSION_AT_CREATE = "resourceVersion should not be set on objects to be created"
+_NAMELESS_VALUE = re.compile(r'^Invalid value: "?(?:object|array)"?: ')
+_KNATIVE_PREFIX = re.compile(r"^(?:validation|mutation) failed: ")
+_KNATIVE_FIELDS = re.compile(r"^(?P<message>.+?): (?P<paths>(?:spec|metadata|status)[^\s,]*(?:, [^\s,]+)*)$")
+
+
+def field_errors(status: Status) -> list[FieldError]:
+    """What is refused, one entry for each field; at least one."""
+    if (words := webhook_words(status.message)) is not None:
+        found = list(_of_webhook(words))
+    elif policy := _POLICY.search(status.message):
+        found = [FieldError("", one_line(policy["words"]))]
+    elif status.causes:
+        found = [FieldError(_path(cause.field), _message(cause.message)) for cause in status.causes]
+    else:
+        found = list(_of_message(status.message))
+    return list(dict.fromkeys(found)) or [FieldError("", one_line(status.message) or "it was refused without a reason")]
+
+
+def webhook_words(message: str) -> str | None:
+    """What an admission webhook said when it denied the request; None when none did."""
+    denied = _WEBHOOK.match(message)
+    return None if denied is None else denied["words"] or "without explanation"
+
+
+def says_webhook_is_down(message: str) -> bool:
+    """Whether the failure is that of something behind the API server, and so will pass."""
+    return _WEBHOOK_DOWN.search(message) is not None
+
+
+def says_wrong_request(message: str) -> bool:
+    """Whether a failure that calls itself internal is a refusal of what was sent."""
+    return _TYPED.search(message) is not None or message == _VERSION_AT_CREATE
+
+
+def _of_webhook(words: str) -> Iterator[FieldError]:
+    for line in _KNATIVE_PREFIX.sub("", words).splitlines():
+        fields = _KNATIVE_FIELDS.match(line)
+        if fields:
+            for path in fields["paths"].split(", "):
+                yield FieldError(path, one_line(fields["message"]))
+        elif line.strip():
+            yield FieldError("", one_line(line))
+
+
+def _of_message(message: str) -> Iterator[FieldError]:
+    if message == _VERSION_AT_CREATE:
+        yield FieldError("metadata.resourceVersion", "it must not be set on an object to be created")
+    elif strict := _STRICT.search(message):
+        for field in _STRICT_FIELD.finditer(strict["words"]):
+            yield FieldError(field["path"], field["message"])
+    elif typed := _TYPED.search(message):
+        for line in typed["words"].removeprefix("errors:").splitlines():
+            if named := _TYPED_FIELD.match(line):
+                yield FieldError(named["path"], one_line(named["message"]))
+
+
+def _path(field: str) -> str:
+    return "" if field == "<nil>" else field.removeprefix(".")
+
+
+def _message(message: str) -> str:
+    return one_line(_NAMELESS_VALUE.sub("", message))

@@ -1,0 +1,80 @@
+"""The `Status` object in which the Kubernetes API reports a failure, read leniently: proxies answer other things. Pure.
+
+Source: `meta/v1` `types.go`, https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+LONGEST_TEXT = 2000
+"""Characters of a message that are shown: enough for every message of Kubernetes, too few for a web page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One cause: what is wrong with which field."""
+
+    reason: str
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A failure: `code` as in HTTP, `reason` one of Kubernetes' words or empty, `name` and `kind` what it is about."""
+
+    code: int
+    reason: str
+    message: str
+    causes: tuple[Cause, ...] = ()
+    name: str = ""
+    kind: str = ""
+    retry_after: float | None = None
+
+    def has_cause(self, reason: str) -> bool:
+        """Whether one of the causes is of that reason."""
+        return any(cause.reason == reason for cause in self.causes)
+
+
+def read_status(code: int, body: bytes) -> Status:
+    """The Status in an answer with that code; of anything else its text is the message."""
+    try:
+        value = msgspec.json.decode(body)
+    except msgspec.MsgspecError:
+        return Status(code, "", one_line(body.decode(errors="replace")))
+    return status_of(value, code) if isinstance(value, dict) else Status(code, "", one_line(str(value)))
+
+
+def status_of(value: dict[str, Any], code: int = 500) -> Status:
+    """The Status in a decoded object; `code` for one that has none."""
+    details = value.get("details")
+    details = details if isinstance(details, dict) else {}
+    causes = details.get("causes")
+    seconds = details.get("retryAfterSeconds")
+    own = value.get("code")
+    return Status(
+        code=own if isinstance(own, int) and own >= 400 else code,
+        reason=_text(value, "reason"),
+        message=str(value.get("message") or "")[:LONGEST_TEXT],
+        causes=tuple(_cause(cause) for cause in causes if isinstance(cause, dict)) if isinstance(causes, list) else (),
+        name=_text(details, "name"),
+        kind=_text(details, "kind"),
+        retry_after=float(seconds) if isinstance(seconds, int) and seconds > 0 else None,
+    )
+
+
+def one_line(text: str) -> str:
+    """`text` with all white space as single spaces, at most `LONGEST_TEXT` characters."""
+    return " ".join(text[: 2 * LONGEST_TEXT].split())[:LONGEST_TEXT]
+
+
+def _cause(value: dict[str, Any]) -> Cause:
+    return Cause(_text(value, "reason"), _text(value, "field"), _text(value, "message"))
+
+
+def _text(value: dict[str, Any], field: str) -> str:
+    return str(value.get(field) or "")

@@ -1,0 +1,131 @@
+"""One call to the API server: sent, timed out, repeated as the server asks, translated.
+
+Repeated are only answers 429 and 5xx that say when to come back (the request was not carried out), until `total` is
+over. A lost connection is told at once: the caller decides whether a write may be sent twice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from clusters.clock import Clock
+from clusters.errors import Unavailable
+from clusters.kubernetes.connection import Connection
+from clusters.kubernetes.errors import translate
+from clusters.kubernetes.retry_after import retry_after
+from clusters.kubernetes.status import read_status
+from clusters.kubernetes.timeouts import Timeouts
+
+UNAUTHORIZED = 401
+JITTER = 0.5
+"""Share of a waiting time by which it is lengthened at random, so that those sent away together part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; `what` names its object in errors."""
+
+    method: str
+    path: str
+    what: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = "application/json"
+
+
+class Transport:
+    """Calls over one connection."""
+
+    def __init__(
+        self, connection: Connection, clock: Clock, timeouts: Timeouts, chance: Callable[[], float] = random.random
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._timeouts = timeouts
+        self._chance = chance
+
+    async def call(self, request: Request) -> Any:
+        """The decoded answer. Raises the cluster's errors."""
+        deadline = self._clock.monotonic() + self._timeouts.total
+        while True:
+            try:
+                return await self._once(request)
+            except Unavailable as error:
+                wait = None if error.retry_after is None else self.lengthened(error.retry_after)
+                if wait is None or self._clock.monotonic() + wait >= deadline:
+                    raise
+            await self._clock.sleep(wait)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        """An answer that is read while it comes; silent for `silence` seconds it fails. Raises the cluster's errors."""
+        limit = aiohttp.ClientTimeout(sock_connect=self._timeouts.connect, sock_read=self._timeouts.silence)
+        async with self._sent(request, limit, stream=True) as response:
+            yield response
+
+    def lengthened(self, seconds: float) -> float:
+        """`seconds` and a random part more."""
+        return seconds * (1 + JITTER * self._chance())
+
+    async def _once(self, request: Request) -> Any:
+        limit = aiohttp.ClientTimeout(total=self._timeouts.request, sock_connect=self._timeouts.connect)
+        async with self._sent(request, limit) as response:
+            body = await response.read()
+            try:
+                return msgspec.json.decode(body)
+            except msgspec.MsgspecError as exc:
+                server = self._connection.server
+                raise Unavailable(f"{request.what}: {server} answered with what is no JSON: try again") from exc
+
+    @asynccontextmanager
+    async def _sent(
+        self, request: Request, limit: aiohttp.ClientTimeout, *, stream: bool = False
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The successful answer, after a new login if need be; what breaks while it is read is translated too."""
+        try:
+            login = self._connection.login
+            async with await self._send(request, limit, stream) as response:
+                if response.status != UNAUTHORIZED:
+                    await self._refuse(request, response)
+                    yield response
+                    return
+            if not await self._connection.renew(login):
+                raise translate(request.what, read_status(UNAUTHORIZED, b""))
+            async with await self._send(request, limit, stream) as response:
+                await self._refuse(request, response)
+                yield response
+        except (aiohttp.ClientError, OSError, TimeoutError) as exc:
+            raise Unavailable(f"{request.what}: {self._connection.server} {_trouble(exc, self._timeouts)}") from exc
+
+    async def _send(self, request: Request, limit: aiohttp.ClientTimeout, stream: bool) -> Any:
+        return await self._connection.send(
+            request.method,
+            request.path,
+            timeout=limit,
+            query=request.query,
+            body=request.body,
+            content_type=request.content_type,
+            stream=stream,
+        )
+
+    async def _refuse(self, request: Request, response: aiohttp.ClientResponse) -> None:
+        if 200 <= response.status < 300:
+            return
+        wait = retry_after(response.headers.get("Retry-After"), self._clock.now())
+        raise translate(request.what, read_status(response.status, await response.read()), wait)
+
+
+def _trouble(exc: Exception, timeouts: Timeouts) -> str:
+    if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        return f"cannot be trusted: {exc}: check the certificate authority in the kubeconfig"
+    if isinstance(exc, TimeoutError):
+        return f"did not answer in time (connect {timeouts.connect:g} s, request {timeouts.request:g} s): try again"
+    words = " ".join(str(exc).split()) or type(exc).__name__
+    return f"cannot be reached: {words}: is it up?"

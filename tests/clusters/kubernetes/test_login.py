@@ -1,0 +1,114 @@
+"""Who we are to an API server: kubeconfig, service account, and what is said when there is neither."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from clusters.kubernetes import LoginError, connect
+from clusters.kubernetes.login import SERVICE_HOST, login_for
+from tests.clusters.kubernetes.api_server import FakeApiServer
+from tests.clusters.kubernetes.conftest import Connected, kubeconfig_of
+from tests.contract.widgets import WIDGET
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No kubeconfig, no Pod, no proxy."""
+    for name in ("KUBECONFIG", SERVICE_HOST, "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def write(path: Path, content: object) -> Path:
+    """YAML into a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+async def test_the_places_of_a_kubeconfig_are_tried_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("t")
+    (tmp_path / "home" / ".kube").mkdir(parents=True)
+    (tmp_path / "home" / ".kube" / "token").write_text("t")
+    write(tmp_path / "home" / ".kube" / "config", kubeconfig_of("http://127.0.0.1:1"))
+    assert (await login_for(None, None)()).server == "http://127.0.0.1:1"
+    monkeypatch.setenv("KUBECONFIG", str(write(tmp_path / "two", kubeconfig_of("http://127.0.0.1:2"))))
+    assert (await login_for(None, None)()).server == "http://127.0.0.1:2"
+    given = write(tmp_path / "three", kubeconfig_of("http://127.0.0.1:3/"))
+    assert (await login_for(None, given)()).server == "http://127.0.0.1:3"
+
+
+async def test_without_any_kubeconfig_the_remedy_is_named() -> None:
+    with pytest.raises(LoginError, match=r"there is no kubeconfig .*\.kube/config: set KUBECONFIG"):
+        await connect()
+
+
+async def test_an_unknown_context_is_told_with_those_that_there_are(kubeconfig: Path) -> None:
+    with pytest.raises(LoginError, match=r"context 'nope' .*\(contexts: fake\)"):
+        await connect("nope", kubeconfig)
+
+
+@pytest.mark.parametrize("content", ["", "[", "- 1", "a: 1", "clusters: 7\ncurrent-context: x"])
+async def test_a_broken_kubeconfig_is_one_line(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "broken"
+    path.write_text(content)
+    with pytest.raises(LoginError) as told:
+        await connect(None, path)
+    assert str(path) in str(told.value) and "\n" not in str(told.value)
+
+
+async def test_no_key_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    certificate = tmp_path / "pair.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=t"
+    subprocess.run(
+        [*command.split(), "-keyout", certificate, "-out", tmp_path / "crt"], check=True, capture_output=True
+    )
+    data = {name: _base64(path) for name, path in (("key", certificate), ("crt", tmp_path / "crt"))}
+    content = kubeconfig_of("https://127.0.0.1:1")
+    content["clusters"][0]["cluster"]["certificate-authority-data"] = data["crt"]
+    content["users"][0]["user"] = {"client-certificate-data": data["crt"], "client-key-data": data["key"]}
+    path = write(tmp_path / "kubeconfig", content)
+    for _ in range(2):
+        async with await connect(None, path) as connection:
+            assert connection.server == "https://127.0.0.1:1"
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def _base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+async def test_in_a_pod_the_service_account_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SERVICE_HOST, "127.0.0.1")
+    with pytest.raises(LoginError, match="service account"):
+        await connect()
+
+
+async def test_a_proxy_of_the_environment_is_used_unless_the_server_is_excepted(
+    kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert (await login_for(None, kubeconfig)()).proxy == "http://127.0.0.1:9"
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert (await login_for(None, kubeconfig)()).proxy is None
+
+
+async def test_requests_say_who_sends_them(server: FakeApiServer, connected: Connected) -> None:
+    cluster = await connected()
+    await cluster.list(WIDGET)
+    assert server.asked[0].headers["user-agent"] == "knodel"
+    assert server.asked[0].headers["authorization"] == "Bearer first"
+
+
+def test_the_client_is_imported_at_the_first_connection_only() -> None:
+    program = "import sys, clusters.kubernetes; sys.exit('kubernetes' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

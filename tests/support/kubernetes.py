@@ -1,0 +1,49 @@
+"""The real cluster that `--cluster kubernetes` means: `--kubeconfig`, else KUBECONFIG, else the testbed's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from clusters.kubernetes import KubernetesCluster
+
+
+@dataclass(frozen=True, slots=True)
+class KubeTarget:
+    """A context of a kubeconfig, the API server's URL in it, and the audit log when the cluster is the testbed."""
+
+    kubeconfig: Path
+    context: str
+    server: str
+    audit_log: Path | None
+
+
+def kube_target(config: pytest.Config) -> KubeTarget:
+    """What the options of pytest name."""
+    return find_target(config.getoption("--kubeconfig"), config.getoption("--kube-context"))
+
+
+def find_target(kubeconfig: str = "", kube_context: str = "") -> KubeTarget:
+    """The cluster that `kubeconfig` and `kube_context` name, where they are not empty."""
+    testbed = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "knodel" / "testbed"
+    given = kubeconfig or os.environ.get("KUBECONFIG")
+    path = Path(given) if given else testbed / "kubeconfig"
+    content = yaml.safe_load(path.read_text())
+    context = kube_context or content["current-context"]
+    cluster = next(one["context"]["cluster"] for one in content["contexts"] if one["name"] == context)
+    server = next(one["cluster"]["server"] for one in content["clusters"] if one["name"] == cluster)
+    log = testbed / "logs" / "audit.log"
+    return KubeTarget(path, context, server, log if path == testbed / "kubeconfig" and log.exists() else None)
+
+
+@asynccontextmanager
+async def kubernetes_cluster(target: KubeTarget) -> AsyncIterator[KubernetesCluster]:
+    """A connection to it."""
+    async with KubernetesCluster.connect(target.context, target.kubeconfig) as cluster:
+        yield cluster
