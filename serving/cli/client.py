@@ -1,66 +1,81 @@
-"""One thin REST client of the control API, over the standard library: a command must not pay for a large import."""
+"""One thin REST client in Kubernetes' grammar, over the standard library: a command must not pay for a large import.
+
+It talks to the control API of a platform on this machine, or to a real API server; which one, it does not ask.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from clusters.errors import (
-    AlreadyExists,
-    ClusterError,
-    Conflict,
-    FieldError,
-    Forbidden,
-    Gone,
-    Invalid,
-    KnodelError,
-    NotFound,
-    Unavailable,
-)
-from clusters.objects import Kind, Object
+from clusters.objects import Kind, Object, name_of
+from serving.cli.answers import error_of, is_list, is_object, parse, raise_failure
 from serving.cli.errors import CommandError, UsageError
 from serving.cli.http import FOREIGN, Answer, exchange
-from serving.cli.state import Platform
+from serving.cli.server import Server
 
 TIMEOUT = 30.0  # s for one answer of the platform; it takes milliseconds
 LEAST_TIMEOUT = 5.0  # s; an answer may take that long on a machine with too much to do
 WATCH_MARGIN = 5.0  # s that the end of a watch may come after the time that was agreed
-PLATFORM = "the platform"
+LEAST_PAUSE = 1.0  # s before another try, also when the server says 0
 MANAGER = "knodel-cli"
+JSON = "application/json"
 MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"  # of which JSON is a part
+STRICT = {"fieldValidation": "Strict"}  # a field that the server does not know is an error, not forgotten
 
 
 class Client:
-    """Kubernetes' grammar to one platform."""
+    """Kubernetes' grammar to one server, each answer within `timeout` seconds."""
 
-    def __init__(self, platform: Platform, timeout: float = TIMEOUT) -> None:
-        self._platform = platform
+    def __init__(self, server: Server, timeout: float = TIMEOUT) -> None:
+        self._server = server
         self._timeout = timeout
 
-    def get(self, kind: Kind, name: str, namespace: str) -> Object:
-        """One object. Raises NotFound."""
-        return self._call("GET", _object_path(kind, namespace, name), is_good=_is_object)
+    @property
+    def checks_models(self) -> bool:
+        """Whether the server asks every question of `serving.apis` itself before it stores a Model."""
+        return self._server.checks_models
 
-    def list(self, kind: Kind, namespace: str | None, selector: str = "") -> Object:
-        """A List object; `namespace` None means all."""
-        query = {"labelSelector": selector} if selector else {}
-        return self._call("GET", _path(kind, namespace), query, is_good=_is_list)
+    def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
+        """One object. Raises NotFound."""
+        return self._call("GET", _object_path(kind, namespace, name), is_good=is_object)
+
+    def list(self, kind: Kind, namespace: str | None, selector: str = "", fields: str = "") -> Object:
+        """A List object; `namespace` None means all; selectors of labels and of fields."""
+        query = {"labelSelector": selector, "fieldSelector": fields}
+        given = {name: value for name, value in query.items() if value}
+        return self._call("GET", _path(kind, namespace), given, is_good=is_list)
 
     def merge(self, kind: Kind, name: str, namespace: str, patch: Mapping[str, Any], dry_run: bool = False) -> Object:
         """JSON merge patch."""
-        query = {"fieldManager": MANAGER} | _dry(dry_run)
-        return self._call("PATCH", _object_path(kind, namespace, name), query, patch, MERGE, is_good=_is_object)
+        path = _object_path(kind, namespace, name)
+        return self._call("PATCH", path, _writing(MANAGER, dry_run), patch, MERGE, is_good=is_object)
 
-    def create(self, kind: Kind, obj: Object, namespace: str, *, dry_run: bool = False) -> Object:
+    def create(self, kind: Kind, obj: Object, namespace: str = "", *, dry_run: bool = False) -> Object:
         """Create. Raises AlreadyExists."""
-        query = {"fieldManager": MANAGER} | _dry(dry_run)
-        return self._call("POST", _path(kind, namespace), query, obj, is_good=_is_object)
+        return self._call("POST", _path(kind, namespace), _writing(MANAGER, dry_run), obj, is_good=is_object)
 
-    def delete(self, kind: Kind, name: str, namespace: str) -> None:
+    def apply(self, kind: Kind, obj: Object, namespace: str = "", *, manager: str, dry_run: bool = False) -> Object:
+        """Server-side apply, taking over fields that somebody else owns."""
+        query = _writing(manager, dry_run) | {"force": "true"}
+        path = _object_path(kind, namespace, name_of(obj))
+        return self._call("PATCH", path, query, obj, APPLY, is_good=is_object)
+
+    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         """Delete. Raises NotFound."""
         self._call("DELETE", _object_path(kind, namespace, name))
+
+    def ask(self, kind: Kind, question: Object) -> Object:
+        """The answer to an object that is a question and is not stored, such as a SelfSubjectAccessReview."""
+        return self._call("POST", _path(kind, None), None, question)
+
+    def read(self, path: str) -> Object:
+        """The JSON object at a path that is no object's, such as `/version`."""
+        return self._call("GET", path)
 
     def watch(
         self, kind: Kind, namespace: str, name: str, version: str, timeout: float
@@ -73,12 +88,12 @@ class Client:
             "timeoutSeconds": str(max(1, int(timeout))),
         }
         for line in self._lines(_path(kind, namespace), query, silence=timeout + WATCH_MARGIN):
-            event = _parse(line)
+            event = parse(line, self._server)
             obj = event.get("object")
             if event.get("type") == "ERROR" and isinstance(obj, dict):
-                raise _error(obj)
-            if not isinstance(event.get("type"), str) or not _is_object(obj):
-                raise CommandError(f"{PLATFORM}'s answer is no watch: {FOREIGN}")
+                raise error_of(obj, self._server)
+            if not isinstance(event.get("type"), str) or not is_object(obj):
+                raise CommandError(f"{self._server.endpoint.what}'s answer is no watch: {FOREIGN}")
             yield event["type"], event["object"]
 
     def stream(self, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
@@ -95,32 +110,51 @@ class Client:
         path: str,
         query: Mapping[str, str] | None = None,
         body: Any = None,
-        type: str = "application/json",
+        type: str = JSON,
         *,
         is_good: Callable[[object], bool] = lambda _: True,
     ) -> Object:
-        headers = self._headers() | ({"Content-Type": type} if body is not None else {})
         content = json.dumps(body).encode() if body is not None else None
-        with exchange(
-            self._platform.control, PLATFORM, method, _target(path, query), body=content, headers=headers,
-            timeout=self._timeout,
-        ) as answer:  # fmt: skip
-            _raise_failure(answer)
-            value = _parse(answer.body())
+        value = self._patiently(method, path, query, content, type)
         if not is_good(value):
-            raise CommandError(f"{PLATFORM}'s answer to {method} {path} is not what was asked for: {FOREIGN}")
+            what = self._server.endpoint.what
+            raise CommandError(f"{what}'s answer to {method} {path} is not what was asked for: {FOREIGN}")
         return value
+
+    def _patiently(
+        self, method: str, path: str, query: Mapping[str, str] | None, content: bytes | None, type: str
+    ) -> Object:
+        """The answer; where the server asks for another try later, the answer to that, within the timeout."""
+        target, deadline = _target(path, query), time.monotonic() + self._timeout
+        while True:
+            headers = self._headers() | ({"Content-Type": type} if content is not None else {})
+            with exchange(
+                self._server.endpoint, method, target, body=content, headers=headers, timeout=self._timeout
+            ) as answer:
+                pause = _pause(answer)
+                if pause is None or time.monotonic() + pause > deadline:
+                    raise_failure(answer, self._server, path)
+                    return parse(answer.body(), self._server)
+            time.sleep(pause)
 
     def _lines(self, path: str, query: Mapping[str, str], silence: float | None) -> Iterator[bytes]:
         with exchange(
-            self._platform.control, PLATFORM, "GET", _target(path, query), headers=self._headers(),
+            self._server.endpoint, "GET", _target(path, query), headers=self._headers(),
             timeout=self._timeout, stream=True, silence=silence,
         ) as answer:  # fmt: skip
-            _raise_failure(answer)
+            raise_failure(answer, self._server, path)
             yield from answer.lines()
 
     def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._platform.token}", "Accept": "application/json"}
+        return {"Accept": JSON, **self._server.credentials()}
+
+
+def _pause(answer: Answer) -> float | None:
+    """Seconds to wait when the server asks for another try (429 or 5xx with Retry-After, as client-go), else None."""
+    after = answer.headers.get("Retry-After", "")
+    if (answer.status == 429 or answer.status >= 500) and after.isascii() and after.isdigit():
+        return max(LEAST_PAUSE, float(after[:6]))
+    return None
 
 
 def _target(path: str, query: Mapping[str, str] | None) -> str:
@@ -139,67 +173,5 @@ def _path(kind: Kind, namespace: str | None, name: str = "") -> str:
     return f"{prefix}{scope}/{kind.plural}" + (f"/{quote(name, safe='')}" if name else "")
 
 
-def _dry(dry_run: bool) -> dict[str, str]:
-    return {"dryRun": "All"} if dry_run else {}
-
-
-def _parse(content: bytes) -> Object:
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise CommandError(f"{PLATFORM}'s answer is no JSON: {FOREIGN}") from error
-    if not isinstance(value, dict):
-        raise CommandError(f"{PLATFORM}'s answer is no object: {FOREIGN}")
-    return value
-
-
-def _is_object(value: object) -> bool:
-    metadata = value.get("metadata") if isinstance(value, dict) else None
-    return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
-
-
-def _is_list(value: object) -> bool:
-    items = value.get("items") if isinstance(value, dict) else None
-    return isinstance(items, list) and all(map(_is_object, items))
-
-
-def _raise_failure(answer: Answer) -> None:
-    if answer.status < 300:
-        return
-    try:
-        status = _parse(answer.body())
-    except CommandError:
-        status = {}
-    if status.get("kind") != "Status" or not isinstance(status.get("message"), str):
-        raise CommandError(
-            f"{PLATFORM} answered HTTP {answer.status} {answer.phrase}, and not as Knodel does: {FOREIGN}"
-        )
-    raise _error({**status, "code": answer.status})
-
-
-def _error(status: Object) -> KnodelError:
-    """The error that a `Status` object stands for."""
-    message, reason, code = str(status.get("message", "")), status.get("reason", ""), status.get("code")
-    if reason == "Invalid":
-        fields = _causes(status)
-        return Invalid(message.partition(":")[0], fields) if fields else UsageError(message)
-    if reason == "Conflict":
-        return Conflict(message)
-    if reason == "AlreadyExists":
-        return AlreadyExists(message)
-    if code in (400, 405, 413, 415):
-        return UsageError(message)
-    if code == 401:
-        return CommandError(f"{PLATFORM} does not take the token of the state folder: is another one on its port?")
-    known: dict[Any, type[ClusterError]] = {403: Forbidden, 404: NotFound, 410: Gone, 503: Unavailable}
-    return known.get(code, CommandError)(message)
-
-
-def _causes(status: Object) -> list[FieldError]:
-    details = status.get("details")
-    causes = details.get("causes") if isinstance(details, dict) else None
-    return [
-        FieldError(str(cause.get("field", "")), str(cause.get("message", "")))
-        for cause in (causes if isinstance(causes, list) else ())
-        if isinstance(cause, dict)
-    ]
+def _writing(manager: str, dry_run: bool) -> dict[str, str]:
+    return {"fieldManager": manager, **STRICT, **({"dryRun": "All"} if dry_run else {})}

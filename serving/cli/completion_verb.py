@@ -8,7 +8,7 @@ from click.shell_completion import get_completion_class
 from serving.cli.context import Session, verb
 
 
-@verb("completion")
+@verb("completion", place="machine")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(session: Session, shell: str) -> None:
     """Print the completion script of SHELL; `eval "$(knodel completion bash)"` turns it on."""

@@ -1,12 +1,13 @@
-"""What every verb shares: `-n`, `-o`, `--state`, and from them the client and the printer."""
+"""What every verb shares: `-n`, `-o`, `--state` or `--kube-context`, and from them the client and the printer."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -16,42 +17,64 @@ from serving.cli.errors import UsageError
 from serving.cli.output import FORMATS, Output
 from serving.cli.state import Platform, state_folder
 
+if TYPE_CHECKING:
+    from serving.cli.kubeconfig import KubeContext
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+CONTEXT_VARIABLE = "KNODEL_KUBE_CONTEXT"
+DEFAULT_NAMESPACE = "default"
+Place = Literal["machine", "cluster", "either"]
+"""Where a verb works: on the platform of this machine, on a Kubernetes cluster, or on the one that the caller names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One invocation: where the platform's state is, in which namespace it acts, how it prints."""
+    """One invocation: where it acts (a context of a kubeconfig, else a state folder), in which namespace, and how it
+    prints."""
 
     state: Path
     namespace: str
     output: Output
+    kube: KubeContext | None = None
 
     def platform(self) -> Platform:
         """The running platform. Raises CommandError when there is none."""
         return Platform.find(self.state)
 
     def client(self, patience: float = TIMEOUT) -> Client:
-        """A client of the running platform, for a command that is to take no longer than `patience` seconds."""
-        return Client(self.platform(), min(TIMEOUT, max(LEAST_TIMEOUT, patience)))
+        """A client of the cluster or the platform, for a command that is to take no longer than `patience` seconds.
+
+        Raises CommandError when there is no platform, or no credentials for the cluster.
+        """
+        server = self.kube.connect() if self.kube else self.platform()
+        return Client(server, min(TIMEOUT, max(LEAST_TIMEOUT, patience)))
 
 
-def verb(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
-    """A click command whose function gets a `Session` first; adds `-n`, `-o` and `--state`."""
+def verb(name: str, *, place: Place = "either", **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """A click command whose function gets a `Session` first; adds `-n`, `-o`, and what says where it acts."""
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         @wraps(function)
-        def run(namespace: str, output: str, state: str | None, **arguments: Any) -> Any:
-            if fault := dns_label_fault(namespace):
+        def run(
+            namespace: str | None, output: str, state: str | None = None, kube_context: str | None = None,
+            **arguments: Any,
+        ) -> Any:  # fmt: skip
+            named = kube_context if kube_context is not None else group_context(click.get_current_context())
+            if place == "machine" and named is not None:
+                raise UsageError(f"`knodel {name}` is of this machine: leave --kube-context out")
+            kube = find_context(state, named) if place != "machine" else None
+            if kube is None and place == "cluster":
+                raise UsageError(
+                    f"which cluster? `knodel {name} --kube-context NAME` names a context of the kubeconfig"
+                )
+            chosen = namespace if namespace is not None else kube.namespace if kube else DEFAULT_NAMESPACE
+            if fault := dns_label_fault(chosen):
                 raise UsageError(f"--namespace: {fault}")
-            return function(Session(state_folder(state), namespace, Output(output)), **arguments)
+            return function(Session(state_folder(state), chosen, Output(output), kube), **arguments)
 
         wrapped: Any = run
-        for option in (
-            click.option("--state", metavar="DIR", help="State folder of the platform [KNODEL_STATE]."),
-            click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="How to print."),
-            click.option("-n", "--namespace", default="default", show_default=True, help="Namespace."),
-        ):
+        for option in _options(place):
             wrapped = option(wrapped)
         command: Callable[[Callable[..., Any]], click.Command] = click.command(name, **settings)
         return command(wrapped)
@@ -59,6 +82,55 @@ def verb(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Com
     return decorate
 
 
+def find_context(state: str | None, named: str | None) -> KubeContext | None:
+    """The context that `--kube-context` names, else KNODEL_KUBE_CONTEXT; None: the platform of this machine.
+
+    Raises UsageError when there is no such context, or a state folder is named too.
+    """
+    if state is not None and named is not None:
+        raise UsageError("--state is a platform of this machine, --kube-context a cluster: give one of them")
+    if named == "":
+        raise UsageError("--kube-context is empty: name a context of your kubeconfig")
+    chosen = named or (os.environ.get(CONTEXT_VARIABLE) if state is None else None)
+    if not chosen:
+        return None
+    from serving.cli.kubeconfig import KubeContext  # imports what only clusters need
+
+    return KubeContext.find(chosen)
+
+
+def group_context(context: click.Context) -> str | None:
+    """What `knodel --kube-context NAME VERB` names."""
+    found = context.parent.params.get("kube_context") if context.parent else None
+    return str(found) if found is not None else None
+
+
 def every_namespace(function: F) -> F:
     """Adds `-A`: all namespaces."""
     return click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")(function)
+
+
+def _options(place: Place) -> list[Callable[[Any], Any]]:
+    """In the reverse of the order in which help shows them."""
+    context = click.option(
+        "--kube-context", metavar="NAME", shell_complete=_contexts,
+        help=f"Act on the cluster of this context of the kubeconfig [{CONTEXT_VARIABLE}].",
+    )  # fmt: skip
+    state = click.option("--state", metavar="DIR", help="State folder of the platform [KNODEL_STATE].")
+    places = {"machine": [state], "cluster": [context], "either": [context, state]}
+    return [
+        *places[place],
+        click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="How to print."),
+        click.option("-n", "--namespace", help="Namespace [that of the context, else default]."),
+    ]
+
+
+def _contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Names of contexts that begin so; none without a kubeconfig, as an error would spoil the line being typed."""
+    from clusters.errors import KnodelError
+    from serving.cli.kubeconfig import contexts_of
+
+    try:
+        return [name for name in contexts_of() if name.startswith(incomplete)]
+    except KnodelError:
+        return []

@@ -7,18 +7,16 @@ from typing import Any
 
 import click
 
-from clusters.errors import Invalid, NotFound
+from clusters.errors import Invalid
 from clusters.objects import MODEL, Object, generation_of, key_of, name_of, namespace_of
 from serving.apis.references import collisions
-from serving.cli.change import change_model
+from serving.cli.change import store_model
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
 from serving.cli.files import models_of
 from serving.cli.names import model_name
 from serving.cli.wait import parse_timeout, wait_until_ready
-
-FROM_FILE = ("spec", "metadata")
 
 
 @verb("deploy")
@@ -45,7 +43,7 @@ def command(
         if dry_run:
             _print(session, checked, "is valid, nothing was changed")
             return
-    stored = [_store(client, model, dry_run=False) for model in models]
+    stored = [store_model(client, model) for model in models]
     if wait:
         stored = [wait_until_ready(client, name_of(m), namespace_of(m), seconds, generation_of(m)) for m in stored]
     _print(session, stored)
@@ -53,7 +51,7 @@ def command(
 
 def _check(client: Client, models: list[Object]) -> list[Object]:
     """What the Models would be: every one is refused or none is changed. Raises Invalid."""
-    checked = [_store(client, model, dry_run=True) for model in models]
+    checked = [store_model(client, model, dry_run=True) for model in models]
     keys = [key_of(model) for model in checked]
     for index, model in enumerate(checked):
         if keys.count(key_of(model)) > 1:
@@ -75,7 +73,7 @@ def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Ob
     if not name:
         raise UsageError("which model? give NAME with --uri, or -f FILE")
     fields = {
-        "storageUri": _uri(named["uri"]) if named["uri"] else None,
+        "storageUri": _uri(named["uri"], session) if named["uri"] else None,
         "digest": named["digest"],
         "version": named["version"],
         "minReplicas": named["least"],
@@ -90,18 +88,12 @@ def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Ob
     return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec}
 
 
-def _uri(text: str) -> str:
-    return text if "://" in text else Path(text).expanduser().absolute().as_uri()
-
-
-def _store(client: Client, model: Object, *, dry_run: bool) -> Object:
-    """Create the Model, or change the fields that `model` names."""
-    patch = {part: model[part] for part in FROM_FILE if part in model}
-    try:
-        return change_model(client, name_of(model), namespace_of(model), lambda _: patch, dry_run=dry_run)
-    except NotFound:
-        spec = {field: value for field, value in (model.get("spec") or {}).items() if value is not None}
-        return client.create(MODEL, {**model, "spec": spec}, namespace_of(model), dry_run=dry_run)
+def _uri(text: str, session: Session) -> str:
+    if "://" in text:
+        return text
+    if session.kube:
+        raise UsageError(f"--uri {text}: no Pod of a cluster can read a path of this machine: give an https:// URI")
+    return Path(text).expanduser().absolute().as_uri()
 
 
 def _print(session: Session, models: list[Object], verdict: str = "") -> None:

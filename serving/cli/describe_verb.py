@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from clusters.objects import EVENT, MODEL, REVISION, Object, condition_of, name_of, parse_timestamp, timestamp
+from clusters.objects import EVENT, MODEL, REVISION, Object, condition_of, name_of, parse_timestamp, timestamp, uid_of
 from serving.api.table import age_of
 from serving.apis.annotations import LABEL_MODEL
 from serving.cli.context import Session, verb
@@ -26,13 +26,13 @@ def command(session: Session, name: str) -> None:
         session.output.value(model)
         return
     revisions = client.list(REVISION, session.namespace, f"{LABEL_MODEL}={name}")["items"]
-    events = [event for event in client.list(EVENT, session.namespace)["items"] if _concerns(event, model)]
-    _show(session.output, model, revisions, sorted(events, key=lambda event: str(event.get("lastTimestamp")))[-EVENTS:])
+    events = client.list(EVENT, session.namespace, fields=f"involvedObject.uid={uid_of(model)}")["items"]
+    _show(session.output, model, revisions, sorted(events, key=_last)[-EVENTS:])
 
 
-def _concerns(event: Object, model: Object) -> bool:
-    about = event.get("involvedObject") or {}
-    return bool(about.get("uid") == model["metadata"]["uid"])
+def _last(event: Object) -> str:
+    """When it happened last; a writer of `events.k8s.io` fills `eventTime` alone."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
 
 
 def _show(output: Output, model: Object, revisions: list[Object], events: list[Object]) -> None:
@@ -70,7 +70,7 @@ def _ready(obj: Object) -> str:
 
 
 def _since(event: Object, now: datetime) -> str:
-    stamp = event.get("lastTimestamp") or timestamp(now)
+    stamp = _last(event) or timestamp(now)
     return age_of({"metadata": {"creationTimestamp": timestamp(parse_timestamp(stamp))}}, now)
 
 

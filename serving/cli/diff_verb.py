@@ -9,7 +9,8 @@ import yaml
 
 from clusters.errors import NotFound
 from clusters.objects import MODEL, Object, name_of, namespace_of
-from serving.cli.change import change_model
+from serving.cli.change import store_model
+from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import FAILED
 from serving.cli.files import models_of
@@ -20,20 +21,24 @@ from serving.cli.files import models_of
 def command(session: Session, source: str) -> int:
     """Print what deploying a file would change; exit code 1 when it would change something, as diff does."""
     changed = False
-    for model in models_of(source, session.namespace):
-        name, namespace = name_of(model), namespace_of(model)
-        client = session.client()
-        try:
-            before = client.get(MODEL, name, namespace)
-            patch = {part: model[part] for part in ("spec", "metadata") if part in model}
-            after = change_model(client, name, namespace, lambda _, patch=patch: patch, dry_run=True)  # type: ignore[misc]
-        except NotFound:
-            before, after = {}, client.create(MODEL, model, namespace, dry_run=True)
+    models, client = models_of(source, session.namespace), session.client()
+    for model in models:
+        before, after = _now_and_then(client, model)
+        name = name_of(model)
         lines = list(difflib.unified_diff(_text(before), _text(after), f"{name} (now)", f"{name} (then)", lineterm=""))
         changed = changed or bool(lines)
         for line in lines:
             session.output.text(line)
     return FAILED if changed else 0
+
+
+def _now_and_then(client: Client, model: Object) -> tuple[Object, Object]:
+    """The Model as it is stored, empty when it is not, and as deploying it would make it (a dry run of the server)."""
+    try:
+        before = client.get(MODEL, name_of(model), namespace_of(model))
+    except NotFound:
+        before = {}
+    return before, store_model(client, model, dry_run=True)
 
 
 def _text(model: Object) -> list[str]:

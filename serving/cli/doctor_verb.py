@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from serving.cli.context import Session, verb
-from serving.cli.errors import FAILED
-from serving.cli.examine import examine
+from serving.cli.doctor import Finding
+from serving.cli.errors import FAILED, UsageError
 
 
 @verb("doctor")
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML) of the platform.")
 def command(session: Session, config: str | None) -> int:
-    """Find what is wrong on this machine, and what helps; exit code 1 when something is. Changes nothing."""
-    findings = list(examine(session.state, Path(config) if config else None))
+    """Find what is wrong, here or with a cluster, and what helps; exit code 1 when something is. Changes nothing."""
+    findings = list(_examine(session, config))
     if session.output.structured:
         session.output.value([asdict(finding) for finding in findings])
     else:
@@ -25,3 +26,16 @@ def command(session: Session, config: str | None) -> int:
             [[one.check, "ok" if one.ok else "PROBLEM", one.message, one.remedy] for one in findings],
         )
     return 0 if all(finding.ok for finding in findings) else FAILED
+
+
+def _examine(session: Session, config: str | None) -> Iterator[Finding]:
+    """What looks at the one, or at the other: each imports parts that the other does not need."""
+    if session.kube is None:
+        from serving.cli.examine import examine
+
+        return examine(session.state, Path(config) if config else None)
+    if config:
+        raise UsageError("--config is of a platform on this machine; the settings of a cluster are its knodel-config")
+    from serving.cli.examine_cluster import examine_cluster
+
+    return examine_cluster(session, session.kube.name)

@@ -23,7 +23,7 @@ POLL = 0.02  # s between two looks at the lock, which tells nobody that it is fr
 TICK = 0.5  # s between two lines of progress
 
 
-@verb("down")
+@verb("down", place="machine")
 @click.option("--timeout", default="60s", show_default=True, help="How long requests under way get to finish.")
 @click.option("--force", is_flag=True, help="Kill what has not ended by then.")
 def command(session: Session, timeout: str, force: bool) -> None:

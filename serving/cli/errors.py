@@ -5,7 +5,8 @@ KnodelError            1   failed
 └── CommandError       1
     ├── UsageError     2   wrong usage, or refused by validation
     ├── NoSuchThing    3   not found
-    └── NotInTime      4   not ready in time
+    ├── NotInTime      4   not ready in time
+    └── Unreachable    1   no answer, or one that broke off
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ class NotInTime(CommandError):
     """What was waited for did not come in time."""
 
     exit_code = NOT_IN_TIME
+
+
+class Unreachable(CommandError):
+    """Nobody answered, not in time, or what answered broke off."""
 
 
 def exit_code_of(error: KnodelError) -> int:

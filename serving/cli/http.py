@@ -1,18 +1,52 @@
-"""One HTTP exchange with a platform of this machine, bounded in time and size whatever is on the other end."""
+"""One HTTP exchange with a server, bounded in time and size whatever is on the other end."""
 
 from __future__ import annotations
 
 import http.client
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from serving.cli.errors import CommandError
+from serving.cli.errors import CommandError, Unreachable
 
 LONGEST_ANSWER = 64 * 1024 * 1024  # bytes; an endless body must not fill memory
 LONGEST_LINE = 4 * 1024 * 1024  # bytes of one line of a stream: an object has 3 MiB at most
 FOREIGN = "is something else on its port?"
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """An HTTP proxy that tunnels to the server; `headers` are for the proxy alone."""
+
+    host: str
+    port: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An HTTP server: how it is reached, how messages name it, and what helps when it does not answer.
+
+    With `tls`, its certificate must be for `tls_name` (empty: for `host`). `prefix` stands before every path.
+    """
+
+    host: str
+    port: int
+    what: str
+    remedy: str
+    tls: ssl.SSLContext | None = None
+    tls_name: str = ""
+    tls_remedy: str = ""
+    proxy: Proxy | None = None
+    prefix: str = ""
+
+    @property
+    def where(self) -> str:
+        """What messages call it."""
+        return f"{self.what} at {f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
 class Answer:
@@ -44,8 +78,7 @@ class Answer:
 
 @contextmanager
 def exchange(
-    address: tuple[str, int],
-    what: str,
+    endpoint: Endpoint,
     method: str,
     target: str,
     *,
@@ -58,36 +91,72 @@ def exchange(
     """Send a request and yield its answer, which is complete within `timeout` seconds, however slowly it drips.
 
     With `stream` only its head must be; then it may go on for ever, and be silent for `silence` seconds (None: for
-    ever). `what` names the other end in messages. Raises CommandError when it does not answer in time, or breaks off.
+    ever). Raises Unreachable when the server does not answer in time, or breaks off.
     """
-    host, port = address
-    where = f"{what} at {host}:{port}"
-    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    connection = _Connection(endpoint, timeout)
     late = threading.Event()
     try:
-        connection.connect()
-        sock: socket.socket = connection.sock
-        with _cut_after(timeout, sock, late) as timer:
-            connection.request(method, target, body, dict(headers))
-            answer = Answer(connection.getresponse(), where, late)
+        with _cut_after(timeout, connection, late) as timer:
+            connection.connect()
+            _check_in_time(late)
+            connection.request(method, endpoint.prefix + target, body, headers)
+            answer = Answer(connection.getresponse(), endpoint.where, late)
             _check_in_time(late)
             if stream:
                 timer.cancel()
-                sock.settimeout(silence)
+                connection.wire.settimeout(silence)
             yield answer
     except (OSError, http.client.HTTPException) as error:
-        reason = f"not within {timeout:g} s" if late.is_set() else str(error) or error.__class__.__name__
-        raise CommandError(
-            f"{where} does not answer ({reason}): `knodel doctor` looks for the cause, `knodel up --detach` starts it"
-        ) from error
+        raise _unreachable(endpoint, error, timeout if late.is_set() else None) from error
     finally:
         connection.close()
 
 
+class _Connection(http.client.HTTPConnection):
+    """A connection that keeps its socket at hand, also when the answer has taken it over, and wraps it in TLS."""
+
+    def __init__(self, endpoint: Endpoint, timeout: float) -> None:
+        proxy = endpoint.proxy
+        super().__init__(*((proxy.host, proxy.port) if proxy else (endpoint.host, endpoint.port)), timeout=timeout)
+        if proxy:
+            self.set_tunnel(endpoint.host, endpoint.port, dict(proxy.headers))
+        self._endpoint = endpoint
+        self._wire: socket.socket | None = None
+
+    @property
+    def wire(self) -> socket.socket:
+        """The socket. Raises OSError before there is one."""
+        wire = self._wire or self.sock
+        if wire is None:
+            raise OSError("not connected")
+        return wire
+
+    def connect(self) -> None:
+        """TCP, the proxy's tunnel, then TLS, as the endpoint asks."""
+        super().connect()
+        self._wire = self.sock
+        if self._endpoint.tls is not None:
+            name = self._endpoint.tls_name or self._endpoint.host
+            self.sock = self._wire = self._endpoint.tls.wrap_socket(
+                self.sock, server_hostname=name, do_handshake_on_connect=False
+            )
+            self.sock.do_handshake()
+
+
+def _unreachable(endpoint: Endpoint, error: Exception, late: float | None) -> Unreachable:
+    if late is not None:
+        reason = f"not within {late:g} s"
+    elif isinstance(error, ssl.SSLCertVerificationError):
+        return Unreachable(f"{endpoint.where} is not trusted ({error.verify_message}): {endpoint.tls_remedy}")
+    else:
+        reason = str(error) or error.__class__.__name__
+    return Unreachable(f"{endpoint.where} does not answer ({reason}): {endpoint.remedy}")
+
+
 @contextmanager
-def _cut_after(seconds: float, sock: socket.socket, late: threading.Event) -> Iterator[threading.Timer]:
+def _cut_after(seconds: float, connection: _Connection, late: threading.Event) -> Iterator[threading.Timer]:
     """End the exchange from outside: a drip of bytes never runs into the timeout of a socket."""
-    timer = threading.Timer(seconds, _cut, (sock, late))
+    timer = threading.Timer(seconds, _cut, (connection, late))
     timer.daemon = True
     timer.start()
     try:
@@ -101,9 +170,10 @@ def _check_in_time(late: threading.Event) -> None:
         raise TimeoutError
 
 
-def _cut(sock: socket.socket, late: threading.Event) -> None:
+def _cut(connection: _Connection, late: threading.Event) -> None:
     late.set()
     try:
-        sock.shutdown(socket.SHUT_RDWR)
+        # The base class's: that of TLS forgets the session first, and a read would then return what is encrypted.
+        socket.socket.shutdown(connection.wire, socket.SHUT_RDWR)
     except OSError:
-        return  # the other end was faster
+        return  # the other end was faster, or there is no connection yet: its own timeout ends the attempt

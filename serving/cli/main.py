@@ -37,8 +37,10 @@ VERBS = {
     "diff": "Print what applying a file would change.",
     "namespace": "Make or label a namespace.",
     "config": "Print the settings in force.",
-    "doctor": "Find what is wrong on this machine.",
+    "doctor": "Find what is wrong on this machine, or with a cluster.",
     "serve": "Serve one model without a platform.",
+    "install": "Install Knodel on a Kubernetes cluster with Knative.",
+    "uninstall": "Take Knodel off a Kubernetes cluster.",
     "completion": "Print the completion script of a shell.",
 }
 """Every verb with its help line; the file of the same name holds it and is imported only when it is used."""
@@ -90,7 +92,8 @@ class Verbs(click.Group):
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="knodel", message="%(version)s")
 @click.option("--debug", is_flag=True, help="Print tracebacks.")
-def knodel(debug: bool) -> None:
+@click.option("--kube-context", metavar="NAME", help="The cluster to act on; verbs take it too.")
+def knodel(debug: bool, kube_context: str | None) -> None:
     """Serve models on Knative: deploy a file, split its traffic, roll it back."""
 
 

@@ -10,6 +10,7 @@ import click
 from clusters.errors import KnodelError
 from clusters.objects import MODEL, name_of
 from serving.cli.client import Client
+from serving.cli.context import DEFAULT_NAMESPACE, find_context, group_context
 from serving.cli.state import Platform, state_folder
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,9 +25,12 @@ def model_name(required: bool = True) -> Callable[[F], F]:
 
 def _known(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Names of Models that begin so; none without a platform, as an error would spoil the line that is being typed."""
+    given = context.params
     try:
-        platform = Platform.find(state_folder(context.params.get("state")))
-        found = Client(platform, PATIENCE).list(MODEL, context.params.get("namespace") or "default")
+        kube = find_context(given.get("state"), given.get("kube_context") or group_context(context))
+        server = kube.connect() if kube else Platform.find(state_folder(given.get("state")))
+        namespace = given.get("namespace") or (kube.namespace if kube else DEFAULT_NAMESPACE)
+        found = Client(server, PATIENCE).list(MODEL, namespace)
     except KnodelError:
         return []
     return [name for name in map(name_of, found["items"]) if name.startswith(incomplete)]

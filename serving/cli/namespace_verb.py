@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
-from clusters.objects import NAMESPACE
+from clusters.errors import NotFound
+from clusters.objects import NAMESPACE, Object
+from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
 
@@ -14,19 +16,22 @@ from serving.cli.errors import UsageError
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Set a label; KEY- removes it.")
 def command(session: Session, name: str, labels: tuple[str, ...]) -> None:
     """Make the namespace NAME, or label it."""
-    metadata = {"name": name, "labels": dict(_label(text) for text in labels)}
-    client = session.client()
-    known = [item["metadata"]["name"] for item in client.list(NAMESPACE, None)["items"]]
-    if name in known:
-        made = client.merge(NAMESPACE, name, "", {"metadata": {"labels": metadata["labels"]}})
-    else:
-        metadata["labels"] = {key: value for key, value in dict(_label(text) for text in labels).items() if value}
-        made = client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}, "")
+    wanted = dict(_label(text) for text in labels)
+    made = _make(session.client(), name, wanted)
     if session.output.structured:
         session.output.value(made)
         return
     words = ",".join(f"{key}={value}" for key, value in (made["metadata"].get("labels") or {}).items())
     session.output.table(["name", "labels"], [[name, words]])
+
+
+def _make(client: Client, name: str, labels: dict[str, str | None]) -> Object:
+    """The namespace with these labels, made when it is not there; None removes a label."""
+    try:
+        return client.merge(NAMESPACE, name, "", {"metadata": {"labels": labels}})
+    except NotFound:
+        metadata = {"name": name, "labels": {key: value for key, value in labels.items() if value is not None}}
+        return client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
 
 def _label(text: str) -> tuple[str, str | None]:

@@ -13,6 +13,7 @@ from clusters.names import dns_label_fault
 from serving.cli.context import Session, verb
 from serving.cli.errors import CommandError, NoSuchThing, UsageError
 from serving.cli.http import Answer, exchange
+from serving.cli.ingress import entrance_of
 from serving.cli.names import model_name
 
 TIMEOUT = 610.0  # s, a little above the longest timeout that a Model may have
@@ -28,14 +29,10 @@ def command(session: Session, name: str, data: str, tag: str, timing: bool) -> N
     for option, value in (("NAME", name), ("--tag", tag)):
         if value and (fault := dns_label_fault(value)):
             raise UsageError(f"{option}: {fault}")
-    body, platform = _body(data), session.platform()
-    headers = {"Host": f"{name}.{session.namespace}.{platform.domain}", "Content-Type": "application/json"}
-    if tag:
-        headers["Knative-Serving-Tag"] = tag
-    with exchange(
-        platform.gateway, "the gateway", "POST", f"/v2/models/{name}/infer", body=body, headers=headers,
-        timeout=TIMEOUT,
-    ) as answer:  # fmt: skip
+    body, entrance = _body(data), entrance_of(session, name, tag)
+    headers = {**entrance.headers, "Content-Type": "application/json"}
+    target = f"/v2/models/{name}/infer"
+    with exchange(entrance.endpoint, "POST", target, body=body, headers=headers, timeout=TIMEOUT) as answer:
         content = answer.body()
     if answer.status != 200:
         raise _failure(name, answer, content)

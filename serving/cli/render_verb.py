@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from serving.cli.context import Session, verb
-from serving.cli.files import models_of, settings_of
+from serving.cli.files import models_of
 from serving.cli.output import Output
+from serving.cli.settings import settings_in_force
 from serving.resources.render import render
 
 
@@ -14,8 +15,8 @@ from serving.resources.render import render
 @click.option("-f", "--file", "source", required=True, metavar="FILE|-", help="Models, as YAML or JSON.")
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
 def command(session: Session, source: str, config: str | None) -> None:
-    """Print exactly the objects that would be applied; needs no platform."""
-    settings = settings_of(config)
+    """Print exactly the objects that would be applied; needs no platform, and of a cluster only its settings."""
+    settings = settings_in_force(session, config)
     objects = [obj for model in models_of(source, session.namespace) for obj in render(model, settings)]
     output = session.output if session.output.structured else Output("yaml")
     output.value({"apiVersion": "v1", "kind": "List", "items": objects})

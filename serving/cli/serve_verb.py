@@ -11,7 +11,7 @@ from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
 
 
-@verb("serve")
+@verb("serve", place="machine")
 @click.argument("path")
 @click.option("--name", help="Name of the model [the file's or folder's name].")
 @click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Port to serve on.")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from serving.apis.state import TOKEN_FILE, Facts, split_address
 from serving.cli.errors import CommandError
+from serving.cli.http import FOREIGN, Endpoint
 
+REMEDY = "`knodel doctor` looks for the cause, `knodel up --detach` starts it"
 RENEW = "`knodel down`, remove the file, `knodel up --detach` makes a new one"
 
 
@@ -23,7 +26,7 @@ def state_folder(given: str | None) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A running platform: where it is, and the token that it takes."""
+    """A running platform: where it is, and the token that it takes; a `Server` of the command."""
 
     control: tuple[str, int]
     gateway: tuple[str, int]
@@ -45,3 +48,34 @@ class Platform:
         if not (token.isascii() and token.isprintable() and token):
             raise CommandError(f"{state / TOKEN_FILE} holds no token: {RENEW}")
         return cls(split_address(facts.control), split_address(facts.gateway), token, facts.domain)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Its control API."""
+        return Endpoint(*self.control, "the platform", REMEDY)
+
+    @property
+    def ingress(self) -> Endpoint:
+        """Its gateway."""
+        return Endpoint(*self.gateway, "the gateway", REMEDY)
+
+    @property
+    def checks_models(self) -> bool:
+        """The control API does."""
+        return True
+
+    def credentials(self) -> Mapping[str, str]:
+        """The state folder's token."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def unauthorized(self, message: str) -> str:
+        """A token of another platform."""
+        return "the platform does not take the token of the state folder: is another one on its port?"
+
+    def forbidden(self, message: str) -> str:
+        """The control API says all there is to say."""
+        return message
+
+    def lacks(self, resource: str) -> str:
+        """Something that is no control API."""
+        return f"the platform has no {resource or 'such path'}: {FOREIGN}"

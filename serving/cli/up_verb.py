@@ -22,7 +22,7 @@ PRIVATE = 0o600  # names of models and callers stand in the log
 POLL = 0.02  # s between two looks
 
 
-@verb("up")
+@verb("up", place="machine")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the gateway [8080].")
 @click.option("--control-port", type=click.IntRange(1, 65535), help="Port of the control API [8081].")
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")

@@ -10,8 +10,11 @@ from clusters.objects import MODEL, Object, condition_of, generation_of, version
 from serving.apis.durations import parse_duration
 from serving.apis.lifecycle import READY, ROUTES_READY
 from serving.cli.client import Client
-from serving.cli.errors import CommandError, NotInTime, UsageError
+from serving.cli.errors import CommandError, NotInTime, Unreachable, UsageError
 from serving.cli.output import Progress
+
+PAUSE = 0.5  # s between two tries to reach a server that answered before
+LONGEST_OUTAGE = 30.0  # s; an API server restarts in a few, and what takes longer a person wants to know
 
 
 def parse_timeout(text: str) -> float:
@@ -58,9 +61,14 @@ def _holds(model: Object, generation: int, type: str) -> bool:
 def _follow(
     client: Client, name: str, namespace: str, timeout: float, done: Callable[[Object], bool], progress: Progress
 ) -> Object:
-    deadline = time.monotonic() + timeout
+    deadline, outage = time.monotonic() + timeout, Outage()
     while True:
-        model = client.get(MODEL, name, namespace)
+        try:
+            model = client.get(MODEL, name, namespace)
+        except Unreachable as error:
+            outage.endure(error, deadline)
+            continue
+        outage.over()
         left = deadline - time.monotonic()
         if done(model):
             return model
@@ -78,6 +86,29 @@ def _follow(
                     break
         except Gone:
             continue  # the history moved on: look again
+        except Unreachable as error:
+            outage.endure(error, deadline)
+
+
+class Outage:
+    """How long a server that has answered before does not: its restart, or a lost connection, ends no waiting."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._answered = False
+
+    def endure(self, error: Unreachable, deadline: float) -> None:
+        """Pause before another try. Raises the error when it was never there, is gone for long, or time is up."""
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        if not self._answered or now + PAUSE > min(deadline, self._since + LONGEST_OUTAGE):
+            raise error
+        time.sleep(PAUSE)
+
+    def over(self) -> None:
+        """It answers."""
+        self._answered, self._since = True, None
 
 
 def _state(model: Object) -> str:

@@ -23,8 +23,8 @@ from serving.api.server import listen, make_server
 from serving.apis.references import make_validator
 from serving.apis.state import TOKEN_FILE, Facts, write_private
 from serving.cli.main import main
+from tests.serving.cli.kube import NOTHING, TOKEN, FakeApi, Pki, fake_api, kubeconfig, make_pki
 
-TOKEN = "t0ken"
 ARTIFACT = "file:///models/magika"
 
 
@@ -42,6 +42,8 @@ class Done:
 
 
 Knodel = Callable[..., Done]
+Config = Callable[..., None]
+PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
 @pytest.fixture
@@ -51,6 +53,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     folder = tmp_path / "state"
     monkeypatch.setenv("KNODEL_STATE", str(folder))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "no-kubeconfig"))
     return folder
 
 
@@ -163,3 +166,34 @@ def document(tmp_path: Path) -> Iterator[Callable[[str], str]]:
         return str(path)
 
     yield write
+
+
+@pytest.fixture(scope="session")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    """Certificates of all API servers."""
+    return make_pki(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture
+def api(pki: Pki) -> Iterator[FakeApi]:
+    """An API server over TLS, which has nothing until its `script` is replaced."""
+    with fake_api(lambda _: NOTHING, pki) as running:
+        yield running
+
+
+@pytest.fixture
+def config(state: Path, api: FakeApi, pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """Write the kubeconfig that KUBECONFIG names; by default it leads to `api`, with its CA and a token."""
+
+    def write(user: dict[str, Any] | None = None, *, server: str = "", namespace: str = "", **cluster: Any) -> None:
+        path = tmp_path / "kubeconfig"
+        known = {"certificate-authority": str(pki.authority)} if "certificate-authority" not in cluster else {}
+        given = {"token": TOKEN} if user is None else user
+        path.write_text(kubeconfig(server or api.url, {**known, **cluster}, given, namespace=namespace))
+        monkeypatch.setenv("KUBECONFIG", str(path))
+
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    write()
+    return write

@@ -23,6 +23,9 @@ from serving.cli import errors
 from serving.cli.main import VERBS
 from tests.serving.cli.conftest import Knodel
 
+CLUSTER = {"install", "uninstall"}
+"""Verbs of a cluster alone."""
+
 
 @pytest.mark.parametrize(
     "arguments",
@@ -97,7 +100,8 @@ def test_every_verb_says_what_it_does(knodel: Knodel, verb: str) -> None:
     assert done.code == 0
     assert done.err == ""
     assert f"Usage: knodel {verb}" in done.out
-    assert all(option in done.out for option in ("--namespace", "--output", "--state"))
+    assert all(option in done.out for option in ("--namespace", "--output"))
+    assert ("--state" in done.out) is (verb not in CLUSTER)
 
 
 def test_the_help_names_every_verb(knodel: Knodel) -> None:
@@ -166,6 +170,7 @@ def test_a_platform_file_that_was_cut_off_is_named(knodel: Knodel, state: Path, 
         (errors.UsageError("x"), 2),
         (errors.NoSuchThing("x"), 3),
         (errors.NotInTime("x"), 4),
+        (errors.Unreachable("x"), 1),
         (NotFound("x"), 3),
         (Invalid("x", [FieldError("spec", "y")]), 2),
         (AlreadyExists("x"), 1),
@@ -180,7 +185,7 @@ def test_every_error_has_its_exit_code(error: KnodelError, code: int) -> None:
 
 
 def test_every_command_error_is_in_the_table() -> None:
-    known = {errors.CommandError, errors.UsageError, errors.NoSuchThing, errors.NotInTime}
+    known = {errors.CommandError, errors.UsageError, errors.NoSuchThing, errors.NotInTime, errors.Unreachable}
     assert set(errors.CommandError.__subclasses__()) | {errors.CommandError} == known
 
 

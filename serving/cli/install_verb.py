@@ -1,0 +1,79 @@
+"""`knodel install`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from clusters.objects import Object
+from serving.cli.context import Session, verb
+from serving.cli.errors import NotInTime, UsageError
+from serving.cli.output import Progress
+from serving.cli.wait import parse_timeout
+from serving.install.bundle import OVERLAYS
+
+
+@verb("install", place="cluster")
+@click.option("--overlay", type=click.Choice(OVERLAYS), help=f"Which manifests [{OVERLAYS[0]}].")
+@click.option("--manifests", metavar="DIR", help="Manifests of your own: a folder of YAML files.")
+@click.option("--configure-knative", is_flag=True, help="Set the flags of Knative's that Knodel's features need.")
+@click.option("--dry-run", is_flag=True, help="Change nothing: print what would be.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Return once all of it runs.")
+@click.option("--timeout", default="180s", show_default=True, help="How long to wait at most.")
+def command(session: Session, overlay: str | None, manifests: str | None, timeout: str, **how: Any) -> None:
+    """Install Knodel on a cluster that has Knative Serving, or bring it to this release."""
+    objects = _objects(overlay, manifests)
+    seconds = parse_timeout(timeout)
+    asyncio.run(_install(session, objects, seconds, **how))
+
+
+def _objects(overlay: str | None, manifests: str | None) -> Sequence[Object]:
+    from serving.install.bundle import BadManifests, load_folder, load_overlay
+    from serving.install.kinds import UnknownKind
+
+    if overlay and manifests:
+        raise UsageError("--overlay names manifests of the package, --manifests your own: give one of them")
+    try:
+        return load_folder(Path(manifests)) if manifests else load_overlay(overlay or OVERLAYS[0])
+    except (BadManifests, UnknownKind) as error:
+        raise UsageError(str(error)) from error
+
+
+async def _install(
+    session: Session,
+    objects: Sequence[Object],
+    seconds: float,
+    *,
+    configure_knative: bool,
+    dry_run: bool,
+    wait: bool,
+) -> None:
+    from clusters.clock import SystemClock
+    from clusters.kubernetes import KubernetesCluster
+    from serving.cli.installing import flag_lines, ingress_lines, print_changes
+    from serving.install.installer import Installer
+    from serving.install.knative import flags_off, require_knative, switch_on
+    from serving.install.waiting import Deadline, NotDone
+
+    progress = Progress()
+    deadline = Deadline(SystemClock(), seconds, progress.show)
+    try:
+        async with KubernetesCluster.connect(session.kube.name if session.kube else None) as cluster:
+            await require_knative(cluster)
+            off = await flags_off(cluster)
+            if configure_knative and not dry_run:
+                await switch_on(cluster, off)
+            installer = Installer(cluster, progress.show, dry_run)
+            changes = await installer.apply(objects, deadline)
+            if wait and not dry_run:
+                await installer.wait(objects, deadline)
+    except NotDone as error:
+        raise NotInTime(f"{error}; what is there stays, and `knodel install` can be run again") from error
+    finally:
+        progress.clear()
+    notes = [*flag_lines(off, configure_knative, dry_run), *installer.notes, *ingress_lines(installer.settings)]
+    print_changes(session.output, changes, notes, dry_run)

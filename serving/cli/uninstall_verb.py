@@ -1,0 +1,51 @@
+"""`knodel uninstall`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from serving.cli.context import Session, verb
+from serving.cli.errors import NotInTime
+from serving.cli.output import Progress
+from serving.cli.wait import parse_timeout
+
+
+@verb("uninstall", place="cluster")
+@click.option("--delete-models", is_flag=True, help="Delete all models of the cluster first.")
+@click.option("--dry-run", is_flag=True, help="Change nothing: print what would be.")
+@click.option("--timeout", default="180s", show_default=True, help="How long to wait at most.")
+def command(session: Session, delete_models: bool, dry_run: bool, timeout: str) -> None:
+    """Take Knodel off a cluster; Knative and its flags stay as they are."""
+    asyncio.run(_uninstall(session, delete_models, dry_run, parse_timeout(timeout)))
+
+
+async def _uninstall(session: Session, may_delete: bool, dry_run: bool, seconds: float) -> None:
+    from clusters.clock import SystemClock
+    from clusters.kubernetes import KubernetesCluster
+    from clusters.objects import MODEL, key_of
+    from serving.cli.installing import print_changes
+    from serving.install.installer import Change
+    from serving.install.uninstaller import delete_models, models_of, remove_all, require_no_models
+    from serving.install.waiting import Deadline, NotDone
+
+    progress = Progress()
+    deadline = Deadline(SystemClock(), seconds, progress.show)
+    changes: list[Change] = []
+    try:
+        async with KubernetesCluster.connect(session.kube.name if session.kube else None) as cluster:
+            models = await models_of(cluster)
+            if not may_delete:
+                require_no_models(models)
+            elif dry_run:
+                changes += [Change(MODEL, key_of(model), "deleted") for model in models]
+            elif models:
+                changes += await delete_models(cluster, models, deadline)
+            changes += await remove_all(cluster, deadline, dry_run)
+    except NotDone as error:
+        raise NotInTime(f"{error}; `knodel uninstall` can be run again") from error
+    finally:
+        progress.clear()
+    notes = () if changes else ("Knodel is not on this cluster",)
+    print_changes(session.output, changes, notes, dry_run)

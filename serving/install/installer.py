@@ -1,0 +1,141 @@
+"""Applies the objects of an installation in order, and removes those that a former one had and this one has not.
+
+Every step can be repeated: what stands already is left as it is, so an installation that was interrupted is run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from clusters.api import Cluster
+from clusters.errors import NotFound
+from clusters.objects import DEPLOYMENT, NAMESPACE, Key, Kind, Object, key_of, name_of, uid_of
+from serving.apis.settings import Settings
+from serving.install.bundle import LABEL, PART_OF
+from serving.install.configuration import is_settings, lacks_gateway, settings_of, with_settings
+from serving.install.kinds import CRD, ORDER, kind_of
+from serving.install.knative import Ingress, find_ingress
+from serving.install.waiting import Deadline, Report, not_available, not_established
+from serving.reconciler.apply import FIELD_MANAGER
+
+Done = Literal["created", "configured", "unchanged", "deleted"]
+_SERVERS = ("managedFields", "resourceVersion", "generation")
+"""Metadata that the API server keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one object; with a dry run, what would."""
+
+    kind: Kind
+    key: Key
+    done: Done
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind.lower()} {self.key} {self.done}"
+
+
+class Installer:
+    """One installation; `dry_run` changes nothing, and the API server still judges what it can."""
+
+    def __init__(self, cluster: Cluster, report: Report, dry_run: bool = False) -> None:
+        self._cluster = cluster
+        self._report = report
+        self._dry_run = dry_run
+        self.settings: Settings | None = None
+        self.notes: tuple[str, ...] = ()
+        """What to know of the ingress, once the settings are applied."""
+
+    async def apply(self, objects: Sequence[Object], deadline: Deadline) -> list[Change]:
+        """Apply all, definitions served before what follows them. Raises NotDone, and what the cluster raises."""
+        changes = []
+        for obj in objects:
+            kind = kind_of(obj)
+            self._report(f"{kind.kind.lower()} {name_of(obj)}")
+            changes.append(await self._apply(kind, obj))
+            if kind is CRD and not self._dry_run:
+                await _served(self._cluster, name_of(obj), deadline)
+        return [*changes, *await self._prune(objects)]
+
+    async def wait(self, objects: Sequence[Object], deadline: Deadline) -> None:
+        """Return once every Deployment runs as applied. Raises NotDone."""
+        for obj in objects:
+            if kind_of(obj) is DEPLOYMENT:
+                key = key_of(obj)
+
+                async def missing(key: Key = key) -> str:
+                    return await not_available(self._cluster, key)
+
+                await deadline.until(missing)
+
+    async def _apply(self, kind: Kind, obj: Object) -> Change:
+        key = key_of(obj)
+        live = await _live(self._cluster, kind, key)
+        if is_settings(kind, obj):
+            obj = await self._settle(obj, live)
+        if self._dry_run and live is None:  # its namespace may be one that is not made
+            return Change(kind, key, "created")
+        answer = await self._cluster.apply(kind, obj, manager=FIELD_MANAGER, force=True, dry_run=self._dry_run)
+        if live is None:
+            return Change(kind, key, "created")
+        return Change(kind, key, "unchanged" if _said(live) == _said(answer) else "configured")
+
+    async def _settle(self, wanted: Object, live: Object | None) -> Object:
+        """The ConfigMap of settings, with the ingress where nobody said it."""
+        ingress = await find_ingress(self._cluster) if lacks_gateway(wanted, live) else Ingress()
+        made = with_settings(wanted, live, ingress)
+        self.settings, self.notes = settings_of(made), ingress.notes
+        return made
+
+    async def _prune(self, objects: Sequence[Object]) -> list[Change]:
+        """Remove what a former installation had: another overlay, or an older release."""
+        wanted = {(kind_of(obj), key_of(obj)) for obj in objects}
+        namespaces = sorted({key.namespace for _, key in wanted if key.namespace})
+        changes = []
+        for kind in reversed(ORDER):
+            for obj in await installed(self._cluster, kind, namespaces) if kind not in (NAMESPACE, CRD) else ():
+                if (kind, key_of(obj)) in wanted:
+                    continue
+                if not self._dry_run:
+                    await remove(self._cluster, kind, obj)
+                changes.append(Change(kind, key_of(obj), "deleted"))
+        return changes
+
+
+async def installed(cluster: Cluster, kind: Kind, namespaces: Sequence[str]) -> list[Object]:
+    """The objects of a kind that bear our label, of namespaced kinds those in `namespaces`."""
+    selector = f"{LABEL}={PART_OF}"
+    if not kind.namespaced:
+        return list((await cluster.list(kind, selector=selector)).items)
+    return [obj for namespace in namespaces for obj in (await cluster.list(kind, namespace, selector)).items]
+
+
+async def remove(cluster: Cluster, kind: Kind, obj: Object) -> None:
+    """Ask for the deletion of exactly this object; one that is gone is no fault."""
+    key = key_of(obj)
+    try:
+        await cluster.delete(kind, key.name, key.namespace, uid=uid_of(obj))
+    except NotFound:
+        return
+
+
+async def _served(cluster: Cluster, name: str, deadline: Deadline) -> None:
+    async def missing() -> str:
+        return await not_established(cluster, name)
+
+    await deadline.until(missing)
+
+
+async def _live(cluster: Cluster, kind: Kind, key: Key) -> Object | None:
+    try:
+        return await cluster.get(kind, key.name, key.namespace)
+    except NotFound:
+        return None
+
+
+def _said(obj: Object) -> Object:
+    """An object without what the API server and others keep in it: what an installation may change."""
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _SERVERS}
+    return {**{name: value for name, value in obj.items() if name != "status"}, "metadata": metadata}

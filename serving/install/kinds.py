@@ -1,0 +1,62 @@
+"""The kinds that Knodel's manifests consist of, in the order in which they are applied. Pure."""
+
+from __future__ import annotations
+
+from clusters.errors import KnodelError
+from clusters.objects import CONFIG_MAP, DEPLOYMENT, NAMESPACE, Kind, Object, key_of
+
+CRD = Kind(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False,
+    short_names=("crd",),
+)  # fmt: skip
+CORE_SERVICE = Kind("", "v1", "Service", "services", short_names=("svc",))
+SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", status=False, short_names=("sa",))
+_RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+
+ORDER = (
+    NAMESPACE,
+    CRD,
+    Kind(_ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False),
+    Kind(
+        _ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False,
+        status=False,
+    ),
+    SERVICE_ACCOUNT,
+    Kind(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False, status=False),
+    Kind(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False, status=False),
+    Kind(_RBAC, "v1", "Role", "roles", status=False),
+    Kind(_RBAC, "v1", "RoleBinding", "rolebindings", status=False),
+    CONFIG_MAP,
+    Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", status=False, short_names=("netpol",)),
+    Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", short_names=("pdb",)),
+    CORE_SERVICE,
+    DEPLOYMENT,
+)  # fmt: skip
+"""What others need comes first: a namespace, definitions, rights, settings, and then what runs."""
+
+_RANK = {(kind.api_version, kind.kind): rank for rank, kind in enumerate(ORDER)}
+
+
+class UnknownKind(KnodelError):
+    """A manifest holds a kind that is none of Knodel's."""
+
+
+def kind_of(obj: Object) -> Kind:
+    """The kind of a manifest's object. Raises UnknownKind."""
+    return ORDER[_rank(obj)]
+
+
+def in_order(objects: list[Object]) -> list[Object]:
+    """The objects as they are to be applied. Raises UnknownKind."""
+    return sorted(objects, key=lambda obj: (_rank(obj), key_of(obj)))
+
+
+def _rank(obj: Object) -> int:
+    coordinates = (str(obj.get("apiVersion")), str(obj.get("kind")))
+    if coordinates not in _RANK:
+        known = ", ".join(kind.kind for kind in ORDER)
+        raise UnknownKind(
+            f"{coordinates[1]} ({coordinates[0]}) is no kind that is installed ({known}): apply it by kubectl"
+        )
+    return _RANK[coordinates]

@@ -1,0 +1,208 @@
+"""The schema of a Model's `spec`: every bound, default and choice is the Python door's own. Pure.
+
+No defaults stand in the schema. The stored object keeps what its author wrote and defaults are read in: the default of
+`maxReplicas` hangs on `minReplicas`, an upgrade may change a default for every Model that says nothing, and a field
+that nobody named must stay nobody's in server-side apply. The descriptions tell the defaults.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from serving.apis import defaults, validation
+from serving.apis.durations import format_duration
+from serving.apis.faults import LONGEST_HOST_LABEL, LONGEST_NAME
+from serving.apis.model import Visibility
+from serving.resources.crds import texts
+from serving.resources.crds.schema import Schema, array, choice, flag, integer, mapping, number, opaque, plain, rule
+
+LATER_LISTS = ("schedules",)
+"""Fields of later releases that are lists; the others are mappings."""
+
+_SUM = f"the percents must sum to {validation.ALL}"
+
+
+def make_spec() -> Schema:
+    """The schema of `spec`."""
+    return mapping(
+        "What is asked for.",
+        {**_what_runs(), **_how_it_scales(), **_who_gets_which(), **_later()},
+        rule(
+            "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+            "must be at most maxReplicas",
+            ".minReplicas",
+        ),
+        *_refused(validation.LATER_SPEC),
+        required=["storageUri"],
+    )
+
+
+def root_rules() -> list[Schema]:
+    """Rules that join `spec` with `metadata.name`."""
+    variants = f"self.spec.variants.all(one, size(self.metadata.name) + 1 + size(one.name) <= {LONGEST_NAME})"
+    tags = (
+        "self.spec.traffic.all(one, !has(one.tag) || "
+        f"size(one.tag) + 1 + size(self.metadata.name) <= {LONGEST_HOST_LABEL})"
+    )
+    return [
+        rule(
+            f"!has(self.spec.variants) || {variants}",
+            f"NAME-VARIANT must be at most {LONGEST_NAME} characters",
+            ".spec.variants",
+        ),
+        rule(
+            f"!has(self.spec.traffic) || {tags}",
+            f"the host TAG-NAME must be at most {LONGEST_HOST_LABEL} characters",
+            ".spec.traffic",
+        ),
+    ]
+
+
+def _what_runs() -> dict[str, Schema]:
+    timeout, startup = map(format_duration, (defaults.TIMEOUT, defaults.STARTUP_DEADLINE))
+    return {
+        "storageUri": texts.storage_uri("Where the model lies: file://, http:// or https://."),
+        "digest": texts.digest("SHA-256 of the model, verified before it is loaded."),
+        "version": texts.version("Free text for people; shown everywhere, never ordered."),
+        "modelFormat": texts.model_format("Format of the model; found out when absent."),
+        "resources": _resources(f"Of each replica; default cpu {defaults.CPU}, memory {defaults.MEMORY}."),
+        "variants": _variants(),
+        "protocol": choice(
+            "What the port speaks; default http1.",
+            validation.PROTOCOLS,
+            f"not supported yet; use {validation.PROTOCOLS[0]}",
+        ),
+        "containerConcurrency": integer(
+            f"Requests that one replica may have at once, 0 for no limit; default {defaults.CONTAINER_CONCURRENCY}.",
+            0,
+            validation.MOST_CONCURRENCY,
+        ),
+        "timeout": texts.duration(f"Of one request; default {timeout}.", 1.0, validation.LONGEST_TIMEOUT, whole=True),
+        "startupDeadline": texts.duration(
+            f"Until a version that does not become ready has failed; default {startup}.",
+            1.0,
+            validation.LONGEST_STARTUP,
+            whole=True,
+        ),
+        "serviceAccountName": texts.subdomain("ServiceAccount of the replicas."),
+    }
+
+
+def _how_it_scales() -> dict[str, Schema]:
+    idle = format_duration(defaults.SCALE_TO_ZERO_AFTER)
+    most = validation.MOST_REPLICAS
+    return {
+        "minReplicas": integer(f"Replicas that stay when idle; default {defaults.MIN_REPLICAS}.", 0, most),
+        "maxReplicas": integer(
+            f"Replicas at most; default {defaults.MAX_REPLICAS}, or minReplicas when that is more.", 1, most
+        ),
+        "scaleTarget": number(
+            f"Work that one replica holds at once, in slots; default {defaults.SCALE_TARGET:g}.",
+            validation.LEAST_TARGET,
+            validation.MOST_CONCURRENCY,
+        ),
+        "targetUtilization": number(
+            f"Share of the slots that scaling aims at; default {defaults.TARGET_UTILIZATION:g}.",
+            validation.LEAST_TARGET,
+            1.0,
+        ),
+        "scaleToZeroAfter": texts.duration(
+            f"Time without a request until the last replica goes; default {idle}.", 1.0, validation.LONGEST_IDLE
+        ),
+        "holdQueue": integer(
+            f"Requests held for each revision while it starts; default {defaults.HOLD_QUEUE}.", 1, validation.MOST_HELD
+        ),
+    }
+
+
+def _who_gets_which() -> dict[str, Schema]:
+    return {
+        "visibility": choice(
+            f"Who may reach the model: everybody, or the cluster alone; default {defaults.VISIBILITY}.",
+            get_args(Visibility),
+            f"must be {' or '.join(get_args(Visibility))}",
+        ),
+        "traffic": _traffic(),
+        "canaryTrafficPercent": integer(
+            "Percent of the latest ready version; the version that last had all traffic gets the rest.",
+            0,
+            validation.ALL,
+        ),
+    }
+
+
+def _resources(about: str) -> Schema:
+    return mapping(
+        about,
+        {
+            "cpu": texts.quantity("Cores."),
+            "memory": texts.quantity("Bytes."),
+            "gpu": {"description": "Of a later release.", "x-kubernetes-int-or-string": True},
+            "gpuResource": plain("string", "Of a later release."),
+        },
+        *_refused(validation.LATER_RESOURCES),
+    )
+
+
+def _variants() -> Schema:
+    variant = mapping(
+        "One way to run every version.",
+        {
+            "name": texts.label("Its name."),
+            "resources": _resources("Of each of its replicas; what is absent is as in spec.resources."),
+            "percent": integer("Its share of every version's traffic.", 0, validation.ALL),
+        },
+        required=["name", "percent"],
+    )
+    return array(
+        "Ways to run every version, side by side.",
+        variant,
+        validation.MOST_VARIANTS,
+        rule("self.all(one, self.exists_one(other, other.name == one.name))", "each name must be its own"),
+        rule(f"self.map(one, one.percent).sum() == {validation.ALL}", _SUM),
+    )
+
+
+def _traffic() -> Schema:
+    entry = mapping(
+        "One part of the traffic.",
+        {
+            "revision": texts.subdomain("The revision that gets it."),
+            "latest": flag("Whether the latest ready version gets it."),
+            "percent": integer("Its share.", 0, validation.ALL),
+            "tag": texts.tag("Makes the host TAG-NAME, which leads here whatever the percent."),
+        },
+        rule(
+            "has(self.revision) != (has(self.latest) && self.latest)",
+            "must say either revision: NAME or latest: true",
+        ),
+        rule(
+            "has(self.percent) || has(self.tag)",
+            f"is required: a whole number from 0 to {validation.ALL}",
+            ".percent",
+        ),
+    )
+    return array(
+        "Who gets what, by hand.",
+        entry,
+        validation.MOST_TRAFFIC,
+        rule(
+            "self.all(one, !has(one.tag) || self.exists_one(other, has(other.tag) && other.tag == one.tag))",
+            "each tag must be its own",
+        ),
+        rule(f"self.map(one, has(one.percent) ? one.percent : 0).sum() == {validation.ALL}", _SUM),
+    )
+
+
+def _later() -> dict[str, Schema]:
+    about = "Of a later release: {}."
+    lists = {"x-kubernetes-list-type": "atomic", "items": opaque()}
+    return {
+        name: plain("array", about.format(words), **lists) if name in LATER_LISTS else opaque(about.format(words))
+        for name, words in validation.LATER_SPEC.items()
+    }
+
+
+def _refused(later: dict[str, str]) -> list[Schema]:
+    """Known fields of later releases: kept by the schema, so that they are refused by name and never pruned."""
+    return [rule(f"!has(self.{name})", f"not supported yet: {words}", f".{name}") for name, words in later.items()]

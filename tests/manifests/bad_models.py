@@ -1,0 +1,221 @@
+"""Models that both doors refuse, the Python one and the API server's, and Models that both take. Data.
+
+What only one of them refuses stands apart, with the reason, so that a new difference is noticed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from clusters.objects import Object
+from serving.apis import validation
+from serving.apis.annotations import ANNOTATION_CAUSE
+from tests.serving.models import VARIANTS, model_object
+
+DIGEST = "sha256:" + "0f" * 32
+
+
+@dataclass(frozen=True, slots=True)
+class BadModel:
+    """A Model with one fault, and the field that the Python door names; `words` begin what both doors say."""
+
+    name: str
+    object: Object
+    path: str
+    words: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _named(name: str) -> BadModel:
+    return BadModel(f"the name {name[:20]!r}", model_object(name), "metadata.name")
+
+
+def _field(name: str, value: Any, path: str = "", words: str = "") -> BadModel:
+    return BadModel(f"{name} {str(value)[:40]!r}", model_object(**{name: value}), path or f"spec.{name}", words)
+
+
+def _traffic(entries: Any, path: str = "spec.traffic") -> BadModel:
+    return _field("traffic", entries, path)
+
+
+def _variants(entries: Any, path: str = "spec.variants") -> BadModel:
+    return _field("variants", entries, path)
+
+
+def _caused(text: str) -> BadModel:
+    obj = model_object()
+    obj["metadata"]["annotations"] = {ANNOTATION_CAUSE: text}
+    return BadModel(f"the cause {text[:40]!r}", obj, f"metadata.annotations.{ANNOTATION_CAUSE}")
+
+
+def _without(*names: str) -> BadModel:
+    obj = {key: value for key, value in model_object().items() if key not in names}
+    return BadModel(f"no {' '.join(names)}", obj, names[0])
+
+
+def _later(name: str, words: str) -> BadModel:
+    return _field(
+        name, [{"cron": "* * * * *"}] if name == "schedules" else {"a": 1}, words=f"not supported yet: {words}"
+    )
+
+
+BAD_NAMES = ("Magika", "1magika", "a.b", "a_b", "a" * 54, "stable-x", "candidate-x", "../x")
+BAD_URIS = (
+    "", "/models/m", "models/m", "file://models/m", "file:models/m", "file:///a/../b", "file:///a?b", "http://",
+    "http:///path", "https://user:pw@host/m", "https://host/m#x", "https://host:99999/m", "https://host:0/m",
+    "https://host/a b", "ftp://host/m", "file:///a\nb", "http://[::1/m", "https://host/" + "a" * 3000, "file:///a\\b",
+    "s3://bucket/model", "hf://org/model", "gs://b/m", "pvc://c/m", "oci://r/m:1", "file:///a\u00a0b", "https://u@h/m",
+)  # fmt: skip
+BAD_AMOUNTS: tuple[Any, ...] = ("0", "-1", "1Q", True, [], "1 ", "9" * 33, 0, -1)
+BAD_NUMBERS: tuple[Any, ...] = (-1, 1.5, "1", True, [], {}, 10**30)
+
+_NUMBERS = [
+    *(_field(name, value) for name in ("minReplicas", "maxReplicas", "holdQueue", "containerConcurrency")
+      for value in BAD_NUMBERS),
+    *(_field(name, value) for name in ("scaleTarget", "targetUtilization") for value in (0, -1, "1", True, 1e9)),
+    _field("maxReplicas", 0), _field("holdQueue", 0), _field("minReplicas", validation.MOST_REPLICAS + 1),
+    _field("holdQueue", validation.MOST_HELD + 1), _field("targetUtilization", 1.01),
+    _field("canaryTrafficPercent", 101), _field("canaryTrafficPercent", -1),
+    BadModel("more at least than at most", model_object(minReplicas=3, maxReplicas=2), "spec.minReplicas",
+             "must be at most maxReplicas"),
+]  # fmt: skip
+
+_DURATIONS = [
+    _field("timeout", "0s"), _field("timeout", "1500ms", words="must be in whole seconds"), _field("timeout", 300),
+    _field("timeout", "300"), _field("timeout", "601s"), _field("timeout", "1.0005s"), _field("timeout", "-5s"),
+    _field("timeout", "1d"), _field("timeout", "9999999999h"), _field("startupDeadline", "0.5s"),
+    _field("startupDeadline", "25h"), _field("scaleToZeroAfter", "999ms"), _field("scaleToZeroAfter", "200h"),
+    _field("scaleToZeroAfter", "1s" * 40),
+]  # fmt: skip
+
+_TEXTS = [
+    *(_field("storageUri", uri) for uri in BAD_URIS),
+    _field("digest", "md5:1"), _field("digest", "sha256:" + "0F" * 32), _field("digest", DIGEST + "0"),
+    _field("version", 7), _field("version", "a\nb"), _field("version", ""), _field("version", "x" * 254),
+    _field("version", "a\u200bb"),
+    _field("modelFormat", "sklearn", words="not supported yet: sklearn"), _field("modelFormat", "onx"),
+    _field("protocol", "h2c", words="not supported yet"), _field("visibility", "private"),
+    _field("serviceAccountName", "A"), _field("serviceAccountName", ""), _field("serviceAccountName", "a..b"),
+    *(_field("resources", {"cpu": value}, "spec.resources.cpu")
+      for value in BAD_AMOUNTS),
+    _field("resources", {"memory": "1gi"}, "spec.resources.memory"),
+    _field("resources", [], "spec.resources"),
+    *(_field("resources", {name: 1 if name == "gpu" else "x"}, f"spec.resources.{name}", "not supported yet")
+      for name in validation.LATER_RESOURCES),
+]  # fmt: skip
+
+_TRAFFIC = [
+    _traffic([]), _traffic({}), _traffic([1], "spec.traffic[0]"), _traffic([{"latest": True, "percent": 90}]),
+    _traffic([{"latest": True, "percent": 101}], "spec.traffic[0].percent"),
+    _traffic([{"latest": True}], "spec.traffic[0].percent"),
+    _traffic([{"percent": 100}], "spec.traffic[0]"),
+    _traffic([{"latest": False, "percent": 100}], "spec.traffic[0]"),
+    _traffic([{"revision": "a-00001", "latest": True, "percent": 100}], "spec.traffic[0]"),
+    _traffic([{"revision": "A", "percent": 100}], "spec.traffic[0].revision"),
+    _traffic([{"latest": "yes", "percent": 100}], "spec.traffic[0].latest"),
+    _traffic([{"latest": True, "percent": 100, "tag": "Blue"}], "spec.traffic[0].tag"),
+    _traffic([{"latest": True, "percent": 100, "tag": "candidate"}], "spec.traffic[0].tag"),
+    _traffic([{"latest": True, "percent": 100, "tag": "b" * 60}], "spec.traffic[0].tag"),
+    _traffic([{"latest": True, "percent": 50, "tag": "b"}, {"revision": "a", "percent": 50, "tag": "b"}]),
+    _traffic([{"latest": True, "percent": 1}] * 101),
+]  # fmt: skip
+
+_VARIANTS = [
+    _variants([]), _variants([{"name": "a", "percent": 99}]),
+    _variants([{"name": "a", "percent": 50}, {"name": "a", "percent": 50}]),
+    _variants([{"percent": 100}], "spec.variants[0].name"),
+    _variants([{"name": "a"}], "spec.variants[0].percent"),
+    _variants([{"name": "a" * 50, "percent": 100}], "spec.variants[0].name"),
+    _variants([{"name": "A", "percent": 100}], "spec.variants[0].name"),
+    _variants([{"name": "a", "percent": 100, "resources": {"cpu": "x"}}], "spec.variants[0].resources.cpu"),
+    _variants([{"name": "a", "percent": 100, "resources": {"gpu": 1}}], "spec.variants[0].resources.gpu"),
+    _variants([{"name": f"v{index}", "percent": 5 if index < 20 else 0} for index in range(21)]),
+]  # fmt: skip
+
+_CAUSES = [
+    _caused(text)
+    for text in ("x", "[]", "{}", '{"by":"nobody"}', '{"by":"user","who":"me"}', '{"by":"user","id":1}', '{"by":"user"',
+                 '{"id":"{\\"by\\":\\"user\\"}"}')
+]  # fmt: skip
+
+BAD_MODELS = (
+    *map(_named, BAD_NAMES),
+    *_NUMBERS,
+    *_DURATIONS,
+    *_TEXTS,
+    *_TRAFFIC,
+    *_VARIANTS,
+    *_CAUSES,
+    *(_later(name, words) for name, words in validation.LATER_SPEC.items()),
+    _without("spec"),
+    BadModel("no storageUri", {**model_object(), "spec": {}}, "spec.storageUri"),
+    _field("minReplica", 1),
+    _variants([{"name": "a", "percent": 100, "image": "x"}], "spec.variants[0].image"),
+    _traffic([{"latest": True, "percent": 100, "weight": 1}], "spec.traffic[0].weight"),
+    BadModel("an unknown field", {**model_object(), "specs": {}}, "specs"),
+)
+"""Refused by both doors."""
+
+LONGEST = model_object(
+    storageUri="https://models.example.org:8443/m.onnx?sig=a%2Fb", digest=DIGEST, version="7 (retrained)",
+    modelFormat="onnx", resources={"cpu": 2, "memory": "512Mi"}, variants=VARIANTS, protocol="http1",
+    containerConcurrency=8, timeout="1m30s", startupDeadline="20m", serviceAccountName="models", minReplicas=1,
+    maxReplicas=10, scaleTarget=2.5, targetUtilization=1, scaleToZeroAfter="1h", holdQueue=5,
+    visibility="cluster-local", canaryTrafficPercent=0,
+    traffic=[{"revision": "magika-a100-00001", "percent": 100, "tag": "blue"}, {"latest": True, "tag": "green"}],
+)  # fmt: skip
+"""Every field."""
+
+NOTHING: dict[str, Any] = dict.fromkeys(
+    ("digest", "version", "modelFormat", "resources", "variants", "protocol", "containerConcurrency", "timeout",
+     "startupDeadline", "serviceAccountName", "minReplicas", "maxReplicas", "scaleTarget", "targetUtilization",
+     "scaleToZeroAfter", "holdQueue", "visibility", "traffic", "canaryTrafficPercent", *validation.LATER_SPEC)
+)  # fmt: skip
+"""Every field that may be absent, as null."""
+
+
+def _cause(text: str) -> Object:
+    obj = model_object()
+    obj["metadata"]["annotations"] = {ANNOTATION_CAUSE: text}
+    return obj
+
+
+GOOD_MODELS: dict[str, Object] = {
+    "the shortest": model_object(),
+    "the longest": LONGEST,
+    "all null": model_object(**NOTHING),
+    **{f"the name {name}": model_object(name) for name in ("a", "a" * 53, "stable", "stablex", "m-1")},
+    **{
+        f"the URI {uri}": model_object(storageUri=uri)
+        for uri in ("file:///m", "file://localhost/m", "http://h/m", "https://[::1]:8/m", "HTTP://h/m", "http://h:65535",
+                    "file:///a..b/..c", "https://h?q=a", "file:///größe/模型")
+    },
+    **{f"the timeout {text}": model_object(timeout=text) for text in ("1s", "600s", "10m", "2000ms", "1.5m", "1m1s")},
+    **{f"idle {text}": model_object(scaleToZeroAfter=text) for text in ("1500ms", "1.5s", "168h", "1000000us")},
+    **{f"{cpu} cores": model_object(resources={"cpu": cpu}) for cpu in (1, "1", "500m", "0.5", ".5", "1e3", "+1")},
+    "1.5Gi": model_object(resources={"memory": "1.5Gi"}),
+    "a minimum above the default maximum": model_object(minReplicas=9),
+    "the largest numbers": model_object(
+        minReplicas=validation.MOST_REPLICAS, maxReplicas=validation.MOST_REPLICAS, holdQueue=validation.MOST_HELD,
+        containerConcurrency=validation.MOST_CONCURRENCY, scaleTarget=validation.MOST_CONCURRENCY,
+        targetUtilization=validation.LEAST_TARGET, canaryTrafficPercent=100,
+    ),
+    "a hundred parts": model_object(traffic=[{"revision": f"magika-{n:05}", "percent": 1} for n in range(1, 101)]),
+    "twenty variants": model_object(variants=[{"name": f"v{n}", "percent": 5} for n in range(20)]),
+    "a cause": _cause('{"by": "event", "id": "42", "source": "/train/\\"magika\\""}'),
+    "an empty cause": _cause(""),
+}  # fmt: skip
+"""Taken by both doors."""
+
+ONLY_PYTHON_REFUSES: dict[str, Object] = {
+    "2.0 requests: the API server reads it as 2": model_object(holdQueue=2.0),
+    "a quantity that is too large: Kubernetes keeps the largest": model_object(resources={"cpu": "9E99"}),
+}
+ONLY_KUBERNETES_REFUSES: dict[str, Object] = {
+    "a quantity that is a fraction without quotes: a definition knows whole numbers and texts": model_object(
+        resources={"cpu": 0.5}
+    ),
+}

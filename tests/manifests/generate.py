@@ -1,0 +1,96 @@
+"""Makes what is generated in `manifests/`, and the one file for each overlay that `knodel install` applies.
+
+`make manifests` runs this as `python -m tests.manifests.generate`; it needs kubectl for the overlays. Each rendered
+file tells in its head the digests of its sources and of its content, so that the everyday tests, which have no
+kubectl, notice both a forgotten `make manifests` and an edit by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from serving.install.bundle import OVERLAYS, rendered_path
+from serving.resources.crds.admission import make_policies
+from serving.resources.crds.model import make_model_crd
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+CRD = MANIFESTS / "base" / "crds" / "models.yaml"
+ADMISSION = MANIFESTS / "base" / "admission" / "models.yaml"
+HEAD = "# Made by `make manifests` from serving/resources/crds: do not edit.\n"
+WIDTH = 120
+
+
+class _Dumper(yaml.SafeDumper):
+    """Block style without aliases, as people write manifests."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def to_yaml(documents: Iterable[Any]) -> str:
+    """The text of a generated file."""
+    return HEAD + yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=WIDTH, allow_unicode=True)
+
+
+def generated() -> dict[Path, str]:
+    """Each file that the Python types alone decide, with its text."""
+    return {CRD: to_yaml([make_model_crd()]), ADMISSION: to_yaml(make_policies())}
+
+
+def sources_of(overlay: str) -> list[Path]:
+    """Every file that `kubectl kustomize` reads for the overlay."""
+    folders = (MANIFESTS / "base", MANIFESTS / "overlays" / overlay)
+    return sorted(path for folder in folders for path in folder.rglob("*.yaml"))
+
+
+def head_of(overlay: str, body: str) -> str:
+    """The head of a rendered file, by its sources as they are now."""
+    digest = hashlib.sha256()
+    for path in sources_of(overlay):
+        digest.update(f"{path.relative_to(MANIFESTS)}\n".encode() + path.read_bytes())
+    content = hashlib.sha256(body.encode()).hexdigest()
+    return (
+        f"# Made by `make manifests` from manifests/overlays/{overlay}: do not edit.\n"
+        f"# sources sha256:{digest.hexdigest()}\n# content sha256:{content}\n"
+    )
+
+
+def split_head(text: str) -> tuple[str, str]:
+    """The head and the rest of a rendered file."""
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[:3]), "".join(lines[3:])
+
+
+def kustomize(overlay: str) -> str:
+    """What kubectl makes of the overlay. Raises CalledProcessError, FileNotFoundError without kubectl."""
+    folder = MANIFESTS / "overlays" / overlay
+    made = subprocess.run(["kubectl", "kustomize", str(folder)], check=True, capture_output=True, text=True)
+    return made.stdout
+
+
+def main() -> int:
+    """Write every file."""
+    for path, text in generated().items():
+        path.write_text(text)
+    for overlay in OVERLAYS:
+        try:
+            body = kustomize(overlay)
+        except FileNotFoundError:
+            print("kubectl is not on the PATH: it renders the overlays", file=sys.stderr)
+            return 1
+        except subprocess.CalledProcessError as error:
+            print(f"overlay {overlay}: {error.stderr.strip()}", file=sys.stderr)
+            return 1
+        rendered_path(overlay).write_text(head_of(overlay, body) + body)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,306 @@
+"""What a real API server answers becomes one line that names the thing and the remedy, and an exit code, in time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from clusters.errors import Unavailable
+from clusters.objects import MODEL
+from serving.cli.client import Client
+from serving.cli.errors import CommandError
+from serving.cli.kubeconfig import KubeContext
+from tests.serving.cli.conftest import Config, Done, Knodel
+from tests.serving.cli.kube import CONTEXT, NOTHING, FakeApi, Reply, Seen, failure
+from tests.serving.cli.test_broken_platform import BROKEN, PATIENCE, SLOW, Talk, listener
+
+HERE = ("--kube-context", CONTEXT)
+MODELS = "/apis/knodel.dev/v1alpha1/namespaces/default/models"
+NO_PATH = Reply(404, text="404 page not found\n", headers={"Content-Type": "text/plain"})
+MAGIKA = {
+    "apiVersion": "knodel.dev/v1alpha1",
+    "kind": "Model",
+    "metadata": {"name": "magika", "namespace": "default", "resourceVersion": "1", "generation": 1},
+    "spec": {"storageUri": "https://models.test/magika", "digest": f"sha256:{'0' * 64}"},
+}
+DENIED = (
+    "models.knodel.dev \"magika\" is forbidden: ValidatingAdmissionPolicy 'knodel-models' with binding "
+    "'knodel-models' denied request: spec.maxReplicas must not be below spec.minReplicas"
+)
+RIGHT = (
+    'models.knodel.dev is forbidden: User "ann" cannot list resource "models" in API group "knodel.dev" in the '
+    'namespace "default"'
+)
+BAD_FIELD = (
+    'Model.knodel.dev "magika" is invalid: spec.minReplicas: Invalid value: -1: spec.minReplicas in body should be '
+    "greater than or equal to 0"
+)
+WEBHOOK = 'admission webhook "validation.webhook.example.org" denied the request: models need an owner'
+
+
+def invalid(message: str, field: str = "") -> Reply:
+    """422 as kube-apiserver answers it."""
+    cause = {"reason": "FieldValueInvalid", "message": message.partition(": ")[2]}
+    return failure(422, "Invalid", message, causes=[cause | {"field": field}] if field else [cause])
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "words"),
+    [
+        (failure(401, "Unauthorized", "Unauthorized"), 1, ["context lab does not know who asks", "log in again"]),
+        (failure(403, "Forbidden", RIGHT), 1, ['cannot list resource "models"', "ask who runs the cluster"]),
+        (NO_PATH, 1, ["does not know models.knodel.dev", "`knodel install --kube-context lab`"]),
+        (
+            failure(404, "NotFound", "the server could not find the requested resource"),
+            1,
+            ["does not know models.knodel.dev", "`knodel install --kube-context lab`"],
+        ),
+        (failure(400, "BadRequest", "unable to parse"), 2, ["unable to parse"]),
+        (failure(500, "InternalError", "etcdserver: request timed out"), 1, ["etcdserver"]),
+        (failure(503, "ServiceUnavailable", "the server is starting"), 1, ["is starting"]),
+        (failure(504, "Timeout", "request did not complete"), 1, ["did not complete"]),
+        (Reply(502, text="<html>Bad Gateway</html>"), 1, ["HTTP 502", "not as Kubernetes does"]),
+        (Reply(200, text="<html>Log in</html>"), 1, ["is no JSON"]),
+        (Reply(302, text="", headers={"Location": "https://example.org"}), 1, ["HTTP 302"]),
+    ],
+)
+def test_a_list_that_fails_says_why(
+    knodel: Knodel, api: FakeApi, config: Config, reply: Reply, code: int, words: list[str]
+) -> None:
+    api.script = lambda _: reply
+
+    check(knodel("list", *HERE), code, words)
+
+
+def check(done: Done, code: int, words: list[str]) -> None:
+    """One line on stderr with these words, nothing on stdout."""
+    assert (done.code, done.out) == (code, ""), done.err
+    assert len(done.err.splitlines()) == 1
+    assert all(word in done.err for word in words), done.err
+    assert "unexpected" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "words"),
+    [
+        (invalid(BAD_FIELD, "spec.minReplicas"), 2, ["spec.minReplicas: ", "greater than or equal to 0"]),
+        (invalid(DENIED), 2, ["knodel-models", "spec.maxReplicas must not be below"]),
+        (failure(403, "Forbidden", WEBHOOK), 2, ["models need an owner"]),
+        (failure(400, "", WEBHOOK), 2, ["models need an owner"]),
+        (failure(403, "Forbidden", 'models "magika" is forbidden: exceeded quota: q'), 1, ["exceeded quota"]),
+        (
+            failure(400, "BadRequest", 'strict decoding error: unknown field "spec.colour"'),
+            2,
+            ['unknown field "spec.colour"'],
+        ),
+        (
+            failure(500, "InternalError", 'failed calling webhook "w": connection refused'),
+            1,
+            ["failed calling webhook"],
+        ),
+        (failure(409, "Conflict", "the object has been modified"), 1, ["changed by somebody else", "run the command"]),
+    ],
+)
+def test_a_write_that_is_refused_says_why(
+    knodel: Knodel, api: FakeApi, config: Config, reply: Reply, code: int, words: list[str]
+) -> None:
+    api.script = lambda seen: reply if seen.method == "PATCH" else one_model(seen)
+
+    check(knodel("deploy", "magika", "--min", "1", *HERE), code, words)
+    assert all(seen.query.get("fieldValidation") == "Strict" for seen in api.seen if seen.method == "PATCH")
+
+
+def one_model(seen: Seen) -> Reply:
+    """A cluster that has the Model magika."""
+    if seen.path == f"{MODELS}/magika":
+        return Reply(200, MAGIKA)
+    if seen.path.startswith(f"{MODELS}/"):
+        return failure(404, "NotFound", "not found")
+    return Reply(200, {"items": [MAGIKA]}) if seen.path == MODELS else NOTHING
+
+
+def test_a_name_that_is_not_there_is_told_from_a_kind_that_is_not_there(
+    knodel: Knodel, api: FakeApi, config: Config
+) -> None:
+    api.script = lambda _: failure(404, "NotFound", 'models.knodel.dev "magika" not found', name="magika")
+
+    check(knodel("get", "magika", *HERE), 3, ['"magika" not found'])
+
+
+def test_without_knative_its_absence_is_named(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    api.script = lambda seen: NO_PATH if "serving.knative.dev" in seen.path else one_model(seen)
+
+    check(knodel("promote", "magika", *HERE), 1, ["revisions.serving.knative.dev", "Knative Serving", "knodel doctor"])
+
+
+def test_of_two_that_make_a_model_at_once_one_is_told(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    def script(seen: Seen) -> Reply:
+        if seen.method == "POST":
+            return failure(409, "AlreadyExists", 'models.knodel.dev "magika" already exists')
+        return NOTHING if seen.path == MODELS else failure(404, "NotFound", "not found")
+
+    api.script = script
+
+    check(knodel("deploy", "magika", "--uri", "https://m", *HERE), 1, ["made by somebody else", "run the"])
+
+
+def test_a_change_of_the_spec_meanwhile_is_not_written_over(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    reads = iter(range(1, 100))
+
+    def script(seen: Seen) -> Reply:
+        if seen.method == "PATCH":
+            return failure(409, "Conflict", "the object has been modified")
+        if seen.path == f"{MODELS}/magika":
+            return Reply(200, {**MAGIKA, "metadata": {**MAGIKA["metadata"], "generation": next(reads)}})  # type: ignore[dict-item]
+        return one_model(seen)
+
+    api.script = script
+
+    check(knodel("deploy", "magika", "--min", "1", *HERE), 1, ["changed by somebody else meanwhile"])
+    assert [seen.method for seen in api.seen].count("PATCH") == 1
+
+
+def test_a_namespace_that_is_not_there_is_named(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    def script(seen: Seen) -> Reply:
+        return (
+            NOTHING if seen.path.endswith("/models") and seen.method == "GET" else failure(404, "NotFound", "not found")
+        )
+
+    api.script = script
+
+    done = knodel("deploy", "magika", "--uri", "https://m", "-n", "team", *HERE)
+
+    check(done, 3, ["there is no namespace team", "`knodel namespace team`"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--min", "5", "--max", "2"), ["models.knodel.dev 'magika': spec.maxReplicas"]),
+        (("--digest", "sha256:7"), ["spec.digest"]),
+        (("--canary", "101"), ["spec.canaryTrafficPercent"]),
+    ],
+)
+def test_a_model_is_checked_before_it_is_sent(
+    knodel: Knodel, api: FakeApi, config: Config, arguments: tuple[str, ...], words: list[str]
+) -> None:
+    api.script = one_model
+
+    check(knodel("deploy", "magika", *arguments, *HERE), 2, words)
+    check(knodel("deploy", "fresh", "--uri", "https://m", *arguments, *HERE), 2, [words[0].replace("magika", "fresh")])
+    assert {seen.method for seen in api.seen} == {"GET"}
+
+
+def test_a_path_of_this_machine_is_not_given_to_a_cluster(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    check(knodel("deploy", "magika", "--uri", "./model.onnx", *HERE), 2, ["--uri ./model.onnx", "https://"])
+    assert api.seen == []
+
+
+def test_a_host_of_another_model_is_refused_before_it_is_sent(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    other = {
+        **MAGIKA,
+        "metadata": {"name": "other", "namespace": "default"},
+        "spec": {"storageUri": "https://m", "variants": [{"name": "a", "percent": 100}]},
+    }
+    api.script = lambda seen: Reply(200, {"items": [other]}) if seen.path == MODELS else failure(404, "NotFound", "no")
+
+    done = knodel("deploy", "other-a", "--uri", "https://m", *HERE)
+
+    check(done, 2, ["metadata.name: the name other-a belongs to model other already"])
+
+
+def test_who_may_not_list_models_may_deploy_all_the_same(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    def script(seen: Seen) -> Reply:
+        if seen.path == MODELS:
+            return failure(403, "Forbidden", RIGHT)
+        return Reply(200, {**MAGIKA, "spec": {**MAGIKA["spec"], **(seen.body or {}).get("spec", {})}})  # type: ignore[dict-item]
+
+    api.script = script
+
+    done = knodel("deploy", "magika", "--min", "1", "--no-wait", *HERE)
+
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_server_that_asks_for_another_try_gets_it(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    replies = iter([Reply(429, failure(429, "TooManyRequests", "slow").value, headers={"Retry-After": "0"}), NOTHING])
+    api.script = lambda _: next(replies)
+
+    assert knodel("list", *HERE).code == 0
+    assert len(api.seen) == 2
+
+
+def test_a_server_that_asks_for_too_much_patience_is_given_up(api: FakeApi, config: Config) -> None:
+    api.script = lambda _: Reply(429, failure(429, "TooManyRequests", "slow").value, headers={"Retry-After": "100"})
+
+    with pytest.raises(Unavailable, match="slow"):
+        Client(KubeContext.find(CONTEXT).connect(), 5.0).list(MODEL, "default")
+
+
+def test_a_server_that_is_gone_is_one_line(knodel: Knodel, config: Config) -> None:
+    config(server="https://127.0.0.1:9")
+
+    check(
+        knodel("list", *HERE), 1, ["the API server of context lab at 127.0.0.1:9", "knodel doctor --kube-context lab"]
+    )
+
+
+def test_a_host_that_no_name_server_knows_is_one_line(knodel: Knodel, config: Config) -> None:
+    config(server="https://no-such-host.invalid")
+
+    check(knodel("list", *HERE), 1, ["no-such-host.invalid:443 does not answer"])
+
+
+@pytest.mark.parametrize("talk", BROKEN.values(), ids=BROKEN.keys())
+def test_a_port_with_something_else_is_one_line(knodel: Knodel, config: Config, talk: Talk) -> None:
+    with listener(talk) as (_, port):
+        config(server=f"https://127.0.0.1:{port}")
+        over_tls = knodel("list", *HERE)
+        config(server=f"http://127.0.0.1:{port}")
+        plain = knodel("list", *HERE)
+
+    for done in (over_tls, plain):
+        assert done.code in (1, 2)
+        assert len(done.err.splitlines()) == 1
+        assert "unexpected" not in done.err
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("talk", SLOW.values(), ids=SLOW.keys())
+def test_a_slow_server_is_given_up_in_time(config: Config, talk: Talk, scheme: str) -> None:
+    with listener(talk) as (_, port):
+        config(server=f"{scheme}://127.0.0.1:{port}")
+        client, began = Client(KubeContext.find(CONTEXT).connect(), PATIENCE), time.monotonic()
+        with pytest.raises(CommandError, match="does not answer"):
+            client.list(MODEL, "default")
+
+    assert time.monotonic() - began < PATIENCE * 5
+
+
+def test_a_server_that_restarts_while_a_model_is_waited_for_is_endured(
+    knodel: Knodel, api: FakeApi, config: Config
+) -> None:
+    ready = {**MAGIKA, "status": {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}}
+    answers = iter([Reply(200, MAGIKA), None, None, Reply(200, ready)])
+
+    def script(_: Seen) -> Reply:
+        reply = next(answers)
+        if reply is None:
+            raise ConnectionResetError
+        return reply
+
+    api.script = script
+
+    done = knodel("wait", "magika", "--timeout", "20s", *HERE)
+
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_server_that_never_answered_is_not_waited_for(knodel: Knodel, config: Config) -> None:
+    config(server="https://127.0.0.1:9")
+
+    began = time.monotonic()
+
+    assert knodel("wait", "magika", "--timeout", "20s", *HERE).code == 1
+    assert time.monotonic() - began < 10
