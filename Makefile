@@ -9,11 +9,11 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help setup run stop test lint format bench constraints clean
+.PHONY: help setup run stop test lint format bench constraints clean testbed-up testbed-down test-cluster scenarios manifests
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make the environment and install Knodel with its developer tools, at pinned versions
 
@@ -46,6 +46,22 @@ lint: setup ## Check style, types and import rules
 format: setup ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+testbed-up: setup ## Start real Kubernetes with Knative on this machine (as root; the first time builds it)
+	$(BIN)/python -m tests.testbed up
+
+testbed-down: setup ## End it and remove all that it made but its builds
+	$(BIN)/python -m tests.testbed down
+
+# With KUBECONFIG the cluster that it names, with Knodel installed on it; without, the testbed, which stays up.
+test-cluster: setup ## Run contract, scenarios and cluster tests on real Kubernetes with Knative
+ifndef KUBECONFIG
+	$(BIN)/python -m tests.testbed up --knodel
+endif
+	$(BIN)/pytest --cluster kubernetes --timeout 600 tests/contract tests/scenarios tests/cluster
+
+scenarios: setup ## Run every scenario on both clusters and print one table
+	$(BIN)/python -m tests.scenarios
 
 bench: setup ## Measure starts, scaling, latency and memory of the embedded platform
 	$(BIN)/python -m loadtests.bench

@@ -72,6 +72,10 @@ class Sampling:
 class Zero:
     """How the last replica goes."""
 
+    enabled: bool = True
+    """Whether a revision that can be reached may have no replica (Knative's enable-scale-to-zero): only where somebody
+    hears of a request that waits for it."""
+
     grace: float = 0.0
     """Seconds between the activator being proven in the path and scale 0. Zero when the condition is exact (embedded:
     set after Envoy was seen to send there); Knative's scale-to-zero-grace-period is 30 s."""

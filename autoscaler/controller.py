@@ -62,16 +62,16 @@ class Autoscaler:
                 self._settings,
             )
         )  # fmt: skip
-        self._controller = Controller("autoscaler", self._pass, workers=self._settings.workers)
+        self.controller = Controller("autoscaler", self._pass, workers=self._settings.workers)
         self._watch(informers)
         self._work_to_do = asyncio.Event()
         activator.subscribe(self.wake)
 
     def _watch(self, informers: Informers) -> None:
-        self._controller.watches(informers[POD_AUTOSCALER])
-        self._controller.watches_owned(informers[SERVERLESS_SERVICE], POD_AUTOSCALER)
-        self._controller.watches_mapped(informers[DEPLOYMENT], keys_by_revision)
-        self._controller.watches_mapped(informers[POD], keys_by_revision)
+        self.controller.watches(informers[POD_AUTOSCALER])
+        self.controller.watches_owned(informers[SERVERLESS_SERVICE], POD_AUTOSCALER)
+        self.controller.watches_mapped(informers[DEPLOYMENT], keys_by_revision)
+        self.controller.watches_mapped(informers[POD], keys_by_revision)
 
     async def run(self) -> None:
         """Work until cancelled; closes the source at the end."""
@@ -79,7 +79,7 @@ class Autoscaler:
             for kind in KINDS:
                 await self._informers[kind].synced()
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._controller.run(), name="autoscaler passes")
+                group.create_task(self.controller.run(), name="autoscaler passes")
                 group.create_task(self._ticks(), name="autoscaler ticks")
         finally:
             await self._source.close()
@@ -88,7 +88,7 @@ class Autoscaler:
         """The number of requests that wait for a revision became zero, or more: decide now."""
         if key in self._fleet:
             self._take(self._fleet.decide([key], self._clock.monotonic()))
-            self._controller.queue.add(key)
+            self.controller.queue.add(key)
             self._work_to_do.set()
 
     async def tick(self) -> None:
@@ -118,4 +118,4 @@ class Autoscaler:
     def _take(self, changes: Iterable[Change]) -> None:
         for change in changes:
             self._decisions.add(change)
-            self._controller.queue.add(change.key)
+            self.controller.queue.add(change.key)

@@ -71,6 +71,7 @@ from serving.apis.state import (
 from serving.apis.version import VERSION
 from serving.loops import Loops
 from serving.reconciler.controller import ModelController
+from serving.reconciler.flags import AllOn
 from serving.server import preload
 
 log = logging.getLogger(__name__)
@@ -182,6 +183,7 @@ class Platform:
                 settings=settings,
                 clock=clock,
                 recorder=Recorder(cluster, "knodel", clock),
+                flags=AllOn(),
             ),
         )
 

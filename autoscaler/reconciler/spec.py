@@ -34,10 +34,11 @@ class Wishes:
 
 def make_wishes(pod_autoscaler: Object, policy: Policy, zero: Zero, now: datetime) -> Wishes:
     """All that it asks for at `now` (its progress deadline passes by itself)."""
+    reachable = pod_autoscaler["spec"].get("reachability") != UNREACHABLE
     limit = int(pod_autoscaler["spec"].get("containerConcurrency") or 0)
     slots = min(policy.scale_target, float(limit)) if limit > 0 else policy.scale_target
     spec = {
-        "min": policy.min_replicas,
+        "min": policy.min_replicas if zero.enabled or not reachable else max(1, policy.min_replicas),
         "max": policy.max_replicas,
         "initial": policy.initial_scale,
         "activation": policy.activation_scale,
@@ -46,7 +47,7 @@ def make_wishes(pod_autoscaler: Object, policy: Policy, zero: Zero, now: datetim
         "scale_to_zero_after": policy.scale_to_zero_after,
         "scale_down_delay": policy.scale_down_delay,
         "stable_window": policy.stable_window,
-        "reachable": pod_autoscaler["spec"].get("reachability") != UNREACHABLE,
+        "reachable": reachable,
         "initialized": is_initialized(pod_autoscaler),
         "expired": has_expired(pod_autoscaler, zero, now),
     }

@@ -27,14 +27,15 @@ LONGEST_TEXT = 64
 """Characters; a longer one is no honest duration."""
 
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-_WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
+DURATION = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
+"""The syntax of a duration other than the bare `0`; the CustomResourceDefinition has it too."""
 
 
 def parse_duration(text: str) -> float:
     """Seconds of a duration that is zero or positive. Raises ValueError that says what is wrong."""
     if text == "0":
         return 0.0
-    if len(text) > LONGEST_TEXT or not _WHOLE.fullmatch(text):
+    if len(text) > LONGEST_TEXT or not DURATION.fullmatch(text):
         raise ValueError("must be a duration such as 300s, 10m or 1h30m")
     seconds = sum((Decimal(number) * UNITS[unit] for number, unit in _PART.findall(text)), Decimal(0))
     if seconds > LONGEST:

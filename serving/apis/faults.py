@@ -23,15 +23,17 @@ LATER_SCHEMES = ("s3", "gs", "hf", "pvc", "oci")
 FORMATS = ("onnx",)
 LATER_FORMATS = ("sklearn", "xgboost", "lightgbm", "paddle", "tensorflow", "python", "ray")
 
-_DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_DNS_1123_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_LONGEST_SUBDOMAIN = 253
+DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+DNS_1123_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+"""These patterns stand in the CustomResourceDefinition too: nothing that RE2 has not."""
+LONGEST_SUBDOMAIN = 253
+"""Characters of the name of most objects."""
 
 
 def label_fault(name: str, longest: int = LONGEST_NAME) -> str:
     """A DNS-1035 label: a host name and a Knative name are made of it."""
-    if not _DNS_1035.fullmatch(name):
+    if not DNS_1035.fullmatch(name):
         return f"must be lower-case letters, digits and '-', a letter first, no '-' last, not {show(name)}"
     if len(name) > longest:
         return f"must be at most {longest} characters, not {len(name)}"
@@ -55,7 +57,7 @@ def tag_fault(tag: str) -> str:
 
 def subdomain_fault(name: str) -> str:
     """A DNS-1123 subdomain: the name of most Kubernetes objects."""
-    if len(name) > _LONGEST_SUBDOMAIN or not _DNS_1123_SUBDOMAIN.fullmatch(name):
+    if len(name) > LONGEST_SUBDOMAIN or not DNS_1123_SUBDOMAIN.fullmatch(name):
         return f"must be the name of an object: lower-case letters, digits, '-' and '.', not {show(name)}"
     return ""
 
@@ -71,7 +73,7 @@ def version_fault(version: str) -> str:
 
 def digest_fault(digest: str) -> str:
     """A SHA-256 digest."""
-    return "" if _DIGEST.fullmatch(digest) else f"must be sha256: and 64 lower-case hex digits, not {show(digest)}"
+    return "" if DIGEST.fullmatch(digest) else f"must be sha256: and 64 lower-case hex digits, not {show(digest)}"
 
 
 def quantity_fault(quantity: str) -> str:

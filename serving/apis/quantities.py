@@ -18,12 +18,13 @@ LARGEST = Decimal(2**63 - 1)
 LONGEST_TEXT = 32
 """Characters; bounds the arithmetic."""
 
-_QUANTITY = re.compile(r"([+]?(?:\d+(?:\.\d*)?|\.\d+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,2}))", re.ASCII)
+QUANTITY = re.compile(r"([+]?(?:\d+(?:\.\d*)?|\.\d+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,2}))", re.ASCII)
+"""The syntax of a quantity that is not negative; the CustomResourceDefinition has it too."""
 
 
 def parse_quantity(text: str) -> Decimal:
     """The value in the base unit (cores, bytes), zero or positive. Raises ValueError that says what is wrong."""
-    match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST_TEXT else None
+    match = QUANTITY.fullmatch(text) if len(text) <= LONGEST_TEXT else None
     if match is None:
         raise ValueError("must be a Kubernetes quantity such as 500m, 2 or 1Gi")
     number, binary, suffix, exponent = match.groups()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from clusters.errors import FieldError
 from clusters.objects import Object, key_of, labels_of, name_of, namespace_of
@@ -42,6 +43,14 @@ def collisions(model: Object, others: Iterable[Object]) -> list[FieldError]:
     return list(errors.values())
 
 
+def claims(model: Object) -> set[str]:
+    """All that a Model takes for itself in its namespace: `host/NAME`, `host/TAG-NAME`, `name/NAME-VARIANT`.
+
+    Takes whatever an object may hold: parts that are no Model's claim nothing.
+    """
+    return {f"host/{host}" for host in _hosts(model)} | {f"name/{name}" for name in _configurations(model)}
+
+
 def make_validator(
     models: Callable[[], Iterable[Object]], revisions: Callable[[], Iterable[Object]] | None = None
 ) -> Callable[[Object | None, Object], Sequence[FieldError]]:
@@ -76,7 +85,7 @@ def _revisions_of(model: Object, revisions: Iterable[Object]) -> set[str]:
 def _hosts(model: Object) -> dict[str, str]:
     """Host labels with the field that asks for them."""
     hosts = {name_of(model): "metadata.name"}
-    for index, entry in enumerate((model.get("spec") or {}).get("traffic") or ()):
+    for index, entry in enumerate(_items(model, "traffic")):
         if entry.get("tag"):
             hosts.setdefault(f"{entry['tag']}-{name_of(model)}", f"spec.traffic[{index}].tag")
     return hosts
@@ -84,6 +93,14 @@ def _hosts(model: Object) -> dict[str, str]:
 
 def _configurations(model: Object) -> dict[str, str]:
     names = {name_of(model): "metadata.name"}
-    for index, variant in enumerate((model.get("spec") or {}).get("variants") or ()):
-        names.setdefault(f"{name_of(model)}-{variant['name']}", f"spec.variants[{index}].name")
+    for index, variant in enumerate(_items(model, "variants")):
+        if variant.get("name"):
+            names.setdefault(f"{name_of(model)}-{variant['name']}", f"spec.variants[{index}].name")
     return names
+
+
+def _items(model: Object, field: str) -> list[dict[str, Any]]:
+    """The mappings of a list of the spec; what is none becomes an empty one, so that indexes stay."""
+    spec = model.get("spec")
+    items = spec.get(field) if isinstance(spec, dict) else None
+    return [item if isinstance(item, dict) else {} for item in items] if isinstance(items, list) else []

@@ -1,7 +1,8 @@
 """The settings of a platform: one typed value, from defaults, then a YAML file, then `KNODEL_*` variables.
 
 A key is `group.field` in camelCase (`gateway.port`); its variable is KNODEL_GROUP_FIELD (`KNODEL_GATEWAY_PORT`). Keys
-and variables that no setting has are refused by name. `knodel config` prints the settings in force.
+and variables that no setting has are refused by name. `knodel config` prints the settings in force. On Kubernetes the
+file is the ConfigMap `knodel-config` and variables do not count: whoever reads the ConfigMap sees what is in force.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from autoscaler.apis import CLASS
 from clusters.errors import KnodelError
 from serving.apis.durations import format_duration, parse_duration
 from serving.apis.loader import LoadError, load_documents
@@ -21,9 +23,15 @@ from serving.apis.version import VERSION
 T = TypeVar("T")
 
 VARIABLE_PREFIX = "KNODEL_"
-OTHER_VARIABLES = frozenset({"KNODEL_STATE", "KNODEL_TERMINATION_LOG", "KNODEL_CACHE", "KNODEL_ALLOW_HOSTS"})
+OTHER_VARIABLES = frozenset(
+    {"KNODEL_STATE", "KNODEL_KUBE_CONTEXT", "KNODEL_TERMINATION_LOG", "KNODEL_CACHE", "KNODEL_ALLOW_HOSTS"}
+)
 """Variables that are no settings of a platform: its state folder, by which everything else is found, and those that
 model servers read."""
+
+KNATIVE_CLASS = "kpa.autoscaling.knative.dev"
+"""Knative's own autoscaler class."""
+CLASSES = (CLASS, KNATIVE_CLASS)
 
 MEBIBYTE = 1024 * 1024  # bytes
 LARGEST_PORT = 65535
@@ -35,16 +43,27 @@ class SettingsError(KnodelError):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a person should know of a setting, and what it accepts. A `unit` of "s" is written as a duration."""
+    """What a person should know of a setting, and what it accepts. A `unit` of "s" is written as a duration.
+
+    A text may be empty only where its default is.
+    """
 
     unit: str
     reason: str
     least: float | None = None
     most: float | None = None
+    choices: tuple[str, ...] = ()
 
 
-def _setting(default: T, unit: str, reason: str, least: float | None = None, most: float | None = None) -> T:
-    value: T = field(default=default, metadata={"about": About(unit, reason, least, most)})
+def _setting(
+    default: T,
+    unit: str,
+    reason: str,
+    least: float | None = None,
+    most: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> T:
+    value: T = field(default=default, metadata={"about": About(unit, reason, least, most, choices)})
     return value
 
 
@@ -86,6 +105,20 @@ class ServerSettings:
         "our model server, of this release; a change makes revisions",
     )
     port: int = _port(8080, "the container's port, Knative's default")
+    allow_hosts: str = _setting(
+        "",
+        "hosts, with commas",
+        "hosts or addresses that models may be fetched from though they are private; a change makes revisions",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KnativeSettings:
+    """How Knative is used."""
+
+    autoscaler_class: str = _setting(
+        CLASS, "class", "internal: Knative's own class stands in where ours does not scale yet", choices=CLASSES
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +128,7 @@ class Settings:
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     control: ControlSettings = field(default_factory=ControlSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
+    knative: KnativeSettings = field(default_factory=KnativeSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +140,7 @@ class _Slot:
     name: str
     type: type
     about: About
+    default: Any
 
     @property
     def variable(self) -> str:
@@ -125,11 +160,23 @@ def load_settings(
     """
     given: dict[str, Any] = {}
     if config is not None:
-        given |= _from_file(config)
+        given |= _from_document(_read_text(config), str(config))
     given |= _from_variables(environ)
     for key, value in (("gateway.port", gateway_port), ("control.port", control_port)):
         if value is not None:
             given[key] = value
+    return _settings_with(given)
+
+
+def settings_from_text(text: str, where: str) -> Settings:
+    """The settings that the YAML `text` says, defaults for the rest; `where` names it in errors.
+
+    Raises SettingsError, LoadError.
+    """
+    return _settings_with(_from_document(text, where))
+
+
+def _settings_with(given: Mapping[str, Any]) -> Settings:
     settings = Settings()
     slots = _slots()
     for key, value in given.items():
@@ -162,7 +209,7 @@ def _slots() -> dict[str, _Slot]:
         types = get_type_hints(made)
         for one in fields(made):
             key = f"{group}.{_camel(one.name)}"
-            found[key] = _Slot(key, group, one.name, types[one.name], one.metadata["about"])
+            found[key] = _Slot(key, group, one.name, types[one.name], one.metadata["about"], one.default)
     return found
 
 
@@ -171,24 +218,27 @@ def _camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _from_file(path: Path) -> dict[str, Any]:
+def _read_text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise LoadError(f"cannot read the settings {path}: {reason}") from error
-    documents = load_documents(text, str(path))
+
+
+def _from_document(text: str, where: str) -> dict[str, Any]:
+    documents = load_documents(text, where)
     if len(documents) > 1:
-        raise SettingsError(f"{path} holds {len(documents)} documents: write one")
+        raise SettingsError(f"{where} holds {len(documents)} documents: write one")
     found: dict[str, Any] = {}
-    for group, members in (_mapping(documents[0], str(path)) if documents else {}).items():
+    for group, members in (_mapping(documents[0], where) if documents else {}).items():
         if group not in get_type_hints(Settings):
-            raise SettingsError(f"{group}: unknown setting in {path}; known: {', '.join(get_type_hints(Settings))}")
+            raise SettingsError(f"{group}: unknown setting in {where}; known: {', '.join(get_type_hints(Settings))}")
         for name, value in _mapping(members, group).items():
             key = f"{group}.{name}"
             if key not in _slots():
                 known = [other for other in _slots() if other.startswith(f"{group}.")]
-                raise SettingsError(f"{key}: unknown setting in {path}; known: {', '.join(known)}")
+                raise SettingsError(f"{key}: unknown setting in {where}; known: {', '.join(known)}")
             found[key] = value
     return found
 
@@ -209,11 +259,11 @@ def _from_variables(environ: Mapping[str, str]) -> dict[str, Any]:
             continue
         if variable not in keys:
             raise SettingsError(f"{variable}: unknown setting; known: {', '.join(keys)}")
-        found[keys[variable]] = _from_text(_slots()[keys[variable]], text)
+        found[keys[variable]] = _from_variable(_slots()[keys[variable]], text)
     return found
 
 
-def _from_text(slot: _Slot, text: str) -> Any:
+def _from_variable(slot: _Slot, text: str) -> Any:
     """A variable's text as the file would have it."""
     if slot.type is int:
         try:
@@ -230,8 +280,10 @@ def _read(slot: _Slot, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int):
             raise SettingsError(f"{slot.key}: {value!r} is no whole number ({slot.about.unit})")
         return _within(slot, value)
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or (not value.strip() and slot.default):
         raise SettingsError(f"{slot.key}: {value!r} is no text ({slot.about.unit})")
+    if slot.about.choices and value not in slot.about.choices:
+        raise SettingsError(f"{slot.key}: {value!r} must be {' or '.join(slot.about.choices)}")
     return value
 
 

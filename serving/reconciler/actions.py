@@ -5,26 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from clusters.objects import Key, Kind, Object, annotations_of
+from clusters.objects import Key, Kind, Object, annotations_of, key_of, version_of
 from serving.apis.annotations import ANNOTATION_APPLIED
 
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Server-side apply of a whole object; `force` for one that is ours already, so that drift is mended."""
+    """Server-side apply of a whole object; `force` for one that is ours already, so that drift is mended.
+
+    `version` is the resourceVersion that it was planned from: what another has written since is not written over.
+    Empty for an object that is not there yet.
+    """
 
     kind: Kind
     object: Object
     force: bool
+    version: str = ""
+
+    @classmethod
+    def over(cls, kind: Kind, wanted: Object, live: Object | None) -> Apply:
+        """`wanted` over `live`, or as a new object."""
+        return cls(kind, wanted, live is not None, version_of(live) if live is not None else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A merge patch of an object that Knative made."""
+    """A merge patch of an object that Knative made; `version` as in Apply."""
 
     kind: Kind
     key: Key
     patch: Object
+    version: str = ""
+
+    @classmethod
+    def of(cls, kind: Kind, live: Object, patch: Object) -> Patch:
+        """The patch of `live`."""
+        return cls(kind, key_of(live), patch, version_of(live))
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,16 +47,23 @@ async def carry_out(cluster: Cluster, plan: Plan, world: World) -> Outcome:
 
 async def _do(cluster: Cluster, action: Action, world: World) -> World:
     match action:
-        case Apply(kind, obj, force):
-            answer = await cluster.apply(kind, obj, manager=FIELD_MANAGER, force=force)
+        case Apply(kind, obj, force, version):
+            answer = await cluster.apply(kind, _expecting(version, obj), manager=FIELD_MANAGER, force=force)
             return _with(world, kind, answer)
-        case Patch(kind, key, patch):
-            answer = await cluster.patch(kind, key.name, patch, key.namespace, manager=FIELD_MANAGER)
+        case Patch(kind, key, patch, version):
+            expecting = _expecting(version, patch)
+            answer = await cluster.patch(kind, key.name, expecting, key.namespace, manager=FIELD_MANAGER)
             return _with(world, kind, answer)
         case Delete(kind, key, uid):
             with suppress(NotFound):  # somebody was faster
                 await cluster.delete(kind, key.name, key.namespace, uid=uid)
             return _without(world, kind, key.name)
+
+
+def _expecting(version: str, content: Object) -> Object:
+    """The content with the precondition that nobody wrote the object since `version`."""
+    metadata = content.get("metadata") or {}
+    return {**content, "metadata": {**metadata, "resourceVersion": version}} if version else content
 
 
 def _with(world: World, kind: Kind, obj: Object) -> World:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.controller import Controller
@@ -23,8 +25,10 @@ from clusters.objects import (
 from clusters.recorder import Recorder
 from serving.apis.annotations import LABEL_MODEL
 from serving.apis.settings import Settings
+from serving.reconciler.flags import Flags
 from serving.reconciler.model import ModelReconciler
 from serving.reconciler.observe import prepare
+from serving.reconciler.obstacles import rival_keys
 
 COMPONENT = "knodel"
 """Who the Events of Models are from; give it to the Recorder."""
@@ -37,22 +41,31 @@ class ModelController:
     """
 
     def __init__(
-        self, cluster: Cluster, informers: Informers, *, settings: Settings, clock: Clock, recorder: Recorder
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        *,
+        settings: Settings,
+        clock: Clock,
+        recorder: Recorder,
+        flags: Flags,
     ) -> None:
         prepare(informers)
         self._informers = informers
-        self._controller = Controller("model", ModelReconciler(cluster, informers, settings, clock, recorder).reconcile)
-        self._controller.watches(informers[MODEL])
+        reconciler = ModelReconciler(cluster, informers, settings, clock, recorder, flags)
+        self.controller = Controller("model", reconciler.reconcile)
+        self.controller.watches(informers[MODEL])
+        self.controller.watches_mapped(informers[MODEL], partial(rival_keys, informers[MODEL]))
         for kind in (SERVICE, CONFIGURATION, ROUTE):
-            self._controller.watches_owned(informers[kind], MODEL)
-            self._controller.watches_mapped(informers[kind], _names)
+            self.controller.watches_owned(informers[kind], MODEL)
+            self.controller.watches_mapped(informers[kind], _names)
         for kind in (REVISION, POD_AUTOSCALER):
-            self._controller.watches_mapped(informers[kind], _labelled)
+            self.controller.watches_mapped(informers[kind], _labelled)
 
     async def run(self) -> None:
         """Work until cancelled, once every informer holds its first list: a pass over half a world would err."""
         await self._informers.synced()
-        await self._controller.run()
+        await self.controller.run()
 
 
 def _labelled(obj: Object) -> list[Key]:

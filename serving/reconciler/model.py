@@ -8,14 +8,18 @@ from clusters.errors import Invalid, NotFound
 from clusters.informer import Informers
 from clusters.objects import MODEL, Key, Object, is_deleting, name_of, namespace_of, uid_of, version_of
 from clusters.recorder import Recorder
+from serving.apis.model import Model
 from serving.apis.settings import Settings
 from serving.apis.validation import read_model
 from serving.reconciler.apply import FIELD_MANAGER, Outcome, carry_out
 from serving.reconciler.events import notes
+from serving.reconciler.flags import Flags
 from serving.reconciler.observe import observe
+from serving.reconciler.obstacles import Obstacle, collision, disabled
 from serving.reconciler.pacing import Pacing
 from serving.reconciler.plan import Plan, make_plan
 from serving.reconciler.status import make_invalid_status, make_status
+from serving.resources.knative_flags import flags_needed
 
 LOOK_AGAIN = 30.0
 """s until what was refused is tried again: a quota, a flag or somebody else's object may be out of the way then."""
@@ -25,13 +29,20 @@ class ModelReconciler:
     """Brings Knative's objects to what Models say, and Models' status to what Knative's objects say."""
 
     def __init__(
-        self, cluster: Cluster, informers: Informers, settings: Settings, clock: Clock, recorder: Recorder
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        settings: Settings,
+        clock: Clock,
+        recorder: Recorder,
+        flags: Flags,
     ) -> None:
         self._cluster = cluster
         self._informers = informers
         self._settings = settings
         self._clock = clock
         self._recorder = recorder
+        self._flags = flags
         self._pacing = Pacing(clock)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -46,10 +57,14 @@ class ModelReconciler:
         except Invalid as error:
             return await self._write(obj, make_invalid_status(obj, _causes(error), now))
         world = observe(self._informers, model)
-        plan = make_plan(model, world, self._settings)
+        plan = make_plan(model, world, self._settings, await self._obstacle(model))
         outcome = await carry_out(self._cluster, plan, world)
         later = await self._write(obj, make_status(model, outcome, plan, now))
         return LOOK_AGAIN if later is None and _is_stuck(plan, outcome) else later
+
+    async def _obstacle(self, model: Model) -> Obstacle | None:
+        taken = collision(self._informers[MODEL], model.object)
+        return taken or disabled(await self._flags.missing(flags_needed(model)))
 
     async def _write(self, obj: Object, status: Object) -> float | None:
         """Write the status when it differs, and record what that means; returns when to come back, if held back."""
@@ -86,4 +101,4 @@ def _causes(error: Invalid) -> str:
 
 
 def _is_stuck(plan: Plan, outcome: Outcome) -> bool:
-    return bool(plan.foreign) or outcome.refusal is not None
+    return bool(plan.foreign) or plan.obstacle is not None or outcome.refusal is not None

@@ -24,6 +24,7 @@ from clusters.objects import (
 )
 from serving.apis.annotations import LABEL_GENERATION
 from serving.apis.model import Model
+from serving.reconciler import obstacles
 from serving.resources import names
 
 KINDS = (MODEL, SERVICE, CONFIGURATION, ROUTE, REVISION, POD_AUTOSCALER)
@@ -63,6 +64,7 @@ def prepare(informers: Informers) -> None:
     """Ask for the informers and their indexes, before they run."""
     for kind in KINDS:
         informers[kind]  # asking makes it
+    obstacles.prepare(informers[MODEL])
     for kind in (REVISION, POD_AUTOSCALER):
         informers[kind].add_index(INDEX, _by_configuration)
 

@@ -53,6 +53,7 @@ from serving.apis.model import HistoryEntry, Model, history_of
 from serving.apis.settings import Settings
 from serving.reconciler.actions import Action, Delete, Patch
 from serving.reconciler.observe import World, has_taken_over
+from serving.reconciler.obstacles import Obstacle
 from serving.reconciler.shape import shape_actions
 from serving.resources import names
 from serving.resources.knative import generation_of_version
@@ -73,20 +74,26 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`objects` in this order, the first refusal ends them; `marks` are independent of each other."""
+    """`objects` in this order, the first refusal ends them; `marks` are independent of each other.
+
+    With an `obstacle` nothing is to be written: the Model is refused as a door would refuse it.
+    """
 
     objects: tuple[Action, ...]
     marks: tuple[Action, ...]
     foreign: tuple[Foreign, ...]
     split: Split
     situation: Situation
+    obstacle: Obstacle | None = None
 
 
-def make_plan(model: Model, world: World, settings: Settings) -> Plan:
-    """All that is to be written now; empty when the world is as the Model wants it."""
+def make_plan(model: Model, world: World, settings: Settings, obstacle: Obstacle | None = None) -> Plan:
+    """All that is to be written now; empty when the world is as the Model wants it, or there is an obstacle."""
     situation = _situation(model, world, settings, history_of(model.object))
     split = split_in_force(model, situation)
     foreign = tuple(_foreign(model, world))
+    if obstacle is not None:
+        return Plan((), (), foreign, split, situation, obstacle)
     return Plan(
         objects=()
         if foreign
@@ -185,7 +192,7 @@ def _policies(model: Model, world: World) -> Iterator[Action]:
         concurrency = int((autoscaler.get("spec") or {}).get("containerConcurrency") or 0)
         policy = make_policy(model.spec.scaling, concurrency)
         if annotations_of(autoscaler).get(POLICY_ANNOTATION) != policy:
-            yield Patch(POD_AUTOSCALER, key_of(autoscaler), make_policy_patch(policy))
+            yield Patch.of(POD_AUTOSCALER, autoscaler, make_policy_patch(policy))
 
 
 def _collection_marks(world: World, situation: Situation) -> Iterator[Action]:
@@ -195,4 +202,4 @@ def _collection_marks(world: World, situation: Situation) -> Iterator[Action]:
         wanted = kept is not None and name_of(revision) in kept
         if wanted != (annotations_of(revision).get(ANNOTATION_NO_GC) == "true"):
             patch = {"metadata": {"annotations": {ANNOTATION_NO_GC: "true" if wanted else None}}}
-            yield Patch(REVISION, key_of(revision), patch)
+            yield Patch.of(REVISION, revision, patch)

@@ -74,10 +74,10 @@ def _with_service(model: Model, world: World, settings: Settings, targets: Seque
     live = world.service
     wanted = make_service(model, settings, targets)
     if live is None:
-        yield Apply(SERVICE, wanted, force=False)
+        yield Apply.over(SERVICE, wanted, live)
         return
     if differs(wanted, live):
-        yield Apply(SERVICE, wanted, force=True)
+        yield Apply.over(SERVICE, wanted, live)
     labels = {LABEL_MODEL: model.name, LABEL_SERVICE: name_of(live)}
     for kind, child in _children(model, world):
         if child is not None and is_controlled_by(child, world.model):
@@ -91,13 +91,13 @@ def _standalone(model: Model, world: World, settings: Settings, targets: Sequenc
         if service is not None and name_of(wanted) == names.configuration(model):
             continue  # an object has one controller: it is taken from the Service first
         if live is None or differs(wanted, live):
-            yield Apply(CONFIGURATION, wanted, force=live is not None)
+            yield Apply.over(CONFIGURATION, wanted, live)
     if service is not None:
         yield from _take_from_service(model, world, service)
         return
     route = make_route(model, targets)
     if world.route is None or differs(route, world.route):
-        yield Apply(ROUTE, route, force=world.route is not None)
+        yield Apply.over(ROUTE, route, world.route)
 
 
 def _take_from_service(model: Model, world: World, service: Object) -> Iterator[Action]:
@@ -117,5 +117,6 @@ def _children(model: Model, world: World) -> tuple[tuple[Kind, Object | None], .
 
 
 def _hand_over(kind: Kind, child: Object, labels: Mapping[str, str | None], owner: Object) -> Patch:
-    """Label and owner in one patch: Knative refuses the label without a Service as owner."""
-    return Patch(kind, key_of(child), {"metadata": {"labels": dict(labels), "ownerReferences": [owner]}})
+    """Label and owner in one patch: Knative refuses the label without a Service as owner. Other owners stay."""
+    others = [one for one in child["metadata"].get("ownerReferences") or () if not one.get("controller")]
+    return Patch.of(kind, child, {"metadata": {"labels": dict(labels), "ownerReferences": [*others, owner]}})

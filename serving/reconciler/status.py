@@ -72,7 +72,9 @@ def _conditions(model: Model, outcome: Outcome, plan: Plan, now: datetime) -> li
 
 def _mark_objects(lifecycle: Lifecycle, outcome: Outcome, plan: Plan) -> None:
     strangers = [one for one in plan.foreign if not one.leaving]
-    if strangers:
+    if plan.obstacle is not None:
+        lifecycle.mark_objects_refused(plan.obstacle.reason, plan.obstacle.message)
+    elif strangers:
         found = ", ".join(f"{one.kind.kind} {one.name}" for one in strangers)
         lifecycle.mark_not_owned(f"{found} is there already and not of this model: delete it, or rename the model")
     elif plan.foreign:

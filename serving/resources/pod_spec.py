@@ -1,13 +1,13 @@
 """The revision template: the container that runs a model, and the annotations that say what it runs. Pure.
 
-All that is here makes a revision when it changes, and nothing else does: no scaling field may ever be read here.
+All that is here makes a revision when it changes, and nothing else does: no scaling field may ever be read here (but
+for `knative_class`, while it is in use).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from autoscaler.apis import CLASS
 from clusters.objects import ANNOTATION_CLASS, Object
 from serving.apis.annotations import (
     ANNOTATION_DIGEST,
@@ -20,7 +20,8 @@ from serving.apis.annotations import (
 from serving.apis.durations import format_duration
 from serving.apis.model import Model, Resources, Variant
 from serving.apis.quantities import format_cores
-from serving.apis.settings import ServerSettings
+from serving.apis.settings import ServerSettings, Settings
+from serving.resources.knative_class import scaling_annotations
 
 CONTAINER = "server"
 PORT_NAME = "http1"
@@ -28,6 +29,8 @@ PORT_NAME = "http1"
 READY_PATH = "/v2/health/ready"
 PROBE_PERIOD = 1
 """s; Knative's 10 s for a probe without one would make a Pod that misses its first probe wait so long."""
+ALLOW_HOSTS = "KNODEL_ALLOW_HOSTS"
+"""Variable by which the server learns of hosts that may be private."""
 PROBE_FAILURES = 3
 PROBE_TIMEOUT = 1
 """s; the answer comes from memory."""
@@ -39,12 +42,12 @@ SCRATCH = "scratch"
 """The one writable folder (an emptyDir): the root file system is read-only."""
 
 
-def make_template(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
+def make_template(model: Model, variant: Variant | None, settings: Settings) -> Object:
     """`spec.template` of a Service or Configuration, without the label that names its version."""
     labels = {LABEL_MODEL: model.name} | ({LABEL_VARIANT: variant.name} if variant else {})
     return {
-        "metadata": {"labels": labels, "annotations": _annotations(model)},
-        "spec": make_revision_spec(model, variant, server),
+        "metadata": {"labels": labels, "annotations": _annotations(model, settings)},
+        "spec": make_revision_spec(model, variant, settings.server),
     }
 
 
@@ -64,10 +67,10 @@ def make_revision_spec(model: Model, variant: Variant | None, server: ServerSett
     return made
 
 
-def _annotations(model: Model) -> dict[str, str]:
+def _annotations(model: Model, settings: Settings) -> dict[str, str]:
     spec = model.spec
     found = {
-        ANNOTATION_CLASS: CLASS,
+        ANNOTATION_CLASS: settings.knative.autoscaler_class,
         ANNOTATION_INITIAL_SCALE: INITIAL_SCALE,
         ANNOTATION_PROGRESS_DEADLINE: format_duration(spec.startup_deadline),
         ANNOTATION_STORAGE_URI: spec.storage_uri,
@@ -75,12 +78,13 @@ def _annotations(model: Model) -> dict[str, str]:
         ANNOTATION_VERSION: spec.version,
         ANNOTATION_VARIANTS: ",".join(sorted(variant.name for variant in spec.variants)),
     }
-    return {name: value for name, value in found.items() if value}
+    scaling = scaling_annotations(model.spec, settings.knative.autoscaler_class)
+    return {name: value for name, value in found.items() if value} | scaling
 
 
 def _container(model: Model, resources: Resources, server: ServerSettings) -> Object:
     amounts = {"cpu": resources.cpu, "memory": resources.memory}
-    return {
+    container: Object = {
         "name": CONTAINER,
         "image": server.image,
         "args": _arguments(model, resources),
@@ -96,6 +100,9 @@ def _container(model: Model, resources: Resources, server: ServerSettings) -> Ob
         "securityContext": _security_context(),
         "volumeMounts": [{"name": SCRATCH, "mountPath": "/tmp"}],  # noqa: S108 - a volume of the container's own
     }
+    if server.allow_hosts:
+        container["env"] = [{"name": ALLOW_HOSTS, "value": server.allow_hosts}]
+    return container
 
 
 def _arguments(model: Model, resources: Resources) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtests.bench.processes import processes_of
-from tests.scenarios.conftest import free_ports
+from tests.support.ports import free_ports
 from tests.scenarios.world import infer_body
 from tests.support import models
 

@@ -6,7 +6,6 @@ import asyncio
 
 from clusters.objects import POD, Object, is_deleting
 from tests.scenarios.world import World
-from tests.support.wait import eventually
 
 
 async def living_pods(world: World, revision: str) -> list[Object]:
@@ -16,13 +15,12 @@ async def living_pods(world: World, revision: str) -> list[Object]:
 
 
 async def at_zero(world: World, revision: str) -> None:
-    """Return once no replica of the revision is left."""
+    """Return once no replica of the revision is left but those that end."""
 
     async def gone() -> bool:
-        found = await world.cluster.list(POD, "default", f"serving.knative.dev/revision={revision}")
-        return not found.items
+        return not await living_pods(world, revision)
 
-    await eventually(gone, 40)
+    await world.eventually(gone, 40)
 
 
 async def test_an_idle_model_goes_to_zero_and_200_concurrent_requests_wake_it_once(world: World) -> None:
@@ -33,7 +31,16 @@ async def test_an_idle_model_goes_to_zero_and_200_concurrent_requests_wake_it_on
 
     assert [answer.status for answer in answers] == [200] * 200
     assert len(await living_pods(world, "sleepy-00001")) == 1
-    assert any("Server-Timing" in answer.headers for answer in answers)
+
+
+async def test_an_answer_that_was_held_tells_what_it_waited_for(world: World) -> None:
+    world.needs("gateway")
+    await world.deploy("told", storageUri=world.artifacts("double"), maxReplicas=1, scaleToZeroAfter="1s")
+    await at_zero(world, "told-00001")
+
+    held = await world.ask("told")
+
+    assert "queue;dur=" in held.headers["Server-Timing"]
 
 
 async def test_a_request_in_flight_when_the_replica_goes_is_not_lost(world: World) -> None:
@@ -62,7 +69,7 @@ async def test_more_work_brings_more_replicas_up_to_the_maximum_and_silence_take
         async def grown() -> bool:
             return len(await living_pods(world, "busy-00001")) == 3
 
-        await eventually(grown, 40)
+        await world.eventually(grown, 40)
 
     assert load.failures == []
     assert len(await living_pods(world, "busy-00001")) <= 3

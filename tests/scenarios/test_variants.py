@@ -5,7 +5,6 @@ from __future__ import annotations
 from clusters.objects import MODEL, REVISION, ROUTE, SERVICE, Object, controller_of, is_true, name_of
 from serving.rollout.commands import promote, rollback
 from tests.scenarios.world import MANAGER, World, reason_of, traffic_of
-from tests.support.wait import eventually
 
 VARIANTS = [{"name": "a", "percent": 75}, {"name": "b", "percent": 25}]
 
@@ -36,7 +35,7 @@ async def service_owns_the_route(world: World, name: str) -> None:
         owner = controller_of(route) or {}
         return owner.get("kind") == SERVICE.kind and name in services and is_true(services[name], "Ready")
 
-    await eventually(holds, 20)
+    await world.eventually(holds, 20)
 
 
 async def test_a_rollback_goes_back_to_variants_with_their_shares_and_promote_undoes_it(world: World) -> None:

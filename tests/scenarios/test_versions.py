@@ -18,6 +18,7 @@ async def test_a_model_answers_through_the_gateway(world: World) -> None:
 
 
 async def test_the_path_form_reaches_a_model_of_the_default_namespace(world: World) -> None:
+    world.needs("gateway")
     await world.deploy("by-path", storageUri=world.artifacts("double"), minReplicas=1)
     body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [3]}]}
 
@@ -142,6 +143,7 @@ async def test_a_wrong_digest_is_refused_with_both_digests_named(world: World) -
 
 
 async def test_scaling_fields_make_no_version(world: World) -> None:
+    world.needs("class")
     await world.deploy("scaled", storageUri=world.artifacts("double"), minReplicas=1)
 
     await world.deploy("scaled", maxReplicas=7, scaleTarget=2, scaleToZeroAfter="30s")

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import aiohttp
+import pytest
 
 from clusters.api import Cluster
 from clusters.errors import NotFound
@@ -38,7 +40,9 @@ from clusters.objects import (
 from serving.apis.annotations import LABEL_MODEL
 from tests.support.wait import eventually
 
-READY_WITHIN = 30.0  # s, generous: the machine may be busy
+T = TypeVar("T")
+
+WITHIN = 30.0  # s that a step may take on one machine; generous: it may be busy
 MANAGER = "scenario"
 TRACES = (
     MODEL, SERVICE, CONFIGURATION, ROUTE, REVISION, DEPLOYMENT, REPLICA_SET, POD, POD_AUTOSCALER, SERVERLESS_SERVICE,
@@ -73,11 +77,29 @@ class Load:
 class World:
     """One running platform."""
 
-    def __init__(self, cluster: Cluster, gateway: str, domain: str, artifacts: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        gateway: str,
+        domain: str,
+        artifacts: Callable[[str], str],
+        *,
+        defaults: Mapping[str, Any] = MappingProxyType({}),
+        patience: float = 1.0,
+        lacks: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`defaults` are fields of every Model that does not say them; `patience` stretches every wait.
+
+        `lacks` tells, with the reason, what this platform does not have (see `needs`).
+        """
         self.cluster = cluster
         self.artifacts = artifacts
         self._gateway = gateway
         self._domain = domain
+        self._defaults = defaults
+        self._patience = patience
+        self._lacks = lacks
+        self._made: set[tuple[str, str]] = set()
         # A pool that is larger than any scenario's concurrency: the client must not be what queues.
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
 
@@ -85,13 +107,31 @@ class World:
         """End the client."""
         await self._session.close()
 
+    def needs(self, feature: str) -> None:
+        """Skip the scenario, with the reason, where the platform lacks `feature`."""
+        if feature in self._lacks:
+            pytest.skip(f"no {feature} here: {self._lacks[feature]}")
+
+    async def eventually(self, predicate: Callable[[], Awaitable[T]], within: float = WITHIN) -> T:
+        """The first true answer of `predicate`, within that many seconds (more where all is slower)."""
+        return await eventually(predicate, within * self._patience)
+
+    async def sweep(self) -> None:
+        """Ask for the deletion of every Model that a scenario has left, so that it does not burden the next ones."""
+        for name, namespace in self._made:
+            with suppress(NotFound):
+                await self.cluster.delete(MODEL, name, namespace)
+        self._made.clear()
+
     async def deploy(self, name: str, *, namespace: str = "default", wait: bool = True, **spec: Any) -> Object:
         """Create the Model or change the named fields of it; None removes a field."""
         try:
             await self.cluster.get(MODEL, name, namespace)
             made = await self.cluster.patch(MODEL, name, {"spec": spec}, namespace, manager=MANAGER)
         except NotFound:
-            made = await self.cluster.create(MODEL, model(name, namespace, **spec), manager=MANAGER)
+            wanted = model(name, namespace, **{**self._defaults, **spec})
+            made = await self.cluster.create(MODEL, wanted, manager=MANAGER)
+            self._made.add((name, namespace))
         return await self.ready(name, namespace, generation_of(made)) if wait else made
 
     async def revisions(self, name: str, namespace: str = "default") -> list[Object]:
@@ -109,7 +149,7 @@ class World:
                     return False
             return True
 
-        await eventually(gone, READY_WITHIN)
+        await self.eventually(gone)
 
     async def ready(self, name: str, namespace: str = "default", generation: int = 0) -> Object:
         """The Model once it is Ready at `generation` or later."""
@@ -121,7 +161,7 @@ class World:
         return await self.until(name, done, namespace)
 
     async def until(
-        self, name: str, done: Callable[[Object], bool], namespace: str = "default", within: float = READY_WITHIN
+        self, name: str, done: Callable[[Object], bool], namespace: str = "default", within: float = WITHIN
     ) -> Object:
         """The Model once `done` says so."""
         found: Object = {}
@@ -132,7 +172,7 @@ class World:
             return done(found)
 
         try:
-            await eventually(look, within)
+            await self.eventually(look, within)
         except AssertionError:
             raise AssertionError(f"{name}: {json.dumps(found.get('status'), indent=1)}") from None
         return found

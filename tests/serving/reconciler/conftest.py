@@ -20,6 +20,7 @@ from clusters.recorder import Recorder
 from serving.apis.settings import Settings
 from serving.apis.validation import validate_model
 from serving.reconciler.controller import COMPONENT, ModelController
+from serving.reconciler.flags import AllOn
 from tests.clusters.knative.stage import NAMESPACE, Stage, splits
 from tests.serving.models import model_object
 from tests.support.clusters import embedded_cluster
@@ -130,7 +131,12 @@ async def platform(cluster: EmbeddedCluster) -> AsyncIterator[ModelStage]:
         url=lambda host: f"http://{host}:8080",
     )
     controller = ModelController(
-        cluster, informers, settings=Settings(), clock=clock, recorder=Recorder(cluster, COMPONENT, clock)
+        cluster,
+        informers,
+        settings=Settings(),
+        clock=clock,
+        recorder=Recorder(cluster, COMPONENT, clock),
+        flags=AllOn(),
     )
     tasks = [asyncio.create_task(part.run()) for part in (informers, serving, controller)]
     try:

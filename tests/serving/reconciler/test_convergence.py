@@ -25,6 +25,7 @@ from clusters.objects import CONFIGURATION, INGRESS, MODEL, REVISION, ROUTE, SER
 from clusters.recorder import Recorder
 from serving.apis.settings import Settings
 from serving.apis.validation import validate_model
+from serving.reconciler.flags import AllOn
 from serving.reconciler.model import ModelReconciler
 from serving.reconciler.observe import prepare
 from tests.serving.models import VARIANTS, model_object
@@ -77,7 +78,7 @@ async def second_pass(cluster: EmbeddedCluster) -> list[str]:
     seen = cast(Cluster, watched)
     async with settled_informers(cluster) as informers:
         clock = SystemClock()
-        reconciler = ModelReconciler(seen, informers, Settings(), clock, Recorder(seen, "knodel", clock))
+        reconciler = ModelReconciler(seen, informers, Settings(), clock, Recorder(seen, "knodel", clock), AllOn())
         await reconciler.reconcile(Key("default", "magika"))
     return watched.writes
 
@@ -145,7 +146,7 @@ async def passes_until_cut_off(cluster: EmbeddedCluster, breaks_at: int) -> bool
     try:
         await informers.synced()
         seen = cast(Cluster, watched)
-        reconciler = ModelReconciler(seen, informers, Settings(), clock, Recorder(seen, "knodel", clock))
+        reconciler = ModelReconciler(seen, informers, Settings(), clock, Recorder(seen, "knodel", clock), AllOn())
         still = 0
         while still < 10:
             before = len(watched.writes)

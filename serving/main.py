@@ -1,0 +1,71 @@
+"""The controller of Models as a process: composition root of `python -m serving.main` on Kubernetes.
+
+Several replicas may run; the one that holds the Lease `knodel-controller` acts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+
+from clusters.api import Cluster
+from clusters.clock import Clock
+from clusters.informer import Informers
+from clusters.kubernetes import KubernetesCluster
+from clusters.manager.manager import Component
+from clusters.manager.options import Options
+from clusters.manager.process import Program, run_program
+from clusters.objects import MODEL, POD_AUTOSCALER, REVISION
+from clusters.recorder import Recorder
+from serving.apis.annotations import LABEL_MODEL
+from serving.apis.settings import Settings, settings_from_text
+from serving.reconciler.controller import COMPONENT, ModelController
+from serving.reconciler.flags import ConfigMapFlags
+
+SELECTORS = {REVISION: LABEL_MODEL, POD_AUTOSCALER: LABEL_MODEL}
+"""What is made for Models; Services, Configurations and Routes of others are watched too: they may be in the way."""
+
+
+def connect(options: Options) -> AbstractAsyncContextManager[Cluster]:
+    """The cluster that the options name; in a Pod its own."""
+    return KubernetesCluster.connect(options.kube_context or None, options.kubeconfig, user_agent=PROGRAM.lease)
+
+
+def make(cluster: Cluster, options: Options, settings: Settings, clock: Clock) -> Component:
+    """The controller over its informers."""
+    informers = Informers(cluster, clock, namespace=options.namespace, selectors=SELECTORS)
+    controller = ModelController(
+        cluster,
+        informers,
+        settings=settings,
+        clock=clock,
+        recorder=Recorder(cluster, COMPONENT, clock),
+        flags=ConfigMapFlags(cluster, clock),
+    )
+
+    async def act() -> None:
+        # The former leader's last writes were made from Models that this replica may not have seen yet.
+        await informers[MODEL].caught_up()
+        await controller.run()
+
+    return Component(informers, (controller.controller,), act)
+
+
+PROGRAM = Program(
+    name="serving.main",
+    about="Keep Knative's objects as Models say.",
+    lease="knodel-controller",
+    connect=connect,
+    settings=settings_from_text,
+    make=make,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one replica; returns the exit code."""
+    return run_program(PROGRAM, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

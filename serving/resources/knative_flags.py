@@ -1,0 +1,80 @@
+"""Knative's flags that a Model of ours can need: what a cluster's administrator decides, and where. Pure.
+
+A flag is a key of a ConfigMap of Knative's; where the key is absent Knative's own default holds (knative/serving
+`pkg/apis/config/{features,defaults}.go`). Only features that exist are listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from serving.apis.model import Model
+
+NAMESPACE = "knative-serving"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One key of one ConfigMap; `wanted` is what to set, `default` what Knative takes where nothing stands.
+
+    `also` are other values that do, in lower case as Knative compares them.
+    """
+
+    configmap: str
+    namespace: str
+    key: str
+    wanted: str
+    default: str
+    feature: str
+    also: tuple[str, ...] = ()
+
+    def is_on(self, data: Mapping[str, str]) -> bool:
+        """Whether the ConfigMap with this `data` has it on."""
+        return data.get(self.key, self.default).strip().lower() in (self.wanted, *self.also)
+
+    @property
+    def remedy(self) -> str:
+        """What an administrator is told to do."""
+        return f'set {self.key} to "{self.wanted}" in ConfigMap {self.configmap} of namespace {self.namespace}'
+
+
+TAG_HEADER = Flag(
+    "config-features",
+    NAMESPACE,
+    "tag-header-based-routing",
+    "enabled",
+    "disabled",
+    "tags in spec.traffic, which the header Knative-Serving-Tag reaches",
+)
+EMPTY_DIR = Flag(
+    "config-features",
+    NAMESPACE,
+    "kubernetes.podspec-volumes-emptydir",
+    "enabled",
+    "enabled",
+    "the model server's scratch folder, the only one that it may write to",
+    also=("allowed",),
+)
+NO_LIMIT = Flag(
+    "config-defaults",
+    NAMESPACE,
+    "allow-container-concurrency-zero",
+    "true",
+    "true",
+    "spec.containerConcurrency 0, which is no hard limit",
+    also=("1", "t"),
+)
+
+FLAGS: tuple[Flag, ...] = (TAG_HEADER, EMPTY_DIR, NO_LIMIT)
+"""All of them, in the order in which people read them."""
+
+
+def flags_needed(model: Model) -> tuple[Flag, ...]:
+    """The flags without which Knative would refuse the Model's objects, or leave out what it asks for."""
+    needs = {
+        TAG_HEADER: any(entry.tag for entry in model.spec.traffic),
+        EMPTY_DIR: True,
+        NO_LIMIT: model.spec.container_concurrency == 0,
+    }
+    return tuple(flag for flag in FLAGS if needs[flag])

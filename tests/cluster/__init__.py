@@ -1,0 +1,1 @@
+"""Tests that need a real cluster: Kubernetes with Knative, and Knodel installed on it (`make test-cluster`)."""

@@ -1,0 +1,68 @@
+"""Fixtures of the tests on a real cluster; without `--cluster kubernetes` nothing here is collected.
+
+`installed` asks for Knodel on the cluster; who drives Knative's objects alone does without.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from clusters.api import Cluster
+from clusters.errors import NotFound
+from clusters.objects import CONFIG_MAP, NAMESPACE
+from serving.apis.settings import Settings, settings_from_text
+from tests.support.artifacts import ArtifactServer, artifact_server
+from tests.support.kubernetes import KubeTarget, kube_target, kubernetes_cluster
+
+MANAGER = "tests"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The everyday tests do without a cluster."""
+    return True if config.getoption("--cluster") != "kubernetes" else None
+
+
+@pytest.fixture(scope="session")
+def target(request: pytest.FixtureRequest) -> KubeTarget:
+    """Kubeconfig, context and API server address that the options name."""
+    return kube_target(request.config)
+
+
+@pytest.fixture
+async def cluster(target: KubeTarget) -> AsyncIterator[Cluster]:
+    """The real cluster."""
+    async with kubernetes_cluster(target) as running:
+        yield running
+
+
+@pytest.fixture
+async def namespace(cluster: Cluster) -> AsyncIterator[str]:
+    """A namespace of the test's own, whose deletion is asked for at the end."""
+    name = f"test-{uuid.uuid4().hex[:10]}"
+    made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await cluster.create(NAMESPACE, made, manager=MANAGER)
+    yield name
+    with suppress(NotFound):
+        await cluster.delete(NAMESPACE, name)
+
+
+@pytest.fixture
+def artifacts(target: KubeTarget, tmp_path: Path) -> Iterator[ArtifactServer]:
+    """Model files that Pods can load."""
+    with artifact_server(tmp_path, target.server) as server:
+        yield server
+
+
+@pytest.fixture
+async def installed(cluster: Cluster) -> Settings:
+    """The settings of the Knodel that is installed. Fails, with the remedy, where none is."""
+    try:
+        found = await cluster.get(CONFIG_MAP, "knodel-config", "knodel-system")
+    except NotFound:
+        pytest.fail("Knodel is not on this cluster: `knodel install --kube-context NAME`")
+    return settings_from_text(found["data"]["config.yaml"], "ConfigMap knodel-config")

@@ -1,0 +1,42 @@
+"""Rights of our components: what RBAC grants is what the audit log has seen used, no verb more and none less.
+
+The log holds all that happened since the testbed came up, so this comes after the other tests (`make test-cluster`).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from clusters.api import Cluster
+from clusters.objects import Kind
+from serving.apis.settings import Settings
+from tests.support.kubernetes import KubeTarget
+from tests.support.rbac import granted, unused, used
+
+GROUP = "rbac.authorization.k8s.io"
+ROLES = (
+    Kind(GROUP, "v1", "ClusterRole", "clusterroles", namespaced=False, status=False),
+    Kind(GROUP, "v1", "Role", "roles", status=False),
+)
+BINDINGS = (
+    Kind(GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False, status=False),
+    Kind(GROUP, "v1", "RoleBinding", "rolebindings", status=False),
+)
+SYSTEM = "knodel-system"
+
+
+@pytest.mark.parametrize("account", ["knodel-controller", "knodel-autoscaler", "knodel-eventing"])
+async def test_a_component_has_the_rights_that_it_uses_and_no_others(
+    cluster: Cluster, target: KubeTarget, installed: Settings, account: str
+) -> None:
+    if target.audit_log is None:
+        pytest.skip("this cluster's audit log is not at hand: the testbed's is")
+    roles = [{**one, "kind": kind.kind} for kind in ROLES for one in (await cluster.list(kind)).items]
+    bindings = [one for kind in BINDINGS for one in (await cluster.list(kind)).items]
+
+    grants = granted(account, SYSTEM, bindings, roles)
+    with target.audit_log.open() as log:
+        allowed, forbidden = used(account, SYSTEM, log)
+
+    assert forbidden == set()
+    assert [str(right) for right in unused(grants, allowed)] == []

@@ -1,0 +1,134 @@
+"""Records the golden traces from a real cluster: `python -m tests.golden.record [CASE…]`.
+
+Each case is played several times, in namespaces of its own; what the recordings share is written to `traces/`. No part
+of Knodel is needed on the cluster but the model server's image. Recordings are kept in a folder: a run that was cut off
+goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+
+from clusters.api import Cluster
+from clusters.clock import SystemClock
+from clusters.kubernetes import KubernetesCluster
+from clusters.objects import CONFIG_MAP, NAMESPACE, Key, Kind
+from serving.apis.settings import KNATIVE_CLASS, ServerSettings
+from serving.apis.version import VERSION
+from tests.golden.cases import CASES, play
+from tests.golden.files import write_golden
+from tests.golden.reduction import reduce
+from tests.golden.scene import MANAGER, NAME, Stage
+from tests.golden.trace import Trace
+from tests.scenarios.world import infer_body
+from tests.support.artifacts import ArtifactServer, artifact_server
+from tests.support.kubernetes import KubeTarget, find_target, kubernetes_cluster
+from tests.testbed.versions import BASE
+
+TIMES = 10
+PARALLEL = 2  # cases at once: one for each core of the testbed
+WITHIN = 180.0  # s for one step
+QUIET = 3.0  # s; Knative's autoscaler decides every 2 s
+INGRESS = Key("kourier-system", "kourier")
+CORE_SERVICE = Kind("", "v1", "Service", "services")
+DOMAINS = Key("knative-serving", "config-domain")
+IMAGE = f"dev.local/knodel-server:{VERSION}"
+
+
+async def main(options: argparse.Namespace) -> None:
+    """Record what is missing, then write what is complete."""
+    target = find_target(options.kubeconfig, options.kube_context)
+    options.keep.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, artifact_server(Path(folder), target.server) as artifacts:
+        async with kubernetes_cluster(target) as cluster, aiohttp.ClientSession() as session:
+            stage = make_stage(cluster, artifacts, options.image, await make_ask(cluster, session))
+            await _record(stage, options)
+    for case in options.cases:
+        traces = [_read(_file(options.keep, case, number)) for number in range(options.times)]
+        print(write_golden(reduce(case, options.knative, traces)))
+
+
+def make_stage(
+    cluster: Cluster, artifacts: ArtifactServer, image: str, ask: Callable[[Key], Awaitable[int]]
+) -> Stage:
+    """A real cluster as a stage, with Knative's own autoscaler class."""
+    server = ServerSettings(image=image, allow_hosts=artifacts.address)
+    return Stage(cluster, KNATIVE_CLASS, server, artifacts.uri, ask, WITHIN, QUIET)
+
+
+async def make_ask(cluster: Cluster, session: aiohttp.ClientSession) -> Callable[[Key], Awaitable[int]]:
+    """How to send an inference to a Service: through Kourier, by the first domain of Knative's `config-domain`."""
+    address = (await cluster.get(CORE_SERVICE, INGRESS.name, INGRESS.namespace))["spec"]["clusterIP"]
+    domains = (await cluster.get(CONFIG_MAP, DOMAINS.name, DOMAINS.namespace)).get("data") or {}
+    domain = next(name for name in domains if not name.startswith("_"))
+
+    async def ask(key: Key) -> int:
+        host = {"Host": f"{key.name}.{key.namespace}.{domain}"}
+        url = f"http://{address}/v2/models/{NAME}/infer"
+        async with session.post(url, json=infer_body(1.0), headers=host) as answer:
+            return answer.status
+
+    return ask
+
+
+async def _record(stage: Stage, options: argparse.Namespace) -> None:
+    wanted = [(case, number) for number in range(options.times) for case in options.cases]
+    missing = iter([one for one in wanted if not _file(options.keep, *one).exists()])
+
+    async def work() -> None:
+        for case, number in missing:
+            trace = await _play(case, stage)
+            _file(options.keep, case, number).write_text(json.dumps(trace.to_dict()))
+            print(f"{case} {number + 1}/{options.times}: {len(trace.changes)} changes", flush=True)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(options.parallel):
+            group.create_task(work())
+
+
+async def _play(case: str, stage: Stage) -> Trace:
+    """In a namespace that is gone afterwards, whatever happened."""
+    namespace = f"golden-{uuid.uuid4().hex[:10]}"
+    made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    await stage.cluster.create(NAMESPACE, made, manager=MANAGER)
+    try:
+        return await play(case, stage, namespace, SystemClock())
+    finally:
+        await stage.cluster.delete(NAMESPACE, namespace)
+
+
+def _file(folder: Path, case: str, number: int) -> Path:
+    return folder / f"{case}-{number:02}.json"
+
+
+def _read(path: Path) -> Trace:
+    return Trace.from_dict(json.loads(path.read_text()))
+
+
+def _options(argv: list[str]) -> argparse.Namespace:
+    serving = next(module for module in BASE if module.name == "serving")
+    parser = argparse.ArgumentParser(prog="tests.golden.record", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)} [all]")
+    parser.add_argument("--kubeconfig", default="", help="[KUBECONFIG, else the testbed's]")
+    parser.add_argument("--kube-context", default="", help="[the current one]")
+    parser.add_argument("--image", default=IMAGE, help="of the model server [%(default)s]")
+    parser.add_argument("--knative", default=serving.version, help="version to note [%(default)s]")
+    parser.add_argument("--times", type=int, default=TIMES, help="recordings of each case [%(default)s]")
+    parser.add_argument("--parallel", type=int, default=PARALLEL, help="cases at once [%(default)s]")
+    parser.add_argument("--keep", type=Path, required=True, help="folder of the recordings")
+    found = parser.parse_args(argv)
+    found.cases = found.cases or list(CASES)
+    return found
+
+
+if __name__ == "__main__":
+    asyncio.run(main(_options(sys.argv[1:])))

@@ -1,0 +1,39 @@
+"""The scenarios' platform on one machine: everything of `knodel up`, in this process's loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from serving.apis.settings import load_settings
+from serving.platform import Platform
+from tests.scenarios.world import World
+from tests.support import models
+from tests.support.ports import free_ports
+
+
+@asynccontextmanager
+async def world(folder: Path) -> AsyncIterator[World]:
+    """A platform with its state and its artifacts in `folder`."""
+    port, control, tls = free_ports(3)
+    settings = load_settings(None, {"KNODEL_CONTROL_TLS_PORT": str(tls)}, gateway_port=port, control_port=control)
+    state, artifacts = folder / "state", folder / "artifacts"
+    state.mkdir()
+    platform, stop = Platform(state, settings), asyncio.Event()
+    running = asyncio.create_task(platform.run(stop))
+    ready = asyncio.create_task(platform.ready.wait())
+    await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)
+    if not ready.done():
+        await running
+    made = World(
+        platform.cluster,
+        f"http://127.0.0.1:{port}",
+        settings.gateway.domain,
+        lambda name: models.write(artifacts, name).as_uri(),
+    )
+    yield made
+    await made.close()
+    stop.set()
+    await running
