@@ -63,6 +63,9 @@ endif
 scenarios: setup ## Run every scenario on both clusters and print one table
 	$(BIN)/python -m tests.scenarios
 
+manifests: setup ## Write the definitions and the files that `knodel install` applies anew
+	$(BIN)/python -m tests.manifests.generate
+
 bench: setup ## Measure starts, scaling, latency and memory of the embedded platform
 	$(BIN)/python -m loadtests.bench
 

@@ -86,6 +86,10 @@ class Zero:
     progress_deadline: float = 600.0
     """Seconds for a revision to reach its initial scale, where its own annotation says nothing. Knative's default."""
 
+    diagnosis: float = 10.0
+    """Seconds beyond that deadline before the replicas go: at the deadline the Deployment says that it failed, and only
+    then the Revision asks the Pods for the reason. Knative's activation timeout buffer, which is 30 s."""
+
 
 @dataclass(frozen=True, slots=True)
 class Records:
@@ -133,6 +137,7 @@ def _errors(settings: Settings) -> Iterator[FieldError]:
         ("zero.grace", zero.grace, 0.0, 3_600.0),
         ("zero.recheck", zero.recheck, 0.05, 60.0),
         ("zero.progress_deadline", zero.progress_deadline, 1.0, 86_400.0),
+        ("zero.diagnosis", zero.diagnosis, 0.0, 3_600.0),
         ("records.kept_decisions", records.kept_decisions, 1, 100),
         ("records.write_interval", records.write_interval, 0.0, 60.0),
         ("workers", settings.workers, 1, 64),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from clusters.objects import ANNOTATION_PORTS, Object, annotations_of, condition_of, is_deleting, key_of
 
 DEFAULT_PORT = 8080  # of a container that declares none, as in Knative's container contract
-MANAGEMENT_PORT = 9091  # health and /stats of every model server
+MANAGEMENT_PORT = 9095  # health and /stats of every model server; queue-proxy has 9090 and 9091
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ DURATION = 15.0
 RENEW_EVERY = 5.0
 """s between renewals, and between looks of a candidate."""
 MANAGER = "knodel"
-"""Field manager of what candidates write; the identity would leave an owner in the object for every Pod that ever led."""
+"""Field manager of what candidates write; by identity, every Pod that ever led would stay an owner of fields."""
 TRIES_PER_PERIOD = 5
 """How often within one period a renewal that failed is tried again, before the lead has to be given up."""
 
@@ -58,6 +58,7 @@ class LeaderLease:
         self._clock = clock
         self._duration = duration
         self._renew_every = renew_every
+        self._patience = (duration - 2 * renew_every) / 2  # half of what is left when a renewal starts
         self._seen_version = ""
         self._seen_at = 0.0
         self._version = ""
@@ -87,7 +88,7 @@ class LeaderLease:
         while True:
             await self._until_due(self._clock.sleep(pause))
             before = self._valid_until
-            await self._until_due(self._renew())
+            await self._until_due(self._renew(), patience=self._patience)
             failed = self._valid_until == before
             pause = self._renew_every / TRIES_PER_PERIOD if failed else self._renew_every
 
@@ -100,10 +101,12 @@ class LeaderLease:
         except ClusterError as error:
             log.info("lease %s was not released, it will run out: %s", self._name, error)
 
-    async def _until_due(self, step: Coroutine[object, object, None]) -> None:
-        """Run one step, but no longer than leadership is certain."""
+    async def _until_due(self, step: Coroutine[object, object, None], patience: float = math.inf) -> None:
+        """Run one step, but no longer than leadership is certain, nor than `patience` seconds: a dead connection may
+        swallow one renewal, the next goes over another.
+        """
         work = asyncio.create_task(step)
-        due = asyncio.create_task(self._sleep_until_due())
+        due = asyncio.create_task(self._clock.sleep(min(patience, self._valid_until - self._clock.monotonic())))
         try:
             await asyncio.wait({work, due}, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -113,9 +116,6 @@ class LeaderLease:
             due.cancel()
         if not self.valid:
             self._lose(f"it was not renewed for {self._duration - self._renew_every:g} s")
-
-    async def _sleep_until_due(self) -> None:
-        await self._clock.sleep(self._valid_until - self._clock.monotonic())
 
     async def _renew(self) -> None:
         started = self._clock.monotonic()

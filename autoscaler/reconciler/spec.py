@@ -55,17 +55,22 @@ def make_wishes(pod_autoscaler: Object, policy: Policy, zero: Zero, now: datetim
 
 
 def has_expired(pod_autoscaler: Object, zero: Zero, now: datetime) -> bool:
-    """Whether it has been starting for longer than its progress deadline, or was given up for that."""
+    """Whether it has been starting for longer than it may, or was given up for that."""
     starting = starting_for(pod_autoscaler, now)
-    overdue = starting is not None and starting >= progress_deadline(pod_autoscaler, zero)
+    overdue = starting is not None and starting >= longest_start(pod_autoscaler, zero)
     return overdue or has_timed_out(pod_autoscaler)
 
 
 def seconds_to_expiry(pod_autoscaler: Object, zero: Zero, now: datetime) -> float | None:
-    """Seconds left of its progress deadline; None while it is not starting, and once they are over."""
+    """Seconds left until it is given up; None while it is not starting, and once they are over."""
     starting = starting_for(pod_autoscaler, now)
-    left = 0.0 if starting is None else progress_deadline(pod_autoscaler, zero) - starting
+    left = 0.0 if starting is None else longest_start(pod_autoscaler, zero) - starting
     return left if left > 0.0 else None
+
+
+def longest_start(pod_autoscaler: Object, zero: Zero) -> float:
+    """Seconds: its progress deadline, and the time in which the Revision learns why it was missed."""
+    return progress_deadline(pod_autoscaler, zero) + zero.diagnosis
 
 
 def progress_deadline(pod_autoscaler: Object, zero: Zero) -> float:

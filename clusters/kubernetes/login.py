@@ -7,10 +7,12 @@ from it and speak HTTP ourselves.
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,10 @@ from clusters.errors import KnodelError, Unavailable
 SERVICE_HOST = "KUBERNETES_SERVICE_HOST"
 """Set in every Pod."""
 DEFAULT_KUBECONFIG = "~/.kube/config"
+LOADER = "kubernetes.aio.config.kube_config"
+"""Logger of the client's kubeconfig loader."""
+IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
+"""Fields of a kubeconfig's user."""
 BEARER = "BearerToken"
 """Name of the only security scheme in Kubernetes' API description."""
 
@@ -84,15 +90,19 @@ async def _by_kubeconfig(files: str, context: str | None) -> Login:
     if not _exists(files):
         raise LoginError(f"there is no kubeconfig {files}: set KUBECONFIG, or give --kubeconfig FILE")
     configuration = client.Configuration()
+    _refuse_impersonation(config, files, context)
     with tempfile.TemporaryDirectory(prefix="knodel-login-") as folder:  # the loader writes keys to files
         try:
-            await config.load_kube_config(
-                config_file=files,
-                context=context,
-                client_configuration=configuration,
-                persist_config=False,
-                temp_file_path=folder,
-            )
+            with _complaints() as complaints:
+                await config.load_kube_config(
+                    config_file=files,
+                    context=context,
+                    client_configuration=configuration,
+                    persist_config=False,
+                    temp_file_path=folder,
+                )
+            if complaints:
+                raise config.ConfigException("; ".join(complaints))
             return _login(client.ApiClient(configuration))
         except Exception as exc:  # the loader lets what it meets through: YAML, OS, TLS and its own errors
             named = f"context {context!r} of " if context else ""
@@ -100,6 +110,44 @@ async def _by_kubeconfig(files: str, context: str | None) -> Login:
             raise LoginError(f"{named}kubeconfig {files} cannot be used: {_one_line(exc)}{known}") from exc
         finally:
             config.kube_config._cleanup_temp_files()  # no key stays on disk; nothing here waits in between
+
+
+def _refuse_impersonation(config: Any, files: str, context: str | None) -> None:
+    """Raise LoginError for a user that acts as somebody else: the loader would act as the user itself, unasked."""
+    try:
+        merged = config.kube_config.KubeConfigMerger(files).config.value
+        chosen = _named(merged, "contexts", context or merged["current-context"])["context"]
+        user = _named(merged, "users", chosen["user"])["user"]
+        impersonated = [key for key in IMPERSONATION if user.get(key)]
+    except Exception:  # what is wrong with the file, the loader says better
+        return
+    if impersonated:
+        raise LoginError(
+            f"kubeconfig {files}: user {chosen['user']!r} sets {impersonated[0]!r}, which is not supported: "
+            "use a context with that user's own credentials"
+        )
+
+
+def _named(config: Any, section: str, name: str) -> Any:
+    return next(entry.value for entry in config[section] if entry["name"] == name)
+
+
+@contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """What the loader logs as errors: it goes on without credentials when an exec plugin fails."""
+    heard: list[str] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.getMessage())
+
+    ear = Ear(logging.ERROR)
+    logger = logging.getLogger(LOADER)
+    logger.addHandler(ear)
+    try:
+        yield heard
+    finally:
+        logger.removeHandler(ear)
 
 
 def _exists(files: str) -> bool:

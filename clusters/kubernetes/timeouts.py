@@ -21,8 +21,8 @@ class Timeouts:
     """After which a watch that neither speaks nor ends is taken for dead: above `watch`, below one minute."""
     first_backoff: float = 0.25
     """Before a broken watch is opened again; doubles with each failure in a row."""
-    largest_backoff: float = 10.0
-    """The end of that doubling."""
+    largest_backoff: float = 5.0
+    """The end of that doubling: how late a watch comes back to a server that was away for long."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a watch that would be taken for dead before the server ends it."""

@@ -6,6 +6,7 @@ over. A lost connection is told at once: the caller decides whether a write may 
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from clusters.errors import Unavailable
 from clusters.kubernetes.connection import Connection
 from clusters.kubernetes.errors import translate
 from clusters.kubernetes.retry_after import retry_after
-from clusters.kubernetes.status import read_status
+from clusters.kubernetes.status import one_line, read_status
 from clusters.kubernetes.timeouts import Timeouts
 
 UNAUTHORIZED = 401
@@ -123,9 +124,18 @@ class Transport:
 
 
 def _trouble(exc: Exception, timeouts: Timeouts) -> str:
-    if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
-        return f"cannot be trusted: {exc}: check the certificate authority in the kubeconfig"
-    if isinstance(exc, TimeoutError):
-        return f"did not answer in time (connect {timeouts.connect:g} s, request {timeouts.request:g} s): try again"
-    words = " ".join(str(exc).split()) or type(exc).__name__
-    return f"cannot be reached: {words}: is it up?"
+    """What happened to the connection, and what to do."""
+    match exc:
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+            return f"cannot be trusted: {exc}: check the certificate authority in the kubeconfig"
+        case aiohttp.ConnectionTimeoutError():
+            return f"accepted no connection within {timeouts.connect:g} s: is it up?"
+        case aiohttp.SocketTimeoutError():
+            return f"was silent for {timeouts.silence:g} s: try again"
+        case TimeoutError():
+            return f"did not answer within {timeouts.request:g} s: try again"
+        case aiohttp.ClientConnectorError(os_error=cause):
+            known = cause.errno is not None and cause.errno > 0
+            return f"cannot be reached: {os.strerror(cause.errno or 0) if known else cause}: is it up?"
+        case _:
+            return f"broke the connection: {one_line(str(exc)) or type(exc).__name__}: try again"

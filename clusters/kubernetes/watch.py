@@ -13,7 +13,8 @@ go on (kubernetes-client/python issues 728 and 2223). Rules, as in client-go's r
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, Literal
 
 import msgspec
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 GARBAGE_IN_A_ROW = 3
 """Streams that end in garbage at the same version before the caller is told to list again."""
+FAILURES_WORTH_A_WARNING = 5
+"""In a row: a restart of the API server costs fewer."""
 FROM_THE_START = ("", "0")
 """Versions that ask for the present objects first, in any order: no event of theirs is a place to go on from."""
 
@@ -60,15 +63,16 @@ class Watch:
         self._garbage = 0
         self._heard = False
 
-    async def events(self) -> AsyncIterator[WatchEvent]:
+    async def events(self) -> AsyncGenerator[WatchEvent, None]:
         """The changes, in order. Raises Gone; Invalid, Forbidden, NotFound when the server refuses the watch."""
         while True:
             began = self._clock.monotonic()
             self._heard = False
             trouble = None
             try:
-                async for event in self._stream():
-                    yield event
+                async with aclosing(self._stream()) as stream:
+                    async for event in stream:
+                        yield event
                 if not self._heard:
                     await self._check_version()
             except Unavailable as error:
@@ -80,7 +84,7 @@ class Watch:
             if trouble is not None or self._clock.monotonic() - began < self._timeouts.first_backoff:
                 await self._pause(trouble)
 
-    async def _stream(self) -> AsyncIterator[WatchEvent]:
+    async def _stream(self) -> AsyncGenerator[WatchEvent, None]:
         """The events of one connection; raises what ended it, nothing when the server ended it in order."""
         lines = Lines()
         async with self._transport.stream(self._next_request()) as response:
@@ -139,5 +143,6 @@ class Watch:
         wait = self._transport.lengthened(min(backoff, self._timeouts.largest_backoff))
         if trouble is not None:
             wait = max(wait, trouble.retry_after or 0.0)
-            log.info("%s broke at version %s (%s): again in %.1f s", self._request.what, self._version, trouble, wait)
+            level = logging.WARNING if self._failures >= FAILURES_WORTH_A_WARNING else logging.INFO
+            log.log(level, "%s broke at %s (%s): again in %.1f s", self._request.what, self._version, trouble, wait)
         await self._clock.sleep(wait)

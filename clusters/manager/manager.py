@@ -27,6 +27,9 @@ from clusters.manager.metrics import Family, controller_families, informer_famil
 
 log = logging.getLogger(__name__)
 
+RELEASE_WITHIN = 3.0
+"""s for giving the Lease back at the end; where the API server is silent it runs out by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Component:
@@ -85,8 +88,16 @@ class Manager:
         finally:
             await _end(work)
             await _end(campaign)
-            if self._lease.valid:
+            await self._give_back()
+
+    async def _give_back(self) -> None:
+        if not self._lease.valid:
+            return
+        try:
+            async with asyncio.timeout(RELEASE_WITHIN):
                 await self._lease.release()
+        except TimeoutError:
+            log.warning("the Lease was not given back within %g s: it runs out", RELEASE_WITHIN)
 
     async def _campaign(self) -> None:
         """Take the Lease, hold it, and try again when it is lost."""

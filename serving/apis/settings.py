@@ -12,17 +12,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 from autoscaler.apis import CLASS
-from clusters.errors import KnodelError
-from serving.apis.durations import format_duration, parse_duration
+from serving.apis.durations import format_duration
 from serving.apis.loader import LoadError, load_documents
+from serving.apis.setting import VARIABLE_PREFIX, SettingsError, Slot, from_variable, port_setting, read_value, setting
 from serving.apis.version import VERSION
 
-T = TypeVar("T")
+__all__ = [
+    "CLASSES",
+    "KNATIVE_CLASS",
+    "ControlSettings",
+    "GatewaySettings",
+    "KnativeSettings",
+    "ServerSettings",
+    "Settings",
+    "SettingsError",
+    "describe_settings",
+    "load_settings",
+    "settings_from_text",
+    "settings_to_dict",
+]
 
-VARIABLE_PREFIX = "KNODEL_"
 OTHER_VARIABLES = frozenset(
     {"KNODEL_STATE", "KNODEL_KUBE_CONTEXT", "KNODEL_TERMINATION_LOG", "KNODEL_CACHE", "KNODEL_ALLOW_HOSTS"}
 )
@@ -34,78 +46,43 @@ KNATIVE_CLASS = "kpa.autoscaling.knative.dev"
 CLASSES = (CLASS, KNATIVE_CLASS)
 
 MEBIBYTE = 1024 * 1024  # bytes
-LARGEST_PORT = 65535
-
-
-class SettingsError(KnodelError):
-    """A setting that is unknown, of the wrong type or out of bounds; the message begins with its key."""
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """What a person should know of a setting, and what it accepts. A `unit` of "s" is written as a duration.
-
-    A text may be empty only where its default is.
-    """
-
-    unit: str
-    reason: str
-    least: float | None = None
-    most: float | None = None
-    choices: tuple[str, ...] = ()
-
-
-def _setting(
-    default: T,
-    unit: str,
-    reason: str,
-    least: float | None = None,
-    most: float | None = None,
-    choices: tuple[str, ...] = (),
-) -> T:
-    value: T = field(default=default, metadata={"about": About(unit, reason, least, most, choices)})
-    return value
-
-
-def _port(default: int, reason: str) -> int:
-    return _setting(default, "port", reason, 1, LARGEST_PORT)
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """The data plane's public address and its limits."""
 
-    address: str = _setting("127.0.0.1", "address", "loopback only unless asked: requests need no token")
-    port: int = _port(8080, "the usual port of a local HTTP service")
-    domain: str = _setting("localhost", "domain", "browsers and curl resolve *.localhost without any configuration")
-    max_request_bytes: int = _setting(
+    address: str = setting("127.0.0.1", "address", "loopback only unless asked: requests need no token")
+    port: int = port_setting(8080, "the usual port of a local HTTP service")
+    domain: str = setting("localhost", "domain", "browsers and curl resolve *.localhost without any configuration")
+    max_request_bytes: int = setting(
         64 * MEBIBYTE, "bytes", "one page of OCR is 13 MB of tensors as JSON", 1024, 1024 * MEBIBYTE
     )
-    max_header_bytes: int = _setting(32 * 1024, "bytes", "bounds what one connection can hold", 1024, 96 * 1024)
-    max_headers: int = _setting(100, "headers", "Envoy's own default", 1, 1000)
-    header_timeout: float = _setting(10.0, "s", "a client that drips its headers is cut off", 0.1, 3600)
+    max_header_bytes: int = setting(32 * 1024, "bytes", "bounds what one connection can hold", 1024, 96 * 1024)
+    max_headers: int = setting(100, "headers", "Envoy's own default", 1, 1000)
+    header_timeout: float = setting(10.0, "s", "a client that drips its headers is cut off", 0.1, 3600)
 
 
 @dataclass(frozen=True, slots=True)
 class ControlSettings:
     """Where the control API listens."""
 
-    address: str = _setting("127.0.0.1", "address", "loopback only unless asked")
-    port: int = _port(8081, "next to the gateway's")
-    tls_port: int = _port(8443, "the same API over TLS: kubectl sends no token over plain HTTP")
+    address: str = setting("127.0.0.1", "address", "loopback only unless asked")
+    port: int = port_setting(8081, "next to the gateway's")
+    tls_port: int = port_setting(8443, "the same API over TLS: kubectl sends no token over plain HTTP")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     """The container that runs a model."""
 
-    image: str = _setting(
+    image: str = setting(
         f"knodel.dev/server:{VERSION}",
         "image",
         "our model server, of this release; a change makes revisions",
     )
-    port: int = _port(8080, "the container's port, Knative's default")
-    allow_hosts: str = _setting(
+    port: int = port_setting(8080, "the container's port, Knative's default")
+    allow_hosts: str = setting(
         "",
         "hosts, with commas",
         "hosts or addresses that models may be fetched from though they are private; a change makes revisions",
@@ -116,7 +93,7 @@ class ServerSettings:
 class KnativeSettings:
     """How Knative is used."""
 
-    autoscaler_class: str = _setting(
+    autoscaler_class: str = setting(
         CLASS, "class", "internal: Knative's own class stands in where ours does not scale yet", choices=CLASSES
     )
 
@@ -129,22 +106,6 @@ class Settings:
     control: ControlSettings = field(default_factory=ControlSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     knative: KnativeSettings = field(default_factory=KnativeSettings)
-
-
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """Where a key's value lives, and how it is read."""
-
-    key: str
-    group: str
-    name: str
-    type: type
-    about: About
-    default: Any
-
-    @property
-    def variable(self) -> str:
-        return VARIABLE_PREFIX + f"{self.group}_{self.name}".upper()
 
 
 def load_settings(
@@ -176,17 +137,6 @@ def settings_from_text(text: str, where: str) -> Settings:
     return _settings_with(_from_document(text, where))
 
 
-def _settings_with(given: Mapping[str, Any]) -> Settings:
-    settings = Settings()
-    slots = _slots()
-    for key, value in given.items():
-        slot = slots[key]
-        group = replace(getattr(settings, slot.group), **{slot.name: _read(slot, value)})
-        settings = replace(settings, **{slot.group: group})
-    _check_ports(settings)
-    return settings
-
-
 def settings_to_dict(settings: Settings) -> dict[str, dict[str, Any]]:
     """The settings as the file would say them."""
     answer: dict[str, dict[str, Any]] = {}
@@ -202,14 +152,25 @@ def describe_settings() -> list[tuple[str, str, str, str]]:
     return [(slot.key, slot.variable, slot.about.unit, slot.about.reason) for slot in _slots().values()]
 
 
+def _settings_with(given: Mapping[str, Any]) -> Settings:
+    settings = Settings()
+    slots = _slots()
+    for key, value in given.items():
+        slot = slots[key]
+        group = replace(getattr(settings, slot.group), **{slot.name: read_value(slot, value)})
+        settings = replace(settings, **{slot.group: group})
+    _check_ports(settings)
+    return settings
+
+
 @cache
-def _slots() -> dict[str, _Slot]:
-    found: dict[str, _Slot] = {}
+def _slots() -> dict[str, Slot]:
+    found: dict[str, Slot] = {}
     for group, made in get_type_hints(Settings).items():
         types = get_type_hints(made)
         for one in fields(made):
             key = f"{group}.{_camel(one.name)}"
-            found[key] = _Slot(key, group, one.name, types[one.name], one.metadata["about"], one.default)
+            found[key] = Slot(key, group, one.name, types[one.name], one.metadata["about"], one.default)
     return found
 
 
@@ -259,48 +220,8 @@ def _from_variables(environ: Mapping[str, str]) -> dict[str, Any]:
             continue
         if variable not in keys:
             raise SettingsError(f"{variable}: unknown setting; known: {', '.join(keys)}")
-        found[keys[variable]] = _from_variable(_slots()[keys[variable]], text)
+        found[keys[variable]] = from_variable(_slots()[keys[variable]], text)
     return found
-
-
-def _from_variable(slot: _Slot, text: str) -> Any:
-    """A variable's text as the file would have it."""
-    if slot.type is int:
-        try:
-            return int(text)
-        except ValueError:
-            raise SettingsError(f"{slot.key}: {text[:40]!r} in {slot.variable} is no whole number") from None
-    return text
-
-
-def _read(slot: _Slot, value: Any) -> Any:
-    if slot.about.unit == "s":
-        return _within(slot, _seconds(slot, value))
-    if slot.type is int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise SettingsError(f"{slot.key}: {value!r} is no whole number ({slot.about.unit})")
-        return _within(slot, value)
-    if not isinstance(value, str) or (not value.strip() and slot.default):
-        raise SettingsError(f"{slot.key}: {value!r} is no text ({slot.about.unit})")
-    if slot.about.choices and value not in slot.about.choices:
-        raise SettingsError(f"{slot.key}: {value!r} must be {' or '.join(slot.about.choices)}")
-    return value
-
-
-def _seconds(slot: _Slot, value: Any) -> float:
-    try:
-        if isinstance(value, str):
-            return parse_duration(value)
-    except ValueError as error:
-        raise SettingsError(f"{slot.key}: {value!r} {error}") from error
-    raise SettingsError(f"{slot.key}: {value!r} is no duration: write it with a unit, as in 10s")
-
-
-def _within(slot: _Slot, value: float) -> float:
-    least, most = slot.about.least, slot.about.most
-    if (least is not None and value < least) or (most is not None and value > most):
-        raise SettingsError(f"{slot.key}: {value} is out of bounds: {least:g} to {most:g} ({slot.about.unit})")
-    return value
 
 
 def _check_ports(settings: Settings) -> None:

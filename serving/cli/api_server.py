@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -14,20 +14,24 @@ from serving.cli.http import Endpoint, Proxy
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
-BEARER = "BearerToken"  # where the loader of the kubernetes package puts the whole Authorization header
 PORTS = {"https": 443, "http": 80}
 OURS, KNATIVE = "knodel.dev", "knative.dev"
 
 
 class ApiServer:
-    """The API server of a context, and who asks it. `proxy` is the `proxy-url` of its cluster."""
+    """The API server of a context, and who asks it.
+
+    `proxy` is the `proxy-url` of its cluster; `authorization` gives the header of that name, empty for none.
+    """
 
     checks_models = False
     """It has the schema of a Model and its CEL rules; what needs more is checked before it is sent."""
 
-    def __init__(self, context: str, configuration: Configuration, proxy: str = "") -> None:
+    def __init__(
+        self, context: str, configuration: Configuration, proxy: str, authorization: Callable[[], str]
+    ) -> None:
         self._context = context
-        self._configuration = configuration
+        self._authorization = authorization
         self._endpoint = _endpoint(context, configuration, proxy)
 
     @property
@@ -36,11 +40,10 @@ class ApiServer:
         return self._endpoint
 
     def credentials(self) -> Mapping[str, str]:
-        """The Authorization header, if the user has one; the loader renews what expires. Raises CommandError."""
-        header = self._configuration.get_api_key_with_prefix(BEARER)
-        if not header:
+        """The Authorization header, if the user has one. Raises CommandError."""
+        value = " ".join(self._authorization().split())  # a token file may end in a newline
+        if not value:
             return {}
-        value = " ".join(header.split())  # a token file may end in a newline
         if not (value.isascii() and value.isprintable()):
             raise CommandError(f"context {self._context}: its token has characters that no token has")
         return {"Authorization": value}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from clusters.objects import Kind, Object, name_of
+from clusters.objects import Kind, Object
 from serving.cli.answers import error_of, is_list, is_object, parse, raise_failure
 from serving.cli.errors import CommandError, UsageError
 from serving.cli.http import FOREIGN, Answer, exchange
@@ -24,7 +24,6 @@ LEAST_PAUSE = 1.0  # s before another try, also when the server says 0
 MANAGER = "knodel-cli"
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
-APPLY = "application/apply-patch+yaml"  # of which JSON is a part
 STRICT = {"fieldValidation": "Strict"}  # a field that the server does not know is an error, not forgotten
 
 
@@ -53,17 +52,11 @@ class Client:
     def merge(self, kind: Kind, name: str, namespace: str, patch: Mapping[str, Any], dry_run: bool = False) -> Object:
         """JSON merge patch."""
         path = _object_path(kind, namespace, name)
-        return self._call("PATCH", path, _writing(MANAGER, dry_run), patch, MERGE, is_good=is_object)
+        return self._call("PATCH", path, _writing(dry_run), patch, MERGE, is_good=is_object)
 
     def create(self, kind: Kind, obj: Object, namespace: str = "", *, dry_run: bool = False) -> Object:
         """Create. Raises AlreadyExists."""
-        return self._call("POST", _path(kind, namespace), _writing(MANAGER, dry_run), obj, is_good=is_object)
-
-    def apply(self, kind: Kind, obj: Object, namespace: str = "", *, manager: str, dry_run: bool = False) -> Object:
-        """Server-side apply, taking over fields that somebody else owns."""
-        query = _writing(manager, dry_run) | {"force": "true"}
-        path = _object_path(kind, namespace, name_of(obj))
-        return self._call("PATCH", path, query, obj, APPLY, is_good=is_object)
+        return self._call("POST", _path(kind, namespace), _writing(dry_run), obj, is_good=is_object)
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         """Delete. Raises NotFound."""
@@ -173,5 +166,5 @@ def _path(kind: Kind, namespace: str | None, name: str = "") -> str:
     return f"{prefix}{scope}/{kind.plural}" + (f"/{quote(name, safe='')}" if name else "")
 
 
-def _writing(manager: str, dry_run: bool) -> dict[str, str]:
-    return {"fieldManager": manager, **STRICT, **({"dryRun": "All"} if dry_run else {})}
+def _writing(dry_run: bool) -> dict[str, str]:
+    return {"fieldManager": MANAGER, **STRICT, **({"dryRun": "All"} if dry_run else {})}

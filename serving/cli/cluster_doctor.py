@@ -95,11 +95,12 @@ def judge_flags(flags: Sequence[Flag], configs: Mapping[str, Mapping[str, str] |
     return [_flag(flag, configs.get(flag.configmap, {})) for flag in flags]
 
 
-def judge_settings(gateway: GatewaySettings | None, fault: str = "", remedy: str = "") -> Finding:
-    """`fault`: why knodel-config cannot be read, is not there or is not understood."""
-    if gateway is None:
-        return Finding("settings", False, fault, remedy)
-    return Finding("settings", True, f"gateway {gateway.address}:{gateway.port}, domain {gateway.domain}")
+def judge_settings(found: GatewaySettings | Unseen, remedy: str = "") -> Finding:
+    """Whether knodel-config is there and understood."""
+    if isinstance(found, Unseen):
+        message = f"not seen: {found.reason}" if found.forbidden else found.reason
+        return Finding("settings", found.forbidden, message, "" if found.forbidden else remedy)
+    return Finding("settings", True, f"gateway {found.address}:{found.port}, domain {found.domain}")
 
 
 def judge_ingress(gateway: GatewaySettings, reply: Reply) -> Finding:

@@ -24,6 +24,8 @@ ACCESS_REVIEW = Kind(
     "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
 )
 """A question to the API server, which no cluster stores."""
+EMBEDDED = "embedded"  # what the control API of `knodel up` says that it runs on
+OF_A_PLATFORM = "`knodel doctor` without --kube-context looks at it"
 CORE = ("controller", "webhook", "activator", "autoscaler")
 """The Deployments of Knative Serving without which no revision comes up; others may stand beside them."""
 
@@ -33,6 +35,9 @@ def examine_cluster(session: Session, context: str) -> Iterator[Finding]:
     try:
         client = session.client(PATIENCE)
         version = client.read("/version")
+        if version.get("platform") == EMBEDDED:
+            yield Finding("API server", False, f"context {context} is a platform of `knodel up`", OF_A_PLATFORM)
+            return
         rights = _rights(session.namespace)
         denied = [right for right in rights if not _may(client, right)]
     except KnodelError as error:
@@ -136,7 +141,8 @@ def _settings_and_ingress(client: Client, context: str) -> Iterator[Finding]:
     try:
         gateway: GatewaySettings = installed_settings(client, context).gateway
     except KnodelError as error:
-        yield doctor.judge_settings(None, *_halves(error))
+        what, remedy = _halves(error)
+        yield doctor.judge_settings(Unseen(what, isinstance(error, Forbidden)), remedy)
         return
     yield doctor.judge_settings(gateway)
     yield doctor.judge_ingress(gateway, _reply(gateway))

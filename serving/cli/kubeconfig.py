@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "~/.kube/config"
 NAMESPACE = "default"  # of a context that names none
+BEARER = "BearerToken"  # where the loader puts the whole Authorization header
 IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
 Entry = Mapping[str, Any]
 
@@ -65,7 +66,9 @@ class KubeContext:
                 "use a context with that user's own credentials"
             )
         with tempfile.TemporaryDirectory(prefix="knodel-") as folder:  # keys of the kubeconfig, until TLS has read them
-            return ApiServer(self.name, self._load(folder), str(self.cluster.get("proxy-url") or ""))
+            found = self._load(folder)
+            proxy = str(self.cluster.get("proxy-url") or "")
+            return ApiServer(self.name, found, proxy, lambda: self._authorization(found))
 
     def _load(self, folder: str) -> Configuration:
         from kubernetes.client import Configuration
@@ -77,9 +80,20 @@ class KubeContext:
                 load_kube_config(self.paths, self.name, found, temp_file_path=folder)  # type: ignore[no-untyped-call]
             except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 raise CommandError(f"context {self.name} of {self.paths} cannot be used: {_words(error)}") from error
-        if complaints:  # the loader logs that a plugin failed, and goes on without credentials
-            raise CommandError(f"context {self.name}: its credentials cannot be had: {'; '.join(complaints)}")
+        self._refuse(complaints)
         return found
+
+    def _authorization(self, found: Configuration) -> str:
+        """The Authorization header, empty for none; the loader renews what expires."""
+        with _complaints() as complaints:
+            header = found.get_api_key_with_prefix(BEARER)
+        self._refuse(complaints)
+        return header or ""
+
+    def _refuse(self, complaints: list[str]) -> None:
+        """The loader logs that a plugin failed, and goes on without credentials: we do not."""
+        if complaints:
+            raise CommandError(f"context {self.name}: its credentials cannot be had: {'; '.join(complaints)}")
 
 
 def contexts_of(environ: Mapping[str, str] = os.environ) -> list[str]:

@@ -38,9 +38,9 @@ VERBS = {
     "namespace": "Make or label a namespace.",
     "config": "Print the settings in force.",
     "doctor": "Find what is wrong on this machine, or with a cluster.",
-    "serve": "Serve one model without a platform.",
     "install": "Install Knodel on a Kubernetes cluster with Knative.",
     "uninstall": "Take Knodel off a Kubernetes cluster.",
+    "serve": "Serve one model without a platform.",
     "completion": "Print the completion script of a shell.",
 }
 """Every verb with its help line; the file of the same name holds it and is imported only when it is used."""

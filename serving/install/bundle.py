@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from clusters.errors import KnodelError
-from clusters.objects import Object, annotations_of, labels_of
+from clusters.objects import MODEL, Object, annotations_of, labels_of, name_of
 from serving.apis.loader import LoadError, load_objects
 from serving.install.kinds import in_order
 
@@ -14,6 +14,13 @@ OVERLAYS = ("production", "edge", "testbed")
 LABEL = "app.kubernetes.io/part-of"
 PART_OF = "knodel"
 """Value of `LABEL` on everything that is installed: by it `uninstall` finds it again."""
+
+ESSENTIAL = (
+    ("Namespace", "knodel-system"),
+    ("CustomResourceDefinition", MODEL.resource),
+    ("Deployment", "knodel-controller"),
+)
+"""Without these it is no installation."""
 
 
 class BadManifests(KnodelError):
@@ -31,7 +38,7 @@ def load_overlay(overlay: str) -> list[Object]:
 
 
 def load_folder(folder: Path) -> list[Object]:
-    """The objects of every .yaml file of a folder, in order of application. Raises BadManifests, UnknownKind."""
+    """The objects of every YAML file of a folder, in order of application. Raises BadManifests, UnknownKind."""
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml", ".json"))
     except OSError as error:
@@ -44,7 +51,17 @@ def load_folder(folder: Path) -> list[Object]:
     objects = [_labelled(obj) for path in paths for obj in _read(path)]
     if not objects:
         raise BadManifests(f"{folder} holds no YAML files: `kubectl kustomize manifests/overlays/NAME -o {folder}`")
-    return in_order(objects)
+    ordered = in_order(objects)
+    _require_whole(folder, ordered)
+    return ordered
+
+
+def _require_whole(folder: Path, objects: list[Object]) -> None:
+    """What a folder does not hold is removed from the cluster, so a part of an installation is none."""
+    there = {(obj["kind"], name_of(obj)) for obj in objects}
+    missing = [f"{kind} {name}" for kind, name in ESSENTIAL if (kind, name) not in there]
+    if missing:
+        raise BadManifests(f"{folder} is no whole installation, it lacks {', '.join(missing)}: apply parts by kubectl")
 
 
 def _read(path: Path) -> list[Object]:

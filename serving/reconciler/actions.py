@@ -45,11 +45,12 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Deletion of exactly this object."""
+    """Deletion of exactly this object, whatever its version."""
 
     kind: Kind
     key: Key
     uid: str
+    version: str = ""
 
 
 Action = Apply | Patch | Delete

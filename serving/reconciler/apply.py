@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from clusters.api import Cluster
 from clusters.errors import ClusterError, Forbidden, Invalid, NotFound
-from clusters.objects import CONFIGURATION, ROUTE, SERVICE, Kind, Object, name_of
+from clusters.objects import CONFIGURATION, ROUTE, SERVICE, Key, Kind, Object, key_of, name_of
 from serving.reconciler.actions import Action, Apply, Delete, Patch
 from serving.reconciler.observe import World
+from serving.reconciler.own_writes import OwnWrites
 from serving.reconciler.plan import Plan
 
 FIELD_MANAGER = "knodel"
@@ -32,32 +33,42 @@ class Outcome:
     refusal: Refusal | None = None
 
 
-async def carry_out(cluster: Cluster, plan: Plan, world: World) -> Outcome:
-    """Write everything that the plan says. Raises what the cluster raises, but for refusals."""
+async def carry_out(cluster: Cluster, plan: Plan, world: World, own: OwnWrites) -> Outcome:
+    """Write everything that the plan says. Raises what the cluster raises, but for refusals.
+
+    A group ends at what was planned from a version that is history by our own doing: the next pass sees it.
+    """
     refusals: list[Refusal] = []
+    model = key_of(world.model)
     for group in (plan.objects, *((mark,) for mark in plan.marks)):
         for action in group:
+            if own.is_spent(model, action.kind, _key(action), action.version):
+                break
             try:
-                world = await _do(cluster, action, world)
+                world = await _do(cluster, action, world, own)
             except (Invalid, Forbidden) as error:
                 refusals.append(Refusal(error.reason, _explain(action, error)))
                 break
     return Outcome(world, refusals[0] if refusals else None)
 
 
-async def _do(cluster: Cluster, action: Action, world: World) -> World:
+async def _do(cluster: Cluster, action: Action, world: World, own: OwnWrites) -> World:
     match action:
         case Apply(kind, obj, force, version):
             answer = await cluster.apply(kind, _expecting(version, obj), manager=FIELD_MANAGER, force=force)
-            return _with(world, kind, answer)
         case Patch(kind, key, patch, version):
             expecting = _expecting(version, patch)
             answer = await cluster.patch(kind, key.name, expecting, key.namespace, manager=FIELD_MANAGER)
-            return _with(world, kind, answer)
         case Delete(kind, key, uid):
             with suppress(NotFound):  # somebody was faster
                 await cluster.delete(kind, key.name, key.namespace, uid=uid)
             return _without(world, kind, key.name)
+    own.note(key_of(world.model), action.kind, _key(action), action.version, answer)
+    return _with(world, action.kind, answer)
+
+
+def _key(action: Action) -> Key:
+    return key_of(action.object) if isinstance(action, Apply) else action.key
 
 
 def _expecting(version: str, content: Object) -> Object:

@@ -6,7 +6,7 @@ from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.errors import Invalid, NotFound
 from clusters.informer import Informers
-from clusters.objects import MODEL, Key, Object, is_deleting, name_of, namespace_of, uid_of, version_of
+from clusters.objects import MODEL, Key, Object, is_deleting, key_of, name_of, namespace_of, uid_of, version_of
 from clusters.recorder import Recorder
 from serving.apis.model import Model
 from serving.apis.settings import Settings
@@ -16,6 +16,7 @@ from serving.reconciler.events import notes
 from serving.reconciler.flags import Flags
 from serving.reconciler.observe import observe
 from serving.reconciler.obstacles import Obstacle, collision, disabled
+from serving.reconciler.own_writes import OwnWrites
 from serving.reconciler.pacing import Pacing
 from serving.reconciler.plan import Plan, make_plan
 from serving.reconciler.status import make_invalid_status, make_status
@@ -44,12 +45,14 @@ class ModelReconciler:
         self._recorder = recorder
         self._flags = flags
         self._pacing = Pacing(clock)
+        self._own = OwnWrites()
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass; returns the seconds until the next look, or None."""
         obj = self._informers[MODEL].get(key.name, key.namespace)
         if obj is None or is_deleting(obj):
             self._pacing.forget(key)
+            self._own.forget(key)
             return None
         now = self._clock.now()
         try:
@@ -58,7 +61,7 @@ class ModelReconciler:
             return await self._write(obj, make_invalid_status(obj, _causes(error), now))
         world = observe(self._informers, model)
         plan = make_plan(model, world, self._settings, await self._obstacle(model))
-        outcome = await carry_out(self._cluster, plan, world)
+        outcome = await carry_out(self._cluster, plan, world, self._own)
         later = await self._write(obj, make_status(model, outcome, plan, now))
         return LOOK_AGAIN if later is None and _is_stuck(plan, outcome) else later
 
@@ -68,18 +71,19 @@ class ModelReconciler:
 
     async def _write(self, obj: Object, status: Object) -> float | None:
         """Write the status when it differs, and record what that means; returns when to come back, if held back."""
-        former = obj.get("status") or {}
-        if status == former:
+        former, key = obj.get("status") or {}, key_of(obj)
+        if status == former or self._own.is_spent(key, MODEL, key, version_of(obj)):
             return None
-        wait = self._pacing.hold(Key(namespace_of(obj), name_of(obj)), former, status)
+        wait = self._pacing.hold(key, former, status)
         if wait > 0:
             return wait
         try:
-            await self._cluster.apply(
+            answer = await self._cluster.apply(
                 MODEL, _status_of(obj, status), manager=FIELD_MANAGER, force=True, subresource="status"
             )
         except NotFound:
             return None  # deleted meanwhile
+        self._own.note(key, MODEL, key, version_of(obj), answer)
         for note in notes(obj, {**obj, "status": status}):
             await self._recorder.event(MODEL, obj, note.type, note.reason, note.message)
         return None

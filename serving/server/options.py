@@ -17,7 +17,7 @@ DEFAULT_SLOTS: Final = 4  # requests inside the model at once; scaleTarget's def
 DEFAULT_QUEUE: Final = 1000  # as holdQueue: what was held at zero is not refused by the first replica that it reaches
 DEFAULT_TIMEOUT: Final = 300.0  # s; as Model.spec.timeout
 DEFAULT_PORT: Final = 8080  # Knative's container contract
-DEFAULT_MANAGEMENT_PORT: Final = 9091
+DEFAULT_MANAGEMENT_PORT: Final = 9095
 DEFAULT_HOST: Final = "127.0.0.1"  # loopback only unless asked: container images set HOST
 KUBERNETES_TERMINATION_LOG: Final = Path("/dev/termination-log")  # terminationMessagePath's default
 

@@ -103,6 +103,10 @@ def test_all_faults_are_named_at_once() -> None:
     ]
 
 
+def test_the_empty_metric_that_knatives_webhook_writes_for_a_foreign_class_says_nothing() -> None:
+    assert Policy.from_annotations({KNATIVE + "metric": ""}) == Policy.from_annotations({})
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"scaleTarget": NaN}', '{"scaleTarget": 1e999}'])
 def test_a_policy_that_is_no_policy_is_refused(text: str) -> None:
     assert refused({POLICY_ANNOTATION: text})

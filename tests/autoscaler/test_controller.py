@@ -184,7 +184,7 @@ async def test_a_revision_that_never_starts_is_given_up_at_its_progress_deadline
     await world.create_revision(Policy(), annotations={"serving.knative.dev/progress-deadline": "30s"})
     await world.until(lambda: world.condition("Active"), ("Unknown", "Queued"))
     await world.report_services(in_path=True)
-    world.clock.step(31.0)
+    world.clock.step(41.0)  # and 10 s in which the Revision learns why
     await world.set_policy(Policy(max_replicas=3).to_json())  # any change: the deadline's own timer is real time
     await world.until(world.replicas_asked, 0)
     await world.until(lambda: world.condition("Active"), ("False", "TimedOut"))

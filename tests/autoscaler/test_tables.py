@@ -95,15 +95,15 @@ def test_a_status_made_again_is_the_same() -> None:
     assert make_status(made, SKS, Scale(1, 1, 1), NOW + timedelta(hours=1)) == made["status"]
 
 
-def test_a_start_expires_at_its_progress_deadline_and_stays_so_until_it_is_tried_again() -> None:
-    starting, zero = autoscaler(Active=("Unknown", "Queued")), Zero(progress_deadline=60.0)
+def test_a_start_expires_when_its_deadline_and_the_diagnosis_are_over_and_stays_so_until_it_is_tried_again() -> None:
+    starting, zero = autoscaler(Active=("Unknown", "Queued")), Zero(progress_deadline=50.0, diagnosis=10.0)
     assert seconds_to_expiry(starting, zero, NOW + timedelta(seconds=20)) == 40.0
     assert not has_expired(starting, zero, NOW + timedelta(seconds=59))
     assert has_expired(starting, zero, NOW + timedelta(seconds=60))
     assert seconds_to_expiry(starting, zero, NOW + timedelta(seconds=60)) is None
     assert has_expired(autoscaler(Active=("False", "TimedOut")), zero, NOW)
     starting["metadata"]["annotations"] = {"serving.knative.dev/progress-deadline": "2m"}
-    assert not has_expired(starting, zero, NOW + timedelta(seconds=119))
+    assert not has_expired(starting, zero, NOW + timedelta(seconds=129))
 
 
 @pytest.mark.parametrize(

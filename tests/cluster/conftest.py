@@ -16,6 +16,7 @@ from clusters.api import Cluster
 from clusters.errors import NotFound
 from clusters.objects import CONFIG_MAP, NAMESPACE
 from serving.apis.settings import Settings, settings_from_text
+from tests.cluster.place import Place, place
 from tests.support.artifacts import ArtifactServer, artifact_server
 from tests.support.kubernetes import KubeTarget, kube_target, kubernetes_cluster
 
@@ -66,3 +67,12 @@ async def installed(cluster: Cluster) -> Settings:
     except NotFound:
         pytest.fail("Knodel is not on this cluster: `knodel install --kube-context NAME`")
     return settings_from_text(found["data"]["config.yaml"], "ConfigMap knodel-config")
+
+
+@pytest.fixture
+async def here(
+    cluster: Cluster, target: KubeTarget, namespace: str, artifacts: ArtifactServer, tmp_path: Path
+) -> AsyncIterator[Place]:
+    """A namespace with a controller of the test's own, and Knative's own autoscaler class."""
+    async with place(cluster, target, namespace, artifacts, tmp_path) as made:
+        yield made

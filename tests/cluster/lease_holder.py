@@ -2,8 +2,8 @@
 
     python -m tests.cluster.lease_holder KUBECONFIG CONTEXT NAMESPACE IDENTITY
 
-Lines: `leads FENCING`, then `lost`, then what became of the write that it had planned before: `refused` or `written`.
-SIGTERM: `released`.
+Lines: `leads FENCING`; `lost`, then what became of a write with the version that it had seen as leader, `refused` or
+`written`; `released` after SIGTERM.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ async def main(kubeconfig: str, context: str, namespace: str, identity: str) -> 
         leading = asyncio.current_task()
         if leading is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leading.cancel)
+        record = {}
         try:
-            say(f"leads {await lease.acquire()}")
-            seen = await cluster.get(CONFIG_MAP, RECORD, namespace)
-            patch = {"metadata": {"resourceVersion": version_of(seen)}, "data": {"by": identity}}
-            if not seen.get("data"):
-                await lease.hold()
-            await cluster.patch(CONFIG_MAP, RECORD, patch, namespace, manager="tests")
+            fencing = await lease.acquire()
+            record = await cluster.patch(CONFIG_MAP, RECORD, {"data": {"by": identity}}, namespace, manager="tests")
+            say(f"leads {fencing}")
             await lease.hold()
         except LeaseLost:
             say("lost")
+            late = {"metadata": {"resourceVersion": version_of(record)}, "data": {"by": "a leader of the past"}}
             try:
-                await cluster.patch(CONFIG_MAP, RECORD, patch, namespace, manager="tests")
+                await cluster.patch(CONFIG_MAP, RECORD, late, namespace, manager="tests")
                 say("written")
             except Conflict:
                 say("refused")
@@ -53,7 +52,7 @@ async def main(kubeconfig: str, context: str, namespace: str, identity: str) -> 
 
 def say(line: str) -> None:
     """One line, at once."""
-    print(line, flush=True)  # noqa: T201 - this is the program's output
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

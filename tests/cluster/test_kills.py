@@ -20,7 +20,7 @@ from tests.support.artifacts import ArtifactServer
 from tests.support.kubernetes import KubeTarget
 from tests.support.prober import Probes, probing
 from tests.support.wait import eventually
-from tests.testbed import facts, testbed
+from tests.testbed import testbed
 
 MANAGER = "tests"
 SYSTEM = "knodel-system"
@@ -71,7 +71,7 @@ async def kill_store(_: Cluster) -> None:
 
 async def kill_component(name: str) -> None:
     """`kill -9` by the recorded id, then a start of the same component."""
-    os.kill(facts.load().pids[name], signal.SIGKILL)
+    await asyncio.to_thread(testbed.kill, name)
     await asyncio.to_thread(testbed.restart, name)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from clusters.controller import Controller
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Conflict, PermanentError, TemporaryError
+from clusters.errors import Conflict, PermanentError, TemporaryError, Unavailable
 from clusters.informer import Informers
 from clusters.objects import MODEL, SECRET, WARM_POOL, Key, name_of, owner_reference
 from tests.support.wait import eventually
@@ -157,3 +157,15 @@ async def test_one_key_is_never_at_work_twice() -> None:
         release.set()
         await eventually(lambda: len(controller.queue) == 0 and at_work == 0)
     assert most == 1
+
+
+async def test_the_clusters_own_delay_is_kept() -> None:
+    passes = Passes(Unavailable("too many requests", retry_after=0.2))
+    controller = Controller("tests", passes)
+    controller.queue.add(A)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with running(controller):
+        await eventually(lambda: len(passes.keys) == 2)
+    assert loop.time() - began >= 0.2
+    assert (controller.passes, controller.failed) == (2, 1)

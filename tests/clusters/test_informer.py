@@ -231,7 +231,8 @@ async def test_a_new_leader_waits_until_it_has_seen_what_the_cluster_holds(clust
         await cluster.create(SECRET, {"metadata": {"name": name, "namespace": "n"}}, manager="tests")
 
     caught_up = asyncio.create_task(informer.caught_up())
-    await asyncio.sleep(0.1)
+    for _ in range(100):
+        await asyncio.sleep(0)
     assert not caught_up.done()  # nothing was listed yet
 
     running = asyncio.create_task(informer.run())

@@ -179,6 +179,21 @@ async def test_a_short_silence_costs_nothing(cluster: EmbeddedCluster) -> None:
     holding.cancel()
 
 
+async def test_one_renewal_without_an_answer_costs_nothing(cluster: EmbeddedCluster) -> None:
+    clock = SteppedClock()
+    silent = Silent(cluster)
+    first = candidate(silent, "one", clock)
+    await first.acquire()
+    holding = asyncio.create_task(first.hold())
+    await step(cluster, clock, 3)
+    silent.hangs = True
+    await step(cluster, clock, 5)
+    silent.hangs = False  # what is on its way stays there
+    await step(cluster, clock, 30)
+    assert first.valid and not holding.done()
+    holding.cancel()
+
+
 async def test_wall_clocks_are_never_compared(cluster: EmbeddedCluster) -> None:
     clock = SteppedClock()
     far_away = SteppedClock(clock.now() + timedelta(days=30))

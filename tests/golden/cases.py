@@ -9,15 +9,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
 from clusters.clock import Clock
+from clusters.errors import Unavailable
 from clusters.objects import POD_AUTOSCALER, SERVERLESS_SERVICE, SERVICE
 from tests.golden.recorder import Recorder
-from tests.golden.scene import FIRST, NAME, Scene, Stage
+from tests.golden.scene import FIRST, NAME, SECOND, Scene, Stage
 from tests.golden.trace import Trace
 
 Case = Callable[[Scene], Awaitable[None]]
 
 OK = 200
-SHORTEST_WINDOW = "6s"  # Knative allows no shorter stable window
 
 
 async def create(scene: Scene) -> None:
@@ -35,11 +35,15 @@ async def second_version(scene: Scene) -> None:
 
 
 async def broken_version(scene: Scene) -> None:
-    """A model that cannot be loaded: its container exits with 1, and the old version goes on serving."""
+    """A model that cannot be loaded: its container exits with 1, over and over, until it is given up.
+
+    Knative's Revisions do not watch Pods: most often they hear of it when the progress deadline is over.
+    """
     await create(scene)
     await scene.set_up()
     await scene.deploy("truncated")
     await scene.until(lambda: scene.condition(SERVICE, NAME, "ConfigurationsReady") == ("False", "RevisionFailed"))
+    await scene.until(lambda: scene.condition(POD_AUTOSCALER, SECOND, "Active") == ("False", "TimedOut"))
 
 
 async def traffic_change(scene: Scene) -> None:
@@ -56,15 +60,17 @@ async def traffic_change(scene: Scene) -> None:
 
 async def zero_and_back(scene: Scene) -> None:
     """No traffic, until the last replica is gone; then a request, until a replica is ready again."""
-    await scene.create(min_scale="0", window=SHORTEST_WINDOW)
+    await scene.create(to_zero=True)
     await scene.ready()
     await scene.until(lambda: scene.condition(POD_AUTOSCALER, FIRST, "Active")[0] == "True")
     await scene.set_up()
+    if scene.condition(POD_AUTOSCALER, FIRST, "Active")[0] != "True":
+        raise Unavailable(f"{NAME} went to zero before it had settled: choose a longer window")
     await scene.until(lambda: scene.condition(SERVERLESS_SERVICE, FIRST, "EndpointsPopulated")[0] == "Unknown")
     await scene.settled()
     status = await scene.ask()
     if status != OK:
-        raise RuntimeError(f"the request that woke {NAME} was answered with {status}")
+        raise Unavailable(f"the request that woke {NAME} was answered with {status}")
     await scene.until(lambda: scene.is_ready(POD_AUTOSCALER, FIRST))
 
 

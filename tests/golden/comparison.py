@@ -1,4 +1,4 @@
-"""Whether a trace of the embedded cluster is one that real Knative could have made: all differences, in sentences. Pure."""
+"""Whether a trace of the embedded cluster could be real Knative's: all differences, in sentences. Pure."""
 
 from __future__ import annotations
 

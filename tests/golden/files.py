@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -21,5 +22,11 @@ def read_goldens(folder: Path = FOLDER) -> dict[str, Golden]:
 def write_golden(golden: Golden, folder: Path = FOLDER) -> Path:
     """Write one; returns its path."""
     path = folder / f"{golden.case}.yaml"
-    path.write_text(_HEADER + yaml.safe_dump(golden.to_dict(), sort_keys=False, width=_WIDTH, default_flow_style=None))
+    path.write_text(_HEADER + "".join(_section(key, value) for key, value in golden.to_dict().items()))
     return path
+
+
+def _section(key: str, value: Any) -> str:
+    """Lists of sentences in lines of their own, everything else as dense as it may be."""
+    flow = False if key == "orders" and value else None
+    return str(yaml.safe_dump({key: value}, sort_keys=False, width=_WIDTH, default_flow_style=flow))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from dataclasses import dataclass
 
 from tests.golden.objects import (
     BOX,
@@ -43,7 +42,7 @@ GOOD = (
     of_service(
         "other timeouts above that of the request",
         (f"{POD}.timeoutSeconds", 5),
-        (f"{POD}.idleTimeoutSeconds", 6),
+        (f"{POD}.idleTimeoutSeconds", 601),
         (f"{POD}.responseStartTimeoutSeconds", 6),
     ),
     of_service(
@@ -92,7 +91,7 @@ GOOD = (
         "how it ends and is pulled",
         (f"{BOX}.imagePullPolicy", "IfNotPresent"),
         (f"{BOX}.terminationMessagePolicy", "FallbackToLogsOnError"),
-        (f"{BOX}.terminationMessagePath", "/tmp/reason"),  # noqa: S108 - of a container
+        (f"{BOX}.terminationMessagePath", "/tmp/reason"),
         (f"{BOX}.workingDir", "/work"),
         (f"{BOX}.command", ["python"]),
         (f"{BOX}.args", ["-m", "x"]),
@@ -110,7 +109,9 @@ GOOD = (
     with_volume("empty folder in memory", {"emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}),
     with_volume("secret", {"secret": {"secretName": "s"}}, readOnly=True),
     with_volume("secret that is said to be writable", {"secret": {"secretName": "s"}}, readOnly=False),
-    with_volume("files of a secret", {"secret": {"secretName": "s", "items": [{"key": "k", "path": "p", "mode": 256}]}}),
+    with_volume(
+        "files of a secret", {"secret": {"secretName": "s", "items": [{"key": "k", "path": "p", "mode": 256}]}}
+    ),
     with_volume("config map in a sub-path", {"configMap": {"name": "c"}}, subPath="a"),
     with_volume("projected", {"projected": {"sources": [{"secret": {"name": "s"}}]}}),
     scaled("own class", **{"class": "gpu.autoscaling.knodel.dev"}),
@@ -120,16 +121,16 @@ GOOD = (
     scaled("times", window="6s", scale_down_delay="0s", scale_to_zero_pod_retention_period="1m1s"),
     scaled("burst capacity -1", target_burst_capacity="-1"),
     scaled("algorithm of no class", metric_aggregation_algorithm="median"),
-    of_service(
-        "resources of queue-proxy", (NOTES, {"queue.sidecar.serving.knative.dev/cpu-resource-request": "10m"})
-    ),
+    of_service("resources of queue-proxy", (NOTES, {"queue.sidecar.serving.knative.dev/cpu-resource-request": "10m"})),
     scaled("requests per second", metric="rps"),
     of_service("progress deadline", (NOTES, {"serving.knative.dev/progress-deadline": "90s"})),
     of_service("rollout", ("metadata.annotations", {"serving.knative.dev/rollout-duration": "90s"})),
     of_service("cluster-local", ("metadata.labels", {"networking.knative.dev/visibility": "cluster-local"})),
     with_traffic("two shares with tags", {"revisionName": _FIRST, "percent": 10, "tag": "old"}, _LATEST),
     with_traffic("tag without a share", {"latestRevision": True, "percent": 100}, {"revisionName": _FIRST, "tag": "t"}),
-    with_traffic("revision said to be not the latest", {"revisionName": _FIRST, "latestRevision": False, "percent": 100}),
+    with_traffic(
+        "revision said to be not the latest", {"revisionName": _FIRST, "latestRevision": False, "percent": 100}
+    ),
     of_service("no traffic said", (TRAFFIC, [])),
     Example(
         "Route to a Revision",
@@ -138,21 +139,40 @@ GOOD = (
 )
 """Accepted by both."""
 
-STRICTER: Mapping[str, tuple[str, Example]] = MappingProxyType(
-    {
-        reason: (field, example)
-        for reason, field, example in (
-            (
-                "Revisions are numbered by their generation here",
-                "spec.template.metadata.name",
-                of_service("Revision with a name of its own", ("spec.template.metadata.name", "example-mine")),
-            ),
-            (
-                "Knative takes it and the Route fails: its host would be no DNS label",
-                "spec.traffic[0].tag",
-                with_traffic("tag whose host is too long", {"latestRevision": True, "percent": 100, "tag": "t" * 60}),
-            ),
-        )
-    }
+
+@dataclass(frozen=True, slots=True)
+class Stricter:
+    """An object that the stand-in alone refuses, at `field`, and why."""
+
+    example: Example
+    field: str
+    reason: str
+
+    def __str__(self) -> str:
+        return self.example.name
+
+
+_NO_POD = "Knative takes it, and Kubernetes refuses the Deployment that comes of it: told at once it is no riddle"
+
+STRICTER = (
+    Stricter(
+        of_service("Revision with a name of its own", ("spec.template.metadata.name", "example-mine")),
+        "spec.template.metadata.name",
+        "Revisions are numbered by their generation here",
+    ),
+    Stricter(
+        with_traffic("tag whose host is too long", {"latestRevision": True, "percent": 100, "tag": "t" * 60}),
+        "spec.traffic[0].tag",
+        "Knative takes it and the Route fails: its host would be no DNS label",
+    ),
+    Stricter(
+        of_service("unknown pull policy", (f"{BOX}.imagePullPolicy", "Sometimes")),
+        f"{POD}.containers[0].imagePullPolicy",
+        _NO_POD,
+    ),
+    Stricter(
+        of_service("negative period", (f"{BOX}.livenessProbe", {"httpGet": {"path": "/"}, "periodSeconds": -1})),
+        f"{POD}.containers[0].livenessProbe.periodSeconds",
+        _NO_POD,
+    ),
 )
-"""Reason → field and object that the stand-in alone refuses."""

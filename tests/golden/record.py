@@ -13,6 +13,7 @@ import json
 import sys
 import tempfile
 import uuid
+from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -20,8 +21,8 @@ import aiohttp
 
 from clusters.api import Cluster
 from clusters.clock import SystemClock
-from clusters.kubernetes import KubernetesCluster
-from clusters.objects import CONFIG_MAP, NAMESPACE, Key, Kind
+from clusters.errors import ClusterError, KnodelError
+from clusters.objects import NAMESPACE, Key
 from serving.apis.settings import KNATIVE_CLASS, ServerSettings
 from serving.apis.version import VERSION
 from tests.golden.cases import CASES, play
@@ -31,16 +32,18 @@ from tests.golden.scene import MANAGER, NAME, Stage
 from tests.golden.trace import Trace
 from tests.scenarios.world import infer_body
 from tests.support.artifacts import ArtifactServer, artifact_server
-from tests.support.kubernetes import KubeTarget, find_target, kubernetes_cluster
+from tests.support.kourier import find_kourier
+from tests.support.kubernetes import find_target, kubernetes_cluster
 from tests.testbed.versions import BASE
 
 TIMES = 10
 PARALLEL = 2  # cases at once: one for each core of the testbed
+DEADLINE = 30  # s; a good model starts within 3 s on a quiet machine
+WINDOW = 20  # s; longer than a busy testbed takes to settle
 WITHIN = 180.0  # s for one step
+ATTEMPTS = 3  # in a row that may fail
+PAUSE = 10.0  # s after a recording that the cluster cut off
 QUIET = 3.0  # s; Knative's autoscaler decides every 2 s
-INGRESS = Key("kourier-system", "kourier")
-CORE_SERVICE = Kind("", "v1", "Service", "services")
-DOMAINS = Key("knative-serving", "config-domain")
 IMAGE = f"dev.local/knodel-server:{VERSION}"
 
 
@@ -57,24 +60,29 @@ async def main(options: argparse.Namespace) -> None:
         print(write_golden(reduce(case, options.knative, traces)))
 
 
-def make_stage(
-    cluster: Cluster, artifacts: ArtifactServer, image: str, ask: Callable[[Key], Awaitable[int]]
-) -> Stage:
+def make_stage(cluster: Cluster, artifacts: ArtifactServer, image: str, ask: Callable[[Key], Awaitable[int]]) -> Stage:
     """A real cluster as a stage, with Knative's own autoscaler class."""
     server = ServerSettings(image=image, allow_hosts=artifacts.address)
-    return Stage(cluster, KNATIVE_CLASS, server, artifacts.uri, ask, WITHIN, QUIET)
+    return Stage(
+        cluster,
+        autoscaler_class=KNATIVE_CLASS,
+        server=server,
+        artifact=artifacts.uri,
+        ask=ask,
+        deadline=DEADLINE,
+        window=WINDOW,
+        within=WITHIN,
+        quiet=QUIET,
+    )
 
 
 async def make_ask(cluster: Cluster, session: aiohttp.ClientSession) -> Callable[[Key], Awaitable[int]]:
-    """How to send an inference to a Service: through Kourier, by the first domain of Knative's `config-domain`."""
-    address = (await cluster.get(CORE_SERVICE, INGRESS.name, INGRESS.namespace))["spec"]["clusterIP"]
-    domains = (await cluster.get(CONFIG_MAP, DOMAINS.name, DOMAINS.namespace)).get("data") or {}
-    domain = next(name for name in domains if not name.startswith("_"))
+    """How to send an inference to a Service: through Kourier."""
+    kourier = await find_kourier(cluster)
 
     async def ask(key: Key) -> int:
-        host = {"Host": f"{key.name}.{key.namespace}.{domain}"}
-        url = f"http://{address}/v2/models/{NAME}/infer"
-        async with session.post(url, json=infer_body(1.0), headers=host) as answer:
+        url = f"{kourier.url}/v2/models/{NAME}/infer"
+        async with session.post(url, json=infer_body(1.0), headers={"Host": kourier.host(key)}) as answer:
             return answer.status
 
     return ask
@@ -82,11 +90,23 @@ async def make_ask(cluster: Cluster, session: aiohttp.ClientSession) -> Callable
 
 async def _record(stage: Stage, options: argparse.Namespace) -> None:
     wanted = [(case, number) for number in range(options.times) for case in options.cases]
-    missing = iter([one for one in wanted if not _file(options.keep, *one).exists()])
+    missing = deque(one for one in wanted if not _file(options.keep, *one).exists())
 
     async def work() -> None:
-        for case, number in missing:
-            trace = await _play(case, stage)
+        failures = 0
+        while missing:
+            case, number = missing.popleft()
+            try:
+                trace = await _play(case, stage)
+            except ClusterError as error:  # a cluster that is restarted, a watch that lost its place: nothing recorded
+                failures += 1
+                if failures == ATTEMPTS:
+                    raise
+                print(f"{case} {number + 1}/{options.times}: once more, {error}", flush=True)
+                missing.append((case, number))
+                await asyncio.sleep(PAUSE)
+                continue
+            failures = 0
             _file(options.keep, case, number).write_text(json.dumps(trace.to_dict()))
             print(f"{case} {number + 1}/{options.times}: {len(trace.changes)} changes", flush=True)
 
@@ -130,5 +150,17 @@ def _options(argv: list[str]) -> argparse.Namespace:
     return found
 
 
+def _run(options: argparse.Namespace) -> int:
+    code = 0
+    try:
+        asyncio.run(main(options))
+    except* (KnodelError, TimeoutError) as group:
+        for error in group.exceptions:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print("recordings made so far are kept: the same command goes on from there", file=sys.stderr)
+        code = 1
+    return code
+
+
 if __name__ == "__main__":
-    asyncio.run(main(_options(sys.argv[1:])))
+    sys.exit(_run(_options(sys.argv[1:])))

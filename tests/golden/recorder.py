@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from types import TracebackType
 
 from clusters.api import Cluster, WatchEvent
 from clusters.clock import Clock
-from clusters.objects import Key, Kind, Object, key_of, version_of
+from clusters.objects import Kind, Object, key_of, version_of
 from tests.golden.trace import TRACED, Trace, conditions_of, trace_of
 
 Look = Callable[[], bool]
@@ -34,7 +34,9 @@ class Recorder:
             self._tasks.append(asyncio.create_task(self._watch(kind, version), name=f"record {kind}"))
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -66,7 +68,9 @@ class Recorder:
                 while not look():
                     await self._next()
         except TimeoutError:
-            raise TimeoutError(f"not within {timeout:.0f} s; {self._namespace} stands at {self.trace().final}") from None
+            raise TimeoutError(
+                f"not within {timeout:.0f} s; {self._namespace} stands at {self.trace().final}"
+            ) from None
 
     async def quiet(self, seconds: float, timeout: float) -> None:
         """Wait until no condition has changed for so long. Raises TimeoutError."""
@@ -87,9 +91,8 @@ class Recorder:
 
     async def _watch(self, kind: Kind, version: str) -> None:
         try:
-            async with contextlib.aclosing(_events(self._cluster, kind, version, self._namespace)) as events:
-                async for event in events:
-                    self._take(kind, event)
+            async for event in self._cluster.watch(kind, version, self._namespace):
+                self._take(kind, event)
         finally:
             self._news.set()
 
@@ -104,8 +107,3 @@ class Recorder:
         if former is None or event.type == "DELETED" or conditions_of(former) != conditions_of(event.object):
             self._changed_at = self._clock.monotonic()
         self._news.set()
-
-
-async def _events(cluster: Cluster, kind: Kind, version: str, namespace: str) -> AsyncIterator[WatchEvent]:
-    async for event in cluster.watch(kind, version, namespace):
-        yield event

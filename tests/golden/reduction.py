@@ -1,7 +1,7 @@
 """From recordings of one case to its golden trace: what all of them share. Pure.
 
-1. Per condition of an object: the longest sequence of values that every recording showed in this order (a longest common
-   subsequence, taken pairwise from the first recording on).
+1. Per condition of an object: the longest sequence of values that every recording showed in this order (a longest
+   common subsequence, taken pairwise from the first recording on).
 2. The final values that are the same in all.
 3. Orders across objects, only where one follows from the other: the last change of `Ready`, or the birth or the end, of
    one object came before that of another in every recording.
@@ -57,7 +57,9 @@ class Golden:
             "case": self.case,
             "knative": self.knative,
             "recordings": self.recordings,
-            "required": {obj: {one: list(values) for one, values in found.items()} for obj, found in self.required.items()},
+            "required": {
+                obj: {one: list(values) for one, values in found.items()} for obj, found in self.required.items()
+            },
             "final": {obj: dict(found) for obj, found in self.final.items()},
             "orders": [f"{condition}: {first} before {then}" for condition, first, then in self.orders],
             "seen": {kind: {one: list(values) for one, values in found.items()} for kind, found in self.seen.items()},
@@ -107,7 +109,7 @@ def last_changes(trace: Trace, condition: str) -> dict[str, Change]:
 
 
 def precedes(trace: Trace, condition: str, first: str, then: str) -> bool:
-    """Whether both objects changed in this condition, and the last change of the first was written before the other's."""
+    """Whether both changed in this condition, and the last change of `first` was written before that of `then`."""
     last = last_changes(trace, condition)
     return first in last and then in last and last[first].version < last[then].version
 

@@ -15,6 +15,7 @@ from tests.golden.recorder import Recorder
 NAME = "app"
 FIRST, SECOND = f"{NAME}-00001", f"{NAME}-00002"
 MANAGER = "golden"
+KEPT = {"min_scale": "1", "window": "60s"}  # nothing changes by itself while a case plays
 RESOURCES = {"cpu": "50m", "memory": "256Mi"}
 
 
@@ -27,6 +28,8 @@ class Stage:
     server: ServerSettings
     artifact: Callable[[str], str]  # name in `tests.support.models` → storageUri
     ask: Callable[[Key], Awaitable[int]]  # one inference at a Service's public address → HTTP status
+    deadline: int  # in which a replica must become ready, whole seconds: long enough for a good one
+    window: int  # without a request before a Service that may goes to zero, whole seconds; ≥ 6, Knative's least
     within: float  # for one step of a case
     quiet: float  # without a change of any condition: then all has settled
 
@@ -59,9 +62,10 @@ class Scene:
         """Wait until `look` is true of what the recorder has seen."""
         await self.recorder.until(look, self._stage.within)
 
-    async def create(self, **scaling: str) -> None:
-        """Create the Service, with a good model; `scaling` are annotations of Knative's autoscaling."""
-        template = self._template("double", {"min_scale": "1", "window": "60s"} | scaling)
+    async def create(self, *, to_zero: bool = False) -> None:
+        """Create the Service, with a good model; it keeps a replica, unless it is `to_zero` when nobody asks."""
+        scaling = {"min_scale": "0", "window": f"{self._stage.window}s"} if to_zero else KEPT
+        template = self._template("double", scaling)
         made = {
             "apiVersion": SERVICE.api_version,
             "kind": SERVICE.kind,
@@ -75,9 +79,10 @@ class Scene:
         await self.until(self.is_served)
 
     async def deploy(self, model: str) -> None:
-        """Give the Service another model: a new version."""
+        """Give the Service another model: a new version, which must be ready within the stage's deadline."""
+        annotations = {"serving.knative.dev/progress-deadline": f"{self._stage.deadline}s"}
         spec = self._template(model, {})["spec"]
-        await self._change({"template": {"spec": spec}})
+        await self._change({"template": {"metadata": {"annotations": annotations}, "spec": spec}})
 
     async def route(self, *targets: Object) -> None:
         """Give the Service this traffic."""
@@ -112,14 +117,22 @@ class Scene:
         self._generation = generation_of(told)
 
     def _template(self, model: str, scaling: Mapping[str, str]) -> Object:
-        """The template that our makers make, with scaling of Knative's own words: no controller of ours is needed."""
-        spec = {"storageUri": self._stage.artifact(model), "resources": RESOURCES}
-        metadata = {"name": NAME, "namespace": self._namespace}
-        read = read_model({"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec})
-        annotations = {f"autoscaling.knative.dev/{key.replace('_', '-')}": value for key, value in scaling.items()}
-        # The activator leaves the path as soon as a replica is ready, on every cluster.
-        annotations |= {
-            ANNOTATION_CLASS: self._stage.autoscaler_class,
-            "autoscaling.knative.dev/target-burst-capacity": "0",
-        }
-        return {"metadata": {"annotations": annotations}, "spec": make_revision_spec(read, None, self._stage.server)}
+        stage = self._stage
+        return make_template(NAME, stage.artifact(model), stage.server, stage.autoscaler_class, scaling)
+
+
+def make_template(
+    name: str, storage_uri: str, server: ServerSettings, autoscaler_class: str, scaling: Mapping[str, str]
+) -> Object:
+    """The template that our makers make, with scaling in Knative's own words: no controller of ours is needed.
+
+    `scaling`: `min_scale` stands for `autoscaling.knative.dev/min-scale`. The activator leaves the path as soon as a
+    replica is ready, on every cluster.
+    """
+    spec = {"storageUri": storage_uri, "resources": RESOURCES}
+    metadata = {"name": name, "namespace": "default"}
+    model = read_model({"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec})
+    said = {"target_burst_capacity": "0", **scaling}
+    annotations = {f"autoscaling.knative.dev/{key.replace('_', '-')}": value for key, value in said.items()}
+    annotations[ANNOTATION_CLASS] = autoscaler_class
+    return {"metadata": {"annotations": annotations}, "spec": make_revision_spec(model, None, server)}

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from clusters.objects import Object
 
 ALL = "*"
+CREATED, FORBIDDEN = 201, 403  # HTTP
 
 
 class Right(NamedTuple):
@@ -65,8 +66,11 @@ def used(account: str, namespace: str, log: Iterable[str]) -> tuple[set[Right], 
         event = json.loads(line)
         if event["user"]["username"] != user or "objectRef" not in event:
             continue
-        refused = (event.get("responseStatus") or {}).get("code") == 403
-        (forbidden if refused else allowed).add(_request(event))
+        code = (event.get("responseStatus") or {}).get("code")
+        request = _request(event)
+        (forbidden if code == FORBIDDEN else allowed).add(request)
+        if code == CREATED and request.verb == "patch":  # server-side apply of what was not there needs both rights
+            allowed.add(request._replace(verb="create"))
     return allowed, forbidden
 
 

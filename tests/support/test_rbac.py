@@ -58,11 +58,16 @@ def test_requests_of_the_account_are_told_from_those_of_others_and_refused_from_
         event("patch", "models", apiGroup="knodel.dev", subresource="status", namespace="default", name="m"),
         event("get", "secrets", 403, namespace="default", name="s"),
         event("list", "pods", user="knodel-autoscaler"),
+        event("patch", "services", 201, apiGroup="serving.knative.dev", namespace="default", name="m"),
     ]
 
     allowed, forbidden = used(ACCOUNT, NAMESPACE, log)
 
-    assert allowed == {Right("patch", "knodel.dev", "models/status", "default", "m")}
+    assert allowed == {
+        Right("patch", "knodel.dev", "models/status", "default", "m"),
+        Right("patch", "serving.knative.dev", "services", "default", "m"),
+        Right("create", "serving.knative.dev", "services", "default", "m"),
+    }
     assert forbidden == {Right("get", "", "secrets", "default", "s")}
 
 

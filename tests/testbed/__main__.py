@@ -37,7 +37,7 @@ def _run(asked: argparse.Namespace, testbed: Testbed, progress: Progress) -> int
     if asked.command == "build":
         testbed.build(asked.eventing)
     elif asked.command == "up":
-        changed = testbed.up(asked.eventing)
+        changed = testbed.up(asked.eventing, asked.knodel)
         progress("the testbed is up" if changed else "the testbed was up; nothing to do")
     elif asked.command == "down":
         testbed.down()
@@ -64,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (("build", "build binaries and images"), ("up", "bring up what is not up")):
         command = commands.add_parser(name, help=text)
         command.add_argument("--eventing", action="store_true", help="with Knative Eventing")
+        if name == "up":
+            command.add_argument("--knodel", action="store_true", help="with Knodel, installed from this checkout")
     commands.add_parser("down", help="end and remove everything but the cache")
     commands.add_parser("status", help="which components run")
     commands.add_parser("images", help="make and import our images anew, restart what uses them")

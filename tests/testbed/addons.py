@@ -12,7 +12,7 @@ from tests.testbed.errors import TestbedError
 from tests.testbed.kubectl import Kubectl
 from tests.testbed.manifests import WORKLOADS, ordered
 from tests.testbed.upstream import Document
-from tests.testbed.waiting import becomes, until
+from tests.testbed.waiting import becomes
 
 Progress = Callable[[str], None]
 BASE = "base"
@@ -21,10 +21,12 @@ RECORD = "testbed-addons"
 RECORD_NAMESPACE = "kube-system"
 APPLY_TIMEOUT = 120.0
 """s; webhooks of a cluster that was started again refuse ConfigMaps until their pods run."""
-APPLY_INTERVAL = 1.0
-"""s between two tries to apply."""
+TRY_INTERVAL = 0.3
+"""s between two tries of what is refused while pods start."""
 READY_TIMEOUT = 180.0
 """s; 12 s were seen on a quiet machine, a loaded one takes some times that."""
+SLACK = 10.0
+"""s that kubectl may take beyond the time that it waits itself."""
 ESTABLISHED_TIMEOUT = 60.0
 """s; a new kind is served within one."""
 PROBE: Document = {
@@ -46,12 +48,12 @@ class Part:
 
     @property
     def digest(self) -> str:
-        """What the record holds once this is ready."""
+        """What the record holds once this is applied."""
         return hashlib.sha256(json.dumps(self.documents, sort_keys=True).encode()).hexdigest()
 
     @property
     def workloads(self) -> list[Document]:
-        """The objects that have pods."""
+        """The objects that have pods: Deployments, all of them."""
         return [document for document in self.documents if document["kind"] in WORKLOADS]
 
 
@@ -73,14 +75,12 @@ def parts(with_eventing: bool) -> list[Part]:
 
 def _ensure(kubectl: Kubectl, part: Part, progress: Progress) -> None:
     record = kubectl.get("configmap", RECORD, f"--namespace={RECORD_NAMESPACE}")
-    applied = record.get("data", {}).get(part.key) == part.digest
-    if not applied:
+    if record.get("data", {}).get(part.key) != part.digest:
         progress(f"{part.title}: applying {len(part.documents)} objects")
         _apply(kubectl, part)
+        kubectl.apply([_record(record, part)])
     progress(f"{part.title}: waiting for {len(part.workloads)} workloads")
     _await_ready(kubectl, part)
-    if not applied:
-        kubectl.apply([_record(record, part)])
     progress(f"{part.title}: ready")
 
 
@@ -89,38 +89,41 @@ def _apply(kubectl: Kubectl, part: Part) -> None:
     kubectl.apply(first)
     kinds = [f"crd/{document['metadata']['name']}" for document in first if document["kind"] != "Namespace"]
     kubectl.wait("--for=condition=Established", *kinds, timeout=ESTABLISHED_TIMEOUT)
-    refusals: list[TestbedError] = []
-
-    def accepted() -> bool:
-        try:
-            kubectl.apply(rest)
-        except TestbedError as error:
-            refusals.append(error)  # the last one is raised
-            return False
-        return True
-
-    if not becomes(accepted, APPLY_TIMEOUT, APPLY_INTERVAL):
-        raise TestbedError(f"{part.title} could not be applied for {APPLY_TIMEOUT:g} s: {refusals[-1]}") from refusals[
-            -1
-        ]
+    _insist(f"{part.title}: objects applied", lambda: kubectl.apply(rest), APPLY_TIMEOUT)
 
 
 def _await_ready(kubectl: Kubectl, part: Part) -> None:
     for workload in part.workloads:
-        metadata = workload["metadata"]
-        target = f"{workload['kind'].lower()}/{metadata['name']}"
-        limit = f"--timeout={READY_TIMEOUT:g}s"
-        kubectl.run("rollout", "status", target, f"--namespace={metadata['namespace']}", limit, timeout=READY_TIMEOUT)
+        target, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
+        words = (
+            "rollout",
+            "status",
+            f"deployment/{target}",
+            f"--namespace={namespace}",
+            f"--timeout={READY_TIMEOUT:g}s",
+        )
+        kubectl.run(*words, timeout=READY_TIMEOUT + SLACK)
     if part.key == BASE:
-        until("Knative's webhooks answer", lambda: _webhooks_answer(kubectl), READY_TIMEOUT)
+        asked = json.dumps(PROBE)
+        ask = ("create", "--dry-run=server", "-f", "-")
+        _insist("Knative's webhooks answer", lambda: kubectl.run(*ask, input=asked), READY_TIMEOUT)
 
 
-def _webhooks_answer(kubectl: Kubectl) -> bool:
-    try:
-        kubectl.run("create", "--dry-run=server", "-f", "-", input=json.dumps(PROBE))
-    except TestbedError:
-        return False
-    return True
+def _insist(what: str, action: Callable[[], object], timeout: float) -> None:
+    """Try until it is not refused. Raises TestbedError with the last refusal after `timeout` seconds."""
+    refusals: list[TestbedError] = []
+
+    def accepted() -> bool:
+        try:
+            action()
+        except TestbedError as error:
+            refusals.append(error)
+            return False
+        return True
+
+    if not becomes(accepted, timeout, TRY_INTERVAL):
+        last = refusals[-1]
+        raise TestbedError(f"{what}: not within {timeout:g} s, {last}") from last
 
 
 def _record(record: Document, part: Part) -> Document:

@@ -12,6 +12,7 @@ from typing import Final
 
 from tests.testbed import commands
 from tests.testbed.errors import MachineLacks
+from tests.testbed.locks import alone
 from tests.testbed.paths import Paths
 from tests.testbed.progress import Progress
 from tests.testbed.versions import Module
@@ -30,7 +31,9 @@ def ensure(modules: Iterable[Module], paths: Paths, progress: Progress) -> bool:
     for module in modules:
         built = paths.builds / f"{module.name}-{key(module)}"
         if not built.exists():
-            _build(module, built, progress)
+            with alone(paths.locks / built.name, progress):
+                if not built.exists():
+                    _build(module, built, progress)
         for name in module.binaries:
             _link(paths.binaries / name, built / name)
     return not before.issuperset(paths.builds.glob("*"))

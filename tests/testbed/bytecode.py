@@ -8,8 +8,10 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import CodeType
 
-from tests.testbed.layers import PLAIN_MODE, REGULAR, Content, Entry, FileDigests, Tree
+from tests.testbed.errors import TestbedError
+from tests.testbed.trees import PLAIN_MODE, REGULAR, Content, Entry, FileDigests, Tree
 
 UNCHECKED_HASH = 0b01
 """Flags of a .pyc that is never compared with its source (PEP 552)."""
@@ -29,12 +31,15 @@ class Bytecode:
 
     def read(self) -> bytes:
         source = self.source.read()
+        head = importlib.util.MAGIC_NUMBER + UNCHECKED_HASH.to_bytes(FIELD, "little")
+        return head + importlib.util.source_hash(source) + marshal.dumps(self._compile(source))
+
+    def _compile(self, source: bytes) -> CodeType:
         with warnings.catch_warnings(action="ignore"):  # of other people's modules
-            code = compile(source, f"/{self.path}", "exec", dont_inherit=True)
-        head = (
-            importlib.util.MAGIC_NUMBER + UNCHECKED_HASH.to_bytes(FIELD, "little") + importlib.util.source_hash(source)
-        )
-        return head + marshal.dumps(code)
+            try:
+                return compile(source, f"/{self.path}", "exec", dont_inherit=True)
+            except SyntaxError as exc:
+                raise TestbedError(f"{self.path} cannot be compiled: {exc}; correct it, then make the images") from exc
 
 
 def with_bytecode(tree: Tree) -> dict[str, Entry]:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from tests.testbed import commands
+from tests.testbed import commands, files
 from tests.testbed.paths import Paths
 
 CTR: Final = "/usr/bin/ctr"
@@ -17,8 +17,8 @@ _LONGEST: Final = 300.0  # s for one archive
 
 
 def import_archives(paths: Paths, archives: Iterable[Path]) -> list[Path]:
-    """Import the archives that are not in containerd yet, and say which; an archive's name tells its content."""
-    missing = [archive for archive in archives if not _mark(paths, archive).exists()]
+    """Import the archives `NAME-CONTENT.tar` that are not the last imported ones of their name; which were."""
+    missing = [archive for archive in archives if _last_imported(paths, archive) != archive.name]
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         list(pool.map(lambda archive: _import(paths, archive), missing))
     return missing
@@ -27,10 +27,14 @@ def import_archives(paths: Paths, archives: Iterable[Path]) -> list[Path]:
 def _import(paths: Paths, archive: Path) -> None:
     address = f"--address={paths.containerd_socket}"
     commands.run(CTR, address, f"--namespace={NAMESPACE}", "images", "import", archive, timeout=_LONGEST)
+    files.write(_mark(paths, archive), archive.name)
+
+
+def _last_imported(paths: Paths, archive: Path) -> str:
     mark = _mark(paths, archive)
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.touch()
+    return mark.read_text() if mark.exists() else ""
 
 
 def _mark(paths: Paths, archive: Path) -> Path:
-    return paths.containerd / "imported" / archive.name  # beside the images: both go together
+    name, _, _ = archive.name.rpartition("-")
+    return paths.containerd / "imported" / name  # beside the images: both go together

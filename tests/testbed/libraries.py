@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.testbed import commands
 from tests.testbed.errors import TestbedError
-from tests.testbed.layers import Entry, stored
+from tests.testbed.trees import Entry, stored
 
 LOADED_BY_NAME = ("libgcc_s.so.1", "libnss_files.so.2", "libnss_dns.so.2")
 """What the C library loads only when needed, so that ldd does not show it: to end threads and to resolve names."""

@@ -34,10 +34,16 @@ def check_privileges() -> None:
             raise MachineLacks(f"the testbed needs {name}, which this container does not have: start it with it")
 
 
-def check(paths: Paths) -> None:
-    """Raise MachineLacks unless compiler, kernel, memory and disk do."""
+def check_build(paths: Paths) -> None:
+    """Raise MachineLacks unless there is a compiler, and room for what it makes."""
     if shutil.which("go") is None:
         raise MachineLacks("this machine has no Go: install Go 1.25 or newer and put it on the PATH")
+    _check_disk(paths.cache)
+
+
+def check_run(paths: Paths) -> None:
+    """Raise MachineLacks unless privileges, kernel, memory and disk do."""
+    check_privileges()
     _load_modules()
     for there, sentence in _KERNEL:
         if not there():
@@ -47,12 +53,7 @@ def check(paths: Paths) -> None:
         raise MachineLacks(
             f"the testbed needs {_MEMORY / _GIB:.0f} GiB of memory: this machine has {memory / _GIB:.1f}"
         )
-    for folder in (paths.state, paths.cache):
-        free = shutil.disk_usage(_existing(folder)).free
-        if free < _DISK:
-            raise MachineLacks(
-                f"the testbed needs {_DISK / _GIB:.0f} GiB of disk for {folder}: {free / _GIB:.1f} are free"
-            )
+    _check_disk(paths.state)
 
 
 def check_unused() -> None:
@@ -82,6 +83,12 @@ def _has_cgroups() -> bool:
     controllers = Path("/proc/cgroups")
     needed = {"cpu", "memory", "pids"}
     return controllers.exists() and needed <= {line.split()[0] for line in controllers.read_text().splitlines()}
+
+
+def _check_disk(folder: Path) -> None:
+    free = shutil.disk_usage(_existing(folder)).free
+    if free < _DISK:
+        raise MachineLacks(f"the testbed needs {_DISK / _GIB:.0f} GiB of disk for {folder}: {free / _GIB:.1f} are free")
 
 
 def _existing(folder: Path) -> Path:

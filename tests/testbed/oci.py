@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tests.testbed.layers import EPOCH, PLAIN_MODE, Layer, write_file
+from tests.testbed.layers import Layer
+from tests.testbed.trees import EPOCH, PLAIN_MODE, write_file
 
 MEDIA_INDEX = "application/vnd.oci.image.index.v1+json"
 MEDIA_MANIFEST = "application/vnd.oci.image.manifest.v1+json"

@@ -86,14 +86,9 @@ class Paths:
         return self.cache / "bin"
 
     @property
-    def lock(self) -> Path:
-        """Held while the testbed is changed."""
-        return self.cache / "lock"
-
-    @property
-    def build_lock(self) -> Path:
-        """Held while the cache is filled; a build takes minutes, and the testbed can be used meanwhile."""
-        return self.cache / "build-lock"
+    def locks(self) -> Path:
+        """One file by thing that one command at a time may change."""
+        return self.cache / "locks"
 
 
 def standard(environment: Mapping[str, str] = os.environ) -> Paths:

@@ -22,8 +22,8 @@ from packaging.utils import canonicalize_name
 
 from tests.testbed.bytecode import with_bytecode
 from tests.testbed.errors import TestbedError
-from tests.testbed.layers import Entry, Tree, data, folder, link, stored
 from tests.testbed.libraries import is_binary, needed
+from tests.testbed.trees import Entry, Tree, data, folder, link, stored
 
 CHECKOUT = Path(__file__).parents[2]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -12,19 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.testbed.errors import TestbedError
-from tests.testbed.layers import (
-    PLAIN,
-    REMEMBERED_SIZE,
-    FileDigests,
-    LayerStore,
-    Packing,
-    Tree,
-    data,
-    folder,
-    link,
-    stored,
-    write_tar,
-)
+from tests.testbed.layers import PLAIN, LayerStore, Packing
+from tests.testbed.trees import REMEMBERED_SIZE, FileDigests, Tree, data, folder, link, stored, write_tar
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.testbed.layers import PLAIN, LayerStore, data
+from tests.testbed.layers import PLAIN, LayerStore
 from tests.testbed.oci import Image, write_archive
+from tests.testbed.trees import data
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from serving.apis.version import VERSION
 from tests.testbed import libraries, python_image
 from tests.testbed.bytecode import with_bytecode
 from tests.testbed.errors import TestbedError
-from tests.testbed.layers import FileDigests, data
+from tests.testbed.trees import FileDigests, data
 
 LDD = """\
 \tlinux-vdso.so.1 (0x00007f449ce20000)
@@ -41,6 +41,13 @@ def test_byte_code_is_named_as_this_interpreter_looks_for_it_and_changes_with_it
     name = importlib.util.cache_from_source("a/b.py")
     assert sorted(before) == sorted(["a/b.py", name])
     assert before[name].identity(digests) != after[name].identity(digests)
+
+
+def test_a_module_that_is_no_python_is_named() -> None:
+    content = with_bytecode({"a.py": data("def")})[importlib.util.cache_from_source("a.py")].content
+    assert content is not None
+    with pytest.raises(TestbedError, match=r"a\.py cannot be compiled"):
+        content.read()
 
 
 def test_the_application_is_our_packages_with_the_version_of_the_project() -> None:

@@ -57,6 +57,17 @@ def test_after_a_failure_no_other_step_begins() -> None:
     assert record == []
 
 
+def test_a_failure_is_told_at_once_though_another_step_is_not_done() -> None:
+    end = threading.Event()
+
+    def fail() -> bool:
+        raise TestbedError("a failed")
+
+    with pytest.raises(TestbedError, match="a failed"):
+        run([Step("slow", lambda: end.wait(60)), Step("a", fail)], print)
+    end.set()
+
+
 def test_a_need_that_no_step_brings_is_an_error() -> None:
     with pytest.raises(TestbedError, match=r"\['a'\] need what no step brings"):
         run([Step("a", lambda: False, ("b",))], print)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +19,7 @@ from tests.testbed import (
     firewall,
     found,
     images,
+    knodel,
     kubeconfigs,
     machine,
     mounts,
@@ -34,6 +33,7 @@ from tests.testbed import (
 )
 from tests.testbed.errors import TestbedError
 from tests.testbed.kubectl import Kubectl
+from tests.testbed.locks import alone
 from tests.testbed.paths import Paths
 from tests.testbed.processes import Component, Processes
 from tests.testbed.progress import Progress
@@ -48,8 +48,6 @@ COMPONENTS: Final[dict[str, Callable[[Paths], Component]]] = {
     node.KUBELET: node.kubelet,
     node.KUBE_PROXY: node.kube_proxy,
 }
-_NAMESPACE: Final = "knodel-system"
-_OUR_ARCHIVE: Final = "knodel-"  # how the file name of the archive with our own images begins
 _NODE_READY: Final = 60.0  # s from the kubelet's start; 5 s on a quiet machine
 _GRACE: Final = 2.0  # s: nothing of a testbed that goes away is worth finishing
 
@@ -64,6 +62,7 @@ class Testbed:
         self._progress = progress
         self._processes = Processes(where)
         self._made: list[Path] = []  # the archives, once the step that makes them is done
+        self._imported: list[Path] = []  # those that containerd did not have, once they are imported
 
     @property
     def kubectl(self) -> Kubectl:
@@ -72,27 +71,28 @@ class Testbed:
 
     def build(self, eventing: bool = False) -> None:
         """Make all binaries and images that are not in the cache yet."""
-        machine.check(self._paths)
+        machine.check_build(self._paths)
         self._build(eventing)
-        self._archives()
+        self._archives(eventing)
 
-    def up(self, eventing: bool = False) -> bool:
-        """Bring everything up that is not; whether there was something to do.
+    def up(self, eventing: bool = False, with_knodel: bool = False) -> bool:
+        """Bring everything up that is not, Eventing and Knodel when asked for; whether there was something to do.
 
         Raises MachineLacks, or TestbedError of the first step that failed; then `up` again goes on from there.
         """
-        machine.check_privileges()
-        with self._alone(self._paths.lock):
-            machine.check(self._paths)
+        machine.check_run(self._paths)
+        machine.check_build(self._paths)
+        with alone(self._paths.locks / "testbed", self._progress):
             if not self._paths.state.exists():
                 machine.check_unused()
             found.remember(self._paths)
-            return steps.run(self._steps(eventing), self._progress)
+            table = self._steps(eventing) + (self._knodel_steps() if with_knodel else [])
+            return steps.run(table, self._progress)
 
     def down(self) -> None:
         """End and remove everything but the cache, whatever state it is in."""
         machine.check_privileges()
-        with self._alone(self._paths.lock):
+        with alone(self._paths.locks / "testbed", self._progress):
             if not self._paths.state.exists():
                 return  # without it nothing of ours is there: it is made first and removed last
             self._progress("end processes")
@@ -112,28 +112,23 @@ class Testbed:
         Raises TestbedError when there is no such component, or it does not serve in time.
         """
         component = self._component(name)
-        with self._alone(self._paths.lock):
+        with alone(self._paths.locks / "testbed", self._progress):
             self._processes.end([component])
             self._processes.ensure(component)
 
     def kill(self, name: str) -> None:
         """kill -9 of component `name`; returns once it has ended."""
         component = self._component(name)
-        with self._alone(self._paths.lock):
+        with alone(self._paths.locks / "testbed", self._progress):
             self._processes.end([component], signal.SIGKILL)
 
     def reload_images(self) -> list[str]:
         """Make our images from the code as it is, import them, and restart our Deployments; which were restarted."""
-        with self._alone(self._paths.lock):
-            archives = [archive for archive in self._archives() if archive.name.startswith(_OUR_ARCHIVE)]
-            if not containers.import_archives(self._paths, archives):
+        with alone(self._paths.locks / "testbed", self._progress):
+            if not containers.import_archives(self._paths, filter(knodel.is_ours, self._archives())):
                 return []
-            listed = self.kubectl.get("deployments", f"--namespace={_NAMESPACE}").get("items", [])
-            names = [str(each["metadata"]["name"]) for each in listed]
-            for name in names:
-                self.kubectl.run("rollout", "restart", f"deployment/{name}", f"--namespace={_NAMESPACE}")
-            for name in names:
-                self.kubectl.run("rollout", "status", f"deployment/{name}", f"--namespace={_NAMESPACE}")
+            names = knodel.deployments(self.kubectl)
+            knodel.restart(self.kubectl, names)
             return names
 
     def pids(self) -> dict[str, int]:
@@ -147,7 +142,7 @@ class Testbed:
         return [
             Step("packages", lambda: debian.ensure(self._progress)),
             Step("binaries", lambda: self._build(eventing)),
-            Step("images", self._make_images, ("binaries",)),
+            Step("images", lambda: self._make_images(eventing), ("binaries",)),
             Step("certificates", lambda: pki.ensure(self._paths.pki)),
             Step("network", self._connect, ("packages",)),
             Step("configuration", self._configure, ("certificates", "binaries")),
@@ -163,6 +158,9 @@ class Testbed:
             Step("add-ons", lambda: self._install(eventing), (api,)),
         ]
 
+    def _knodel_steps(self) -> list[Step]:
+        return [Step("knodel", self._install_knodel, ("add-ons", "imported images", "node"))]
+
     def _start(self, name: str, *needs: str) -> Step:
         return Step(name, lambda: self._processes.ensure(self._component(name)), needs)
 
@@ -173,16 +171,15 @@ class Testbed:
 
     def _build(self, eventing: bool) -> bool:
         modules = (*versions.BASE, versions.EVENTING) if eventing else versions.BASE
-        with self._alone(self._paths.build_lock):
-            return builds.ensure(modules, self._paths, self._progress)
+        return builds.ensure(modules, self._paths, self._progress)
 
-    def _archives(self) -> list[Path]:
-        with self._alone(self._paths.build_lock):
-            return images.ensure_images(self._paths.binaries, self._paths.cache)
+    def _archives(self, eventing: bool = False) -> list[Path]:
+        with alone(self._paths.locks / "images", self._progress):
+            return images.ensure_images(self._paths.binaries, self._paths.cache, eventing)
 
-    def _make_images(self) -> bool:
+    def _make_images(self, eventing: bool) -> bool:
         before = set(self._paths.archives.glob("*"))
-        self._made = self._archives()
+        self._made = self._archives(eventing)
         return not before.issuperset(self._made)
 
     def _connect(self) -> bool:
@@ -197,7 +194,8 @@ class Testbed:
         return False
 
     def _import(self) -> bool:
-        return bool(containers.import_archives(self._paths, self._made))
+        self._imported = containers.import_archives(self._paths, self._made)
+        return bool(self._imported)
 
     def _await_node(self) -> bool:
         name = f"node/{addresses.NODE}"
@@ -209,23 +207,18 @@ class Testbed:
         addons.install(self.kubectl, eventing, self._progress)
         return False
 
+    def _install_knodel(self) -> bool:
+        before = knodel.deployments(self.kubectl)
+        knodel.install(self.kubectl)
+        if before and any(map(knodel.is_ours, self._imported)):
+            knodel.restart(self.kubectl, before)
+        return not before
+
     def _remove_state(self) -> None:
         try:
             shutil.rmtree(self._paths.state)
         except OSError as exc:
             raise TestbedError(f"{exc.filename} cannot be removed: {exc.strerror}") from exc
-
-    @contextlib.contextmanager
-    def _alone(self, path: Path) -> Iterator[None]:
-        """Hold the lock: a second command waits until the first has ended."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._progress("another command of the testbed is at work: waiting for it")
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
 
 def restart(name: str) -> None:

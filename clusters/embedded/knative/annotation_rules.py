@@ -23,6 +23,16 @@ _RESERVED_CLASSES = ".knative.dev"
 _KPA_METRICS = ("concurrency", "rps")
 _ALGORITHMS = ("", "linear", "weighted-exponential", "weightedExponential")
 
+_NETWORKING = "networking.knative.dev"
+_NETWORKING_KEYS = frozenset(
+    f"{_NETWORKING}/{name}"
+    for name in (
+        "ingress-class", "ingress.class", "certificate-class", "certificate.class", "disable-auto-tls",
+        "disableAutoTLS", "disable-external-domain-tls", "httpOption", "http-protocol",
+    )
+)  # fmt: skip
+_QUEUE_PROXY = "queue.sidecar.serving.knative.dev"
+
 _FLOATS = {
     "panic-window-percentage": (1.0, 100.0),
     "panic-threshold-percentage": (110.0, 1000.0),
@@ -65,6 +75,17 @@ def check_no_autoscaling(faults: Faults, path: str, annotations: Mapping[str, st
             )
 
 
+def check_foreign(faults: Faults, path: str, annotations: Mapping[str, str]) -> None:
+    """What a template says to networking and to queue-proxy, which is not there to follow it, must still be valid."""
+    for key, value in annotations.items():
+        if key.startswith(_NETWORKING) and key not in _NETWORKING_KEYS:
+            faults.add(f"{path}[{key}]", "invalid key name: networking knows no such annotation")
+        elif key == f"{_QUEUE_PROXY}/resource-percentage":
+            _check_float(faults, f"{path}[{key}]", value, 0.1, 100.0)
+        elif key.startswith(f"{_QUEUE_PROXY}/"):
+            faults.quantities(path, {key: value})
+
+
 def check_seconds(faults: Faults, path: str, annotations: Mapping[str, str], key: str) -> None:
     """An annotation that is a duration of whole seconds, if it is there."""
     value = annotations.get(key)
@@ -74,14 +95,12 @@ def check_seconds(faults: Faults, path: str, annotations: Mapping[str, str], key
 
 def _check_class(faults: Faults, path: str, ours: Mapping[str, str]) -> None:
     name = ANNOTATION_CLASS.rpartition("/")[2]
-    kind = ours.get(name, KPA)
+    kind = ours.get(name, "")
     if kind.endswith(_RESERVED_CLASSES) and kind not in (KPA, HPA):
         faults.add(_at(path, name), f"invalid value: {kind!r}: use {KPA}, {HPA} or a class of another domain")
-    if kind != KPA:
-        return
-    if ours.get("metric", "concurrency") not in _KPA_METRICS:
+    if kind in ("", KPA) and ours.get("metric", "concurrency") not in _KPA_METRICS:
         faults.add(_at(path, "metric"), f"invalid value: {ours['metric']!r}: use one of {', '.join(_KPA_METRICS)}")
-    if ours.get("metric-aggregation-algorithm", "") not in _ALGORITHMS:
+    if kind == KPA and ours.get("metric-aggregation-algorithm", "") not in _ALGORITHMS:
         value = ours["metric-aggregation-algorithm"]
         faults.add(_at(path, "metric-aggregation-algorithm"), f"invalid value: {value!r}")
 

@@ -29,7 +29,6 @@ _TEXTS = ("name", "workingDir", "terminationMessagePath")
 _PULL_POLICIES = ("", "Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("", "File", "FallbackToLogsOnError")
 _RESERVED_PATHS = ("/", "/dev", "/dev/log")
-_WRITABLE = ("emptyDir", "persistentVolumeClaim", "ephemeral")
 
 _ENV_FLAGS = {"fieldRef": "kubernetes.podspec-fieldref", "resourceFieldRef": "kubernetes.podspec-fieldref"}
 _MOUNT_FLAGS = {"mountPropagation": "kubernetes.podspec-volumes-mount-propagation"}
@@ -145,11 +144,9 @@ def _check_mounts(faults: Faults, path: str, value: object, volumes: Mapping[str
             where, mount, ("name", "readOnly", "mountPath", "subPath"),
             flagged=_MOUNT_FLAGS, refused=("recursiveReadOnly", "subPathExpr"),
         )  # fmt: skip
-        volume = volumes.get(faults.text(f"{where}.name", mount.get("name")))
-        if volume is None:
+        if faults.text(f"{where}.name", mount.get("name")) not in volumes:
             faults.add(f"{where}.name", "volumeMount has no matching volume")
-        elif mount.get("readOnly") is False and not any(volume.get(source) is not None for source in _WRITABLE):
-            faults.add(f"{where}.readOnly", "volume mount should be readOnly for this type of volume")
+        faults.boolean(f"{where}.readOnly", mount.get("readOnly"))  # Knative makes it true where it must be
         _check_mount_path(
             faults, f"{where}.mountPath", faults.text(f"{where}.mountPath", mount.get("mountPath")), paths
         )

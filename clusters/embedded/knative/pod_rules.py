@@ -1,4 +1,4 @@
-"""Admission rules of a revision's PodSpec: which fields Knative lets through, which need a feature flag, and volumes.
+"""Admission rules of a revision's PodSpec: which fields Knative lets through, and which need a feature flag.
 
 Source: knative/serving `pkg/apis/serving/fieldmask.go` and `k8s_validation.go`.
 """
@@ -10,12 +10,10 @@ from typing import Any
 
 from clusters.embedded.knative.checks import Faults
 from clusters.embedded.knative.container_rules import check_container
-from clusters.names import dns_label_fault, subdomain_fault
+from clusters.embedded.knative.volume_rules import check_volumes
+from clusters.names import subdomain_fault
 
 MULTI_CONTAINER = "multi-container"
-EMPTY_DIR = "kubernetes.podspec-volumes-emptydir"
-PVC = "kubernetes.podspec-persistent-volume-claim"
-PVC_WRITE = "kubernetes.podspec-persistent-volume-write"
 
 POD_FIELDS = (
     "serviceAccountName",
@@ -48,15 +46,6 @@ _REFUSED = (
     "priority", "readinessGates", "serviceAccount", "overhead", "preemptionPolicy", "setHostnameAsFQDN", "os",
     "hostUsers", "schedulingGates", "resourceClaims", "resources", "ephemeralContainers",
 )  # fmt: skip
-VOLUME_SOURCES = ("secret", "configMap", "projected")
-VOLUME_FLAGS = {
-    "emptyDir": EMPTY_DIR,
-    "persistentVolumeClaim": PVC,
-    "hostPath": "kubernetes.podspec-volumes-hostpath",
-    "csi": "kubernetes.podspec-volumes-csi",
-    "ephemeral": "kubernetes.podspec-volumes-ephemeral",
-    "image": "kubernetes.podspec-volumes-image",
-}
 
 
 def check_pod_spec(faults: Faults, path: str, spec: Mapping[str, Any], own: tuple[str, ...]) -> None:
@@ -73,7 +62,7 @@ def check_pod_spec(faults: Faults, path: str, spec: Mapping[str, Any], own: tupl
     containers = [
         (where, faults.map(where, item)) for where, item in faults.items(f"{path}.containers", spec.get("containers"))
     ]
-    volumes = _check_volumes(faults, f"{path}.volumes", spec.get("volumes"), _mounted(containers))
+    volumes = check_volumes(faults, f"{path}.volumes", spec.get("volumes"), [box for _, box in containers])
     _check_containers(faults, f"{path}.containers", containers, volumes)
 
 
@@ -97,39 +86,6 @@ def _check_containers(
         if isinstance(name, str) and name in names:
             faults.add(f"{where}.name", f'duplicate container name "{name}"')
         names.add(name if isinstance(name, str) else "")
-
-
-def _check_volumes(faults: Faults, path: str, value: object, mounted: set[str]) -> dict[str, Mapping[str, Any]]:
-    volumes: dict[str, Mapping[str, Any]] = {}
-    for where, item in faults.items(path, value):
-        volume = faults.map(where, item)
-        name = faults.text(f"{where}.name", volume.get("name"))
-        if dns_label_fault(name):
-            faults.add(f"{where}.name", dns_label_fault(name))
-        elif name in volumes:
-            faults.add(f"{where}.name", f'duplicate volume name "{name}"')
-        elif name not in mounted:
-            faults.add(f"{where}.name", f'volume with name "{name}" not mounted')
-        volumes[name] = volume
-        faults.closed(where, volume, ("name", *VOLUME_SOURCES), flagged=VOLUME_FLAGS)
-        faults.one_of(where, volume, (*VOLUME_SOURCES, *VOLUME_FLAGS))
-        _check_claim(faults, where, volume)
-    return volumes
-
-
-def _check_claim(faults: Faults, path: str, volume: Mapping[str, Any]) -> None:
-    if volume.get("persistentVolumeClaim") is None or PVC not in faults.features:
-        return
-    claim = faults.map(f"{path}.persistentVolumeClaim", volume["persistentVolumeClaim"])
-    if claim.get("readOnly") is not True and PVC_WRITE not in faults.features:
-        rule = f"Knative's feature {PVC_WRITE} is off (config-features)"
-        faults.add(f"{path}.persistentVolumeClaim.readOnly", f"must be true: {rule}")
-
-
-def _mounted(containers: list[tuple[str, Mapping[str, Any]]]) -> set[str]:
-    lists = [container.get("volumeMounts") for _, container in containers]
-    mounts = [mount for mounts in lists if isinstance(mounts, list) for mount in mounts]
-    return {mount["name"] for mount in mounts if isinstance(mount, dict) and isinstance(mount.get("name"), str)}
 
 
 def _is_list(value: object) -> bool:

@@ -14,10 +14,16 @@ from typing import Any
 
 from clusters.embedded.admission import Validator
 from clusters.embedded.knative import names
-from clusters.embedded.knative.annotation_rules import check_autoscaling, check_no_autoscaling, check_seconds
+from clusters.embedded.knative.annotation_rules import (
+    check_autoscaling,
+    check_foreign,
+    check_no_autoscaling,
+    check_seconds,
+)
 from clusters.embedded.knative.checks import Faults
-from clusters.embedded.knative.pod_rules import EMPTY_DIR, MULTI_CONTAINER, check_pod_spec
+from clusters.embedded.knative.pod_rules import MULTI_CONTAINER, check_pod_spec
 from clusters.embedded.knative.traffic_rules import check_traffic
+from clusters.embedded.knative.volume_rules import EMPTY_DIR
 from clusters.errors import FieldError
 from clusters.objects import (
     CONFIGURATION,
@@ -36,6 +42,7 @@ KNATIVE_FEATURES = frozenset({MULTI_CONTAINER, EMPTY_DIR})
 """The flags of config-features and config-autoscaler that are on as Knative is shipped."""
 
 LARGEST_CONCURRENCY = 1000  # container-concurrency-max-limit of config-defaults
+LARGEST_INT64 = 2**63 - 1
 LARGEST_TIMEOUT = 600  # s, max-revision-timeout-seconds of config-defaults
 
 _TOP = ("apiVersion", "kind", "metadata", "spec", "status")
@@ -136,6 +143,7 @@ def _check_template(faults: Faults, path: str, value: object) -> None:
         faults.add(f"{path}.metadata.name", "must not be set: Revisions are numbered by their generation here")
     annotations = _annotations(faults, metadata, f"{path}.metadata")
     check_autoscaling(faults, f"{path}.metadata.annotations", annotations)
+    check_foreign(faults, f"{path}.metadata.annotations", annotations)
     check_seconds(faults, f"{path}.metadata.annotations", annotations, names.ANNOTATION_PROGRESS_DEADLINE)
     labels = faults.map(f"{path}.metadata.labels", metadata.get("labels"))
     for key, text in labels.items():
@@ -148,8 +156,9 @@ def _check_revision_spec(faults: Faults, path: str, value: object) -> None:
     check_pod_spec(faults, path, spec, _REVISION_FIELDS)
     concurrency = spec.get("containerConcurrency")
     faults.integer(f"{path}.containerConcurrency", concurrency, 0, LARGEST_CONCURRENCY)
-    for field in _REVISION_FIELDS[1:]:
-        faults.integer(f"{path}.{field}", spec.get(field), 0, LARGEST_TIMEOUT)
+    faults.integer(f"{path}.timeoutSeconds", spec.get("timeoutSeconds"), 0, LARGEST_TIMEOUT)
+    for field in ("responseStartTimeoutSeconds", "idleTimeoutSeconds"):  # Knative takes any number
+        faults.integer(f"{path}.{field}", spec.get(field), -LARGEST_INT64, LARGEST_INT64)
 
 
 def _check_owner_label(faults: Faults, obj: Object, label: str, owner: Kind) -> None:

@@ -79,7 +79,7 @@ class Stage:
 
     async def pod(self, name: str, revision: str, backend: Backend, *, ready: bool = True) -> Object:
         """A Pod of the revision that answers at `backend`."""
-        ports = json.dumps({"8080": backend.address.port, "9091": 1})
+        ports = json.dumps({"8080": backend.address.port, "9095": 1})
         metadata = {"labels": {LABEL_REVISION: revision}, "annotations": {ANNOTATION_PORTS: ports}}
         await self._create(POD, name, {"containers": [{"name": "c", "image": "i"}]}, **metadata)
         return await self.ready(name, ready=ready)

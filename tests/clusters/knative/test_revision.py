@@ -44,7 +44,7 @@ def revision_with(**annotations: str) -> Object:
                     "ports": [{"containerPort": 9000, "name": "h2c"}],
                     "env": [{"name": "A", "value": "b"}],
                     "readinessProbe": {"httpGet": {"path": "/ready"}},
-                    "livenessProbe": {"httpGet": {"path": "/live", "port": 9091}},
+                    "livenessProbe": {"httpGet": {"path": "/live", "port": 9095}},
                     "startupProbe": {"tcpSocket": {"port": "h2c"}},
                 }
             ],
@@ -68,7 +68,7 @@ def test_a_probe_without_a_port_number_asks_the_user_port() -> None:
     container = make_deployment(revision_with(), Settings())["spec"]["template"]["spec"]["containers"][0]
     assert container["readinessProbe"]["httpGet"]["port"] == 9000
     assert container["startupProbe"]["tcpSocket"]["port"] == 9000
-    assert container["livenessProbe"]["httpGet"]["port"] == 9091
+    assert container["livenessProbe"]["httpGet"]["port"] == 9095
 
 
 def test_a_deployment_starts_at_the_initial_scale_with_the_revisions_deadlines() -> None:

@@ -185,7 +185,6 @@ def test_a_bad_field_is_refused_at_its_path(path: str, value: Any, where: str, s
         ("scale-to-zero-pod-retention-period", "soon", "no duration"),
         ("class", "mine.autoscaling.knative.dev", "a class of another domain"),
         ("metric", "cpu", "concurrency, rps"),
-        ("metric-aggregation-algorithm", "median", "invalid value"),
         ("activation-scale", "1", "greater than 1"),
     ],
 )
@@ -193,6 +192,26 @@ def test_an_autoscaling_annotation_out_of_range_is_refused(name: str, value: str
     annotation = f"autoscaling.knative.dev/{name}"
     found = faults(with_at(service(), NOTE, {annotation: value}))
     assert said in found.get(f"{NOTE}[{annotation}]", ""), found
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("networking.knative.dev/speed", "high", "invalid key name"),
+        ("queue.sidecar.serving.knative.dev/cpu-resource-limit", "much", "no quantity"),
+        ("queue.sidecar.serving.knative.dev/resource-percentage", "0", "expected 0.1"),
+    ],
+)
+def test_an_annotation_for_others_is_checked_too(key: str, value: str, said: str) -> None:
+    found = faults(with_at(service(), NOTE, {key: value}))
+    assert said in found.get(f"{NOTE}[{key}]", ""), found
+
+
+def test_an_algorithm_is_checked_for_knatives_own_class_only() -> None:
+    algorithm = {"autoscaling.knative.dev/metric-aggregation-algorithm": "median"}
+    own_class = {"autoscaling.knative.dev/class": "kpa.autoscaling.knative.dev"}
+    assert faults(with_at(service(), NOTE, algorithm)) == {}
+    assert list(faults(with_at(service(), NOTE, algorithm | own_class))) == [f"{NOTE}[{next(iter(algorithm))}]"]
 
 
 def test_scales_are_compared_with_each_other() -> None:
@@ -263,7 +282,17 @@ def test_several_containers_need_exactly_one_port() -> None:
         ({"emptyDir": {}, "secret": {}}, {}, f"{POD}.volumes[0]", "got both"),
         ({"emptyDir": {}}, {"mountPath": "x"}, f"{WHERE}.volumeMounts[0].mountPath", "absolute path"),
         ({"emptyDir": {}}, {"mountPath": "/dev/../"}, f"{WHERE}.volumeMounts[0].mountPath", "reserved path"),
-        ({"secret": {}}, {"readOnly": False}, f"{WHERE}.volumeMounts[0].readOnly", "should be readOnly"),
+        ({"secret": {}}, {"readOnly": "no"}, f"{WHERE}.volumeMounts[0].readOnly", "true or false"),
+        ({"secret": {"items": [{"key": "k"}]}}, {}, f"{POD}.volumes[0].secret.items[0].path", "missing field"),
+        ({"projected": {"sources": [{}]}}, {}, f"{POD}.volumes[0].projected.sources[0]", "got neither"),
+        (
+            {"projected": {"sources": [{"secret": {"items": [{"path": "p"}], "name": "s"}}]}},
+            {},
+            f"{POD}.volumes[0].projected.sources[0].secret.items[0].key",
+            "missing field",
+        ),
+        ({"emptyDir": {"medium": "Disk"}}, {}, f"{POD}.volumes[0].emptyDir.medium", "only Memory"),
+        ({"emptyDir": {"sizeLimit": "-1"}}, {}, f"{POD}.volumes[0].emptyDir.sizeLimit", "not be negative"),
         ({"emptyDir": {}}, {"name": "y"}, f"{POD}.volumes[0].name", "not mounted"),
     ],
 )

@@ -65,13 +65,13 @@ async def test_the_process_gets_its_ports_and_its_containers_environment(nodes: 
     pod = await nodes.ready("a")
 
     real = json.loads(pod["metadata"]["annotations"][ANNOTATION_PORTS])
-    assert set(real) == {"8000", "9091"}
+    assert set(real) == {"8000", "9095"}
     endpoint = endpoint_of(pod)
     assert endpoint is not None
-    assert (endpoint.port, endpoint.management_port) == (real["8000"], real["9091"])
+    assert (endpoint.port, endpoint.management_port) == (real["8000"], real["9095"])
     environment = environment_of(process_of(pod))
     assert environment["PORT"] == str(real["8000"])
-    assert environment["MANAGEMENT_PORT"] == str(real["9091"])
+    assert environment["MANAGEMENT_PORT"] == str(real["9095"])
     assert (environment["HOST"], environment["HOSTNAME"], environment["NAME"]) == ("127.0.0.1", "a", "a")
     assert (environment["A"], environment["B"]) == ("one", "one-$(HOSTNAME)")
     assert f"--port={real['8000']}" in (PROC / str(process_of(pod).pid) / "cmdline").read_text().split("\0")

@@ -68,21 +68,21 @@ def test_a_container_without_limits_has_no_memory_limit() -> None:
 def test_ports_go_round_and_are_not_given_out_twice() -> None:
     ports = PortAllocator(HOST, first=21_000, last=21_004, start=21_003)
 
-    first = ports.allocate([8080, 9091])
+    first = ports.allocate([8080, 9095])
     ports.release(first.values())
     second = ports.allocate([8080])
 
-    assert list(first) == ["8080", "9091"]
+    assert list(first) == ["8080", "9095"]
     assert second["8080"] not in first.values()
 
 
 def test_a_container_keeps_its_ports_unless_somebody_took_them() -> None:
     ports = PortAllocator(HOST, first=21_100, last=21_110)
-    former = ports.allocate([8080, 9091])
+    former = ports.allocate([8080, 9095])
     with socket.create_server((HOST, former["8080"])):
-        again = ports.allocate([8080, 9091], former)
+        again = ports.allocate([8080, 9095], former)
 
-    assert again["9091"] == former["9091"]
+    assert again["9095"] == former["9095"]
     assert again["8080"] != former["8080"]
 
 
@@ -228,7 +228,7 @@ def test_an_endpoint_is_the_real_ports_of_the_pod() -> None:
         "metadata": {
             "name": "p",
             "namespace": "n",
-            "annotations": {ANNOTATION_PORTS: '{"8000": 20004, "9091": 20005}'},
+            "annotations": {ANNOTATION_PORTS: '{"8000": 20004, "9095": 20005}'},
         },
         "spec": POD["spec"],
         "status": {"podIP": HOST},
@@ -236,7 +236,7 @@ def test_an_endpoint_is_the_real_ports_of_the_pod() -> None:
     real = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": [{}]}, "status": {"podIP": "10.0.0.7"}}
 
     assert endpoint_of(embedded) == Endpoint("n/p", HOST, 20004, 20005)
-    assert endpoint_of(real) == Endpoint("n/p", "10.0.0.7", 8080, 9091)
+    assert endpoint_of(real) == Endpoint("n/p", "10.0.0.7", 8080, 9095)
     assert endpoint_of(POD) is None
 
 

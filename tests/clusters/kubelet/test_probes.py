@@ -14,7 +14,7 @@ from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 
 HOST = "127.0.0.1"
-PORTS = {"8000": 20001, "9091": 20002}
+PORTS = {"8000": 20001, "9095": 20002}
 CONTAINER: Object = {"name": "c", "ports": [{"name": "user-port", "containerPort": 8000}]}
 
 
@@ -24,7 +24,7 @@ def container(**probe: object) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("port", "real"), [("user-port", 20001), (8000, 20001), (0, 20001), ("", 20001), (9091, 20002)]
+    ("port", "real"), [("user-port", 20001), (8000, 20001), (0, 20001), ("", 20001), (9095, 20002)]
 )
 def test_a_port_is_found_by_name_number_or_zero(port: int | str, real: int) -> None:
     probe = parse_probe(container(httpGet={"path": "/x", "port": port}), "readinessProbe", PORTS)
@@ -52,7 +52,7 @@ def test_settings_and_their_defaults_are_those_of_kubernetes() -> None:
     [
         ({"exec": {"command": ["true"]}}, "knows httpGet"),
         ({"httpGet": {"port": 0, "scheme": "HTTPS"}}, "knows httpGet"),
-        ({"httpGet": {"port": 8443}}, "port 8443 is not declared; it has 8000, 9091"),
+        ({"httpGet": {"port": 8443}}, "port 8443 is not declared; it has 8000, 9095"),
         ({"httpGet": {"port": "grpc"}}, "port 'grpc' is not declared"),
     ],
 )

@@ -33,6 +33,7 @@ class Asked:
     headers: Mapping[str, str]
     body: bytes
     at: float
+    reader: asyncio.StreamReader
 
     @property
     def sort(self) -> Sort:
@@ -54,6 +55,7 @@ class FakeApiServer:
         self.always: dict[Sort, Step] = {}
         self.page = 1_000_000
         self.port = 0
+        self.open = 0
         self._objects: dict[str, Object] = {}
         self._history: list[tuple[int, str, Object]] = []
         self._version = 100
@@ -95,6 +97,7 @@ class FakeApiServer:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
+        self.open += 1
         try:
             while (asked := await self._read(reader)) is not None:
                 self.asked.append(asked)
@@ -105,6 +108,7 @@ class FakeApiServer:
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
+            self.open -= 1
             writer.close()
 
     async def _read(self, reader: asyncio.StreamReader) -> Asked | None:
@@ -117,7 +121,7 @@ class FakeApiServer:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest if line)}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         parts = urlsplit(target)
-        return Asked(method, unquote(parts.path), dict(parse_qsl(parts.query)), headers, body, time.monotonic())
+        return Asked(method, unquote(parts.path), dict(parse_qsl(parts.query)), headers, body, time.monotonic(), reader)
 
     async def well(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
         """Answer as kube-apiserver would."""
@@ -196,18 +200,22 @@ def refuse(code: int, reason: str = "", message: str = "", **headers: str) -> St
 def stream(*parts: bytes, then: str = "end") -> Step:
     """A watch of these bytes; then `end` in order, `hang`, `cut` (closed within the body) or `reset`."""
 
-    async def step(_: Asked, writer: asyncio.StreamWriter) -> None:
+    async def step(asked: Asked, writer: asyncio.StreamWriter) -> None:
         await begin(writer)
         for part in parts:
             await chunk(writer, part)
-        await {"end": end, "hang": _hang, "cut": _cut, "reset": _reset}[then](writer)
+        if then == "hang":
+            await hang(asked, writer)
+        else:
+            await {"end": end, "cut": _cut, "reset": _reset}[then](writer)
 
     return step
 
 
-async def hang(_: Asked, writer: asyncio.StreamWriter) -> None:
-    """No answer at all, ever."""
-    await _hang(writer)
+async def hang(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    """Silence, until the client goes."""
+    await asked.reader.read()
+    writer.close()
 
 
 async def reset(_: Asked, writer: asyncio.StreamWriter) -> None:
@@ -231,10 +239,6 @@ async def end(writer: asyncio.StreamWriter) -> None:
     """The end of a stream, in order."""
     writer.write(b"0\r\n\r\n")
     await writer.drain()
-
-
-async def _hang(writer: asyncio.StreamWriter) -> None:
-    await asyncio.Event().wait()
 
 
 async def _cut(writer: asyncio.StreamWriter) -> None:

@@ -13,7 +13,7 @@ import yaml
 from clusters.kubernetes import KubernetesCluster, Timeouts, connect
 from tests.clusters.kubernetes.api_server import FakeApiServer, fake_api_server
 
-QUICK = Timeouts(connect=0.5, request=0.3, total=30, watch=1.0, silence=1.2, first_backoff=0.02, largest_backoff=0.1)
+QUICK = Timeouts(connect=0.5, request=5.0, total=30, watch=1.0, silence=1.2, first_backoff=0.02, largest_backoff=0.1)
 """For faults that are waited out in real time."""
 
 Connected = Callable[..., Any]

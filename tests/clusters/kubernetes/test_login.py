@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kubernetes.aio.config import incluster_config
 
-from clusters.kubernetes import LoginError, connect
+from clusters.kubernetes import KubernetesCluster, LoginError, connect
 from clusters.kubernetes.login import SERVICE_HOST, login_for
-from tests.clusters.kubernetes.api_server import FakeApiServer
+from tests.clusters.kubernetes.api_server import FakeApiServer, refuse
 from tests.clusters.kubernetes.conftest import Connected, kubeconfig_of
 from tests.contract.widgets import WIDGET
 
@@ -64,6 +65,41 @@ async def test_a_broken_kubeconfig_is_one_line(tmp_path: Path, content: str) -> 
     assert str(path) in str(told.value) and "\n" not in str(told.value)
 
 
+async def test_an_exec_plugin_that_fails_is_told_with_its_words(tmp_path: Path) -> None:
+    content = kubeconfig_of("http://127.0.0.1:1")
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sh",
+        "args": ["-c", "echo no card >&2; exit 3"],
+    }
+    content["users"][0]["user"] = {"exec": plugin}
+    with pytest.raises(LoginError, match="no card"):
+        await connect(None, write(tmp_path / "kubeconfig", content))
+
+
+async def test_an_exec_plugin_gives_a_new_token_when_the_old_one_is_refused(
+    server: FakeApiServer, tmp_path: Path
+) -> None:
+    content = kubeconfig_of(f"http://127.0.0.1:{server.port}")
+    (tmp_path / "number").write_text("1")
+    credential = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}'
+    script = f"printf '{credential}' $(cat {tmp_path / 'number'})"
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script]}
+    content["users"][0]["user"] = {"exec": plugin}
+    async with KubernetesCluster.connect(None, write(tmp_path / "kubeconfig", content)) as cluster:
+        (tmp_path / "number").write_text("2")
+        server.script("list", refuse(401, "Unauthorized"))
+        await cluster.list(WIDGET)
+    assert [asked.headers["authorization"] for asked in server.asked] == ["Bearer 1", "Bearer 2"]
+
+
+async def test_who_acts_as_somebody_else_is_refused_rather_than_acting_as_itself(tmp_path: Path) -> None:
+    content = kubeconfig_of("http://127.0.0.1:1")
+    content["users"][0]["user"] = {"token": "t", "as": "somebody"}
+    with pytest.raises(LoginError, match="'as'"):
+        await connect(None, write(tmp_path / "kubeconfig", content))
+
+
 async def test_no_key_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
@@ -83,14 +119,37 @@ async def test_no_key_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not list((tmp_path / "tmp").iterdir())
 
 
+def _certificate(folder: Path) -> Path:
+    """A certificate, signed by itself, with its key beside it."""
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=t -keyout key -out crt"
+    )
+    subprocess.run(command.split(), check=True, capture_output=True, cwd=folder)
+    return folder / "crt"
+
+
 def _base64(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-async def test_in_a_pod_the_service_account_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_in_a_pod_the_service_account_is_used_and_its_token_read_again(
+    server: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(SERVICE_HOST, "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
     with pytest.raises(LoginError, match="service account"):
         await connect()
+    for name, content in (("TOKEN", "first\n"), ("CERT", _certificate(tmp_path).read_text())):
+        path = tmp_path / name
+        path.write_text(content)
+        monkeypatch.setattr(incluster_config, f"SERVICE_{name}_FILENAME", str(path))
+    async with await connect() as connection:
+        assert connection.server == "https://127.0.0.1:1"
+        refused = connection.login
+        assert await refused.headers() == {"authorization": "bearer first"}
+        (tmp_path / "TOKEN").write_text("second\n")
+        assert await connection.renew(refused)
+        assert await connection.login.headers() == {"authorization": "bearer second"}
 
 
 async def test_a_proxy_of_the_environment_is_used_unless_the_server_is_excepted(

@@ -212,11 +212,10 @@ async def test_the_server_is_asked_to_end_every_watch(server: FakeApiServer, clu
 async def test_a_watch_is_ended_by_the_server_and_goes_on_by_itself(
     server: FakeApiServer, cluster: KubernetesCluster
 ) -> None:
-    watch = cluster.watch(WIDGET, "100")
-    waiting = asyncio.ensure_future(anext(watch))
+    waiting = asyncio.ensure_future(take(cluster.watch(WIDGET, "100"), 1))
     await eventually(lambda: server.count("watch") == 3)
     server.put("a")
-    assert (await waiting).object["metadata"]["name"] == "a"
+    assert told(await waiting) == [("ADDED", "a")]
 
 
 async def test_an_object_of_one_and_a_half_mebibytes_is_one_event(
@@ -230,6 +229,15 @@ async def test_a_cluster_that_was_set_back_is_noticed(server: FakeApiServer, clu
     server.script("watch", stream())
     with pytest.raises(Gone, match="before 999"):
         await take(cluster.watch(WIDGET, "999"), 1)
+
+
+async def test_a_watch_that_is_closed_closes_its_connection(server: FakeApiServer, cluster: KubernetesCluster) -> None:
+    server.script("watch", stream(server.line("ADDED", server.put("a")), then="hang"))
+    watch = cluster.watch(WIDGET, "100")
+    await anext(watch)
+    assert server.open == 1
+    await watch.aclose()  # type: ignore[attr-defined]
+    await eventually(lambda: server.open == 0)
 
 
 async def test_an_endless_line_is_left(server: FakeApiServer, cluster: KubernetesCluster) -> None:

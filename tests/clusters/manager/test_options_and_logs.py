@@ -18,7 +18,11 @@ def test_a_pod_says_who_it_is_and_where_it_lives() -> None:
 
     options = parse_options("p", "", ["--config", "/etc/knodel/config.yaml"], environ)
 
-    assert (options.identity, options.system_namespace, options.host) == ("knodel-controller-x_7", "elsewhere", "0.0.0.0")
+    assert (options.identity, options.system_namespace, options.host) == (
+        "knodel-controller-x_7",
+        "elsewhere",
+        "0.0.0.0",
+    )
     assert options.config == Path("/etc/knodel/config.yaml")
     assert (options.probe_port, options.metrics_port, options.namespace) == (8081, 9090, None)
 
@@ -30,7 +34,9 @@ def test_outside_a_pod_every_process_is_a_candidate_of_its_own_and_listens_on_lo
     assert (first.host, first.system_namespace) == ("127.0.0.1", "knodel-system")
 
 
-@pytest.mark.parametrize("argv", [["--probe-port", "70000"], ["--metrics-port", "x"], ["--what"], ["--log-level", "no"]])
+@pytest.mark.parametrize(
+    "argv", [["--probe-port", "70000"], ["--metrics-port", "x"], ["--what"], ["--log-level", "no"]]
+)
 def test_a_wrong_argument_is_one_line(argv: list[str]) -> None:
     with pytest.raises(BadOptions, match="see --help"):
         parse_options("p", "", argv, {})

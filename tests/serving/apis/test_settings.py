@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from serving.apis.loader import LoadError
-from serving.apis.settings import Settings, SettingsError, describe_settings, load_settings, settings_to_dict
+from serving.apis.settings import (
+    KNATIVE_CLASS,
+    Settings,
+    SettingsError,
+    describe_settings,
+    load_settings,
+    settings_from_text,
+    settings_to_dict,
+)
 
 
 def test_without_anything_the_defaults_hold() -> None:
@@ -44,6 +52,7 @@ def test_what_is_printed_reads_back_the_same(tmp_path: Path) -> None:
         ("gateway: {headerTimeout: x}", "gateway.headerTimeout: 'x' must be a duration"),
         ("gateway: {address: ''}", "gateway.address: '' is no text"),
         ("gateway: 1", "gateway: a mapping"),
+        ("knative: {autoscalerClass: hpa.autoscaling.knative.dev}", "knative.autoscalerClass: 'hpa"),
         ("[]", "a mapping"),
         ("a: 1\n---\nb: 1", "holds 2 documents"),
     ],
@@ -82,3 +91,18 @@ def test_every_setting_has_a_unit_and_a_reason() -> None:
     described = describe_settings()
     assert len(described) >= 10
     assert all(unit and reason for _, _, unit, reason in described)
+
+
+def test_the_text_of_a_configmap_is_read_as_a_file_is_and_variables_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KNODEL_GATEWAY_PORT", "9")
+    monkeypatch.setenv("KNODEL_EVENTING_SERVICE_HOST", "198.18.128.9")  # as the kubelet sets for every Service
+    text = f"knative: {{autoscalerClass: {KNATIVE_CLASS}}}\nserver: {{allowHosts: ''}}\n"
+
+    settings = settings_from_text(text, "ConfigMap knodel-config")
+
+    assert settings.knative.autoscaler_class == KNATIVE_CLASS
+    assert (settings.server.allow_hosts, settings.gateway.port) == ("", 8080)
+    with pytest.raises(SettingsError, match="gatewy: unknown setting in ConfigMap knodel-config"):
+        settings_from_text("gatewy: {}", "ConfigMap knodel-config")

@@ -23,7 +23,7 @@ from serving.api.server import listen, make_server
 from serving.apis.references import make_validator
 from serving.apis.state import TOKEN_FILE, Facts, write_private
 from serving.cli.main import main
-from tests.serving.cli.kube import NOTHING, TOKEN, FakeApi, Pki, fake_api, kubeconfig, make_pki
+from tests.serving.cli.kube import NOTHING, TOKEN, FakeApi, Pki, Reply, fake_api, kubeconfig, make_pki
 
 ARTIFACT = "file:///models/magika"
 
@@ -44,6 +44,14 @@ class Done:
 Knodel = Callable[..., Done]
 Config = Callable[..., None]
 PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+def check(done: Done, code: int, words: list[str]) -> None:
+    """One line on stderr with these words, nothing on stdout."""
+    assert (done.code, done.out) == (code, ""), done.err
+    assert len(done.err.splitlines()) == 1
+    assert all(word in done.err for word in words), done.err
+    assert "unexpected" not in done.err
 
 
 @pytest.fixture
@@ -197,3 +205,10 @@ def config(state: Path, api: FakeApi, pki: Pki, tmp_path: Path, monkeypatch: pyt
         monkeypatch.delenv(name.lower(), raising=False)
     write()
     return write
+
+
+@pytest.fixture
+def ingress() -> Iterator[FakeApi]:
+    """An ingress that answers every host."""
+    with fake_api(lambda _: Reply(200, {"outputs": []}), None) as running:
+        yield running

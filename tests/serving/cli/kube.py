@@ -24,6 +24,9 @@ from cryptography.x509.oid import NameOID
 CONTEXT = "lab"
 TOKEN = "t0ken"
 SERVER_NAME = "api.test"
+CONFIG_PATH = "/api/v1/namespaces/knodel-system/configmaps/knodel-config"
+SETTINGS = "gateway: {{address: 127.0.0.1, port: {port}, domain: knodel.test}}\n"
+"""Of Knodel as it is installed; `format` takes the port of the ingress."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ def fake_api(script: Script, tls: Pki | None, *, demand_certificate: bool = Fals
             content = self.rfile.read(length)
             url = urlsplit(self.path)
             peer = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
-            name = dict(part[0] for part in peer["subject"])["commonName"] if peer else ""  # type: ignore[misc,index]
+            name = dict(part[0] for part in peer["subject"])["commonName"] if peer else ""  # type: ignore[misc]
             body = json.loads(content) if content else None
             query = dict(parse_qsl(url.query))
             seen = Seen(self.command, url.path, query, dict(self.headers.items()), body, str(name))

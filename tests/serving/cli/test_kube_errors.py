@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from clusters.errors import Unavailable
-from clusters.objects import MODEL
+from clusters.objects import MODEL, Object
 from serving.cli.client import Client
-from serving.cli.errors import CommandError
 from serving.cli.kubeconfig import KubeContext
-from tests.serving.cli.conftest import Config, Done, Knodel
+from tests.serving.cli.conftest import Config, Knodel, check
 from tests.serving.cli.kube import CONTEXT, NOTHING, FakeApi, Reply, Seen, failure
-from tests.serving.cli.test_broken_platform import BROKEN, PATIENCE, SLOW, Talk, listener
 
 HERE = ("--kube-context", CONTEXT)
 MODELS = "/apis/knodel.dev/v1alpha1/namespaces/default/models"
 NO_PATH = Reply(404, text="404 page not found\n", headers={"Content-Type": "text/plain"})
-MAGIKA = {
+MAGIKA: Object = {
     "apiVersion": "knodel.dev/v1alpha1",
     "kind": "Model",
     "metadata": {"name": "magika", "namespace": "default", "resourceVersion": "1", "generation": 1},
@@ -71,14 +67,6 @@ def test_a_list_that_fails_says_why(
     api.script = lambda _: reply
 
     check(knodel("list", *HERE), code, words)
-
-
-def check(done: Done, code: int, words: list[str]) -> None:
-    """One line on stderr with these words, nothing on stdout."""
-    assert (done.code, done.out) == (code, ""), done.err
-    assert len(done.err.splitlines()) == 1
-    assert all(word in done.err for word in words), done.err
-    assert "unexpected" not in done.err
 
 
 @pytest.mark.parametrize(
@@ -152,7 +140,7 @@ def test_a_change_of_the_spec_meanwhile_is_not_written_over(knodel: Knodel, api:
         if seen.method == "PATCH":
             return failure(409, "Conflict", "the object has been modified")
         if seen.path == f"{MODELS}/magika":
-            return Reply(200, {**MAGIKA, "metadata": {**MAGIKA["metadata"], "generation": next(reads)}})  # type: ignore[dict-item]
+            return Reply(200, {**MAGIKA, "metadata": {**MAGIKA["metadata"], "generation": next(reads)}})
         return one_model(seen)
 
     api.script = script
@@ -177,7 +165,7 @@ def test_a_namespace_that_is_not_there_is_named(knodel: Knodel, api: FakeApi, co
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--min", "5", "--max", "2"), ["models.knodel.dev 'magika': spec.maxReplicas"]),
+        (("--min", "5", "--max", "2"), ["models.knodel.dev 'magika': spec.minReplicas"]),
         (("--digest", "sha256:7"), ["spec.digest"]),
         (("--canary", "101"), ["spec.canaryTrafficPercent"]),
     ],
@@ -214,7 +202,7 @@ def test_who_may_not_list_models_may_deploy_all_the_same(knodel: Knodel, api: Fa
     def script(seen: Seen) -> Reply:
         if seen.path == MODELS:
             return failure(403, "Forbidden", RIGHT)
-        return Reply(200, {**MAGIKA, "spec": {**MAGIKA["spec"], **(seen.body or {}).get("spec", {})}})  # type: ignore[dict-item]
+        return Reply(200, {**MAGIKA, "spec": {**MAGIKA["spec"], **(seen.body or {}).get("spec", {})}})
 
     api.script = script
 
@@ -236,71 +224,3 @@ def test_a_server_that_asks_for_too_much_patience_is_given_up(api: FakeApi, conf
 
     with pytest.raises(Unavailable, match="slow"):
         Client(KubeContext.find(CONTEXT).connect(), 5.0).list(MODEL, "default")
-
-
-def test_a_server_that_is_gone_is_one_line(knodel: Knodel, config: Config) -> None:
-    config(server="https://127.0.0.1:9")
-
-    check(
-        knodel("list", *HERE), 1, ["the API server of context lab at 127.0.0.1:9", "knodel doctor --kube-context lab"]
-    )
-
-
-def test_a_host_that_no_name_server_knows_is_one_line(knodel: Knodel, config: Config) -> None:
-    config(server="https://no-such-host.invalid")
-
-    check(knodel("list", *HERE), 1, ["no-such-host.invalid:443 does not answer"])
-
-
-@pytest.mark.parametrize("talk", BROKEN.values(), ids=BROKEN.keys())
-def test_a_port_with_something_else_is_one_line(knodel: Knodel, config: Config, talk: Talk) -> None:
-    with listener(talk) as (_, port):
-        config(server=f"https://127.0.0.1:{port}")
-        over_tls = knodel("list", *HERE)
-        config(server=f"http://127.0.0.1:{port}")
-        plain = knodel("list", *HERE)
-
-    for done in (over_tls, plain):
-        assert done.code in (1, 2)
-        assert len(done.err.splitlines()) == 1
-        assert "unexpected" not in done.err
-
-
-@pytest.mark.parametrize("scheme", ["http", "https"])
-@pytest.mark.parametrize("talk", SLOW.values(), ids=SLOW.keys())
-def test_a_slow_server_is_given_up_in_time(config: Config, talk: Talk, scheme: str) -> None:
-    with listener(talk) as (_, port):
-        config(server=f"{scheme}://127.0.0.1:{port}")
-        client, began = Client(KubeContext.find(CONTEXT).connect(), PATIENCE), time.monotonic()
-        with pytest.raises(CommandError, match="does not answer"):
-            client.list(MODEL, "default")
-
-    assert time.monotonic() - began < PATIENCE * 5
-
-
-def test_a_server_that_restarts_while_a_model_is_waited_for_is_endured(
-    knodel: Knodel, api: FakeApi, config: Config
-) -> None:
-    ready = {**MAGIKA, "status": {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}}
-    answers = iter([Reply(200, MAGIKA), None, None, Reply(200, ready)])
-
-    def script(_: Seen) -> Reply:
-        reply = next(answers)
-        if reply is None:
-            raise ConnectionResetError
-        return reply
-
-    api.script = script
-
-    done = knodel("wait", "magika", "--timeout", "20s", *HERE)
-
-    assert (done.code, done.err) == (0, "")
-
-
-def test_a_server_that_never_answered_is_not_waited_for(knodel: Knodel, config: Config) -> None:
-    config(server="https://127.0.0.1:9")
-
-    began = time.monotonic()
-
-    assert knodel("wait", "magika", "--timeout", "20s", *HERE).code == 1
-    assert time.monotonic() - began < 10

@@ -19,6 +19,7 @@ HEAVY = (
     "numpy",
     "cryptography",
     "onnxruntime",
+    "kubernetes",
 )
 PROGRAM = """
 import sys

@@ -20,7 +20,7 @@ from clusters.recorder import Recorder
 from serving.apis.settings import Settings
 from serving.apis.validation import validate_model
 from serving.reconciler.controller import COMPONENT, ModelController
-from serving.reconciler.flags import AllOn
+from serving.reconciler.flags import AllOn, Flags
 from tests.clusters.knative.stage import NAMESPACE, Stage, splits
 from tests.serving.models import model_object
 from tests.support.clusters import embedded_cluster
@@ -119,7 +119,7 @@ class ModelStage(Stage):
 
 
 @contextlib.asynccontextmanager
-async def platform(cluster: EmbeddedCluster) -> AsyncIterator[ModelStage]:
+async def platform(cluster: EmbeddedCluster, flags: Flags | None = None) -> AsyncIterator[ModelStage]:
     """Stand-in and reconciler over `cluster`, from their start to their end."""
     clock = SystemClock()
     informers = Informers(cluster)
@@ -136,7 +136,7 @@ async def platform(cluster: EmbeddedCluster) -> AsyncIterator[ModelStage]:
         settings=Settings(),
         clock=clock,
         recorder=Recorder(cluster, COMPONENT, clock),
-        flags=AllOn(),
+        flags=flags or AllOn(),
     )
     tasks = [asyncio.create_task(part.run()) for part in (informers, serving, controller)]
     try:

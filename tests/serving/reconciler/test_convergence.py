@@ -19,9 +19,21 @@ from clusters.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
 from clusters.embedded.knative.validation import VALIDATORS
-from clusters.errors import Unavailable
+from clusters.errors import Conflict, Unavailable
 from clusters.informer import Informers
-from clusters.objects import CONFIGURATION, INGRESS, MODEL, REVISION, ROUTE, SERVICE, Key, Kind, controller_of, uid_of
+from clusters.objects import (
+    CONFIGURATION,
+    INGRESS,
+    MODEL,
+    REVISION,
+    ROUTE,
+    SERVICE,
+    Key,
+    Kind,
+    controller_of,
+    uid_of,
+    version_of,
+)
 from clusters.recorder import Recorder
 from serving.apis.settings import Settings
 from serving.apis.validation import validate_model
@@ -214,3 +226,42 @@ async def test_a_change_of_shape_cut_off_at_any_write_loses_no_object(
 async def objects_of(cluster: EmbeddedCluster) -> set[str]:
     """The Route, Configurations and Revisions that stand, as themselves: made again they would be others."""
     return {uid_of(one) for kind in (ROUTE, CONFIGURATION, REVISION) for one in (await cluster.list(kind)).items}
+
+
+async def test_what_was_just_written_is_not_written_again_before_it_is_seen(cluster: EmbeddedCluster) -> None:
+    """Passes over informers that lag: each write is sent once, though every pass plans it."""
+    await cluster.create(MODEL, model_object(), manager="tests")
+    async with settled_informers(cluster) as informers:
+        watched = Watched(cluster)
+        seen = cast(Cluster, watched)
+        clock = SystemClock()
+        reconciler = ModelReconciler(seen, informers, Settings(), clock, Recorder(seen, "knodel", clock), AllOn())
+        key = Key("default", "magika")
+        frozen = informers[MODEL].get("magika", "default")
+        assert frozen is not None
+
+        await reconciler.reconcile(key)
+        informers[MODEL]._set(key, frozen)  # the watch has not told of the status yet
+        await reconciler.reconcile(key)
+
+    assert watched.writes.count("apply models.knodel.dev") == 1
+
+
+async def test_what_another_has_written_since_is_not_written_over(cluster: EmbeddedCluster) -> None:
+    """A leader whose informers lag meets a conflict, not its successor's Service."""
+    await cluster.create(MODEL, model_object(), manager="tests")
+    await second_pass(cluster)
+    async with settled_informers(cluster) as informers:
+        clock = SystemClock()
+        lagging = ModelReconciler(cluster, informers, Settings(), clock, Recorder(cluster, "knodel", clock), AllOn())
+        key = Key("default", "magika")
+        older = informers[SERVICE].get("magika", "default")
+        assert older is not None
+        change = {"spec": {"template": {"spec": {"timeoutSeconds": 7}}}}
+        newer = await cluster.patch(SERVICE, "magika", change, "default", manager="successor")
+        informers[SERVICE]._set(key, {**older, "spec": {}})
+
+        with pytest.raises(Conflict):
+            await lagging.reconcile(key)
+
+    assert version_of(await cluster.get(SERVICE, "magika", "default")) == version_of(newer)

@@ -156,3 +156,14 @@ def test_the_autoscaler_takes_every_policy_at_the_bounds_of_a_model() -> None:
     ):
         text = make_policy(model(**spec).spec.scaling, 0)
         assert Policy.from_annotations({"autoscaling.knodel.dev/policy": text}).to_json() == text
+
+
+def test_hosts_that_may_be_private_reach_the_server_as_a_variable_and_make_a_version() -> None:
+    settings = Settings(server=ServerSettings(allow_hosts="models.internal"))
+    [template] = make_templates(model(), settings).values()
+
+    [container] = template["spec"]["containers"]
+    assert container["env"] == [{"name": "KNODEL_ALLOW_HOSTS", "value": "models.internal"}]
+    [plain] = make_templates(model(), SETTINGS).values()
+    assert "env" not in plain["spec"]["containers"][0]
+    assert plain["metadata"]["labels"] != template["metadata"]["labels"]

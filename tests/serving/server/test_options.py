@@ -19,7 +19,7 @@ def parse(*more: str, **environ: str) -> ServerOptions:
 
 def test_the_defaults_are_loopback_and_the_ports_of_the_contract() -> None:
     options = parse()
-    assert (options.host, options.port, options.management_port) == ("127.0.0.1", 8080, 9091)
+    assert (options.host, options.port, options.management_port) == ("127.0.0.1", 8080, 9095)
     assert (options.slots, options.timeout, options.threads) == (4, 300.0, 1)
     assert options.revision == "m-00001"
 

@@ -1,0 +1,143 @@
+"""Calls against an API server that asks to be left alone: 429, 503, Retry-After (K2)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+import pytest
+
+from clusters.controller import Controller
+from clusters.errors import Unavailable
+from clusters.kubernetes import Timeouts
+from clusters.kubernetes.retry_after import LONGEST, SHORTEST, retry_after
+from clusters.objects import Key
+from tests.clusters.kubernetes.api_server import (
+    NAMESPACE,
+    FakeApiServer,
+    refuse,
+)  # fmt: skip
+from tests.clusters.kubernetes.calls import CALLS, sort_of
+from tests.clusters.kubernetes.conftest import Connected
+from tests.contract.widgets import WIDGET, widget
+from tests.support.clock import SteppedClock
+from tests.support.wait import eventually
+
+BUSY = refuse(429, "TooManyRequests", "too many requests", Retry_After="1")
+STORM = 60
+"""s"""
+
+
+async def storm(server: FakeApiServer, clock: SteppedClock, seconds: int) -> list[int]:
+    """Step through `seconds`; how many requests came in each."""
+    counts = []
+    for _ in range(seconds):
+        before = len(server.asked)
+        clock.step(1)
+        await eventually(lambda: True)
+        await asyncio.sleep(0.01)  # real time for what was woken to reach the server
+        counts.append(len(server.asked) - before)
+    return counts
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_an_overloaded_server_is_asked_again_when_it_said(
+    server: FakeApiServer, connected: Connected, call: str
+) -> None:
+    clock = SteppedClock()
+    cluster = await connected(clock=clock)
+    server.put("w")
+    server.script(sort_of(call), *[refuse(429, "TooManyRequests", Retry_After="7")] * 2)
+    task = asyncio.ensure_future(CALLS[call](cluster))
+    await eventually(lambda: len(server.asked) == 1)
+    assert await storm(server, clock, 6) == [0] * 6
+    clock.step(1)
+    await eventually(lambda: len(server.asked) == 2)
+    assert await storm(server, clock, 6) == [0] * 6
+    clock.step(1)
+    await task
+
+
+async def test_in_a_storm_of_429_no_object_is_asked_for_more_than_once_a_second(
+    server: FakeApiServer, connected: Connected
+) -> None:
+    clock = SteppedClock()
+    cluster = await connected(clock=clock, timeouts=Timeouts(total=STORM * 2))
+    server.put("w")
+    server.always["other"] = BUSY
+    tasks = [asyncio.ensure_future(CALLS["apply"](cluster)) for _ in range(3)]
+    await eventually(lambda: len(server.asked) == 3)
+    counts = await storm(server, clock, STORM)
+    assert max(counts) <= 3
+    del server.always["other"]
+    clock.step(2)
+    await asyncio.gather(*tasks)
+
+
+async def test_a_storm_that_lasts_is_told_with_the_time_to_come_back(
+    server: FakeApiServer, connected: Connected
+) -> None:
+    clock = SteppedClock()
+    cluster = await connected(clock=clock, timeouts=Timeouts(total=10))
+    server.always["other"] = BUSY
+    task = asyncio.ensure_future(CALLS["apply"](cluster))
+    await eventually(lambda: len(server.asked) == 1)
+    await storm(server, clock, 10)
+    with pytest.raises(Unavailable) as told:
+        await task
+    assert told.value.retry_after == 1
+    assert len(server.asked) <= 10
+
+
+async def test_who_is_sent_away_for_longer_than_the_deadline_does_not_wait_for_it(
+    server: FakeApiServer, connected: Connected
+) -> None:
+    cluster = await connected(clock=SteppedClock(), timeouts=Timeouts(total=10))
+    server.script("other", refuse(503, "ServiceUnavailable", Retry_After="30"))
+    with pytest.raises(Unavailable) as told:
+        await CALLS["apply"](cluster)
+    assert told.value.retry_after == 30
+
+
+async def test_a_controller_leaves_an_overloaded_server_alone_until_it_may_come_back(
+    server: FakeApiServer, connected: Connected
+) -> None:
+    cluster = await connected(timeouts=Timeouts(total=0.5))
+    server.always["other"] = BUSY
+
+    async def reconcile(key: Key) -> None:
+        await cluster.apply(WIDGET, widget(NAMESPACE, key.name), manager="t")
+
+    controller = Controller("t", reconcile)
+    task = asyncio.create_task(controller.run())
+    controller.queue.add(Key(NAMESPACE, "w"))
+    await eventually(lambda: len(server.asked) == 3)
+    task.cancel()
+    moments = [asked.at for asked in server.asked]
+    assert moments[1] - moments[0] >= 0.99 and moments[2] - moments[1] >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("3", 3.0),
+        ("0", SHORTEST),
+        ("-5", SHORTEST),
+        ("soon", SHORTEST),
+        ("", SHORTEST),
+        ("1e9", SHORTEST),
+        ("99999999999999999999999999", LONGEST),
+        (format_datetime(datetime(2026, 1, 1, 0, 0, 20, tzinfo=UTC), usegmt=True), 20.0),
+        (format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True), SHORTEST),
+        (format_datetime(datetime(2030, 1, 1, tzinfo=UTC), usegmt=True), LONGEST),
+    ],
+)
+def test_retry_after_in_every_form(header: str | None, seconds: float | None) -> None:
+    assert retry_after(header, datetime(2026, 1, 1, tzinfo=UTC)) == seconds
+
+
+def test_a_watch_that_would_be_dead_before_its_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="silence"):
+        Timeouts(watch=60, silence=60)

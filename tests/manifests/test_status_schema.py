@@ -1,0 +1,72 @@
+"""The status that the reconciler writes fits the definition: what does not would be pruned, or the write refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clusters.objects import REVISION, Object
+from serving.resources.crds.status import make_status_schema
+from tests.manifests.checker import faults
+from tests.serving.models import model_object
+from tests.serving.reconciler.conftest import platform
+from tests.support.clusters import embedded_cluster
+
+SCHEMA = make_status_schema()
+
+FULL: Object = {
+    "observedGeneration": 3,
+    "conditions": [
+        {"type": "Ready", "status": "False", "reason": "ExitCode1", "message": "m",
+         "lastTransitionTime": "2026-01-01T00:00:00Z"},
+    ],
+    "url": "http://magika.default.localhost",
+    "addresses": [{"name": "public", "url": "http://magika.default.localhost"}],
+    "latestCreatedRevision": "magika-00002",
+    "latestReadyRevision": "magika-00001",
+    "traffic": [{"revision": "magika-00001", "version": "7", "percent": 100, "tag": "blue", "url": "http://b"}],
+    "replicas": {"desired": 1, "ready": 0, "starting": 1},
+    "decisions": [
+        {"revision": "magika-00001", "at": "2026-01-01T00:00:00Z", "from": 0, "to": 1,
+         "reasons": [{"rule": "Waiting", "message": "m", "values": {"work": 1.5}}]},
+        {"revision": "magika-00001", "scribble": [1]},
+    ],
+    "history": [
+        {"revision": "magika-00001", "version": "7", "digest": "sha256:0f", "storageUri": "file:///m",
+         "cause": {"by": "event", "id": "42", "source": "/train"}, "outcome": "promoted",
+         "at": "2026-01-01T00:00:00Z", "promotedAt": "2026-01-01T00:00:00Z"},
+    ],
+}  # fmt: skip
+
+
+def test_the_fullest_status_fits() -> None:
+    assert list(faults(SCHEMA, FULL)) == []
+
+
+def test_a_field_that_nobody_declared_would_be_noticed() -> None:
+    assert list(faults(SCHEMA, {**FULL, "phase": "x"})) == [".phase"]
+
+
+async def test_what_the_reconciler_writes_fits(tmp_path: Path) -> None:
+    """One Model through a split with tags, a broken version and a refused spec."""
+    async with embedded_cluster(tmp_path / "cluster.db") as cluster, platform(cluster) as stage:
+        await stage.deploy(model_object(version="1", digest="sha256:" + "0f" * 32))
+        await stage.comes_up("magika-00001")
+        await stage.traffic_is({"magika-00001": 100})
+        statuses = [(await stage.model_is("True"))["status"]]
+
+        traffic = [{"revision": "magika-00001", "percent": 90, "tag": "old"}, {"latest": True, "percent": 10}]
+        await stage.edit({"spec": {"storageUri": "file:///models/v2", "traffic": traffic}})
+        await stage.comes_up("magika-00002")
+        statuses.append((await stage.traffic_is({"magika-00001": 90, "magika-00002": 10}))["status"])
+
+        await stage.edit({"spec": {"storageUri": "file:///models/broken"}})
+        await stage.appears(REVISION, "magika-00003")
+        await stage.deployment_reports("magika-00003", 0)
+        await stage.container_ends("magika-00003", 1, "no model is there")
+        statuses.append((await stage.model_is("False", reason="ExitCode1"))["status"])
+
+        await stage.edit({"spec": {"batching": {"maxBatchSize": 4}}})
+        statuses.append((await stage.model_is("False", reason="InvalidSpec"))["status"])
+
+    for status in statuses:
+        assert list(faults(SCHEMA, status)) == []

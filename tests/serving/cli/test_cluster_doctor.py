@@ -1,0 +1,159 @@
+"""`doctor --kube-context`: what is wrong with a cluster has its remedy, and looking changes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from clusters.objects import Object
+from serving.apis.version import VERSION
+from tests.serving.cli.conftest import Config, Done, Knodel
+from tests.serving.cli.kube import CONFIG_PATH, CONTEXT, SETTINGS, FakeApi, Pki, Reply, Seen, failure
+
+HERE = ("--kube-context", CONTEXT)
+
+
+def deployment(name: str, *, available: bool = True, image: str = f"knodel.dev/controller:{VERSION}") -> Object:
+    """A Deployment with its condition."""
+    condition = {"type": "Available", "status": str(available), "message": "no Pod is ready"}
+    return {
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": {"containers": [{"image": image}]}}},
+        "status": {"conditions": [condition]},
+    }
+
+
+class Lab:
+    """A cluster as `doctor` looks at it; its parts can be broken."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.denied: tuple[str, str] = ("", "")
+        self.groups = {"serving.knative.dev/v1": ["revisions"], "knodel.dev/v1alpha1": ["models"]}
+        self.deployments: dict[str, list[Object] | Reply] = {
+            "knative-serving": [deployment(name) for name in ("controller", "webhook", "activator", "autoscaler")],
+            "knodel-system": [deployment("knodel-controller"), deployment("knodel-autoscaler")],
+        }
+        self.features: dict[str, str] = {"tag-header-based-routing": "enabled"}
+        self.minor = "35"
+        self.settings: Reply | None = None
+
+    def __call__(self, seen: Seen) -> Reply:
+        words = seen.path.strip("/").split("/")
+        if seen.path == "/version":
+            return Reply(200, {"major": "1", "minor": self.minor, "gitVersion": f"v1.{self.minor}.0"})
+        if words[-1] == "selfsubjectaccessreviews":
+            asked = seen.body["spec"]["resourceAttributes"]
+            return Reply(201, {"status": {"allowed": (asked["verb"], asked["resource"]) != self.denied}})
+        if words[-1] == "deployments":
+            found = self.deployments[words[4]]
+            return found if isinstance(found, Reply) else Reply(200, {"items": found})
+        if words[-1].startswith("config-"):
+            return Reply(200, {"metadata": {"name": words[-1]}, "data": self.features})
+        if seen.path == CONFIG_PATH:
+            data = {"config.yaml": SETTINGS.format(port=self.port)}
+            return self.settings or Reply(200, {"metadata": {"name": "knodel-config"}, "data": data})
+        known = self.groups.get("/".join(words[1:]))
+        if known is None:
+            return Reply(404, text="404 page not found\n")
+        return Reply(200, {"resources": [{"name": name} for name in known]})
+
+
+@pytest.fixture
+def lab(api: FakeApi, ingress: FakeApi, config: Config) -> Lab:
+    """A cluster on which all is well."""
+    made = Lab(ingress.port)
+    api.script = made
+    return made
+
+
+def problems(done: Done) -> dict[str, Object]:
+    """Check → finding, of those that are not ok."""
+    return {finding["check"]: finding for finding in json.loads(done.out) if not finding["ok"]}
+
+
+def test_a_cluster_on_which_all_is_well_has_no_problem(knodel: Knodel, lab: Lab, api: FakeApi) -> None:
+    done = knodel("doctor", "-o", "json", *HERE)
+
+    assert (done.code, problems(done)) == (0, {})
+    assert {seen.method for seen in api.seen} == {"GET", "POST"}
+    assert all(seen.path.endswith("selfsubjectaccessreviews") for seen in api.seen if seen.method == "POST")
+    assert "Kubernetes" in knodel("doctor", *HERE).out
+
+
+@pytest.mark.parametrize(
+    ("breaking", "check", "words"),
+    [
+        (lambda lab: setattr(lab, "minor", "30+"), "Kubernetes", "upgrade"),
+        (lambda lab: setattr(lab, "denied", ("patch", "models")), "rights", "patch models.knodel.dev (deploy, traffic"),
+        (lambda lab: setattr(lab, "denied", ("get", "pods")), "rights", "get pods/log (logs)"),
+        (lambda lab: lab.groups.pop("serving.knative.dev/v1"), "Knative Serving", "install Knative Serving"),
+        (lambda lab: lab.groups.pop("knodel.dev/v1alpha1"), "Model", "knodel install --kube-context lab"),
+        (lambda lab: lab.deployments["knative-serving"].pop(), "Knative's Deployments", "no Deployment autoscaler"),
+        (
+            lambda lab: lab.deployments.update({"knodel-system": [deployment("knodel-controller", available=False)]}),
+            "Knodel",
+            "knodel-controller (no Pod is ready)",
+        ),
+        (lambda lab: lab.deployments.update({"knodel-system": []}), "Knodel", "knodel install"),
+        (
+            lambda lab: lab.deployments.update({"knodel-system": [deployment("knodel-controller", image="x/y:9.9")]}),
+            "version",
+            "the cluster runs 9.9",
+        ),
+        (lambda lab: lab.features.clear(), "Knative's tag-header-based-routing", "ConfigMap config-features"),
+        (
+            lambda lab: lab.features.update({"kubernetes.podspec-volumes-emptydir": "disabled"}),
+            "Knative's kubernetes.podspec-volumes-emptydir",
+            "scratch",
+        ),
+        (lambda lab: setattr(lab, "port", 9), "ingress", "gateway.address"),
+        (lambda lab: setattr(lab, "port", 0), "settings", "correct it"),
+    ],
+)
+def test_what_is_wrong_with_a_cluster_has_its_remedy(
+    knodel: Knodel, lab: Lab, breaking: Any, check: str, words: str
+) -> None:
+    breaking(lab)
+
+    done = knodel("doctor", "-o", "json", *HERE)
+
+    found = problems(done)
+    assert (done.code, list(found)) == (1, [check])
+    assert found[check]["remedy"]
+    assert words in f"{found[check]['message']} {found[check]['remedy']}"
+
+
+def test_what_the_caller_may_not_see_is_no_problem_and_is_said(knodel: Knodel, lab: Lab) -> None:
+    refusal = failure(403, "Forbidden", 'User "ann" cannot list deployments')
+    lab.deployments = {"knative-serving": refusal, "knodel-system": refusal}
+    lab.settings = failure(403, "Forbidden", 'User "ann" cannot get configmaps')
+
+    done = knodel("doctor", "-o", "json", *HERE)
+
+    assert problems(done) == {}
+    assert "not seen: the settings of the cluster" in done.out
+    assert done.out.count('not seen: User \\"ann\\" cannot list deployments') == 2
+
+
+@pytest.mark.parametrize("reply", [failure(401, "Unauthorized", "Unauthorized"), Reply(502, text="<html>")])
+def test_an_api_server_that_does_not_answer_well_is_the_only_finding(
+    knodel: Knodel, api: FakeApi, config: Config, reply: Reply
+) -> None:
+    api.script = lambda _: reply
+
+    done = knodel("doctor", "-o", "json", *HERE)
+
+    assert done.code == 1
+    assert list(problems(done)) == ["API server"]
+    assert problems(done)["API server"]["remedy"]
+
+
+def test_a_certificate_that_is_not_trusted_is_a_finding(knodel: Knodel, pki: Pki, config: Config) -> None:
+    config(**{"certificate-authority": str(pki.stranger)})
+
+    done = knodel("doctor", "-o", "json", *HERE)
+
+    assert "certificate-authority" in problems(done)["API server"]["remedy"]

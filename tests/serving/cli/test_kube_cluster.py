@@ -1,0 +1,259 @@
+"""What only Kubernetes has: the settings in a ConfigMap, the ingress, Knative's sidecar, Events; against a script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from clusters.objects import MODEL, Object
+from tests.serving.cli.conftest import Config, Knodel
+from tests.serving.cli.kube import (
+    CONFIG_PATH,
+    CONTEXT,
+    NOTHING,
+    SETTINGS,
+    FakeApi,
+    Pki,
+    Reply,
+    Script,
+    Seen,
+    failure,
+    fake_api,
+)
+
+HERE = ("--kube-context", CONTEXT)
+ARTIFACT = "https://models.test/magika.onnx"
+MODEL_PATH = "/apis/knodel.dev/v1alpha1/namespaces/default/models/magika"
+REQUEST = '{"inputs": []}'
+
+
+def cluster_with(
+    *,
+    port: int = 9,
+    status: Object | None = None,
+    settings: str | None = None,
+    paths: Mapping[str, Reply] | None = None,
+) -> Script:
+    """A script: a cluster with Knodel's settings and the Model magika; `paths` are answers by the end of a path."""
+    text = SETTINGS.format(port=port) if settings is None else settings
+    model = {
+        "apiVersion": MODEL.api_version,
+        "kind": MODEL.kind,
+        "metadata": {"name": "magika", "namespace": "default", "uid": "u", "generation": 1, "resourceVersion": "1"},
+        "spec": {"storageUri": ARTIFACT},
+        "status": status or {},
+    }
+
+    def script(seen: Seen) -> Reply:
+        for end, reply in (paths or {}).items():
+            if seen.path.endswith(end):
+                return reply
+        if seen.path == CONFIG_PATH:
+            return Reply(200, {"metadata": {"name": "knodel-config"}, "data": {"config.yaml": text}})
+        if seen.path == MODEL_PATH:
+            return Reply(200, model)
+        return NOTHING
+
+    return script
+
+
+SERVED: Object = {
+    "url": "http://magika.default.knodel.test",
+    "traffic": [
+        {"revision": "magika-00001", "percent": 100, "url": "http://magika.default.knodel.test"},
+        {"revision": "magika-00002", "percent": 0, "tag": "blue", "url": "http://blue-magika.default.knodel.test"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "host"),
+    [([], "magika.default.knodel.test"), (["--tag", "blue"], "blue-magika.default.knodel.test")],
+)
+def test_a_prediction_goes_to_the_ingress_of_the_settings_with_the_host_of_the_status(
+    knodel: Knodel, api: FakeApi, ingress: FakeApi, config: Config, given: list[str], host: str
+) -> None:
+    api.script = cluster_with(port=ingress.port, status=SERVED)
+
+    done = knodel("predict", "magika", "-d", REQUEST, *given, *HERE)
+
+    assert (done.code, json.loads(done.out)) == (0, {"outputs": []}), done.err
+    assert [(seen.method, seen.path, seen.headers["Host"]) for seen in ingress.seen] == [
+        ("POST", "/v2/models/magika/infer", host)
+    ]
+    assert "Authorization" not in ingress.seen[0].headers
+
+
+def test_a_model_with_a_tls_address_is_asked_over_tls(knodel: Knodel, api: FakeApi, pki: Pki, config: Config) -> None:
+    status = {"url": "https://magika.default.knodel.test"}
+    with fake_api(lambda _: NOTHING, pki) as secure:
+        api.script = cluster_with(port=secure.port, status=status)
+        done = knodel("predict", "magika", "-d", REQUEST, *HERE)
+
+    assert done.code == 1
+    assert "is not trusted" in done.err  # nobody has told this machine of its authority
+
+
+@pytest.mark.parametrize(
+    ("status", "given", "code", "words"),
+    [
+        (SERVED, ["--tag", "green"], 3, "no version with the tag green; tags: blue"),
+        ({"url": "http://magika.default.svc.cluster.local"}, [], 1, "from inside the cluster alone"),
+        ({}, [], 1, "has no address: not ready yet"),
+        (
+            {"conditions": [{"type": "Ready", "status": "False", "reason": "RevisionFailed", "message": "no file"}]},
+            [],
+            1,
+            "RevisionFailed: no file",
+        ),
+    ],
+)
+def test_a_model_that_cannot_be_asked_says_why(
+    knodel: Knodel, api: FakeApi, config: Config, status: Object, given: list[str], code: int, words: str
+) -> None:
+    api.script = cluster_with(status=status)
+
+    done = knodel("predict", "magika", "-d", REQUEST, *given, *HERE)
+
+    assert (done.code, done.out) == (code, "")
+    assert words in done.err
+
+
+def test_an_ingress_that_is_gone_is_one_line(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    api.script = cluster_with(status=SERVED)
+
+    done = knodel("predict", "magika", "-d", REQUEST, *HERE)
+
+    assert done.code == 1
+    assert "the ingress at 127.0.0.1:9 does not answer" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_the_settings_of_the_cluster_are_printed_and_rendered_by(
+    knodel: Knodel, api: FakeApi, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = "dev.local/knodel-server:0.1.0"
+    api.script = cluster_with(settings=f"server: {{image: {image}}}\n")
+    monkeypatch.setenv("KNODEL_SERVER_IMAGE", "not-this-one")
+    document = yaml.safe_dump({"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": {"name": "magika"},
+                               "spec": {"storageUri": ARTIFACT}})  # fmt: skip
+
+    assert knodel("config", *HERE).value()["server"]["image"] == image
+    rendered = knodel("render", "-f", "-", *HERE, stdin=document).value()
+    container = rendered["items"][0]["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"] == image
+
+
+@pytest.mark.parametrize("verb", [["config"], ["doctor"], ["render", "-f", "-"]])
+def test_a_settings_file_and_a_cluster_are_not_both_meant(
+    knodel: Knodel, config: Config, tmp_path: Path, verb: list[str]
+) -> None:
+    (tmp_path / "settings.yaml").write_text("gateway: {port: 1}\n")
+
+    done = knodel(*verb, "--config", str(tmp_path / "settings.yaml"), *HERE)
+
+    assert done.code == 2
+    assert "knodel-config" in done.err
+
+
+@pytest.mark.parametrize(("settings", "words"), [("gateway: {port: x}", "gateway.port"), ("[", "ConfigMap")])
+def test_settings_that_are_not_understood_are_named(
+    knodel: Knodel, api: FakeApi, config: Config, settings: str, words: str
+) -> None:
+    api.script = cluster_with(settings=settings)
+
+    done = knodel("config", *HERE)
+
+    assert done.code == 1
+    assert "knodel-config" in done.err
+    assert words in done.err
+
+
+def test_settings_that_the_caller_may_not_read_are_named(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    api.script = cluster_with(paths={"knodel-config": failure(403, "Forbidden", 'User "ann" cannot get configmaps')})
+
+    done = knodel("config", *HERE)
+
+    assert done.code == 1
+    assert 'User "ann" cannot get configmaps' in done.err
+
+
+def pod(name: str, *, state: Object, restarts: int = 0, phase: str = "Running") -> Object:
+    """A Pod of a Revision, with Knative's proxy beside the model."""
+    statuses = [
+        {"name": "queue-proxy", "state": {"running": {}}},
+        {"name": "server", "restartCount": restarts, "state": state},
+    ]
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "queue-proxy"}, {"name": "server"}]},
+        "status": {"phase": phase, "containerStatuses": statuses},
+    }
+
+
+RUNNING: Object = {"running": {}}
+PULLING: Object = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+CRASHED: Object = {"waiting": {"reason": "CrashLoopBackOff"}}
+
+
+def test_the_log_is_of_the_models_container_and_of_the_run_before_when_asked(
+    knodel: Knodel, api: FakeApi, config: Config
+) -> None:
+    pods = Reply(200, {"items": [pod("a", state=CRASHED, restarts=3)]})
+    api.script = cluster_with(paths={"/pods": pods, "/log": Reply(200, text="line\n")})
+
+    assert knodel("logs", "magika", *HERE).out == "line\n"
+    assert knodel("logs", "magika", "--previous", "--tail", "5", *HERE).out == "line\n"
+
+    queries = [seen.query for seen in api.seen if seen.path.endswith("/log")]
+    assert queries == [{"container": "server"}, {"container": "server", "previous": "true", "tailLines": "5"}]
+
+
+@pytest.mark.parametrize("follow", [[], ["-f"]])
+def test_a_replica_that_has_not_started_is_told_beside_the_logs_of_the_others(
+    knodel: Knodel, api: FakeApi, config: Config, follow: list[str]
+) -> None:
+    items = [pod("a", state=RUNNING), pod("b", state=PULLING, phase="Pending"), pod("c", state=RUNNING)]
+    api.script = cluster_with(paths={"/pods": Reply(200, {"items": items}), "/log": Reply(200, text="line\n")})
+
+    done = knodel("logs", "magika", *follow, *HERE)
+
+    assert done.code == 0
+    assert sorted(done.out.splitlines()) == ["[a] line", "[c] line"]
+    assert done.err == "replica b has not started: ImagePullBackOff: no such image\n"
+
+
+def test_a_replica_that_no_node_takes_says_why_it_has_no_log(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    unscheduled = pod("a", state={}, phase="Pending")
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+    unscheduled["status"] = {"phase": "Pending", "conditions": [condition]}
+    api.script = cluster_with(paths={"/pods": Reply(200, {"items": [unscheduled]})})
+
+    done = knodel("logs", "magika", *HERE)
+
+    assert (done.code, done.out) == (1, "")
+    assert "replica a has not started: Unschedulable: 0/1 nodes" in done.err
+
+
+def test_events_are_asked_for_by_the_object_that_they_are_about(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    event = {
+        "metadata": {"name": "e", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "lastTimestamp": None,
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "type": "Normal",
+        "reason": "Promoted",
+        "message": "all traffic",
+    }
+    api.script = cluster_with(paths={"/events": Reply(200, {"items": [event]})})
+
+    done = knodel("describe", "magika", *HERE)
+
+    assert (done.code, done.err) == (0, "")
+    assert "Promoted" in done.out
+    assert [seen.query for seen in api.seen if seen.path.endswith("/events")] == [
+        {"fieldSelector": "involvedObject.uid=u"}
+    ]

@@ -1,0 +1,1 @@
+"""Tests of putting Knodel on a cluster and taking it off."""

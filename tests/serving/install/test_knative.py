@@ -1,0 +1,89 @@
+"""What an installation finds out of Knative."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.objects import CONFIG_MAP
+from serving.install.knative import (
+    NEEDED,
+    KnativeMissing,
+    address_of,
+    domain_of,
+    find_ingress,
+    flags_off,
+    port_of,
+    require_knative,
+    switch_on,
+)
+from tests.serving.install.conftest import Knative
+
+
+async def test_a_cluster_without_knative_is_told_what_to_do(cluster: EmbeddedCluster) -> None:
+    with pytest.raises(KnativeMissing, match=r"no Knative Serving: install version"):
+        await require_knative(cluster)
+
+
+async def test_an_old_knative_is_told_what_it_lacks(cluster: EmbeddedCluster) -> None:
+    await Knative(cluster).come(NEEDED[:-1])
+    with pytest.raises(KnativeMissing, match=rf"lacks {NEEDED[-1].resource}"):
+        await require_knative(cluster)
+
+
+async def test_flags_that_are_off_are_found_and_switched_on(cluster: EmbeddedCluster, knative: Knative) -> None:
+    off = await flags_off(cluster)
+    assert [flag.key for flag in off] == ["tag-header-based-routing"]
+    await switch_on(cluster, off)
+    assert await flags_off(cluster) == []
+    features = await cluster.get(CONFIG_MAP, "config-features", "knative-serving")
+    assert features["data"] == {"tag-header-based-routing": "enabled"}
+
+
+@pytest.mark.parametrize(
+    ("data", "domain"),
+    [
+        ({}, "svc.cluster.local"),
+        ({"_example": "x"}, "svc.cluster.local"),
+        ({"a.org": "selector:\n  app: x\n", "b.org": ""}, "b.org"),
+    ],
+)
+def test_the_domain_is_the_one_without_a_selector(data: dict[str, str], domain: str) -> None:
+    assert domain_of(data) == domain
+
+
+@pytest.mark.parametrize(
+    ("service", "address", "note"),
+    [
+        ({"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}, "spec": {"clusterIP": "9.9"}}, "1.2.3.4", ""),
+        ({"status": {"loadBalancer": {"ingress": [{"hostname": "lb.example.org"}]}}}, "lb.example.org", ""),
+        ({"status": {"loadBalancer": {}}, "spec": {"externalIPs": ["5.6.7.8"]}}, "5.6.7.8", ""),
+        ({"spec": {"clusterIP": "10.0.0.1"}}, "10.0.0.1", "within the cluster"),
+        ({"spec": {"clusterIP": "None"}}, "", "no address"),
+    ],
+)  # fmt: skip
+def test_the_address_is_the_outermost_one(service: dict[str, Any], address: str, note: str) -> None:
+    found, words = address_of(service)
+    assert found == address
+    assert note in words
+
+
+def test_the_port_is_the_one_for_plain_http() -> None:
+    ports = [{"name": "https", "port": 443}, {"name": "http2", "port": 8080}]
+    assert port_of({"spec": {"ports": ports}}) == 8080
+    assert port_of({"spec": {"ports": [{"port": 81}]}}) == 81
+    assert port_of({}) == 80
+
+
+async def test_an_ingress_that_nobody_knows_is_left_to_people(cluster: EmbeddedCluster, knative: Knative) -> None:
+    await knative.configure("config-network", {"ingress-class": "gateway-api.ingress.networking.knative.dev"})
+    ingress = await find_ingress(cluster)
+    assert (ingress.address, ingress.port, ingress.domain) == ("", 0, "knodel.test")
+    assert "gateway.address" in ingress.notes[0]
+
+
+async def test_an_ingress_that_is_not_there_is_named(cluster: EmbeddedCluster, knative: Knative) -> None:
+    await knative.configure("config-network", {})
+    assert "istio-system/istio-ingressgateway is not there" in (await find_ingress(cluster)).notes[0]

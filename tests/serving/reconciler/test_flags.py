@@ -1,0 +1,66 @@
+"""Knative's flags read from its ConfigMaps, and a Model that lacks one."""
+
+from __future__ import annotations
+
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.errors import Forbidden
+from clusters.manager.fence import FencedCluster
+from clusters.objects import CONFIG_MAP, Kind, Object
+from serving.reconciler.flags import REMEMBERED, AllOn, ConfigMapFlags
+from serving.reconciler.obstacles import disabled
+from serving.resources.knative_flags import EMPTY_DIR, FLAGS, TAG_HEADER
+from tests.support.clock import SteppedClock
+
+
+class Nobody:
+    """Does not lead."""
+
+    valid = False
+
+
+class Forbidding(FencedCluster):
+    """ConfigMaps may not be read."""
+
+    async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
+        """Refuse."""
+        raise Forbidden(f"{kind} {name} may not be read")
+
+
+async def write(cluster: EmbeddedCluster, **data: str) -> None:
+    """The ConfigMap of features."""
+    metadata = {"name": TAG_HEADER.configmap, "namespace": TAG_HEADER.namespace}
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    await cluster.apply(CONFIG_MAP, obj, manager="administrator", force=True)
+
+
+async def test_what_stands_in_the_configmap_decides_and_is_remembered_for_a_while(cluster: EmbeddedCluster) -> None:
+    clock = SteppedClock()
+    flags = ConfigMapFlags(cluster, clock)
+    await write(cluster, **{EMPTY_DIR.key: "disabled"})
+    assert await flags.missing((TAG_HEADER, EMPTY_DIR)) == (TAG_HEADER, EMPTY_DIR)
+
+    await write(cluster, **{TAG_HEADER.key: "enabled"})
+    assert await flags.missing((TAG_HEADER,)) == (TAG_HEADER,)
+    clock.step(REMEMBERED)
+
+    assert await flags.missing((TAG_HEADER, EMPTY_DIR)) == ()
+
+
+async def test_without_the_configmap_knatives_defaults_hold(cluster: EmbeddedCluster) -> None:
+    assert await ConfigMapFlags(cluster, SteppedClock()).missing(FLAGS) == (TAG_HEADER,)
+    assert await AllOn().missing(FLAGS) == ()
+
+
+async def test_what_may_not_be_read_is_left_to_knatives_webhook(cluster: EmbeddedCluster) -> None:
+    forbidding = Forbidding(cluster, Nobody())
+    assert await ConfigMapFlags(forbidding, SteppedClock()).missing(FLAGS) == ()
+
+
+def test_a_missing_flag_is_told_with_feature_key_and_place() -> None:
+    obstacle = disabled((TAG_HEADER,))
+
+    assert obstacle is not None
+    assert obstacle.reason == "KnativeFeatureDisabled"
+    for word in ("tags", "tag-header-based-routing", '"enabled"', "config-features", "knative-serving"):
+        assert word in obstacle.message
+    assert disabled(()) is None

@@ -1,0 +1,147 @@
+"""Models that are refused for others' sake, where no door does it: the later one says so, and nothing of it changes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from pathlib import Path
+
+import pytest
+
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.knative.validation import VALIDATORS
+from clusters.errors import NotFound
+from clusters.informer import Informer
+from clusters.objects import MODEL, SERVICE, Object, condition_of, key_of
+from serving.apis.references import claims
+from serving.reconciler.obstacles import collision, prepare, rival_keys
+from serving.resources.knative_flags import TAG_HEADER, Flag
+from tests.serving.models import model_object
+from tests.serving.reconciler.conftest import ModelStage, platform
+from tests.support.clusters import embedded_cluster
+from tests.support.wait import eventually
+
+
+@pytest.fixture
+async def open_door(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
+    """A cluster whose door sees one Model at a time at most: Knative's checks only."""
+    async with embedded_cluster(tmp_path / "cluster.db", validators=VALIDATORS) as running:
+        yield running
+
+
+@pytest.fixture
+async def stage(open_door: EmbeddedCluster) -> AsyncIterator[ModelStage]:
+    """The stage behind that door."""
+    async with platform(open_door) as stage:
+        yield stage
+
+
+async def create(stage: ModelStage, name: str, **spec: object) -> Object:
+    """A Model as it passes a CRD."""
+    return await stage.cluster.create(MODEL, model_object(name, **spec), manager="tests")
+
+
+async def applied(stage: ModelStage, name: str, status: str, reason: str = "") -> str:
+    """Wait for the condition ObjectsApplied; its message."""
+    found: Object = {}
+
+    async def holds() -> bool:
+        nonlocal found
+        found = condition_of(await stage.get(MODEL, name), "ObjectsApplied") or {}
+        assert (found.get("status"), found.get("reason", "")) == (status, reason), found
+        return True
+
+    await eventually(holds, 5.0)
+    return str(found.get("message", ""))
+
+
+async def test_the_later_model_of_two_says_what_it_collides_with_and_gets_no_objects(stage: ModelStage) -> None:
+    await create(stage, "magika", variants=[{"name": "a", "percent": 100}])
+    await applied(stage, "magika", "True")
+    await create(stage, "magika-a")
+
+    message = await applied(stage, "magika-a", "False", "Collision")
+
+    assert message == "metadata.name: the name magika-a belongs to model magika already: choose another"
+    with pytest.raises(NotFound):
+        await stage.get(SERVICE, "magika-a")
+
+
+async def test_when_the_earlier_one_gives_the_name_back_the_later_one_gets_its_objects_at_once(
+    stage: ModelStage,
+) -> None:
+    first = await create(stage, "magika", traffic=[{"latest": True, "percent": 100, "tag": "zoo"}])
+    await applied(stage, "magika", "True")
+    await create(stage, "zoo-magika")
+    await applied(stage, "zoo-magika", "False", "Collision")
+
+    await stage.cluster.patch(MODEL, first["metadata"]["name"], {"spec": {"traffic": None}}, "default", manager="tests")
+
+    await applied(stage, "zoo-magika", "True")
+    assert await stage.get(SERVICE, "zoo-magika")
+
+
+async def test_a_living_model_that_starts_to_collide_serves_on_as_it_was(stage: ModelStage) -> None:
+    await create(stage, "blue-zebra")
+    await applied(stage, "blue-zebra", "True")
+    await create(stage, "zebra", maxReplicas=2)
+    await applied(stage, "zebra", "True")
+    before = await stage.get(SERVICE, "zebra")
+
+    traffic = [{"latest": True, "percent": 100, "tag": "blue"}]
+    change = {"spec": {"storageUri": "file:///models/other", "traffic": traffic}}
+    await stage.cluster.patch(MODEL, "zebra", change, "default", manager="tests")
+
+    assert "blue-zebra" in await applied(stage, "zebra", "False", "Collision")
+    assert (await stage.get(SERVICE, "zebra"))["spec"] == before["spec"]
+    assert await stage.get(SERVICE, "blue-zebra")
+
+
+async def test_a_model_that_lacks_a_flag_says_which_and_what_stands_stays(open_door: EmbeddedCluster) -> None:
+    class Off:
+        async def missing(self, needed: Collection[Flag]) -> tuple[Flag, ...]:
+            return tuple(flag for flag in needed if flag is TAG_HEADER)
+
+    async with platform(open_door, Off()) as stage:
+        await create(stage, "magika")
+        await applied(stage, "magika", "True")
+        change = {"spec": {"traffic": [{"latest": True, "percent": 100, "tag": "blue"}]}}
+        await stage.cluster.patch(MODEL, "magika", change, "default", manager="tests")
+
+        message = await applied(stage, "magika", "False", "KnativeFeatureDisabled")
+
+        assert 'set tag-header-based-routing to "enabled" in ConfigMap config-features' in message
+        assert all("tag" not in entry for entry in (await stage.get(SERVICE, "magika"))["spec"]["traffic"])
+        await stage.tells_of("KnativeFeatureDisabled")
+
+
+async def test_a_model_that_is_none_is_told_so_and_its_old_version_serves_on(stage: ModelStage) -> None:
+    await create(stage, "magika")
+    await applied(stage, "magika", "True")
+    before = await stage.get(SERVICE, "magika")
+
+    broken = {"spec": {"variants": "none", "traffic": [3], "minReplicas": -1}}
+    await stage.cluster.patch(MODEL, "magika", broken, "default", manager="tests")
+
+    assert "spec.minReplicas" in await applied(stage, "magika", "False", "InvalidSpec")
+    assert (await stage.get(SERVICE, "magika"))["spec"] == before["spec"]
+
+
+async def test_of_two_of_the_same_second_the_name_decides(open_door: EmbeddedCluster) -> None:
+    informer = Informer(open_door, MODEL)
+    prepare(informer)
+    born = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    one, other = (
+        {**model_object(name), "metadata": {"name": name, "namespace": "default", **born}} for name in ("a-b", "b")
+    )
+    other["spec"]["traffic"] = [{"latest": True, "percent": 100, "tag": "a"}]
+    for obj in (one, other):
+        informer._set(key_of(obj), obj)
+
+    assert collision(informer, one) is None
+    assert collision(informer, other) is not None
+    assert [key.name for key in rival_keys(informer, one)] == ["b"]
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"variants": "x"}, {"variants": [1, {}]}, {"traffic": [None]}, [1]])
+def test_what_is_no_model_claims_its_name_alone(spec: object) -> None:
+    assert claims({"metadata": {"name": "m"}, "spec": spec}) == {"host/m", "name/m"}

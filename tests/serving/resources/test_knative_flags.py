@@ -1,0 +1,45 @@
+"""Which of Knative's flags a Model needs, and when one is on."""
+
+from __future__ import annotations
+
+import pytest
+
+from serving.resources.knative_flags import EMPTY_DIR, FLAGS, NO_LIMIT, TAG_HEADER, Flag, flags_needed
+from tests.serving.models import model
+
+
+def test_every_model_needs_a_scratch_folder_and_by_default_no_limit() -> None:
+    assert flags_needed(model()) == (EMPTY_DIR, NO_LIMIT)
+    assert flags_needed(model(containerConcurrency=4)) == (EMPTY_DIR,)
+
+
+def test_a_tag_needs_routing_by_header() -> None:
+    assert TAG_HEADER in flags_needed(model(traffic=[{"latest": True, "percent": 100, "tag": "blue"}]))
+    assert TAG_HEADER not in flags_needed(model(traffic=[{"latest": True, "percent": 100}]))
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "on"),
+    [
+        (TAG_HEADER, None, False),
+        (TAG_HEADER, "disabled", False),
+        (TAG_HEADER, "allowed", False),
+        (TAG_HEADER, "Enabled", True),
+        (EMPTY_DIR, None, True),
+        (EMPTY_DIR, "Allowed", True),
+        (EMPTY_DIR, "disabled", False),
+        (NO_LIMIT, None, True),
+        (NO_LIMIT, "false", False),
+        (NO_LIMIT, "TRUE", True),
+    ],
+)
+def test_a_flag_is_on_by_its_value_or_by_knatives_default(flag: Flag, value: str | None, on: bool) -> None:
+    assert flag.is_on({} if value is None else {flag.key: value}) is on
+
+
+def test_what_is_wanted_is_on_and_said_with_its_place() -> None:
+    for flag in FLAGS:
+        assert flag.is_on({flag.key: flag.wanted})
+        assert flag.key in flag.remedy
+        assert flag.configmap in flag.remedy
+        assert flag.namespace == "knative-serving"
