@@ -1,4 +1,4 @@
 """CloudEvents in and out: the webhook, its ledger, and the events by which rollouts answer.
 
-The package stands here for its import contract (it knows `clusters` alone); it holds no code yet.
+It knows `clusters` alone. So far only the webhook's door stands (`main.py`), and it lets nobody in.
 """

@@ -19,7 +19,7 @@ import yaml
 from clusters.api import Cluster
 from clusters.errors import NotFound
 from clusters.manager.options import SYSTEM_NAMESPACE, Options
-from clusters.manager.process import Program, run_replica
+from clusters.manager.process import LEASE_PERIOD, Program, run_replica
 from clusters.objects import CONFIG_MAP, LEASE, Kind
 from serving.apis.settings import Settings, settings_from_text, settings_to_dict
 from tests.support.kubernetes import KubeTarget, kubernetes_cluster
@@ -28,6 +28,8 @@ from tests.support.wait import eventually
 T = TypeVar("T")
 
 MANAGER = "tests"
+NOTICED_WITHIN = 1.5 * LEASE_PERIOD
+"""s until a leader whose Lease was taken has looked at it, and has stopped."""
 WRITES = frozenset({"create", "apply", "patch", "delete", "scale"})
 TESTBED = """
 gateway: {address: 198.18.128.80, port: 80, domain: knodel.test}
@@ -115,6 +117,7 @@ async def _take_lease(cluster: Cluster, name: str, namespace: str, identity: str
         await cluster.patch(LEASE, name, taken, SYSTEM_NAMESPACE, manager=MANAGER)
     except NotFound:
         return namespace
+    await asyncio.sleep(NOTICED_WITHIN)
     return SYSTEM_NAMESPACE
 
 

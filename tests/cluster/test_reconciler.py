@@ -22,6 +22,7 @@ from clusters.objects import (
     ROUTE,
     SERVERLESS_SERVICE,
     SERVICE,
+    Kind,
     annotations_of,
     is_true,
     labels_of,
@@ -112,8 +113,11 @@ async def test_our_class_gives_knative_all_that_it_waits_for(
         assert answer.status == 200
         assert all(is_true(autoscaler, one) for one in ("Ready", "Active", "SKSReady", "ScaleTargetInitialized"))
         assert (await here.get(SERVERLESS_SERVICE, "own-00001"))["spec"]["mode"] == "Serve"
-        assert is_true(await here.get(SERVICE, "own"), "Ready")
 
+        async def whole() -> bool:
+            return is_true(await here.get(SERVICE, "own"), "Ready")
+
+        await eventually(whole, 20)
         await here.deploy("own", "triple")
 
         async def at_zero() -> bool:
@@ -146,29 +150,31 @@ async def test_the_version_to_go_back_to_is_kept_from_collection_and_no_other(he
 async def test_a_rollback_to_a_revision_at_zero_answers_and_so_does_one_to_a_collected_revision(here: Place) -> None:
     await here.deploy("back", version="1", scaleToZeroAfter="6s")
     await here.deploy("back", "triple", version="2")
+    await here.deploy("back", "double", version="3")
 
     async def at_zero() -> bool:
-        return bool((await here.get(DEPLOYMENT, "back-00001-deployment"))["spec"]["replicas"] == 0)
+        return bool((await here.get(DEPLOYMENT, "back-00002-deployment"))["spec"]["replicas"] == 0)
 
     await eventually(at_zero, 120)
-    await roll_back(here, "back", {"back-00001": 100})
-    assert (await here.world.ask("back", namespace=here.namespace)).revision == "back-00001"
+    await roll_back(here, "back", {"back-00002": 100})
+    assert (await here.world.ask("back", namespace=here.namespace)).revision == "back-00002"
 
-    await here.cluster.delete(REVISION, "back-00002", here.namespace)
-
-    async def collected() -> bool:
-        return "back-00002" not in {name_of(one) for one in await here.of_model(REVISION, "back")}
-
-    await eventually(collected, 30)
-    await roll_back(here, "back", {"back-00003": 100})
+    await here.cluster.delete(REVISION, "back-00001", here.namespace)  # as Knative's collector would
+    await eventually(lambda: is_gone(here, REVISION, "back-00001"), 30)
+    await roll_back(here, "back", {"back-00004": 100}, to="back-00001")
     answer = await here.world.ask("back", namespace=here.namespace)
-    assert (answer.revision, answer.body["outputs"][0]["data"]) == ("back-00003", [3.0])
+    assert (answer.revision, answer.body["outputs"][0]["data"]) == ("back-00004", [2.0])
 
 
-async def roll_back(here: Place, name: str, expected: dict[str, int]) -> None:
-    """`knodel rollback NAME`, until the traffic is so."""
+async def is_gone(here: Place, kind: Kind, name: str) -> bool:
+    """Whether there is no such object of the Model `back` any more."""
+    return name not in {name_of(one) for one in await here.of_model(kind, "back")}
+
+
+async def roll_back(here: Place, name: str, expected: dict[str, int], to: str | None = None) -> None:
+    """`knodel rollback NAME [--to REVISION]`, until the traffic is so."""
     found, revisions = await here.get(MODEL, name), await here.of_model(REVISION, name)
-    changed = await here.cluster.patch(MODEL, name, rollback(found, revisions), here.namespace, manager=MANAGER)
+    changed = await here.cluster.patch(MODEL, name, rollback(found, revisions, to), here.namespace, manager=MANAGER)
     ready = await here.world.ready(name, here.namespace, int(changed["metadata"]["generation"]))
     assert traffic_of(ready) == expected
 

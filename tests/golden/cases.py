@@ -41,7 +41,7 @@ async def broken_version(scene: Scene) -> None:
     """
     await create(scene)
     await scene.set_up()
-    await scene.deploy("truncated")
+    await scene.deploy("truncated", in_vain=True)
     await scene.until(lambda: scene.condition(SERVICE, NAME, "ConfigurationsReady") == ("False", "RevisionFailed"))
     await scene.until(lambda: scene.condition(POD_AUTOSCALER, SECOND, "Active") == ("False", "TimedOut"))
 

@@ -27,6 +27,6 @@ def write_golden(golden: Golden, folder: Path = FOLDER) -> Path:
 
 
 def _section(key: str, value: Any) -> str:
-    """Lists of sentences in lines of their own, everything else as dense as it may be."""
-    flow = False if key == "orders" and value else None
+    """Maps of maps as dense as they may be, everything else in lines of its own."""
+    flow = None if isinstance(value, dict) else False
     return str(yaml.safe_dump({key: value}, sort_keys=False, width=_WIDTH, default_flow_style=flow))

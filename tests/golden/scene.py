@@ -28,7 +28,7 @@ class Stage:
     server: ServerSettings
     artifact: Callable[[str], str]  # name in `tests.support.models` → storageUri
     ask: Callable[[Key], Awaitable[int]]  # one inference at a Service's public address → HTTP status
-    deadline: int  # in which a replica must become ready, whole seconds: long enough for a good one
+    deadline: int  # in which a version that is made in vain must become ready, whole seconds
     window: int  # without a request before a Service that may goes to zero, whole seconds; ≥ 6, Knative's least
     within: float  # for one step of a case
     quiet: float  # without a change of any condition: then all has settled
@@ -78,9 +78,9 @@ class Scene:
         """Wait until the Service says that what it was last told is in force."""
         await self.until(self.is_served)
 
-    async def deploy(self, model: str) -> None:
-        """Give the Service another model: a new version, which must be ready within the stage's deadline."""
-        annotations = {"serving.knative.dev/progress-deadline": f"{self._stage.deadline}s"}
+    async def deploy(self, model: str, *, in_vain: bool = False) -> None:
+        """Give the Service another model: a new version, which is given up soon if it is known to be `in_vain`."""
+        annotations = {"serving.knative.dev/progress-deadline": f"{self._stage.deadline}s"} if in_vain else {}
         spec = self._template(model, {})["spec"]
         await self._change({"template": {"metadata": {"annotations": annotations}, "spec": spec}})
 

@@ -35,7 +35,12 @@ def test_without_an_excuse_every_difference_is_told() -> None:
 def test_an_excuse_takes_its_values_out_and_nothing_else() -> None:
     assert said(EXCUSE) == []
     required = excused(GOLDEN, [EXCUSE]).required
-    assert required == {"Route/app": {"Ready": ("Unknown",)}, "Service/app": {"Ready": ("Unknown",)}}
+    assert required == {"Route/app": {"Ready": ("Unknown",)}, "Service/app": {"Ready": ["Unknown"]}}
+
+
+def test_an_excuse_may_name_another_way() -> None:
+    other = Deliberate("create", "Route/*", "Ready", "because", goes=("Unknown", "True Odd"), ends="True Odd")
+    assert excused(GOLDEN, [other]).required["Route/app"] == {"Ready": ("Unknown", "True Odd")}
 
 
 def test_an_excuse_is_for_its_case_its_object_and_its_condition_only() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from clusters.api import WatchEvent
 from clusters.objects import REVISION, SERVICE, Kind, Object
 from tests.golden.comparison import differences, is_subsequence, vocabulary
+from tests.golden.files import read_goldens, write_golden
 from tests.golden.reduction import Golden, common, reduce
 from tests.golden.trace import Change, Trace, trace_of
 
@@ -151,6 +154,11 @@ GOLDEN = reduce(
 )
 def test_a_difference_is_told_in_a_sentence(seen: list[tuple[str, str, str]], said: list[str]) -> None:
     assert [str(one) for one in differences(GOLDEN, trace(*seen), vocabulary([GOLDEN]))] == said
+
+
+def test_a_golden_trace_is_read_as_it_was_written(tmp_path: Path) -> None:
+    assert write_golden(GOLDEN, tmp_path).name == "create.yaml"
+    assert read_goldens(tmp_path) == {"create": GOLDEN}
 
 
 def test_a_value_that_another_case_has_shown_is_knatives_too() -> None:

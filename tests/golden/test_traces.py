@@ -22,7 +22,7 @@ from tests.golden.trace import Trace
 from tests.scenarios import embedded
 from tests.scenarios.world import World, infer_body
 
-DEADLINE = 5  # s; a good model starts within half a second here
+DEADLINE = 3  # s; the kubelet sees the container end within a second
 WINDOW = 6  # s; the least
 WITHIN = 60.0  # s for one step; generous: the machine may be busy
 QUIET = 1.5  # s; passes follow each other within milliseconds here, ticks of the autoscaler within a second

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusters.objects import MODEL, REVISION, ROUTE, SERVICE, Object, controller_of, is_true, name_of
 from serving.rollout.commands import promote, rollback
-from tests.scenarios.world import MANAGER, World, reason_of, traffic_of
+from tests.scenarios.world import MANAGER, SOON, World, reason_of, traffic_of
 
 VARIANTS = [{"name": "a", "percent": 75}, {"name": "b", "percent": 25}]
 
@@ -114,10 +114,12 @@ async def test_a_broken_version_without_variants_leaves_the_traffic_on_the_varia
     await world.deploy("brittle", storageUri=world.artifacts("double"), minReplicas=1, variants=VARIANTS)
 
     async with world.under_load("brittle") as load:
-        await world.deploy("brittle", storageUri=world.artifacts("truncated"), variants=None, wait=False)
+        await world.deploy(
+            "brittle", storageUri=world.artifacts("truncated"), variants=None, startupDeadline=SOON, wait=False
+        )
         broken = await world.until("brittle", lambda m: "brittle-00001" in reason_of(m) and not is_true(m, "Ready"))
         after = await world.requests("brittle", 50)
-        mended = await world.deploy("brittle", storageUri=world.artifacts("triple"))
+        mended = await world.deploy("brittle", storageUri=world.artifacts("triple"), startupDeadline=None)
 
     assert load.failures == after.failures == []
     assert traffic_of(broken) == variants_of("brittle")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from clusters.objects import MODEL, REVISION, is_true
 from serving.rollout.commands import promote, rollback
-from tests.scenarios.world import MANAGER, World, reason_of, traffic_of
-
-SOON = "20s"
-"""Knative looks at a version's crashed Pods when the deadline is over, not before."""
+from tests.scenarios.world import MANAGER, SOON, World, reason_of, traffic_of
 
 
 async def test_a_model_answers_through_the_gateway(world: World) -> None:

@@ -44,6 +44,8 @@ T = TypeVar("T")
 
 WITHIN = 30.0  # s that a step may take on one machine; generous: it may be busy
 MANAGER = "scenario"
+SOON = "20s"
+"""The startupDeadline of what is meant to fail: Knative looks at crashed Pods when it is over, not before."""
 TRACES = (
     MODEL, SERVICE, CONFIGURATION, ROUTE, REVISION, DEPLOYMENT, REPLICA_SET, POD, POD_AUTOSCALER, SERVERLESS_SERVICE,
     INGRESS,

@@ -80,6 +80,16 @@ def unused(grants: Iterable[Right], requests: Iterable[Right]) -> list[Right]:
     return sorted(grant for grant in grants if not any(grant.covers(request) for request in seen))
 
 
+def missing(grants: Iterable[Right], refused: Iterable[Right]) -> list[Right]:
+    """Refused requests that no grant covers.
+
+    Others are refused too: everything in a namespace that is being deleted, and what comes in the moment before an API
+    server that has started anew knows the grants.
+    """
+    known = list(grants)
+    return sorted(request for request in refused if not any(grant.covers(request) for grant in known))
+
+
 def _is(subject: Object, account: str, namespace: str) -> bool:
     return (subject["kind"], subject["name"], subject.get("namespace")) == ("ServiceAccount", account, namespace)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.rbac import Right, granted, unused, used
+from tests.support.rbac import Right, granted, missing, unused, used
 
 ACCOUNT, NAMESPACE = "knodel-controller", "knodel-system"
 SUBJECT = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
@@ -84,3 +84,11 @@ def test_a_grant_that_no_request_needed_is_unused() -> None:
         Right("update", "coordination.k8s.io", "leases", NAMESPACE, "other"),
         Right("update", "coordination.k8s.io", "leases/status"),
     ]
+
+
+def test_a_refused_request_is_missing_unless_a_grant_covers_it() -> None:
+    grant = Right("create", "", "events")
+    covered = Right("create", "", "events", "ending", "e")
+    other = Right("get", "", "secrets", "default", "s")
+
+    assert missing([grant], [covered, other]) == [other]

@@ -1,0 +1,44 @@
+"""The installed autoscaler and a plain Knative Service of our class: what works before scale from zero does.
+
+The steps are those of `autoscaler/reconciler`: ServerlessService, the PodAutoscaler's status, the Deployment's scale.
+"""
+
+from __future__ import annotations
+
+from clusters.api import Cluster
+from clusters.objects import DEPLOYMENT, POD_AUTOSCALER, SERVERLESS_SERVICE, SERVICE, Object, is_true
+from serving.apis.settings import Settings
+from tests.cluster.place import MANAGER
+from tests.golden.scene import make_template
+from tests.support.artifacts import ArtifactServer
+from tests.support.wait import eventually
+
+NAME = "plain"
+REVISION = f"{NAME}-00001"
+CLASS = "gpu.autoscaling.knodel.dev"
+WITHIN = 120.0  # s for a step
+
+
+async def test_a_plain_service_of_our_class_becomes_ready_and_gets_the_replicas_that_it_asks_for(
+    cluster: Cluster, installed: Settings, namespace: str, artifacts: ArtifactServer
+) -> None:
+    scaling = {"min_scale": "2", "max_scale": "3"}
+    template = make_template(NAME, artifacts.uri("double"), installed.server, CLASS, scaling)
+    metadata = {"name": NAME, "namespace": namespace}
+    made = {"apiVersion": SERVICE.api_version, "kind": SERVICE.kind, "metadata": metadata}
+    await cluster.create(SERVICE, {**made, "spec": {"template": template}}, manager=MANAGER)
+
+    async def served() -> bool:
+        return is_true(await cluster.get(SERVICE, NAME, namespace), "Ready")
+
+    async def replicated() -> Object | None:
+        found = await cluster.get(DEPLOYMENT, f"{REVISION}-deployment", namespace)
+        return found if int((found.get("status") or {}).get("readyReplicas") or 0) == 2 else None
+
+    await eventually(served, WITHIN)
+    await eventually(replicated, WITHIN)
+    autoscaler = await cluster.get(POD_AUTOSCALER, REVISION, namespace)
+    service = await cluster.get(SERVERLESS_SERVICE, REVISION, namespace)
+    assert autoscaler["status"]["desiredScale"] == 2
+    assert is_true(autoscaler, "ScaleTargetInitialized")
+    assert is_true(service, "Ready")
