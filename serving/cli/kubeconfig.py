@@ -146,12 +146,12 @@ def _complaints() -> Iterator[list[str]]:
             if record.levelno >= logging.ERROR:
                 found.append(" ".join(record.getMessage().split()))
 
-    handler, root = Collect(), logging.getLogger()
-    root.addHandler(handler)
+    root = logging.getLogger()
+    former, root.handlers = root.handlers, [Collect()]
     try:
         yield found
     finally:
-        root.removeHandler(handler)
+        root.handlers = former
 
 
 def _words(error: Exception) -> str:

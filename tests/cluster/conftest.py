@@ -28,6 +28,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("--cluster") != "kubernetes" else None
 
 
+LAST = ("test_rights.py", "test_uninstall.py")
+"""The one judges all that has happened, the other takes Knodel off the cluster."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put `LAST` at the end."""
+    order = {name: place for place, name in enumerate(LAST, 1)}
+    items.sort(key=lambda item: order.get(item.path.name, 0))
+
+
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest) -> KubeTarget:
     """Kubeconfig, context and API server address that the options name."""

@@ -1,0 +1,41 @@
+"""Off the cluster and on it again by the command; on the testbed only, and after all other tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusters.api import Cluster
+from clusters.errors import NotFound
+from clusters.objects import MODEL, NAMESPACE, SERVICE
+from serving.apis.annotations import LABEL_MODEL
+from serving.apis.settings import Settings
+from serving.install.kinds import CRD
+from tests.cluster.place import MANAGER, SMALL
+from tests.cluster.test_command import Shell
+from tests.scenarios.world import model
+from tests.support.artifacts import ArtifactServer
+from tests.support.kubernetes import KubeTarget
+
+REFUSED = 1  # exit code
+
+
+async def test_knodel_leaves_only_without_models_leaves_nothing_and_comes_again(
+    cluster: Cluster, target: KubeTarget, installed: Settings, namespace: str, artifacts: ArtifactServer
+) -> None:
+    if target.audit_log is None:
+        pytest.skip("only the testbed's Knodel may be taken off")
+    knodel = Shell(target, namespace)
+    await cluster.create(MODEL, model("last", namespace, storageUri=artifacts.uri("double"), **SMALL), manager=MANAGER)
+    knodel("wait", "last")
+
+    refused = knodel("uninstall", code=REFUSED)
+    knodel("uninstall", "--delete-models")
+
+    assert "last" in refused.err
+    assert "--delete-models" in refused.err
+    for kind, name in ((CRD, MODEL.resource), (NAMESPACE, "knodel-system")):
+        with pytest.raises(NotFound):
+            await cluster.get(kind, name)
+    assert (await cluster.list(SERVICE, None, LABEL_MODEL)).items == []
+    knodel("install", "--overlay", "testbed", "--configure-knative")
+    assert knodel("list").out.count("\n") <= 1
