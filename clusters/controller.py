@@ -21,19 +21,15 @@ log = logging.getLogger(__name__)
 Reconcile = Callable[[Key], Awaitable[float | None]]
 """One pass over one key; returns seconds until the next look, or None."""
 
-OnError = Callable[[Key, Exception], Awaitable[None]]
-"""Told of every failed pass, so that the reason stands where the user looks."""
-
 
 class Controller:
     """Workers over a queue of keys; `passes`, `failed` and `busy_seconds` count since the start."""
 
-    def __init__(self, name: str, reconcile: Reconcile, *, workers: int = 4, on_error: OnError | None = None) -> None:
+    def __init__(self, name: str, reconcile: Reconcile, *, workers: int = 4) -> None:
         self.name = name
         self.queue: WorkQueue[Key] = WorkQueue()
         self._reconcile = reconcile
         self._workers = workers
-        self._on_error = on_error
         self.passes = 0
         self.failed = 0
         self.busy_seconds = 0.0
@@ -81,10 +77,10 @@ class Controller:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            again = await self._reconcile(key)
+            again = await self._reconciled(key)
         except Exception as error:  # the frame: one poison object must not stop the others
             self.failed += 1
-            await self._failed(key, error)
+            self._failed(key, error)
             return
         finally:
             self.passes += 1
@@ -93,22 +89,23 @@ class Controller:
         if again is not None:
             self.queue.add_after(key, again)
 
-    async def _failed(self, key: Key, error: Exception) -> None:
+    async def _reconciled(self, key: Key) -> float | None:
+        """The pass's answer. One that is cancelled by what it waits for failed: the worker would end without a word."""
+        try:
+            return await self._reconcile(key)
+        except asyncio.CancelledError as exc:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise RuntimeError("what the pass waited for was cancelled") from exc
+
+    def _failed(self, key: Key, error: Exception) -> None:
         permanent = isinstance(error, PermanentError | Invalid)
-        if (delay := _asked_for(error)) is not None:
-            self.queue.add_after(key, delay)
-        else:  # also when permanent: what refused it may change (a quota, a flag), the back-off is capped
-            self.queue.retry(key)
+        # Also when permanent: what refused it may change (a quota, a flag), the back-off is capped.
+        self.queue.retry(key, _asked_for(error))
         expected = isinstance(error, TemporaryError | ClusterError) and not permanent
         if not expected or self.queue.failures(key) > 5:
             log.warning("%s: %s: %s", self.name, key, error, exc_info=not (expected or permanent))
-        if self._on_error is not None:
-            try:
-                await self._on_error(key, error)
-            except ClusterError as second:
-                log.info("%s: %s: could not record the failure: %s", self.name, key, second)
-            except Exception:  # as for the pass: one poison object must not stop the others
-                log.exception("%s: %s: recording the failure failed", self.name, key)
 
 
 def _asked_for(error: Exception) -> float | None:

@@ -9,8 +9,9 @@ from types import MappingProxyType
 
 from clusters.api import Cluster, ObjectList, WatchEvent
 from clusters.clock import Clock, SystemClock
-from clusters.errors import ClusterError, Gone, Invalid, Unavailable
+from clusters.errors import ClusterError, Gone, Unavailable
 from clusters.objects import Key, Kind, Object, controller_of, key_of, version_of
+from clusters.selectors import parse_selector
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +24,7 @@ Index = Callable[[Object], Iterable[str]]
 FIRST_BACKOFF = 0.1  # s
 LARGEST_BACKOFF = 10.0  # s
 CATCH_UP_LOOK = 0.05  # s between two looks at whether the watch has arrived where the cluster is
-CATCH_UP_RETRY = 1.0  # s between two tries to list
-CATCH_UP_MOST = 5.0  # s; an object that was deleted in this very moment never arrives
+CATCH_UP_RETRY = 1.0  # s between two lists; an object that was deleted in this very moment is not in the next one
 
 
 def by_owner(obj: Object) -> Iterable[str]:
@@ -91,23 +91,20 @@ class Informer:
     async def caught_up(self) -> None:
         """Return once all that the cluster holds at this moment was seen: for who takes over from another writer.
 
-        Resource versions are compared as numbers, as Kubernetes 1.35 promises.
+        Resource versions are compared as numbers, as Kubernetes 1.35 promises. A watch that died unnoticed makes this
+        wait until it is found dead.
         """
-        while (present := await self._listed()) is None:
-            await self._clock.sleep(CATCH_UP_RETRY)
-        deadline = self._clock.monotonic() + CATCH_UP_MOST
-        while any(self._is_behind(obj) for obj in present.items) and self._clock.monotonic() < deadline:
-            await self._clock.sleep(CATCH_UP_LOOK)
+        while not await self._reaches(await self._present()):
+            log.info("the watch of %s is behind the cluster: waiting for it", self.kind)
 
     async def run(self) -> None:
-        """List and watch until cancelled. Raises Invalid: a wrong selector does not get better."""
+        """List and watch until cancelled. Raises Invalid for a wrong selector, which does not get better."""
+        parse_selector(self._selector)
         backoff = FIRST_BACKOFF
         while True:
             began = self._clock.monotonic()
             try:
                 await self._follow(self._replace(await self._cluster.list(self.kind, self._namespace, self._selector)))
-            except Invalid:
-                raise
             except ClusterError as error:
                 if self._clock.monotonic() - began >= LARGEST_BACKOFF:  # it went well in between
                     backoff = FIRST_BACKOFF
@@ -134,16 +131,31 @@ class Informer:
             if silent:  # a watch that ends at once is not asked in a tight loop
                 await self._clock.sleep(FIRST_BACKOFF)
 
-    async def _listed(self) -> ObjectList | None:
-        try:
-            return await self._cluster.list(self.kind, self._namespace, self._selector)
-        except Unavailable as error:
-            log.warning("cannot list %s: %s", self.kind, error)
-            return None
+    async def _present(self) -> ObjectList:
+        while True:
+            try:
+                return await self._cluster.list(self.kind, self._namespace, self._selector)
+            except ClusterError as error:
+                log.warning("cannot list %s: %s", self.kind, error)
+            await self._clock.sleep(CATCH_UP_RETRY)
 
-    def _is_behind(self, obj: Object) -> bool:
-        known = self._objects.get(key_of(obj))
-        return known is None or int(version_of(known)) < int(version_of(obj))
+    async def _reaches(self, present: ObjectList) -> bool:
+        """Whether the watch arrives there within `CATCH_UP_RETRY`."""
+        deadline = self._clock.monotonic() + CATCH_UP_RETRY
+        while self._is_behind(present):
+            if self._clock.monotonic() >= deadline:
+                return False
+            await self._clock.sleep(CATCH_UP_LOOK)
+        return True
+
+    def _is_behind(self, present: ObjectList) -> bool:
+        """Whether a change before the list is not seen yet, a deletion too."""
+        there = {key_of(obj): int(version_of(obj)) for obj in present.items}
+        seen = {key: int(version_of(obj)) for key, obj in self._objects.items()}
+        listed_at = int(present.resource_version)
+        return any(seen.get(key, -1) < version for key, version in there.items()) or any(
+            version <= listed_at and key not in there for key, version in seen.items()
+        )
 
     def _replace(self, snapshot: ObjectList) -> str:
         """Take a snapshot for truth: whatever is not in it was deleted."""
@@ -230,6 +242,10 @@ class Informers:
         """Return once every informer asked for so far holds its first list."""
         for informer in self._informers.values():
             await informer.synced()
+
+    async def caught_up(self) -> None:
+        """Return once every informer has seen all that the cluster holds at this moment."""
+        await asyncio.gather(*(informer.caught_up() for informer in self))
 
 
 __all__ = ["Handler", "Index", "Informer", "Informers", "by_owner"]

@@ -13,7 +13,7 @@ import logging
 import math
 from collections.abc import Coroutine
 from datetime import datetime
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from clusters.api import Cluster
 from clusters.clock import Clock
@@ -21,6 +21,8 @@ from clusters.errors import AlreadyExists, ClusterError, Conflict, KnodelError, 
 from clusters.objects import LEASE, Object, version_of
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 DURATION = 15.0
 """s that a Lease outlives its last renewal (client-go's default)."""
@@ -59,7 +61,7 @@ class LeaderLease:
         self._duration = duration
         self._renew_every = renew_every
         self._patience = (duration - 2 * renew_every) / 2  # half of what is left when a renewal starts
-        self._seen_version = ""
+        self._seen: Object | None = None
         self._seen_at = 0.0
         self._version = ""
         self._valid_until = float("-inf")
@@ -74,7 +76,7 @@ class LeaderLease:
         """Wait until this process leads; returns `fencing`, which rises with every holder."""
         while True:
             try:
-                if await self._try():
+                if await self._within(self._duration - self._renew_every, self._try()):  # later it is no lead any more
                     return self.fencing
             except (Conflict, AlreadyExists):
                 log.debug("another candidate was first at lease %s", self._name)
@@ -95,27 +97,37 @@ class LeaderLease:
     async def release(self) -> None:
         """Let the next candidate in at once. Harmless when leadership is lost already."""
         self._valid_until = float("-inf")
-        patch = {"metadata": {"resourceVersion": self._version}, "spec": {"holderIdentity": ""}}
         try:
-            await self._cluster.patch(LEASE, self._name, patch, self._namespace, manager=MANAGER)
-        except ClusterError as error:
+            try:
+                await self._vacate()
+            except Conflict:  # by a renewal of ours whose answer did not come, for example
+                await self._reread()
+                await self._vacate()
+        except (ClusterError, LeaseLost) as error:
             log.info("lease %s was not released, it will run out: %s", self._name, error)
+
+    async def _vacate(self) -> None:
+        patch = {"metadata": {"resourceVersion": self._version}, "spec": {"holderIdentity": ""}}
+        await self._cluster.patch(LEASE, self._name, patch, self._namespace, manager=MANAGER)
 
     async def _until_due(self, step: Coroutine[object, object, None], patience: float = math.inf) -> None:
         """Run one step, but no longer than leadership is certain, nor than `patience` seconds: a dead connection may
         swallow one renewal, the next goes over another.
         """
+        await self._within(min(patience, self._valid_until - self._clock.monotonic()), step)
+        if not self.valid:
+            self._lose(f"it was not renewed for {self._duration - self._renew_every:g} s")
+
+    async def _within(self, seconds: float, step: Coroutine[object, object, T]) -> T | None:
+        """The answer of one step; None when it is not there within `seconds`: then the step is given up."""
         work = asyncio.create_task(step)
-        due = asyncio.create_task(self._clock.sleep(min(patience, self._valid_until - self._clock.monotonic())))
+        due = asyncio.create_task(self._clock.sleep(seconds))
         try:
             await asyncio.wait({work, due}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                work.result()
+            return work.result() if work.done() else None
         finally:
             work.cancel()
             due.cancel()
-        if not self.valid:
-            self._lose(f"it was not renewed for {self._duration - self._renew_every:g} s")
 
     async def _renew(self) -> None:
         started = self._clock.monotonic()
@@ -139,7 +151,7 @@ class LeaderLease:
             log.warning("cannot read lease %s: %s", self._name, error)
             return
         spec = present.get("spec") or {}
-        if spec.get("holderIdentity") != self._identity or int(spec.get("leaseTransitions") or 0) != self.fencing:
+        if spec.get("holderIdentity") != self._identity or _transitions(present) != self.fencing:
             self._lose(f"{spec.get('holderIdentity')!r} holds it")
         self._version = version_of(present)
 
@@ -154,8 +166,7 @@ class LeaderLease:
             return True
         if not self._is_free(present):
             return False
-        transitions = int((present.get("spec") or {}).get("leaseTransitions") or 0) + 1
-        patch = {"metadata": {"resourceVersion": version_of(present)}, "spec": self._taken(transitions)}
+        patch = {"metadata": {"resourceVersion": version_of(present)}, "spec": self._taken(_transitions(present) + 1)}
         taken = await self._cluster.patch(LEASE, self._name, patch, self._namespace, manager=MANAGER)
         self._held(taken, started)
         return True
@@ -166,8 +177,8 @@ class LeaderLease:
         if spec.get("holderIdentity") in (None, "", self._identity):
             return True
         now = self._clock.monotonic()
-        if version_of(lease) != self._seen_version:
-            self._seen_version, self._seen_at = version_of(lease), now
+        if spec != self._seen:  # what else is written to it, a label for example, is no sign of life
+            self._seen, self._seen_at = spec, now
         return now - self._seen_at >= float(spec.get("leaseDurationSeconds") or self._duration)
 
     def _taken(self, transitions: int) -> Object:
@@ -183,11 +194,15 @@ class LeaderLease:
     def _held(self, lease: Object, started: float) -> None:
         self._version = version_of(lease)
         self._valid_until = started + self._duration - self._renew_every
-        self.fencing = int(lease["spec"]["leaseTransitions"])
+        self.fencing = _transitions(lease)
 
     def _lose(self, why: str) -> NoReturn:
         self._valid_until = float("-inf")
         raise LeaseLost(f"lease {self._namespace}/{self._name} is lost: {why}")
+
+
+def _transitions(lease: Object) -> int:
+    return int((lease.get("spec") or {}).get("leaseTransitions") or 0)
 
 
 def _micro_time(at: datetime) -> str:

@@ -53,12 +53,15 @@ class WorkQueue(Generic[K]):
             timer.cancel()
         self._timers[key] = loop.call_at(due, self._fire, key)
 
-    def retry(self, key: K) -> float:
-        """Hand `key` out again after its back-off, which doubles with each call; returns the delay in seconds."""
+    def retry(self, key: K, delay: float | None = None) -> float:
+        """The key failed: hand it out again after `delay` seconds, else after its back-off, which doubles with each
+        call. Returns the delay.
+        """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        delay = min(self._first_delay * 2.0 ** min(failures, 32), self._largest_delay)
-        delay *= 0.9 + 0.2 * random.random()  # noqa: S311 - jitter, so that keys that failed together part
+        if delay is None:
+            delay = min(self._first_delay * 2.0 ** min(failures, 32), self._largest_delay)
+            delay *= 0.9 + 0.2 * random.random()  # noqa: S311 - jitter, so that keys that failed together part
         self.add_after(key, delay)
         return delay
 

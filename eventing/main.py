@@ -9,18 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
-import uvloop
-
-from clusters.errors import KnodelError
 from clusters.manager.http import HttpListener, Request, Response
-from clusters.manager.logs import configure_logs
-from clusters.manager.options import BadOptions, Options, parse_options
-from clusters.manager.process import Listeners
+from clusters.manager.options import BadOptions, Options
+from clusters.manager.process import Listeners, run_process
 
 log = logging.getLogger(__name__)
 
@@ -55,28 +50,13 @@ async def serve(options: Options, port: int, stop: asyncio.Event) -> None:
             await webhook.close()
 
 
-async def _until_signal(options: Options, port: int) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await serve(options, port, stop)
-
-
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Run one replica; returns the exit code."""
-    try:
-        arguments = sys.argv[1:] if argv is None else argv
-        options = parse_options("eventing.main", "Take CloudEvents in.", arguments, environ)
-        configure_logs(options.log_format, options.log_level)
-        uvloop.run(_until_signal(options, _port(environ)))
-    except BadOptions as error:
-        print(f"error: {error}", file=sys.stderr)  # there are no logs yet
-        return 2
-    except KnodelError as error:
-        log.error("%s", error)
-        return 1
-    return 0
+
+    async def run(options: Options, stop: asyncio.Event) -> None:
+        await serve(options, _port(environ), stop)
+
+    return run_process("eventing.main", "Take CloudEvents in.", run, argv, environ)
 
 
 def _port(environ: Mapping[str, str]) -> int:

@@ -16,7 +16,7 @@ from clusters.kubernetes import KubernetesCluster
 from clusters.manager.manager import Component
 from clusters.manager.options import Options
 from clusters.manager.process import Program, run_program
-from clusters.objects import MODEL, POD_AUTOSCALER, REVISION
+from clusters.objects import POD_AUTOSCALER, REVISION
 from clusters.recorder import Recorder
 from serving.apis.annotations import LABEL_MODEL
 from serving.apis.settings import Settings, settings_from_text
@@ -43,13 +43,7 @@ def make(cluster: Cluster, options: Options, settings: Settings, clock: Clock) -
         recorder=Recorder(cluster, COMPONENT, clock),
         flags=ConfigMapFlags(cluster, clock),
     )
-
-    async def act() -> None:
-        # The former leader's last writes were made from Models that this replica may not have seen yet.
-        await informers[MODEL].caught_up()
-        await controller.run()
-
-    return Component(informers, (controller.controller,), act)
+    return Component(informers, (controller.controller,), controller.run)
 
 
 PROGRAM = Program(

@@ -58,10 +58,10 @@ class Connection:
         stream: bool = False,
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Ready to be entered: the response. Raises what aiohttp raises; redirects are not followed."""
-        headers = await self._login.headers()
+        login = self._login
+        headers = await login.headers()
         if body is not None:
             headers["Content-Type"] = content_type
-        login = self._login
         return (self._streams if stream else self._requests).request(
             method,
             URL(login.server + path, encoded=True).update_query(query or {}),
@@ -75,7 +75,7 @@ class Connection:
         )
 
     async def renew(self, refused: Login) -> bool:
-        """Log in anew after `refused` was answered with 401; returns whether there is a new login to try.
+        """Log in anew after `refused` got a 401, or did not trust the server; returns whether there is a new login.
 
         Raises Unavailable when that fails.
         """

@@ -19,7 +19,13 @@ from clusters.errors import (
     NotFound,
     Unavailable,
 )  # fmt: skip
-from clusters.kubernetes.refusals import field_errors, says_webhook_is_down, says_wrong_request, webhook_words
+from clusters.kubernetes.refusals import (
+    field_errors,
+    says_not_ready,
+    says_webhook_is_down,
+    says_wrong_request,
+    webhook_words,
+)
 from clusters.kubernetes.status import Status, one_line
 
 RETRY_TOO_MANY_REQUESTS = 1.0
@@ -80,7 +86,9 @@ def _invalid(what: str, status: Status, _: float | None) -> ClusterError:
     return Invalid(what, field_errors(status))
 
 
-def _forbidden(what: str, status: Status, _: float | None) -> ClusterError:
+def _forbidden(what: str, status: Status, retry_after: float | None) -> ClusterError:
+    if says_not_ready(status.message):
+        return _unavailable(what, status, retry_after)
     if status.has_cause("NamespaceTerminating"):
         return NotFound(f"{what}: its namespace is being deleted: wait until it is gone")
     if webhook_words(status.message) is not None:

@@ -49,14 +49,17 @@ class Login:
     async def headers(self) -> dict[str, str]:
         """The Authorization header, if there is one; a Pod's token file is re-read every minute.
 
-        Raises Unavailable when that file cannot be read at the moment.
+        Raises Unavailable when that file cannot be read at the moment, or holds what cannot be sent.
         """
         headers: dict[str, str] = {}
         try:
             await self._client.update_params_for_auth(headers, [], [BEARER], "", "", None)
         except Exception as exc:
             raise Unavailable(f"{self.server}: the token cannot be read: {exc}") from exc
-        return {name: value.strip() for name, value in headers.items()}
+        headers = {name: value.strip() for name, value in headers.items()}
+        if not all(value.isprintable() for value in headers.values()):
+            raise Unavailable(f"{self.server}: the token has characters that no header may have: log in again")
+        return headers
 
 
 LogIn = Callable[[], Awaitable[Login]]

@@ -11,6 +11,8 @@ from clusters.kubernetes.status import Status, one_line
 _WEBHOOK = re.compile(r'^admission webhook "[^"]*" denied the request(?: without explanation|: (?P<words>.*))$', re.S)
 _POLICY = re.compile(r"ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: (?P<words>.*)$", re.S)
 _WEBHOOK_DOWN = re.compile(r"failed calling webhook|etcdserver: |etcd leader changed|context deadline exceeded")
+_NO_RIGHT = re.compile(r'is forbidden: User "[^"]*" cannot ')
+_NOT_READY = "not yet ready to handle request"
 _STRICT = re.compile(r"strict decoding error: (?P<words>.*)$", re.S)
 _STRICT_FIELD = re.compile(r'(?P<message>unknown field|duplicate field) "(?P<path>[^"]+)"')
 _TYPED = re.compile(r"failed to create typed patch object \(.*?\): (?P<words>.*)$", re.S)
@@ -43,6 +45,16 @@ def webhook_words(message: str) -> str | None:
 def says_webhook_is_down(message: str) -> bool:
     """Whether the failure is that of something behind the API server, and so will pass."""
     return _WEBHOOK_DOWN.search(message) is not None
+
+
+def says_no_right(message: str) -> bool:
+    """Whether the authorizer refused the request, before anything else looked at it."""
+    return _NO_RIGHT.search(message) is not None
+
+
+def says_not_ready(message: str) -> bool:
+    """Whether an admission plugin refuses everything because the API server has just been started."""
+    return message.endswith(_NOT_READY)
 
 
 def says_wrong_request(message: str) -> bool:

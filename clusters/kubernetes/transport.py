@@ -1,7 +1,11 @@
 """One call to the API server: sent, timed out, repeated as the server asks, translated.
 
-Repeated are only answers 429 and 5xx that say when to come back (the request was not carried out), until `total` is
-over. A lost connection is told at once: the caller decides whether a write may be sent twice.
+Repeated are only answers 429 and 5xx that say when to come back, until `total` is over, as client-go does: after a 429
+or 503 nothing was carried out, after another 5xx something may have been, so a creation may find its own object. A lost
+connection is told at once: the caller decides whether a write may be sent twice.
+
+For a moment after a restart kube-apiserver answers before it has read its roles, and refuses everybody. A right that is
+missing within `RULES_LOAD` of a lost connection is therefore asked for again, until that time is over.
 """
 
 from __future__ import annotations
@@ -17,14 +21,22 @@ import aiohttp
 import msgspec
 
 from clusters.clock import Clock
-from clusters.errors import Unavailable
+from clusters.errors import Forbidden, Unavailable
 from clusters.kubernetes.connection import Connection
 from clusters.kubernetes.errors import translate
+from clusters.kubernetes.refusals import says_no_right
 from clusters.kubernetes.retry_after import retry_after
 from clusters.kubernetes.status import one_line, read_status
 from clusters.kubernetes.timeouts import Timeouts
 
 UNAUTHORIZED = 401
+AWAY = (502, 503, 504)
+"""Codes of a server that is not there, or of the proxy before it."""
+RULES_LOAD = 10.0
+"""s: kube-apiserver 1.35 refuses everybody for 1-2 s after its start, a watch finds it up to 5 s later."""
+RULES_PAUSE = 0.5
+"""s between two questions in that time."""
+_UNTRUSTED = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
 JITTER = 0.5
 """Share of a waiting time by which it is lengthened at random, so that those sent away together part."""
 
@@ -51,6 +63,7 @@ class Transport:
         self._clock = clock
         self._timeouts = timeouts
         self._chance = chance
+        self._away_at = float("-inf")
 
     async def call(self, request: Request) -> Any:
         """The decoded answer. Raises the cluster's errors."""
@@ -90,8 +103,8 @@ class Transport:
         self, request: Request, limit: aiohttp.ClientTimeout, *, stream: bool = False
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The successful answer, after a new login if need be; what breaks while it is read is translated too."""
+        login = self._connection.login
         try:
-            login = self._connection.login
             async with await self._send(request, limit, stream) as response:
                 if response.status != UNAUTHORIZED:
                     await self._refuse(request, response)
@@ -103,6 +116,9 @@ class Transport:
                 await self._refuse(request, response)
                 yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
+            self._away_at = self._clock.monotonic()
+            if isinstance(exc, _UNTRUSTED):
+                await self._connection.renew(login)  # the cluster's authority may be another one by now
             raise Unavailable(f"{request.what}: {self._connection.server} {_trouble(exc, self._timeouts)}") from exc
 
     async def _send(self, request: Request, limit: aiohttp.ClientTimeout, stream: bool) -> Any:
@@ -120,13 +136,23 @@ class Transport:
         if 200 <= response.status < 300:
             return
         wait = retry_after(response.headers.get("Retry-After"), self._clock.now())
-        raise translate(request.what, read_status(response.status, await response.read()), wait)
+        status = read_status(response.status, await response.read())
+        error = translate(request.what, status, wait)
+        if response.status in AWAY:
+            self._away_at = self._clock.monotonic()
+        elif isinstance(error, Forbidden) and says_no_right(status.message) and self._was_away():
+            raise Unavailable(f"{error}: the cluster was away a moment ago: try again", RULES_PAUSE)
+        raise error
+
+    def _was_away(self) -> bool:
+        """Whether the server may have been started so lately that it does not know anybody's rights yet."""
+        return self._clock.monotonic() - self._away_at < RULES_LOAD
 
 
 def _trouble(exc: Exception, timeouts: Timeouts) -> str:
     """What happened to the connection, and what to do."""
     match exc:
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+        case _ if isinstance(exc, _UNTRUSTED):
             return f"cannot be trusted: {exc}: check the certificate authority in the kubeconfig"
         case aiohttp.ConnectionTimeoutError():
             return f"accepted no connection within {timeouts.connect:g} s: is it up?"

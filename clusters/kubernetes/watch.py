@@ -45,6 +45,19 @@ class _Line(msgspec.Struct):
     object: dict[str, Any]
 
 
+def _version(line: _Line) -> str:
+    """The place after this event. Raises ValidationError for what is no object of the API."""
+    metadata = line.object.get("metadata")
+    if not isinstance(metadata, dict):
+        raise msgspec.ValidationError("an object without metadata")
+    version = metadata.get("resourceVersion")
+    if not (isinstance(version, str) and version.isdecimal()):
+        raise msgspec.ValidationError("an object without metadata.resourceVersion")
+    if line.type != "BOOKMARK" and not metadata.get("name"):
+        raise msgspec.ValidationError("an object without metadata.name")
+    return version
+
+
 class Garbage(Unavailable):
     """What came is no event."""
 
@@ -99,9 +112,7 @@ class Watch:
     def _event(self, line: _Line) -> WatchEvent:
         if line.type == "ERROR":
             raise translate(self._request.what, status_of(line.object))
-        version = str((line.object.get("metadata") or {}).get("resourceVersion") or "")
-        if not version:
-            raise msgspec.ValidationError("an object without metadata.resourceVersion")
+        version = _version(line)
         if self._version not in FROM_THE_START or line.type == "BOOKMARK":
             self._version = version
         self._garbage = 0

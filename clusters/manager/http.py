@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 HEAD_TIMEOUT = 10.0  # s for the whole head
 MOST_HEAD_BYTES = 32 * 1024
-MOST_CONNECTIONS = 256  # at once; more wait to be accepted
+MOST_CONNECTIONS = 256  # at once; more are dropped: one that waited would be held without a time limit
 LINGER = 1.0  # s that a body is read and dropped after the answer, so that its sender reads the answer and no reset
 LINGER_CHUNK = 64 * 1024  # bytes
 
@@ -56,7 +56,6 @@ class HttpListener:
         self._host = host
         self._port = port
         self._handler = handler
-        self._slots = asyncio.Semaphore(MOST_CONNECTIONS)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
@@ -83,10 +82,12 @@ class HttpListener:
             self._open.add(task)
             task.add_done_callback(self._open.discard)
         try:
-            async with self._slots:
+            if len(self._open) <= MOST_CONNECTIONS:
                 await self._answer(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             log.debug("a caller went away")
+        except asyncio.CancelledError:
+            log.debug("a caller was dropped by the end")  # by `close`; the server's streams report it as an error
         finally:
             writer.close()
             with suppress(OSError):
@@ -100,11 +101,18 @@ class HttpListener:
             response, request = Response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), None
         else:
             request = parse_head(head)
-            response = self._handler(request) if request is not None else Response(HTTPStatus.BAD_REQUEST)
+            response = self._handled(request) if request is not None else Response(HTTPStatus.BAD_REQUEST)
         writer.write(_encode(response, with_body=request is None or request.method != "HEAD"))
         await writer.drain()
         writer.write_eof()
         await _drop_rest(reader)
+
+    def _handled(self, request: Request) -> Response:
+        try:
+            return self._handler(request)
+        except Exception:  # a fault of ours; the caller gets an answer, and the next one too
+            log.exception("%s %s failed", request.method, request.path)
+            return Response(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def parse_head(head: bytes) -> Request | None:

@@ -1,6 +1,6 @@
 """Runs one component as one of several replicas: all of them watch, the one that holds the Lease acts.
 
-    start      informers fill → ready, as a standby too → the Lease is taken → controllers run
+    start      informers fill → ready, as a standby too → the Lease is taken → informers catch up → controllers run
     Lease lost controllers are cancelled at once, everything is made anew, and this process is a candidate again
     settings   changed: everything is made anew, the Lease is kept
     end        controllers are cancelled, then the Lease is given back, so that the next one acts at once
@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +32,7 @@ RELEASE_WITHIN = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """What one process does: `run` acts, and is called by a leader only, once the informers hold their first lists."""
+    """What one process does: `run` acts, and is called by a leader only, once the informers have caught up."""
 
     informers: Informers
     controllers: Sequence[Controller]
@@ -86,7 +85,7 @@ class Manager:
         try:
             await _until(stop.wait(), (work, campaign))
         finally:
-            await _end(work)
+            await _end(work)  # while the Lease is still renewed
             await _end(campaign)
             await self._give_back()
 
@@ -125,13 +124,13 @@ class Manager:
                 await _until(self._overtaken(), (acting, watching))
             finally:
                 self._synced.clear()
-                await _end(acting)
-                await _end(watching)
+                await _end(acting, watching)
 
     async def _act(self, component: Component) -> None:
         await component.informers.synced()
         self._synced.set()
         await self._leading.wait()
+        await component.informers.caught_up()  # with the last writes of the former leader
         await component.run()
 
     async def _overtaken(self) -> None:
@@ -143,8 +142,7 @@ class Manager:
                 if task.done():
                     task.result()
         finally:
-            for task in tasks:
-                await _end(task)
+            await _end(*tasks)
 
     async def _lost(self) -> None:
         await self._leading.wait()
@@ -165,8 +163,21 @@ async def _until(wanted: Coroutine[Any, Any, object], parts: Iterable[asyncio.Ta
         await _end(waiting)
 
 
-async def _end(task: asyncio.Future[Any]) -> None:
-    """Cancel, and wait until it is over; its own error was, or will be, raised where it is awaited."""
-    task.cancel()
-    with suppress(asyncio.CancelledError, Exception):
-        await task
+async def _end(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel all, and wait until they are over, even when this is cancelled meanwhile.
+
+    Their own errors were, or will be, raised where they are awaited.
+    """
+    for task in tasks:
+        task.cancel()
+    cancelled = None
+    while not all(task.done() for task in tasks):
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()
+    if cancelled is not None:
+        raise cancelled

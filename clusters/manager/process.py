@@ -7,9 +7,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Generic, TypeVar
 
@@ -52,26 +53,40 @@ class Program(Generic[T]):
 
 
 def run_program(program: Program[T], argv: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code."""
+    """Run one replica until SIGTERM or SIGINT; returns the exit code."""
+    return run_process(program.name, program.about, partial(run_replica, program), argv)
+
+
+def run_process(
+    name: str,
+    about: str,
+    serve: Callable[[Options, asyncio.Event], Awaitable[None]],
+    argv: Sequence[str] | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> int:
+    """Run `serve(options, stop)`; `stop` is set by SIGTERM or SIGINT. Returns the exit code."""
     try:
-        options = parse_options(program.name, program.about, sys.argv[1:] if argv is None else argv, os.environ)
+        options = parse_options(name, about, sys.argv[1:] if argv is None else argv, environ)
         configure_logs(options.log_format, options.log_level)
-        uvloop.run(_until_signal(program, options))
+        uvloop.run(_until_signal(serve, options))
     except BadOptions as error:
-        print(f"error: {error}", file=sys.stderr)  # there are no logs yet
+        print(f"error: {error}", file=sys.stderr)  # there may be no logs yet
         return 2
     except KnodelError as error:
         log.error("%s", error)
         return 1
+    except Exception:
+        log.exception("ended by a fault of ours")
+        return 1
     return 0
 
 
-async def _until_signal(program: Program[T], options: Options) -> None:
+async def _until_signal(serve: Callable[[Options, asyncio.Event], Awaitable[None]], options: Options) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await run_replica(program, options, stop)
+    await serve(options, stop)
     log.info("ended as asked")
 
 

@@ -18,12 +18,10 @@ from serving.reconciler.observe import observe
 from serving.reconciler.obstacles import Obstacle, collision, disabled
 from serving.reconciler.own_writes import OwnWrites
 from serving.reconciler.pacing import Pacing
+from serving.reconciler.patience import Patience
 from serving.reconciler.plan import Plan, make_plan
 from serving.reconciler.status import make_invalid_status, make_status
 from serving.resources.knative_flags import flags_needed
-
-LOOK_AGAIN = 30.0
-"""s until what was refused is tried again: a quota, a flag or somebody else's object may be out of the way then."""
 
 
 class ModelReconciler:
@@ -46,6 +44,7 @@ class ModelReconciler:
         self._flags = flags
         self._pacing = Pacing(clock)
         self._own = OwnWrites()
+        self._patience = Patience()
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass; returns the seconds until the next look, or None."""
@@ -53,6 +52,7 @@ class ModelReconciler:
         if obj is None or is_deleting(obj):
             self._pacing.forget(key)
             self._own.forget(key)
+            self._patience.forget(key)
             return None
         now = self._clock.now()
         try:
@@ -63,7 +63,10 @@ class ModelReconciler:
         plan = make_plan(model, world, self._settings, await self._obstacle(model))
         outcome = await carry_out(self._cluster, plan, world, self._own)
         later = await self._write(obj, make_status(model, outcome, plan, now))
-        return LOOK_AGAIN if later is None and _is_stuck(plan, outcome) else later
+        if not _is_stuck(plan, outcome):
+            self._patience.forget(key)
+            return later
+        return self._patience.look_again(key) if later is None else later
 
     async def _obstacle(self, model: Model) -> Obstacle | None:
         taken = collision(self._informers[MODEL], model.object)

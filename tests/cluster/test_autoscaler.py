@@ -5,8 +5,9 @@ The steps are those of `autoscaler/reconciler`: ServerlessService, the PodAutosc
 
 from __future__ import annotations
 
+from autoscaler.apis import POLICY_ANNOTATION
 from clusters.api import Cluster
-from clusters.objects import DEPLOYMENT, POD_AUTOSCALER, SERVERLESS_SERVICE, SERVICE, Object, is_true
+from clusters.objects import DEPLOYMENT, EVENT, POD_AUTOSCALER, SERVERLESS_SERVICE, SERVICE, Object, is_true
 from serving.apis.settings import Settings
 from tests.cluster.place import MANAGER
 from tests.golden.scene import make_template
@@ -42,3 +43,23 @@ async def test_a_plain_service_of_our_class_becomes_ready_and_gets_the_replicas_
     assert autoscaler["status"]["desiredScale"] == 2
     assert is_true(autoscaler, "ScaleTargetInitialized")
     assert is_true(service, "Ready")
+
+    # A policy that nobody can follow is said in an Event, which is counted up when it comes again; the replicas stay.
+    for times in (1, 2):
+        for policy in ("{", None):
+            await annotate(cluster, namespace, policy)
+            if policy is not None:
+                await eventually(lambda: told(cluster, namespace, times), WITHIN)  # noqa: B023 - waited for here
+    assert await replicated()
+
+
+async def annotate(cluster: Cluster, namespace: str, policy: str | None) -> None:
+    """Put the scaling policy on the PodAutoscaler, or take it off."""
+    patch = {"metadata": {"annotations": {POLICY_ANNOTATION: policy}}}
+    await cluster.patch(POD_AUTOSCALER, REVISION, patch, namespace, manager=MANAGER)
+
+
+async def told(cluster: Cluster, namespace: str, times: int) -> bool:
+    """Whether the Event about the policy was counted so often."""
+    events = (await cluster.list(EVENT, namespace)).items
+    return any(event["reason"] == "InvalidPolicy" and int(event.get("count") or 0) >= times for event in events)

@@ -105,7 +105,7 @@ async def test_our_class_gives_knative_all_that_it_waits_for(
         place(cluster, target, namespace, artifacts, tmp_path, knative_class=CLASS) as here,
         acting(AUTOSCALER, cluster, target, namespace, tmp_path, settings),
     ):
-        await here.deploy("own", minReplicas=0)
+        await here.deploy("own", minReplicas=0, scaleToZeroAfter="6s")
 
         answer = await here.world.ask("own", namespace=namespace)
         autoscaler = await here.get(POD_AUTOSCALER, "own-00001")
@@ -124,7 +124,7 @@ async def test_our_class_gives_knative_all_that_it_waits_for(
             former = await here.get(DEPLOYMENT, "own-00001-deployment")
             return bool(former["spec"]["replicas"] == 0)
 
-        await eventually(at_zero, 180)  # nobody reaches it any more
+        await eventually(at_zero, 90)  # nobody reaches it any more
         assert not is_true(await here.get(POD_AUTOSCALER, "own-00001"), "Active")
         assert is_true(await here.get(REVISION, "own-00001"), "Ready")
         assert (await here.world.ask("own", namespace=namespace)).revision == "own-00002"

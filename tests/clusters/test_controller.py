@@ -10,7 +10,7 @@ import pytest
 
 from clusters.controller import Controller
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Conflict, PermanentError, TemporaryError, Unavailable
+from clusters.errors import Conflict, TemporaryError, Unavailable
 from clusters.informer import Informers
 from clusters.objects import MODEL, SECRET, WARM_POOL, Key, name_of, owner_reference
 from tests.support.wait import eventually
@@ -117,23 +117,6 @@ async def test_one_poison_key_does_not_stop_the_others() -> None:
         await eventually(lambda: done == [B])
 
 
-@pytest.mark.parametrize("second", [Conflict("no"), RuntimeError("also broken")])
-async def test_failures_are_told_and_a_failing_record_harms_nobody(second: Exception) -> None:
-    told: list[tuple[Key, Exception]] = []
-    first = PermanentError("never")
-
-    async def on_error(key: Key, error: Exception) -> None:
-        told.append((key, error))
-        raise second
-
-    passes = Passes(first)
-    controller = Controller("tests", passes, on_error=on_error)
-    controller.queue.add(A)
-    async with running(controller):
-        await eventually(lambda: len(passes.keys) == 2)
-    assert told == [(A, first)]
-
-
 async def test_one_key_is_never_at_work_twice() -> None:
     at_work = 0
     most = 0
@@ -169,3 +152,30 @@ async def test_the_clusters_own_delay_is_kept() -> None:
         await eventually(lambda: len(passes.keys) == 2)
     assert loop.time() - began >= 0.2
     assert (controller.passes, controller.failed) == (2, 1)
+
+
+async def test_a_pass_that_was_cancelled_from_within_costs_no_worker() -> None:
+    passes = Passes(None)
+    cancelled = 0
+
+    async def reconcile(key: Key) -> float | None:
+        nonlocal cancelled
+        if cancelled < 3:
+            cancelled += 1
+            raise asyncio.CancelledError
+        return await passes(key)
+
+    controller = Controller("tests", reconcile, workers=1)
+    controller.queue.add(A)
+    async with running(controller):
+        await eventually(lambda: passes.keys == [A])
+    assert controller.failed == 3
+
+
+async def test_a_pass_that_the_cluster_sends_away_again_and_again_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    passes = Passes(*[Unavailable("too many requests", retry_after=0.001)] * 10)
+    controller = Controller("tests", passes)
+    controller.queue.add(A)
+    async with running(controller):
+        await eventually(lambda: len(passes.keys) == 11)
+    assert "too many requests" in caplog.text

@@ -12,7 +12,7 @@ import pytest
 
 from clusters.api import Cluster, ObjectList, WatchEvent
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import ClusterError, Forbidden, Gone, Invalid, Unavailable
+from clusters.errors import ClusterError, FieldError, Forbidden, Gone, Invalid, Unavailable
 from clusters.informer import Informer, Informers
 from clusters.objects import MODEL, SECRET, Kind, Object, name_of, owner_reference, version_of
 from tests.support.clock import SteppedClock
@@ -225,20 +225,12 @@ def _name(obj: Object | None) -> str:
     return name_of(obj) if obj is not None else ""
 
 
-async def test_a_new_leader_waits_until_it_has_seen_what_the_cluster_holds(cluster: EmbeddedCluster) -> None:
-    informer = Informer(cluster, SECRET)
-    for name in ("a", "b"):
-        await cluster.create(SECRET, {"metadata": {"name": name, "namespace": "n"}}, manager="tests")
-
-    caught_up = asyncio.create_task(informer.caught_up())
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert not caught_up.done()  # nothing was listed yet
-
-    running = asyncio.create_task(informer.run())
-    await asyncio.wait_for(caught_up, 5)
-    assert len(informer) == 2
-    running.cancel()
+async def test_an_answer_that_calls_the_request_invalid_does_not_end_it(cluster: EmbeddedCluster) -> None:
+    troubled = Troubled(cluster)
+    troubled.list_errors.append(Invalid("list", [FieldError("", "a proxy that is just being set up said 400")]))
+    informer = Informer(troubled, MODEL)
+    async with running(informer):
+        await asyncio.wait_for(informer.synced(), 5)
 
 
 async def test_informers_can_be_narrowed_to_a_namespace_and_by_labels(cluster: EmbeddedCluster) -> None:

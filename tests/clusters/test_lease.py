@@ -24,6 +24,8 @@ class Silent:
         self._cluster = cluster
         self.refuses = False
         self.hangs = False
+        self.swallows = False
+        self.silent_reads = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
@@ -34,7 +36,18 @@ class Silent:
             raise Unavailable("down")
         if self.hangs:
             await asyncio.Event().wait()
-        return await self._cluster.patch(*arguments, **keywords)
+        answer = await self._cluster.patch(*arguments, **keywords)
+        if self.swallows:
+            self.swallows = False
+            await asyncio.Event().wait()
+        return answer
+
+    async def get(self, *arguments: Any, **keywords: Any) -> Any:
+        """The real get, unless it is one of those without an answer."""
+        if self.silent_reads:
+            self.silent_reads -= 1
+            await asyncio.Event().wait()
+        return await self._cluster.get(*arguments, **keywords)
 
 
 def candidate(cluster: Any, identity: str, clock: SteppedClock) -> LeaderLease:
@@ -221,3 +234,25 @@ async def test_of_many_candidates_exactly_one_leads(cluster: EmbeddedCluster) ->
 def test_a_renewal_period_that_leaves_no_second_chance_is_refused(cluster: EmbeddedCluster) -> None:
     with pytest.raises(ValueError, match="renew_every"):
         LeaderLease(cluster, "l", "ns", "one", SteppedClock(), duration=15, renew_every=8)
+
+
+async def test_a_dead_holders_lease_is_taken_though_somebody_keeps_labelling_it(cluster: EmbeddedCluster) -> None:
+    clock = SteppedClock()
+    first, second = candidate(cluster, "one", clock), candidate(cluster, "two", clock)
+    await first.acquire()
+    waiting = asyncio.create_task(second.acquire())
+    for number in range(10):
+        await cluster.patch(LEASE, "leader", {"metadata": {"labels": {"a": str(number)}}}, "knodel", manager="t")
+        await step(cluster, clock, 3)
+    assert waiting.done()
+
+
+async def test_a_lease_that_lost_its_count_does_no_harm(cluster: EmbeddedCluster) -> None:
+    clock = SteppedClock()
+    first = candidate(cluster, "one", clock)
+    await first.acquire()
+    holding = asyncio.create_task(first.hold())
+    await cluster.patch(LEASE, "leader", {"spec": {"leaseTransitions": None}}, "knodel", manager="t")
+    await step(cluster, clock, 30)
+    assert first.valid and not holding.done()
+    holding.cancel()

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from loadtests.bench.processes import processes_of
-from tests.support.ports import free_ports
 from tests.scenarios.world import infer_body
 from tests.support import models
+from tests.support.ports import free_ports
 
 KNODEL = [sys.executable, "-m", "serving.cli.main"]
 PATIENCE = 90  # s for one command

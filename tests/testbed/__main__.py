@@ -1,6 +1,7 @@
 """`python -m tests.testbed build|up|down|status|images|restart`.
 
-The exit code is 0, 1 when a step failed, 2 when the arguments are wrong, 3 when the machine lacks something.
+The exit code is 0, 1 when a step failed, 2 when the arguments are wrong, 3 when the machine lacks something, 130 when
+interrupted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tests.testbed.testbed import COMPONENTS, Testbed
 
 FAILED: Final = 1
 LACKS: Final = 3  # the machine cannot run it: another one may
+INTERRUPTED: Final = 130  # as a shell tells SIGINT
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,6 +33,9 @@ def main(arguments: Sequence[str]) -> int:
     except TestbedError as exc:
         print(f"testbed: {exc}", file=sys.stderr)
         return FAILED
+    except KeyboardInterrupt:
+        print("testbed: interrupted; `up` goes on from here, `down` removes it", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _run(asked: argparse.Namespace, testbed: Testbed, progress: Progress) -> int:

@@ -11,10 +11,10 @@ from tests.testbed import dns, eventing, knative, kourier
 from tests.testbed.errors import TestbedError
 from tests.testbed.kubectl import Kubectl
 from tests.testbed.manifests import WORKLOADS, ordered
+from tests.testbed.progress import Report
 from tests.testbed.upstream import Document
 from tests.testbed.waiting import becomes
 
-Progress = Callable[[str], None]
 BASE = "base"
 RECORD = "testbed-addons"
 """The ConfigMap that tells what was applied last, so that a second `install` has nothing to do."""
@@ -25,8 +25,6 @@ TRY_INTERVAL = 0.3
 """s between two tries of what is refused while pods start."""
 READY_TIMEOUT = 180.0
 """s; 12 s were seen on a quiet machine, a loaded one takes some times that."""
-SLACK = 10.0
-"""s that kubectl may take beyond the time that it waits itself."""
 ESTABLISHED_TIMEOUT = 60.0
 """s; a new kind is served within one."""
 PROBE: Document = {
@@ -57,13 +55,13 @@ class Part:
         return [document for document in self.documents if document["kind"] in WORKLOADS]
 
 
-def install(kubectl: Kubectl, eventing: bool, progress: Progress) -> None:
-    """Apply the add-ons and wait until they are ready; quick when that was done before and nothing changed.
+def install(kubectl: Kubectl, eventing: bool, report: Report) -> bool:
+    """Apply the add-ons that were not, and wait until all are ready; whether one was applied.
 
     May be called before the node is ready. Raises TestbedError when they are not ready in time.
     """
-    for part in parts(eventing):
-        _ensure(kubectl, part, progress)
+    applied = [part.key for part in parts(eventing) if _ensure(kubectl, part, report)]
+    return bool(applied)
 
 
 def parts(with_eventing: bool) -> list[Part]:
@@ -73,15 +71,17 @@ def parts(with_eventing: bool) -> list[Part]:
     return [base, *([Part("eventing", "Knative Eventing", eventing.documents())] if with_eventing else [])]
 
 
-def _ensure(kubectl: Kubectl, part: Part, progress: Progress) -> None:
+def _ensure(kubectl: Kubectl, part: Part, report: Report) -> bool:
     record = kubectl.get("configmap", RECORD, f"--namespace={RECORD_NAMESPACE}")
-    if record.get("data", {}).get(part.key) != part.digest:
-        progress(f"{part.title}: applying {len(part.documents)} objects")
+    outdated: bool = record.get("data", {}).get(part.key) != part.digest
+    if outdated:
+        report(f"{part.title}: applying {len(part.documents)} objects")
         _apply(kubectl, part)
         kubectl.apply([_record(record, part)])
-    progress(f"{part.title}: waiting for {len(part.workloads)} workloads")
+    report(f"{part.title}: waiting for {len(part.workloads)} workloads")
     _await_ready(kubectl, part)
-    progress(f"{part.title}: ready")
+    report(f"{part.title}: ready")
+    return outdated
 
 
 def _apply(kubectl: Kubectl, part: Part) -> None:
@@ -94,15 +94,7 @@ def _apply(kubectl: Kubectl, part: Part) -> None:
 
 def _await_ready(kubectl: Kubectl, part: Part) -> None:
     for workload in part.workloads:
-        target, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
-        words = (
-            "rollout",
-            "status",
-            f"deployment/{target}",
-            f"--namespace={namespace}",
-            f"--timeout={READY_TIMEOUT:g}s",
-        )
-        kubectl.run(*words, timeout=READY_TIMEOUT + SLACK)
+        kubectl.await_rollout(workload["metadata"]["name"], workload["metadata"]["namespace"], READY_TIMEOUT)
     if part.key == BASE:
         asked = json.dumps(PROBE)
         ask = ("create", "--dry-run=server", "-f", "-")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.testbed import mounts, waiting
+from tests.testbed.errors import MachineLacks
 
 ROOT: Final = "knodel-testbed"
 _KILLED: Final = 10.0  # s within which the kernel ends killed processes
@@ -17,28 +18,30 @@ _UNIFIED: Final = "cgroup2"
 
 
 def ensure() -> None:
-    """Make the group in every hierarchy; the kubelet wants it to be there."""
+    """Make the group in every hierarchy; the kubelet wants it to be there. Raises MachineLacks when that is refused."""
     for hierarchy, kind in _hierarchies():
         if kind == _UNIFIED:
             _enable_controllers(hierarchy)
-        (hierarchy / ROOT).mkdir(exist_ok=True)
+        try:
+            (hierarchy / ROOT).mkdir(exist_ok=True)
+        except OSError as exc:
+            raise MachineLacks(f"no control group can be made in {hierarchy}: {exc.strerror}") from exc
 
 
 def remove() -> None:
-    """Kill what runs in the groups and remove them. Raises TestbedError when a process survives."""
-    waiting.until("processes of pods end", lambda: not _kill(), _KILLED)
+    """Kill what runs in the groups and remove them. Raises TestbedError when some stay, as a process survives."""
+    waiting.until(f"the control groups {ROOT} are empty and removed", _is_gone, _KILLED)
+
+
+def _is_gone() -> bool:
+    """One try: a group can be removed once the kernel has ended what ran in it."""
     for group in _groups():
-        with contextlib.suppress(FileNotFoundError):
+        for pid in _members(group):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        with contextlib.suppress(OSError):
             group.rmdir()
-
-
-def _kill() -> int:
-    """Send SIGKILL to every process in the groups; how many there were."""
-    pids = {int(pid) for group in _groups() for pid in _members(group)}
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    return len(pids)
+    return not any(_groups())
 
 
 def _members(group: Path) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +12,24 @@ from typing import Final
 from tests.testbed.errors import TestbedError
 
 _PROXIES: Final = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
+_ADMINISTRATORS: Final = "/usr/sbin:/sbin"  # iptables, ip, modprobe; not on the PATH of every root
 _SHOWN: Final = 2000  # characters of a failed command's last words that the message carries
 
 
 def environment(**extra: str) -> dict[str, str]:
     """This process' environment without proxies: nothing of the testbed leaves the machine."""
-    return {name: value for name, value in os.environ.items() if name.lower() not in _PROXIES} | extra
+    own = {name: value for name, value in os.environ.items() if name.lower() not in _PROXIES}
+    return own | {"PATH": path()} | extra
+
+
+def path() -> str:
+    """Where programs are looked for: also where those of administrators are."""
+    return f"{os.environ.get('PATH', os.defpath)}:{_ADMINISTRATORS}"
+
+
+def find(program: str) -> str | None:
+    """Where the program is that `run` would start; None when there is none."""
+    return shutil.which(program, path=path())
 
 
 def run(
@@ -40,6 +53,7 @@ def run(
             env=environment() if env is None else env,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=timeout,
             check=False,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ API_SERVER: Final = "kube-apiserver"
 CONTROLLER_MANAGER: Final = "kube-controller-manager"
 SCHEDULER: Final = "kube-scheduler"
 _LOOPBACK: Final = "127.0.0.1"
-_AUDIT_MEGABYTES: Final = 1024  # a test reads one file: it is not rotated within hours
+_AUDIT_MEGABYTES: Final = 1024  # a test reads this one file: some hours of the busiest tests, 0.6 GB an hour
 _CLIENT_QPS: Final = 200  # default 20: a controller of a one-machine lab need not spare its API server
 _CLIENT_BURST: Final = 400
 
@@ -84,12 +85,11 @@ def api_server(paths: Paths) -> Component:
         "service-account-signing-key-file": pki.key(folder, pki.SERVICE_ACCOUNT),
         "audit-log-path": paths.audit_log,
         "audit-log-maxsize": _AUDIT_MEGABYTES,
+        "audit-log-maxbackup": 1,  # a testbed that stays up for days does not fill the disk
         "audit-policy-file": _audit_policy(paths),
     }
-    ready = functools.partial(
-        health.answers, NODE_ADDRESS, API_PORT, "/readyz", authority=pki.certificate(folder, pki.CA)
-    )
-    return _component(paths, API_SERVER, flags, ready)
+    ready = functools.partial(health.answers_safely, NODE_ADDRESS, API_PORT, "/readyz", pki.certificate(folder, pki.CA))
+    return _component(paths, API_SERVER, flags, ready, (_audit_policy(paths),))
 
 
 def controller_manager(paths: Paths) -> Component:
@@ -101,13 +101,13 @@ def controller_manager(paths: Paths) -> Component:
         "kube-api-qps": _CLIENT_QPS,
         "kube-api-burst": _CLIENT_BURST,
     }
-    ready = functools.partial(health.answers_unverified, _LOOPBACK, CONTROLLER_MANAGER_PORT, "/healthz")
+    ready = functools.partial(health.answers_safely, _LOOPBACK, CONTROLLER_MANAGER_PORT, "/healthz")
     return _component(paths, CONTROLLER_MANAGER, flags, ready)
 
 
 def scheduler(paths: Paths) -> Component:
     """The scheduler with its defaults."""
-    ready = functools.partial(health.answers_unverified, _LOOPBACK, SCHEDULER_PORT, "/healthz")
+    ready = functools.partial(health.answers_safely, _LOOPBACK, SCHEDULER_PORT, "/healthz")
     return _component(paths, SCHEDULER, _client_flags(paths, SCHEDULER), ready)
 
 
@@ -122,9 +122,11 @@ def _client_flags(paths: Paths, name: str) -> dict[str, Any]:
     }
 
 
-def _component(paths: Paths, name: str, flags: dict[str, Any], ready: functools.partial[bool]) -> Component:
+def _component(
+    paths: Paths, name: str, flags: dict[str, Any], ready: Callable[[], bool], files: tuple[Path, ...] = ()
+) -> Component:
     words = [f"--{flag}={value}" for flag, value in flags.items()]
-    return Component(name, (str(_binary(paths, name)), *words), ready)
+    return Component(name, (str(_binary(paths, name)), *words), ready, files)
 
 
 def _binary(paths: Paths, name: str) -> Path:

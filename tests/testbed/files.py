@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 PRIVATE: Final = 0o600
 
@@ -19,6 +21,14 @@ def write(path: Path, text: str, mode: int = PRIVATE) -> bool:
     temporary.write_text(text)
     temporary.replace(path)
     return True
+
+
+def write_with(path: Path, writer: Callable[[BinaryIO], object]) -> None:
+    """Make `path` hold what `writer` writes."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    with beside.open("wb") as file:
+        writer(file)
+    beside.replace(path)
 
 
 def write_document(path: Path, document: dict[str, Any]) -> bool:

@@ -1,14 +1,16 @@
-"""The packet filter rules that kube-proxy and the kubelet leave behind: found in a saved rule set, and undone."""
+"""The packet filter rules that kube-proxy and the kubelet leave behind: found in a saved rule set, and undone.
+
+Chains of network plugins (`CNI-…`) are not the testbed's: its bridge plugin makes none, another container engine may.
+"""
 
 from __future__ import annotations
 
 import re
-import shutil
 from typing import Final
 
 from tests.testbed import commands
 
-_CHAIN: Final = re.compile(r"^(KUBE|CNI)-")
+_CHAIN: Final = re.compile(r"^KUBE-")
 _RULE: Final = re.compile(r"^-A (?P<chain>\S+) .*(?:-j|-g) (?P<target>\S+)")
 _FAMILIES: Final = ("iptables", "ip6tables")
 
@@ -16,7 +18,7 @@ _FAMILIES: Final = ("iptables", "ip6tables")
 def clear() -> None:
     """Remove Kubernetes' chains, and the rules that lead to them, of both address families."""
     for family in _FAMILIES:
-        if shutil.which(family) is not None:
+        if commands.find(family) is not None:
             undoing = undo(commands.run(f"{family}-save"))
             if undoing:
                 commands.run(f"{family}-restore", "--noflush", input=undoing)

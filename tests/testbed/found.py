@@ -13,11 +13,12 @@ from tests.testbed.errors import MachineLacks
 from tests.testbed.paths import Paths
 
 _SYSCTL: Final = Path("/proc/sys")
+# At least; a machine that allows more stays as it is.
 SETTINGS: Final = {
-    "net/ipv4/ip_forward": "1",  # between pods and services
-    "net/bridge/bridge-nf-call-iptables": "1",  # answers between pods of one bridge pass the service rules, too
-    "fs/inotify/max_user_instances": "8192",  # default 128: used up by some dozens of pods
-    "fs/inotify/max_user_watches": "524288",
+    "net/ipv4/ip_forward": 1,  # between pods and services
+    "net/bridge/bridge-nf-call-iptables": 1,  # answers between pods of one bridge pass the service rules, too
+    "fs/inotify/max_user_instances": 8192,  # default 128: used up by some dozens of pods
+    "fs/inotify/max_user_watches": 524288,
 }
 # What the kubelet, kube-proxy and the bridge plugin set by themselves; remembered likewise.
 _SET_BY_OTHERS: Final = (
@@ -51,12 +52,12 @@ def remember(paths: Paths) -> None:
 
 
 def apply_settings() -> None:
-    """Make the kernel settings those of SETTINGS. Raises MachineLacks when one cannot be changed."""
+    """Raise the kernel settings to those of SETTINGS. Raises MachineLacks when one cannot be changed."""
     for name, value in SETTINGS.items():
         path = _SYSCTL / name
         try:
-            if path.read_text().strip() != value:
-                path.write_text(value)
+            if int(path.read_text()) < value:
+                path.write_text(str(value))
         except OSError as exc:
             raise MachineLacks(f"the kernel setting {path} cannot be made {value}: {exc.strerror}") from exc
 

@@ -12,24 +12,18 @@ from typing import Final
 _PATIENCE: Final = 1.0  # s for one answer of a process on this machine; it is asked again
 
 
-def answers(host: str, port: int, path: str, authority: Path | None = None) -> bool:
-    """Whether GET `path` is answered with 200. `authority`: the certificate to trust; none is plain HTTP."""
-    with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(_open(host, port, authority)) as c:
-        c.request("GET", path)
-        return c.getresponse().status == http.client.OK
-    return False
+def answers(host: str, port: int, path: str) -> bool:
+    """Whether GET `path` is answered with 200."""
+    return _is_ok(http.client.HTTPConnection(host, port, timeout=_PATIENCE), path)
 
 
-def answers_unverified(host: str, port: int, path: str) -> bool:
-    """The same over TLS with a certificate that the component signed itself."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    connection = http.client.HTTPSConnection(host, port, timeout=_PATIENCE, context=context)
-    with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
-        connection.request("GET", path)
-        return connection.getresponse().status == http.client.OK
-    return False
+def answers_safely(host: str, port: int, path: str, authority: Path | None = None) -> bool:
+    """The same over TLS. `authority` is the certificate to trust; without it any will do, as one signed by itself."""
+    context = ssl.create_default_context(cafile=authority)
+    if authority is None:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return _is_ok(http.client.HTTPSConnection(host, port, timeout=_PATIENCE, context=context), path)
 
 
 def listens(socket_path: Path) -> bool:
@@ -39,8 +33,8 @@ def listens(socket_path: Path) -> bool:
         return client.connect_ex(str(socket_path)) == 0
 
 
-def _open(host: str, port: int, authority: Path | None) -> http.client.HTTPConnection:
-    if authority is None:
-        return http.client.HTTPConnection(host, port, timeout=_PATIENCE)
-    context = ssl.create_default_context(cafile=str(authority))
-    return http.client.HTTPSConnection(host, port, timeout=_PATIENCE, context=context)
+def _is_ok(connection: http.client.HTTPConnection, path: str) -> bool:
+    with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
+        connection.request("GET", path)
+        return connection.getresponse().status == http.client.OK
+    return False

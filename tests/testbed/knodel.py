@@ -11,7 +11,7 @@ from tests.testbed import addresses, commands
 from tests.testbed.kubectl import Kubectl
 
 OVERLAY: Final = "testbed"
-_NAMESPACE: Final = "--namespace=knodel-system"
+_NAMESPACE: Final = "knodel-system"
 _OUR_ARCHIVE: Final = "knodel-"  # how the file name of the archive with our own images begins
 _LONGEST: Final = 240.0  # s; the command itself waits for 180
 
@@ -30,14 +30,14 @@ def install(kubectl: Kubectl) -> None:
 
 def deployments(kubectl: Kubectl) -> list[str]:
     """The names of Knodel's Deployments; none when it is not installed."""
-    listed = kubectl.get("deployments", _NAMESPACE).get("items", [])
+    listed = kubectl.get("deployments", f"--namespace={_NAMESPACE}").get("items", [])
     return [str(each["metadata"]["name"]) for each in listed]
 
 
 def restart(kubectl: Kubectl, names: Iterable[str]) -> None:
     """Replace the Pods of the Deployments, and wait until the new ones run."""
-    resources = [f"deployment/{name}" for name in names]
-    for resource in resources:
-        kubectl.run("rollout", "restart", resource, _NAMESPACE)
-    for resource in resources:
-        kubectl.run("rollout", "status", resource, _NAMESPACE)
+    wanted = list(names)
+    for name in wanted:
+        kubectl.run("rollout", "restart", f"deployment/{name}", f"--namespace={_NAMESPACE}")
+    for name in wanted:
+        kubectl.await_rollout(name, _NAMESPACE)

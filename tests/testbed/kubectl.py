@@ -11,7 +11,7 @@ from typing import Any, Final
 from tests.testbed import commands
 
 FIELD_MANAGER: Final = "testbed"
-_SLACK = 30.0  # s that the process may take beyond the time that it waits itself
+_SLACK: Final = 30.0  # s that the process may take beyond the time that it waits itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,15 @@ class Kubectl:
 
     def run(self, *args: str, input: str | None = None, timeout: float = 120.0) -> str:
         """Stdout of `kubectl ARGS`; `input` goes to its stdin."""
-        return commands.run(self.binary, f"--kubeconfig={self.kubeconfig}", *args, input=input, timeout=timeout)
+        # Of its own, since it goes with the cluster: kubectl believes for hours what it once saw at an address.
+        cache = self.kubeconfig.parent / "kubectl-cache"
+        flags = (f"--kubeconfig={self.kubeconfig}", f"--cache-dir={cache}")
+        return commands.run(self.binary, *flags, *args, input=input, timeout=timeout)
 
-    def apply(self, documents: Sequence[dict[str, Any]], server_side: bool = True) -> str:
+    def apply(self, documents: Sequence[dict[str, Any]]) -> str:
         """Apply the objects, fields of other managers being taken over; says what was done to each."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
-        how = ("--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}") if server_side else ()
+        how = ("--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}")
         return self.run("apply", *how, "-f", "-", input=json.dumps(listed))
 
     def get(self, *args: str) -> dict[str, Any]:
@@ -39,3 +42,8 @@ class Kubectl:
     def wait(self, *args: str, timeout: float = 120.0) -> None:
         """`kubectl wait ARGS` (such as `--for=condition=Available`, `deployment`, `--all`) for `timeout` seconds."""
         self.run("wait", f"--timeout={timeout:g}s", *args, timeout=timeout + _SLACK)
+
+    def await_rollout(self, name: str, namespace: str, timeout: float = 120.0) -> None:
+        """Wait `timeout` seconds for the Deployment to run as it is described."""
+        where = (f"deployment/{name}", f"--namespace={namespace}", f"--timeout={timeout:g}s")
+        self.run("rollout", "status", *where, timeout=timeout + _SLACK)

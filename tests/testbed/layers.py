@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.testbed import commands, files
 from tests.testbed.errors import TestbedError
-from tests.testbed.trees import FileDigests, Tree, digest_of, tree_identity, write_file, write_tar
+from tests.testbed.trees import FileDigests, Tree, digest_of, tree_identity, write_tar
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ ZSTD = Packing(f"{PLAIN.media_type}+zstd", ("zstd", "-1", "--quiet", "--stdout")
 
 def packing() -> Packing:
     """The best one that this machine can make."""
-    return ZSTD if shutil.which(ZSTD.command[0]) else PLAIN
+    return ZSTD if commands.find(ZSTD.command[0]) else PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class LayerStore:
         diff_id, packed = digest_of(plain), self._pack(plain)
         digest = digest_of(packed)
         packed.replace(self._root / f"{digest.removeprefix('sha256:')}.blob")
-        write_file(record, lambda file: file.write(json.dumps({"diff_id": diff_id, "digest": digest}).encode()))
+        files.write_with(record, lambda file: file.write(json.dumps({"diff_id": diff_id, "digest": digest}).encode()))
 
     def _pack(self, plain: Path) -> Path:
         if not self._packing.command:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+
+from tests.testbed.progress import Report
 
 
 @contextlib.contextmanager
-def alone(path: Path, report: Callable[[str], object]) -> Iterator[None]:
+def alone(path: Path, report: Report) -> Iterator[None]:
     """Hold the lock file; who comes second reports that, and waits. A process that ends leaves no lock behind."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:

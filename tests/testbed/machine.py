@@ -9,17 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.testbed import addresses, commands, health
+from tests.testbed import addresses, commands, golang, health
 from tests.testbed.errors import MachineLacks
 from tests.testbed.paths import Paths
 
 _GIB: Final = 1 << 30
-_DISK: Final = 8 * _GIB  # state: 1.3 GiB of images unpacked, etcd, logs; builds: 4 GiB of Go's caches
+_STATE_DISK: Final = 3 * _GIB  # images unpacked 1.8 GiB, etcd 0.4, logs
+_BUILD_DISK: Final = 8 * _GIB  # Go's two caches 6 GiB, binaries and images 2
 _MEMORY: Final = 3 * _GIB  # 1.4 GiB in use with everything up, and some models
 _NET_ADMIN: Final = 12  # bits of capabilities(7)
 _SYS_ADMIN: Final = 21
 _OVERLAY: Final = "overlay"
 _BRIDGE_FILTER: Final = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+_SOCKET_PATH: Final = 107  # bytes, of unix(7)
 _MODULES: Final = ("overlay", "br_netfilter", "veth", "nf_nat", "xt_comment")
 
 
@@ -35,14 +37,14 @@ def check_privileges() -> None:
 
 
 def check_build(paths: Paths) -> None:
-    """Raise MachineLacks unless there is a compiler, and room for what it makes."""
-    if shutil.which("go") is None:
-        raise MachineLacks("this machine has no Go: install Go 1.25 or newer and put it on the PATH")
-    _check_disk(paths.cache)
+    """Raise MachineLacks unless there is a compiler, and room for what it makes if nothing is made yet."""
+    golang.check()
+    if not paths.archives.exists():
+        _check_disk(paths.cache, _BUILD_DISK)
 
 
 def check_run(paths: Paths) -> None:
-    """Raise MachineLacks unless privileges, kernel, memory and disk do."""
+    """Raise MachineLacks unless privileges, kernel and memory do, and the disk when the testbed is not there yet."""
     check_privileges()
     _load_modules()
     for there, sentence in _KERNEL:
@@ -53,7 +55,11 @@ def check_run(paths: Paths) -> None:
         raise MachineLacks(
             f"the testbed needs {_MEMORY / _GIB:.0f} GiB of memory: this machine has {memory / _GIB:.1f}"
         )
-    _check_disk(paths.state)
+    if not paths.state.exists():
+        _check_disk(paths.state, _STATE_DISK)
+    longest = f"{paths.containerd_socket}.ttrpc"
+    if len(os.fsencode(longest)) > _SOCKET_PATH:
+        raise MachineLacks(f"{longest} is too long for the path of a socket: set XDG_STATE_HOME to a shorter folder")
 
 
 def check_unused() -> None:
@@ -80,15 +86,15 @@ def _has_overlay() -> bool:
 
 
 def _has_cgroups() -> bool:
-    controllers = Path("/proc/cgroups")
-    needed = {"cpu", "memory", "pids"}
-    return controllers.exists() and needed <= {line.split()[0] for line in controllers.read_text().splitlines()}
+    """Of version 1 and 2: a kernel of today may list in the first file only what version 1 has."""
+    lists = (Path("/proc/cgroups"), Path("/sys/fs/cgroup/cgroup.controllers"))
+    return {"cpu", "memory", "pids"} <= {word for path in lists if path.exists() for word in path.read_text().split()}
 
 
-def _check_disk(folder: Path) -> None:
+def _check_disk(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(_existing(folder)).free
-    if free < _DISK:
-        raise MachineLacks(f"the testbed needs {_DISK / _GIB:.0f} GiB of disk for {folder}: {free / _GIB:.1f} are free")
+    if free < needed:
+        raise MachineLacks(f"{needed / _GIB:.0f} GiB of disk are needed for {folder}: {free / _GIB:.1f} are free")
 
 
 def _existing(folder: Path) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.testbed import commands
 from tests.testbed.addresses import (
@@ -19,6 +19,8 @@ from tests.testbed.addresses import (
     TEST_RANGE,
 )
 from tests.testbed.errors import MachineLacks, TestbedError
+
+_REFUSALS: Final = ("not permitted", "not supported", "Unknown device type")  # of a kernel that lacks or forbids it
 
 
 def ensure() -> bool:
@@ -97,6 +99,6 @@ def _ip(*arguments: str) -> None:
     try:
         commands.run("ip", *arguments)
     except TestbedError as exc:
-        if "not permitted" in str(exc) or "not supported" in str(exc):
+        if any(refusal in str(exc) for refusal in _REFUSALS):
             raise MachineLacks(f"this machine does not let us make networks: {exc}") from exc
         raise

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tests.testbed import files
 from tests.testbed.layers import Layer
-from tests.testbed.trees import EPOCH, PLAIN_MODE, write_file
+from tests.testbed.trees import EPOCH, PLAIN_MODE
 
 MEDIA_INDEX = "application/vnd.oci.image.index.v1+json"
 MEDIA_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -43,8 +44,6 @@ class Image:
     entrypoint: Sequence[str] = ()
     command: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    user: str = NOBODY
-    working_directory: str = "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +68,11 @@ def architecture() -> str:
 def make_config(image: Image) -> dict[str, Any]:
     """The image configuration."""
     started = {
-        "User": image.user,
+        "User": NOBODY,
         "Env": [f"{name}={value}" for name, value in sorted(image.environment.items())],
         "Entrypoint": list(image.entrypoint),
         "Cmd": list(image.command),
-        "WorkingDir": image.working_directory,
+        "WorkingDir": "/",
     }
     return {
         "created": CREATED,
@@ -87,15 +86,16 @@ def make_config(image: Image) -> dict[str, Any]:
 def write_archive(images: Sequence[Image], folder: Path, name: str) -> Path:
     """One archive `NAME-DIGEST.tar` with these images in `folder`; a layer that several share is in it once.
 
-    An archive of this content that is there already stays as it is; older ones of this name are removed.
+    An archive of this content that is there already stays as it is; older ones of this name are removed, and what an
+    interrupted run left of one.
     """
     blobs, index = _describe(images)
     path = folder / f"{name}-{hashlib.sha256(index).hexdigest()[:DIGEST_SHOWN]}.tar"
     folder.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         layers = {layer.digest: layer for image in images for layer in image.layers}
-        write_file(path, lambda file: _write(file, index, blobs, list(layers.values())))
-    for old in folder.glob(f"{name}-{'[0-9a-f]' * DIGEST_SHOWN}.tar"):
+        files.write_with(path, lambda file: _write(file, index, blobs, list(layers.values())))
+    for old in folder.glob(f"{name}-{'[0-9a-f]' * DIGEST_SHOWN}.tar*"):
         if old != path:
             old.unlink()
     return path

@@ -91,9 +91,13 @@ class Paths:
         return self.cache / "locks"
 
 
+def home(environment: Mapping[str, str] = os.environ) -> Path:
+    """The user's; root's where no variable tells, as in a job of a bare container."""
+    return Path(environment.get("HOME") or "/root")
+
+
 def standard(environment: Mapping[str, str] = os.environ) -> Paths:
     """The folders of this user, as the XDG base directory specification places them."""
-    home = Path(environment.get("HOME", "/root"))
-    state = Path(environment.get("XDG_STATE_HOME") or home / ".local" / "state")
-    cache = Path(environment.get("XDG_CACHE_HOME") or home / ".cache")
+    state = Path(environment.get("XDG_STATE_HOME") or home(environment) / ".local" / "state")
+    cache = Path(environment.get("XDG_CACHE_HOME") or home(environment) / ".cache")
     return Paths(state / "knodel" / "testbed", cache / "knodel" / "testbed")

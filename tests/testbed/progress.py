@@ -6,23 +6,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TextIO
+
+Report = Callable[[str], object]
+"""Takes one line that tells what happens; may be called by several threads."""
 
 
 class Progress:
-    """Callable with one line of text; lines of several threads do not mix."""
+    """The Report of the command: lines of several threads do not mix."""
 
-    def __init__(self, output: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._output = output
-        self._clock = clock
-        self._start = clock()
+    def __init__(self) -> None:
+        self._start = time.monotonic()
         self._lock = threading.Lock()
 
     def __call__(self, text: str) -> None:
         with self._lock:
-            print(f"[{self.seconds:6.1f} s] {text}", file=self._output or sys.stderr, flush=True)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since this report began."""
-        return self._clock() - self._start
+            print(f"[{time.monotonic() - self._start:6.1f} s] {text}", file=sys.stderr, flush=True)

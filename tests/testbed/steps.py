@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.testbed.errors import TestbedError
+from tests.testbed.progress import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class _Outcome:
     failure: BaseException | None = None
 
 
-def run(steps: Sequence[Step], report: Callable[[str], object]) -> bool:
+def run(steps: Sequence[Step], report: Report) -> bool:
     """Do all steps; whether one of them changed anything. Reports those that did.
 
     The first failure is raised at once: no other step begins, and those under way are left to themselves, as the end of

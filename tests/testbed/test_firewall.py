@@ -11,8 +11,10 @@ SAVED = """\
 :FORWARD ACCEPT [0:0]
 :KUBE-FORWARD - [0:0]
 :OWN - [0:0]
+:CNI-FORWARD - [0:0]
 -A INPUT -p tcp -m tcp --dport 22 -m comment --comment "not -j KUBE-FORWARD" -j OWN
 -A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+-A FORWARD -j CNI-FORWARD
 -A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP
 -A KUBE-FORWARD -j OWN
 COMMIT

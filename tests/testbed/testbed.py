@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,6 @@ from tests.testbed import (
     mounts,
     network,
     node,
-    paths,
     pki,
     processes,
     steps,
@@ -34,9 +34,9 @@ from tests.testbed import (
 from tests.testbed.errors import TestbedError
 from tests.testbed.kubectl import Kubectl
 from tests.testbed.locks import alone
-from tests.testbed.paths import Paths
+from tests.testbed.paths import Paths, standard
 from tests.testbed.processes import Component, Processes
-from tests.testbed.progress import Progress
+from tests.testbed.progress import Progress, Report
 from tests.testbed.steps import Step
 
 COMPONENTS: Final[dict[str, Callable[[Paths], Component]]] = {
@@ -57,9 +57,9 @@ class Testbed:
 
     __test__ = False
 
-    def __init__(self, where: Paths, progress: Progress) -> None:
+    def __init__(self, where: Paths, report: Report) -> None:
         self._paths = where
-        self._progress = progress
+        self._report = report
         self._processes = Processes(where)
         self._made: list[Path] = []  # the archives, once the step that makes them is done
         self._imported: list[Path] = []  # those that containerd did not have, once they are imported
@@ -82,49 +82,53 @@ class Testbed:
         """
         machine.check_run(self._paths)
         machine.check_build(self._paths)
-        with alone(self._paths.locks / "testbed", self._progress):
+        with alone(self._paths.locks / "testbed", self._report):
             if not self._paths.state.exists():
                 machine.check_unused()
             found.remember(self._paths)
+            changed = debian.ensure(self._report)  # not beside other steps: it must come to its end
             table = self._steps(eventing) + (self._knodel_steps() if with_knodel else [])
-            return steps.run(table, self._progress)
+            return steps.run(table, self._report) or changed
 
     def down(self) -> None:
         """End and remove everything but the cache, whatever state it is in."""
-        machine.check_privileges()
-        with alone(self._paths.locks / "testbed", self._progress):
+        with alone(self._paths.locks / "testbed", self._report):
             if not self._paths.state.exists():
                 return  # without it nothing of ours is there: it is made first and removed last
-            self._progress("end processes")
+            machine.check_privileges()
+            self._report("end processes")
             processes.end_all(processes.marked(self._paths.state), _GRACE)
             cgroups.remove()
-            self._progress("remove mounts, networks, packet filter rules")
+            self._report("remove mounts, networks, packet filter rules")
             mounts.unmount_below(self._paths.state)
             network.remove()
             firewall.clear()
+            debian.clear_policy()
             found.restore(self._paths)
-            self._progress("remove state")
+            self._report("remove state")
             self._remove_state()
 
     def restart(self, name: str) -> None:
         """End component `name` (a key of COMPONENTS) when it runs, start it, and wait until it serves.
 
-        Raises TestbedError when there is no such component, or it does not serve in time.
+        Raises TestbedError when there is no testbed or no such component, or it does not serve in time.
         """
-        component = self._component(name)
-        with alone(self._paths.locks / "testbed", self._progress):
+        with self._alone_and_there():
+            component = self._component(name)
             self._processes.end([component])
             self._processes.ensure(component)
 
     def kill(self, name: str) -> None:
-        """kill -9 of component `name`; returns once it has ended."""
-        component = self._component(name)
-        with alone(self._paths.locks / "testbed", self._progress):
-            self._processes.end([component], signal.SIGKILL)
+        """kill -9 of component `name`; returns once it has ended. Raises TestbedError when there is none."""
+        with self._alone_and_there():
+            self._processes.end([self._component(name)], signal.SIGKILL)
 
     def reload_images(self) -> list[str]:
-        """Make our images from the code as it is, import them, and restart our Deployments; which were restarted."""
-        with alone(self._paths.locks / "testbed", self._progress):
+        """Make our images from the code as it is, import them, and restart our Deployments; which were restarted.
+
+        Raises TestbedError when there is no testbed.
+        """
+        with self._alone_and_there():
             if not containers.import_archives(self._paths, filter(knodel.is_ours, self._archives())):
                 return []
             names = knodel.deployments(self.kubectl)
@@ -136,15 +140,21 @@ class Testbed:
         identities = {name: self._processes.running(name) for name in COMPONENTS}
         return {name: identity.pid for name, identity in identities.items() if identity is not None}
 
+    @contextlib.contextmanager
+    def _alone_and_there(self) -> Iterator[None]:
+        with alone(self._paths.locks / "testbed", self._report):
+            if not self._paths.kubeconfig.exists():
+                raise TestbedError(f"no testbed at {self._paths.state}: `python -m tests.testbed up` brings one up")
+            yield
+
     def _steps(self, eventing: bool) -> list[Step]:
         """The order is that of the fewest seconds: add-ons are applied while images are unpacked, pods start after."""
         etcd, api, containerd, kubelet = control_plane.ETCD, control_plane.API_SERVER, node.CONTAINERD, node.KUBELET
         return [
-            Step("packages", lambda: debian.ensure(self._progress)),
             Step("binaries", lambda: self._build(eventing)),
             Step("images", lambda: self._make_images(eventing), ("binaries",)),
             Step("certificates", lambda: pki.ensure(self._paths.pki)),
-            Step("network", self._connect, ("packages",)),
+            Step("network", self._connect),
             Step("configuration", self._configure, ("certificates", "binaries")),
             self._start(etcd, "configuration"),
             self._start(api, etcd, "network"),
@@ -171,10 +181,10 @@ class Testbed:
 
     def _build(self, eventing: bool) -> bool:
         modules = (*versions.BASE, versions.EVENTING) if eventing else versions.BASE
-        return builds.ensure(modules, self._paths, self._progress)
+        return builds.ensure(modules, self._paths, self._report)
 
     def _archives(self, eventing: bool = False) -> list[Path]:
-        with alone(self._paths.locks / "images", self._progress):
+        with alone(self._paths.locks / "images", self._report):
             return images.ensure_images(self._paths.binaries, self._paths.cache, eventing)
 
     def _make_images(self, eventing: bool) -> bool:
@@ -204,8 +214,7 @@ class Testbed:
         return False
 
     def _install(self, eventing: bool) -> bool:
-        addons.install(self.kubectl, eventing, self._progress)
-        return False
+        return addons.install(self.kubectl, eventing, self._report)
 
     def _install_knodel(self) -> bool:
         before = knodel.deployments(self.kubectl)
@@ -223,18 +232,9 @@ class Testbed:
 
 def restart(name: str) -> None:
     """`Testbed.restart` of this user's testbed."""
-    _standard().restart(name)
+    Testbed(standard(), Progress()).restart(name)
 
 
 def kill(name: str) -> None:
     """`Testbed.kill` of this user's testbed."""
-    _standard().kill(name)
-
-
-def reload_images() -> list[str]:
-    """`Testbed.reload_images` of this user's testbed."""
-    return _standard().reload_images()
-
-
-def _standard() -> Testbed:
-    return Testbed(paths.standard(), Progress())
+    Testbed(standard(), Progress()).kill(name)

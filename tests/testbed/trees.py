@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import stat
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
+
+from tests.testbed import files
 
 DIRECTORY_MODE = 0o755
 EXECUTABLE_MODE = 0o755
@@ -121,7 +122,7 @@ class FileDigests:
 
     def save(self) -> None:
         """Keep what was learned for the next run."""
-        write_file(self._memory, lambda file: file.write(json.dumps(self._known, sort_keys=True).encode()))
+        files.write_with(self._memory, lambda file: file.write(json.dumps(self._known, sort_keys=True).encode()))
 
 
 def tree_identity(tree: Tree, digests: FileDigests) -> str:
@@ -151,11 +152,3 @@ def digest_of(path: Path) -> str:
     """`sha256:…` of the file's content."""
     with path.open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-
-
-def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file so that nobody ever sees half of it."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    with beside.open("wb") as file:
-        write(file)
-    beside.replace(path)

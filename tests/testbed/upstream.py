@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.testbed import commands
+from tests.testbed import golang
 from tests.testbed.errors import TestbedError
 from tests.testbed.versions import Module
 
 Document = dict[str, Any]
-DOWNLOAD_TIMEOUT = 300.0
-"""s; the modules with manifests are some 20 MB, if they are not there yet."""
 
 
 def sources(module: Module, paths: Iterable[str]) -> dict[str, Path]:
@@ -25,10 +22,7 @@ def sources(module: Module, paths: Iterable[str]) -> dict[str, Path]:
     They are downloaded if need be. Raises TestbedError when one cannot be had.
     """
     wanted = list(paths)
-    environment = dict(os.environ)  # with its proxies: this may have to ask the network
-    said = commands.run(
-        *("go", "mod", "download", "-json", *wanted), cwd=module.folder, env=environment, timeout=DOWNLOAD_TIMEOUT
-    )
+    said = golang.run("mod", "download", "-json", *wanted, cwd=module.folder)
     found = {answer["Path"]: Path(answer["Dir"]) for answer in _objects(said)}
     missing = sorted(set(wanted) - found.keys())
     if missing:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -250,7 +251,7 @@ async def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 @asynccontextmanager
-async def fake_api_server() -> AsyncIterator[FakeApiServer]:
+async def fake_api_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeApiServer]:
     """A running one."""
     fake = FakeApiServer()
     connections: set[asyncio.Task[None]] = set()
@@ -262,7 +263,7 @@ async def fake_api_server() -> AsyncIterator[FakeApiServer]:
             task.add_done_callback(connections.discard)
         await fake.serve(reader, writer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     fake.port = server.sockets[0].getsockname()[1]
     try:
         yield fake

@@ -94,6 +94,11 @@ def test_a_terminating_namespace_is_as_good_as_none() -> None:
     assert isinstance(error, NotFound) and "being deleted" in str(error)
 
 
+def test_a_server_that_was_just_started_is_not_ready_rather_than_unwilling() -> None:
+    message = 'services.serving.knative.dev "m" is forbidden: not yet ready to handle request'
+    assert isinstance(told(403, message, "Forbidden"), Unavailable)
+
+
 def test_conflicts_name_every_field_and_its_owner() -> None:
     causes = [
         cause(".spec.b", 'conflict with "one" using v1', "FieldManagerConflict"),

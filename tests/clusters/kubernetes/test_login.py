@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -12,9 +13,10 @@ import pytest
 import yaml
 from kubernetes.aio.config import incluster_config
 
+from clusters.errors import Unavailable
 from clusters.kubernetes import KubernetesCluster, LoginError, connect
 from clusters.kubernetes.login import SERVICE_HOST, login_for
-from tests.clusters.kubernetes.api_server import FakeApiServer, refuse
+from tests.clusters.kubernetes.api_server import NAMESPACE, FakeApiServer, fake_api_server, refuse
 from tests.clusters.kubernetes.conftest import Connected, kubeconfig_of
 from tests.contract.widgets import WIDGET
 
@@ -122,7 +124,8 @@ async def test_no_key_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def _certificate(folder: Path) -> Path:
     """A certificate, signed by itself, with its key beside it."""
     command = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=t -keyout key -out crt"
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=t"
+        " -addext subjectAltName=IP:127.0.0.1 -keyout key -out crt"
     )
     subprocess.run(command.split(), check=True, capture_output=True, cwd=folder)
     return folder / "crt"
@@ -150,6 +153,32 @@ async def test_in_a_pod_the_service_account_is_used_and_its_token_read_again(
         (tmp_path / "TOKEN").write_text("second\n")
         assert await connection.renew(refused)
         assert await connection.login.headers() == {"authorization": "bearer second"}
+
+
+async def test_a_server_with_a_new_authority_is_trusted_once_the_new_one_was_read(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    authority = tmp_path / "ca"
+    (tmp_path / "former").mkdir()
+    authority.write_text(_certificate(tmp_path / "former").read_text())
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(_certificate(tmp_path), tmp_path / "key")
+    async with fake_api_server(tls) as server:
+        server.put("w")
+        content = kubeconfig_of(f"https://127.0.0.1:{server.port}")
+        content["clusters"][0]["cluster"]["certificate-authority"] = str(authority)
+        async with KubernetesCluster.connect(None, write(tmp_path / "kubeconfig", content)) as cluster:
+            authority.write_text((tmp_path / "crt").read_text())
+            with pytest.raises(Unavailable, match="cannot be trusted"):
+                await cluster.get(WIDGET, "w", NAMESPACE)
+            await cluster.get(WIDGET, "w", NAMESPACE)
+
+
+async def test_a_token_that_cannot_be_sent_is_told_without_it(server: FakeApiServer, kubeconfig: Path) -> None:
+    kubeconfig.with_name("token").write_text("secret\nsecret")
+    async with KubernetesCluster.connect(None, kubeconfig) as cluster:
+        with pytest.raises(Unavailable, match="token") as told:
+            await cluster.get(WIDGET, "w", NAMESPACE)
+    assert "secret" not in str(told.value)
 
 
 async def test_a_proxy_of_the_environment_is_used_unless_the_server_is_excepted(

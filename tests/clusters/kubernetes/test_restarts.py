@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from clusters.errors import Forbidden
-from clusters.kubernetes import KubernetesCluster
+from clusters.kubernetes import KubernetesCluster, transport
 from tests.clusters.kubernetes.api_server import FakeApiServer, Step, answer, refuse, reset, stream
 from tests.clusters.kubernetes.calls import CALLS, sort_of
 from tests.clusters.kubernetes.conftest import Connected
@@ -15,8 +15,15 @@ from tests.clusters.kubernetes.test_watch_faults import following, names
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 
+
+@pytest.fixture(autouse=True)
+def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions in quick succession."""
+    monkeypatch.setattr(transport, "RULES_PAUSE", 0.05)
+
+
 NO_RIGHT = refuse(
-    403, "Forbidden", 'widgets "w" is forbidden: User "u" cannot patch resource "widgets" in API group "" at the cluster'
+    403, "Forbidden", 'widgets "w" is forbidden: User "u" cannot patch resource "widgets" in API group "x" in the n'
 )
 NO_QUOTA = refuse(403, "Forbidden", 'widgets "w" is forbidden: exceeded quota: q')
 AWAY: dict[str, Step] = {"reset": reset, "503 by a proxy": answer(503, b"<html>down</html>")}
@@ -79,7 +86,7 @@ async def test_a_right_that_stays_missing_after_a_break_is_told_within_seconds(
     async def told() -> bool:
         clock.step(0.5)
         await asyncio.sleep(0.005)
-        return task.done()
+        return bool(task.done())
 
     await eventually(told)
     with pytest.raises(Forbidden):

@@ -72,6 +72,13 @@ BREAKS: dict[str, Step] = {
     "is garbage": stream(b"<html>502</html>\n", then="hang"),
     "is JSON that is no event": stream(b'{"hello":1}\n', then="hang"),
     "has an event without a version": stream(b'{"type":"ADDED","object":{"metadata":{}}}\n', then="hang"),
+    "has an event with strange metadata": stream(b'{"type":"ADDED","object":{"metadata":[1]}}\n', then="hang"),
+    "has an event without a name": stream(
+        b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"9"}}}\n', then="hang"
+    ),
+    "has a version that is no number": stream(
+        b'{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"ten"}}}\n', then="hang"
+    ),
     "tells of an unknown type": stream(b'{"type":"MOVED","object":{"metadata":{}}}\n', then="hang"),
     "says that the server is busy": stream(
         json.dumps({"type": "ERROR", "object": failure(503, "ServiceUnavailable")}).encode() + b"\n", then="hang"

@@ -10,6 +10,7 @@ import pytest
 
 from clusters.manager import http
 from clusters.manager.http import CannotListen, HttpListener, Request, Response, parse_head
+from tests.support.wait import eventually
 
 
 def echo(request: Request) -> Response:
@@ -80,12 +81,44 @@ async def test_an_answer_comes_though_the_body_is_still_being_sent(port: int) ->
     writer.close()
 
 
+async def test_a_fault_of_ours_is_a_500_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_: Request) -> Response:
+        raise ValueError("a fault of ours")
+
+    listener = HttpListener("127.0.0.1", 0, broken)
+    bound = await listener.start()
+
+    assert (await ask(bound, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 500 ")
+    assert "a fault of ours" in caplog.text
+    await listener.close()
+
+
+async def test_more_callers_than_can_be_served_are_sent_away_at_once(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MOST_CONNECTIONS", 2)
+    idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+    for _, writer in idle:
+        writer.write(b"GET /")
+
+    assert await ask(port, b"") == b""
+
+    for _, writer in idle:
+        writer.close()
+        await writer.wait_closed()
+
+    async def answered() -> bool:
+        return (await ask(port, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+
+    await eventually(answered)
+
+
 async def test_a_taken_port_is_named(port: int) -> None:
     with pytest.raises(CannotListen, match=f"127.0.0.1:{port}"):
         await HttpListener("127.0.0.1", port, echo).start()
 
 
-async def test_closing_drops_what_is_open() -> None:
+async def test_closing_drops_what_is_open(caplog: pytest.LogCaptureFixture) -> None:
     listener = HttpListener("127.0.0.1", 0, echo)
     bound = await listener.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", bound)
@@ -95,6 +128,7 @@ async def test_closing_drops_what_is_open() -> None:
     await asyncio.wait_for(listener.close(), 2)
 
     assert await asyncio.wait_for(reader.read(), 2) == b""
+    assert not caplog.records
     writer.close()
 
 

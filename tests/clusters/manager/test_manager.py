@@ -31,6 +31,8 @@ class Replica:
         self.name = name
         self.acting = False
         self.broken = asyncio.Event()
+        self.slow_end = asyncio.Event()
+        self.slow_end.set()
         self.changed = asyncio.Event()
         self.writes: list[str] = []
         self.fenced: Cluster | None = None
@@ -50,6 +52,7 @@ class Replica:
                 await self.broken.wait()
                 raise KnodelError("broken")
             finally:
+                await self.slow_end.wait()
                 self.acting = False
 
         return Component(informers, (), run)
@@ -141,6 +144,44 @@ async def test_new_settings_make_everything_anew_and_keep_the_lease(cluster: Emb
         await eventually(lambda: replica.fenced is not before and replica.acting)
         assert replica.lease.fencing == term
         assert await holder(cluster) == "first"
+
+
+async def test_an_end_that_is_asked_for_while_everything_is_made_anew_is_an_end(cluster: EmbeddedCluster) -> None:
+    replica = Replica(cluster, "first")
+    async with running(replica) as end:
+        await eventually(lambda: replica.acting)
+        replica.slow_end.clear()
+        replica.changed.set()
+        await eventually(lambda: not replica.manager.ready)
+
+        end()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+        assert await holder(cluster) == "first"  # not given back while it may still act
+        replica.slow_end.set()
+    assert not replica.acting
+    assert await holder(cluster) == ""
+    assert "knodel_compositions_total 1" in render(replica.manager.families())
+
+
+async def test_a_new_leader_acts_once_it_has_seen_the_last_writes_of_the_former_one(cluster: EmbeddedCluster) -> None:
+    first, second = Replica(cluster, "first"), Replica(cluster, "second")
+    asked = asyncio.Event()
+    async with running(first) as end_first:
+        await eventually(lambda: first.acting)
+        async with running(second):
+            await eventually(lambda: second.manager.ready)
+
+            async def caught_up(informers: Informers) -> None:
+                asked.set()
+                await second.broken.wait()
+
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(Informers, "caught_up", caught_up)
+                end_first()
+                await asyncio.wait_for(asked.wait(), 5)
+                assert not second.acting
 
 
 async def test_a_part_that_breaks_ends_the_replica_with_its_error_and_frees_the_lease(cluster: EmbeddedCluster) -> None:

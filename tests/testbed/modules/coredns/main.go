@@ -5,16 +5,14 @@ import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
 
-	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
 	_ "github.com/coredns/coredns/plugin/ready"
-	_ "github.com/coredns/coredns/plugin/reload"
 )
 
 // A query passes the plugins in this order.
-var directives = []string{"reload", "ready", "health", "errors", "cache", "kubernetes"}
+var directives = []string{"ready", "health", "errors", "kubernetes"}
 
 func main() {
 	dnsserver.Directives = directives

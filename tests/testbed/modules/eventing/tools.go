@@ -10,6 +10,6 @@ import (
 	_ "knative.dev/eventing/cmd/controller"
 	_ "knative.dev/eventing/cmd/in_memory/channel_controller"
 	_ "knative.dev/eventing/cmd/in_memory/channel_dispatcher"
-	_ "knative.dev/eventing/cmd/webhook"
 	_ "knative.dev/eventing/cmd/mtchannel_broker"
+	_ "knative.dev/eventing/cmd/webhook"
 )
