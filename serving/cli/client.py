@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from clusters.errors import NotFound
 from clusters.objects import Kind, Object
 from serving.cli.answers import error_of, is_list, is_object, parse, raise_failure
 from serving.cli.errors import CommandError, UsageError
@@ -22,6 +23,8 @@ LEAST_TIMEOUT = 5.0  # s; an answer may take that long on a machine with too muc
 WATCH_MARGIN = 5.0  # s that the end of a watch may come after the time that was agreed
 LEAST_PAUSE = 1.0  # s before another try, also when the server says 0
 MANAGER = "knodel-cli"
+SEPARATORS = frozenset("/%")
+"""What an API server takes for more than a name, encoded or not (apimachinery `IsValidPathSegmentName`)."""
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
 STRICT = {"fieldValidation": "Strict"}  # a field that the server does not know is an error, not forgotten
@@ -157,6 +160,8 @@ def _target(path: str, query: Mapping[str, str] | None) -> str:
 def _object_path(kind: Kind, namespace: str, name: str) -> str:
     if not name:
         raise UsageError(f"the name of a {kind.kind} is empty: give one")  # its path would be that of all of them
+    if name in (".", "..") or not SEPARATORS.isdisjoint(name):  # its path would be that of something else
+        raise NotFound(f"{kind.kind} {name!r} not found: a name has no / and no %")
     return _path(kind, namespace, name)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from clusters.objects import Object, condition_of, name_of
 from serving.apis.settings import GatewaySettings
 from serving.cli.doctor import Finding, Reply
+from serving.cli.installed import READER
 from serving.resources.knative_flags import Flag
 
 LEAST_MINOR = 33
@@ -55,9 +56,19 @@ def judge_rights(denied: Sequence[Right], asked: int, namespace: str) -> Finding
     """`denied`: what the caller may not do, of `asked` questions."""
     if denied:
         words = ", ".join(f"{right} ({right.needed_by})" for right in denied)
-        remedy = f"ask who runs the cluster for the ClusterRole edit in namespace {namespace}, and for what it lacks"
+        remedy = f"ask who runs the cluster for {_missing(denied, namespace)}"
         return Finding("rights", False, f"in namespace {namespace} you may not: {words}", remedy)
     return Finding("rights", True, f"all {asked} that the command needs in namespace {namespace}")
+
+
+def _missing(denied: Sequence[Right], namespace: str) -> str:
+    """The roles that give the rights: edit, and for the settings one that Knodel brings."""
+    roles = dict.fromkeys(
+        f"ClusterRole edit in namespace {namespace}" if right.namespace == namespace
+        else f"Role {READER} in namespace {right.namespace}"
+        for right in denied
+    )  # fmt: skip
+    return " and ".join(roles)
 
 
 def judge_resources(check: str, resources: Sequence[str] | None, wanted: str, remedy: str) -> Finding:
@@ -70,7 +81,7 @@ def judge_resources(check: str, resources: Sequence[str] | None, wanted: str, re
 def judge_deployments(check: str, namespace: str, found: Sequence[Object] | Unseen, remedy: str) -> Finding:
     """Whether all Deployments of a namespace are Available; none is a fault."""
     if isinstance(found, Unseen):
-        return Finding(check, found.forbidden, f"not seen: {found.reason}", "" if found.forbidden else remedy)
+        return _unseen(check, found, remedy)
     down = [_trouble(one) for one in found if (condition_of(one, "Available") or {}).get("status") != "True"]
     if down:
         why = f"`kubectl describe pods -n {namespace}` says why"
@@ -98,8 +109,7 @@ def judge_flags(flags: Sequence[Flag], configs: Mapping[str, Mapping[str, str] |
 def judge_settings(found: GatewaySettings | Unseen, remedy: str = "") -> Finding:
     """Whether knodel-config is there and understood."""
     if isinstance(found, Unseen):
-        message = f"not seen: {found.reason}" if found.forbidden else found.reason
-        return Finding("settings", found.forbidden, message, "" if found.forbidden else remedy)
+        return _unseen("settings", found, remedy)
     return Finding("settings", True, f"gateway {found.address}:{found.port}, domain {found.domain}")
 
 
@@ -115,10 +125,17 @@ def judge_ingress(gateway: GatewaySettings, reply: Reply) -> Finding:
 def _flag(flag: Flag, data: Mapping[str, str] | Unseen) -> Finding:
     check = f"Knative's {flag.key}"
     if isinstance(data, Unseen):
-        return Finding(check, data.forbidden, f"not seen: {data.reason}", "" if data.forbidden else flag.remedy)
+        return _unseen(check, data, flag.remedy)
     if flag.is_on(data):
         return Finding(check, True, f"on: {flag.feature}")
     return Finding(check, False, f"off, and a Model that needs it is refused: {flag.feature}", flag.remedy)
+
+
+def _unseen(check: str, unseen: Unseen, remedy: str) -> Finding:
+    """What is forbidden to the caller is no fault; what is not there is one."""
+    if unseen.forbidden:
+        return Finding(check, True, unseen.reason, seen=False)
+    return Finding(check, False, unseen.reason, remedy)
 
 
 def _trouble(deployment: Object) -> str:

@@ -37,6 +37,8 @@ class Session:
     namespace: str
     output: Output
     kube: KubeContext | None = None
+    bound: bool = False
+    """Whether the caller named the namespace: objects of a file must be of it then."""
 
     def platform(self) -> Platform:
         """The running platform. Raises CommandError when there is none."""
@@ -71,7 +73,9 @@ def verb(name: str, *, place: Place = "either", **settings: Any) -> Callable[[Ca
             chosen = namespace if namespace is not None else kube.namespace if kube else DEFAULT_NAMESPACE
             if fault := dns_label_fault(chosen):
                 raise UsageError(f"--namespace: {fault}")
-            return function(Session(state_folder(state), chosen, Output(output), kube), **arguments)
+            return function(
+                Session(state_folder(state), chosen, Output(output), kube, namespace is not None), **arguments
+            )
 
         wrapped: Any = run
         for option in _options(place):

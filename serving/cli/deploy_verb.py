@@ -66,7 +66,7 @@ def _from_file(session: Session, name: str | None, source: str, named: dict[str,
     given = [option for option, value in named.items() if value is not None]
     if name or given:
         raise UsageError("-f FILE says everything about its models: leave NAME and the other options out")
-    return models_of(source, session.namespace)
+    return models_of(source, session.namespace, bound=session.bound)
 
 
 def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Object:

@@ -21,7 +21,7 @@ from serving.cli.files import models_of
 def command(session: Session, source: str) -> int:
     """Print what deploying a file would change; exit code 1 when it would change something, as diff does."""
     changed = False
-    models, client = models_of(source, session.namespace), session.client()
+    models, client = models_of(source, session.namespace, bound=session.bound), session.client()
     for model in models:
         before, after = _now_and_then(client, model)
         name = name_of(model)

@@ -20,12 +20,18 @@ HTTP_OK, HTTP_UNAUTHORIZED = 200, 401
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: `ok`, what was seen, and what to do when it is not ok."""
+    """One check: `ok`, what was seen, and what to do when it is not ok. What may not be `seen` is no fault."""
 
     check: str
     ok: bool
     message: str
     remedy: str = ""
+    seen: bool = True
+
+    @property
+    def state(self) -> str:
+        """For people."""
+        return ("ok" if self.seen else "not seen") if self.ok else "PROBLEM"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def command(session: Session, config: str | None) -> int:
     else:
         session.output.table(
             ["check", "state", "what", "remedy"],
-            [[one.check, "ok" if one.ok else "PROBLEM", one.message, one.remedy] for one in findings],
+            [[one.check, one.state, one.message, one.remedy] for one in findings],
         )
     return 0 if all(finding.ok for finding in findings) else FAILED
 

@@ -6,30 +6,41 @@ from clusters.objects import MODEL, Object, condition_of
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
 from serving.cli.output import Output
+from serving.cli.replicas import troubles
 
 
 @verb("explain")
 @model_name()
 def command(session: Session, name: str) -> None:
     """Why the model NAME has the replicas and the traffic that it has."""
-    model = session.client().get(MODEL, name, session.namespace)
+    client = session.client()
+    model = client.get(MODEL, name, session.namespace)
     if session.output.structured:
         session.output.value(model)
         return
     _traffic(session.output, model)
     _replicas(session.output, model)
+    if not _is_ready(model):
+        for trouble in troubles(client, name, session.namespace):
+            session.output.text(f"  {trouble}")
 
 
 def _traffic(output: Output, model: Object) -> None:
     spec, status = model["spec"], model.get("status") or {}
-    output.text(f"Traffic: {_rule(spec)}")
-    for entry in status.get("traffic") or ():
+    shares = status.get("traffic") or ()
+    output.text(f"Traffic: {_rule(spec) if shares else 'none: no version of it was ready yet'}")
+    for entry in shares:
         version = f" (version {entry['version']})" if entry.get("version") else ""
         tag = f", tag {entry['tag']}" if entry.get("tag") else ""
         output.text(f"  {entry.get('percent', 0):>3} %  {entry.get('revision')}{version}{tag}")
-    ready = condition_of(model, "Ready") or {}
-    if ready.get("status") != "True":
-        output.text(f"  not ready: {ready.get('reason', '')}: {ready.get('message', '')}")
+    if not _is_ready(model):
+        ready = condition_of(model, "Ready") or {}
+        said = ": ".join(str(ready[part]).strip() for part in ("reason", "message") if ready.get(part))
+        output.text(f"  not ready: {said or 'the platform has not looked at it yet'}")
+
+
+def _is_ready(model: Object) -> bool:
+    return (condition_of(model, "Ready") or {}).get("status") == "True"
 
 
 def _rule(spec: Object) -> str:
@@ -49,8 +60,15 @@ def _replicas(output: Output, model: Object) -> None:
     output.text(f"Replicas: {counts}")
     decisions = status.get("decisions") or []
     if not decisions:
-        output.text("  no scaling decision yet: the first replica is started to prove the version")
+        output.text(f"  {_undecided(status)}")
     for decision in decisions:
         reasons = "; ".join(str(reason.get("message", "")) for reason in decision.get("reasons") or ())
         revision = decision.get("revision", "")
         output.text(f"  {decision.get('at')}  {revision}  {decision.get('from')} → {decision.get('to')}  {reasons}")
+
+
+def _undecided(status: Object) -> str:
+    """Without a decision on record: nothing serves yet, or Knative's own class decides, which keeps no record."""
+    if status.get("traffic"):
+        return "no scaling decision is recorded"
+    return "no scaling decision yet: the first replica is started to prove the version"

@@ -5,21 +5,31 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from clusters.objects import Object
+from clusters.objects import Object, name_of, namespace_of
 from serving.apis.loader import LoadError, load_models, read_models
 from serving.apis.settings import Settings, SettingsError, load_settings
 from serving.cli.errors import UsageError
 
 
-def models_of(source: str, namespace: str) -> list[Object]:
-    """The Models of FILE, or of stdin for `-`, with the namespace filled in. Raises UsageError."""
+def models_of(source: str, namespace: str, *, bound: bool = False) -> list[Object]:
+    """The Models of FILE, or of stdin for `-`, with the namespace filled in; `bound`: none may be of another.
+
+    Raises UsageError.
+    """
     try:
         models = load_models(sys.stdin.read(), "stdin") if source == "-" else read_models(Path(source))
     except LoadError as error:
         raise UsageError(str(error)) from error
     except UnicodeDecodeError as error:
         raise UsageError("stdin is no UTF-8 text: give YAML or JSON") from error
-    return [_placed(model, namespace) for model in models]
+    placed = [_placed(model, namespace) for model in models]
+    for model in placed if bound else ():
+        if namespace_of(model) != namespace:
+            raise UsageError(
+                f"the file puts model {name_of(model)} into namespace {namespace_of(model)}, not {namespace}: "
+                "leave -n out, or correct one of them"
+            )
+    return placed
 
 
 def settings_of(config: str | None, *, gateway_port: int | None = None, control_port: int | None = None) -> Settings:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from clusters.errors import Forbidden
 from clusters.objects import MODEL, Object, condition_of, name_of
 from serving.cli.context import Session
 from serving.cli.errors import CommandError, NoSuchThing
@@ -14,6 +15,7 @@ from serving.cli.http import Endpoint
 TAG_HEADER = "Knative-Serving-Tag"
 CLUSTER_LOCAL = ".svc.cluster.local"  # Knative's domain of addresses that only the cluster knows
 HTTPS = "https"
+HTTP_PORT, HTTPS_PORT = 80, 443
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,11 @@ def entrance_of(session: Session, name: str, tag: str) -> Entrance:
 
 
 def _of_cluster(session: Session, name: str, tag: str) -> Entrance:
-    """The ingress of `knodel-config`, and the host that the Model's status says: its domain is not guessed."""
-    from serving.cli.installed import installed_settings  # the settings' imports are no part of the plain path
+    """The ingress of `knodel-config`, and the host that the Model's status says: its domain is not guessed.
+
+    Who may not read the settings asks the host itself, as every other client of the model does.
+    """
+    from serving.cli.installed import READER, SYSTEM_NAMESPACE, installed_settings  # imports of no use to others
 
     client = session.client()
     url = urlsplit(_url_of(client.get(MODEL, name, session.namespace), tag))
@@ -49,9 +54,14 @@ def _of_cluster(session: Session, name: str, tag: str) -> Entrance:
             "ingress"
         )
     context = session.kube.name if session.kube else ""
-    gateway = installed_settings(client, context).gateway
-    remedy = f"`knodel doctor --kube-context {context}` looks for the cause; knodel-config says where it is"
-    return Entrance(_endpoint(gateway.address, gateway.port, url.scheme, host, remedy), {"Host": host})
+    try:
+        gateway = installed_settings(client, context).gateway
+        address, port = gateway.address, gateway.port
+        remedy = f"`knodel doctor --kube-context {context}` looks for the cause; knodel-config says where it is"
+    except Forbidden:
+        address, port = host, url.port or (HTTPS_PORT if url.scheme == HTTPS else HTTP_PORT)
+        remedy = f"Role {READER} in namespace {SYSTEM_NAMESPACE} lets you read where it is: ask who runs the cluster"
+    return Entrance(_endpoint(address, port, url.scheme, host, remedy), {"Host": host})
 
 
 def _endpoint(address: str, port: int, scheme: str, host: str, remedy: str) -> Endpoint:

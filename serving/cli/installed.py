@@ -12,6 +12,8 @@ from serving.cli.errors import CommandError
 SYSTEM_NAMESPACE = "knodel-system"
 CONFIG_NAME = "knodel-config"
 CONFIG_KEY = "config.yaml"
+READER = "knodel-config-reader"
+"""The Role that lets people read it (manifests/base/rbac/users.yaml)."""
 
 
 def installed_settings(client: Client, context: str) -> Settings:

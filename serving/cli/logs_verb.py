@@ -16,9 +16,9 @@ from serving.cli.context import Session, verb
 from serving.cli.errors import CommandError, NoSuchThing
 from serving.cli.names import model_name
 from serving.cli.output import clean
+from serving.cli.replicas import container_of, status_of
 
 PENDING = "Pending"
-SIDECAR = "queue-proxy"  # Knative's container beside the model's
 
 
 @verb("logs")
@@ -53,13 +53,7 @@ def _print(session: Session, client: Client, pod: Object, query: dict[str, str],
 
 
 def _lines(session: Session, client: Client, pod: Object, query: dict[str, str]) -> Iterator[bytes]:
-    return client.stream(client.log_path(session.namespace, name_of(pod)), {**query, "container": _container(pod)})
-
-
-def _container(pod: Object) -> str:
-    """The container with the model; on Kubernetes Knative's proxy is another."""
-    names = [str(one["name"]) for one in pod["spec"]["containers"]]
-    return next((name for name in names if name != SIDECAR), names[0])
+    return client.stream(client.log_path(session.namespace, name_of(pod)), {**query, "container": container_of(pod)})
 
 
 def _with_log(model: str, pods: list[Object]) -> list[Object]:
@@ -74,9 +68,7 @@ def _with_log(model: str, pods: list[Object]) -> list[Object]:
 
 def _not_started(pod: Object) -> str:
     """Why the container has no log, empty when it has one: it runs, or it ran before it was restarted."""
-    status = pod.get("status") or {}
-    name, states = _container(pod), status.get("containerStatuses") or ()
-    found: Object = next((one for one in states if one.get("name") == name), {})
+    status, found = pod.get("status") or {}, status_of(pod)
     waiting = (found.get("state") or {}).get("waiting")
     if found.get("restartCount") or (waiting is None and (found or status.get("phase") != PENDING)):
         return ""

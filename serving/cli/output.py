@@ -102,8 +102,12 @@ class Progress:
 
 
 def clean(value: object) -> str:
-    """A string without control characters: a hostile name must not move the cursor or forge a line."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(value))
+    """A string without control characters: a hostile name must not move the cursor or forge a line.
+
+    Newlines at its end are dropped: messages of containers end so.
+    """
+    text = str(value).rstrip("\n")
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _escaped(text: str) -> str:

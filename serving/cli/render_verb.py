@@ -17,6 +17,8 @@ from serving.resources.render import render
 def command(session: Session, source: str, config: str | None) -> None:
     """Print exactly the objects that would be applied; needs no platform, and of a cluster only its settings."""
     settings = settings_in_force(session, config)
-    objects = [obj for model in models_of(source, session.namespace) for obj in render(model, settings)]
+    objects = [
+        obj for model in models_of(source, session.namespace, bound=session.bound) for obj in render(model, settings)
+    ]
     output = session.output if session.output.structured else Output("yaml")
     output.value({"apiVersion": "v1", "kind": "List", "items": objects})

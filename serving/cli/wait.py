@@ -12,6 +12,7 @@ from serving.apis.lifecycle import READY, ROUTES_READY
 from serving.cli.client import Client
 from serving.cli.errors import CommandError, NotInTime, Unreachable, UsageError
 from serving.cli.output import Progress
+from serving.cli.replicas import troubles
 
 PAUSE = 0.5  # s between two tries to reach a server that answered before
 LONGEST_OUTAGE = 30.0  # s; an API server restarts in a few, and what takes longer a person wants to know
@@ -73,7 +74,8 @@ def _follow(
         if done(model):
             return model
         if left <= 0:
-            raise NotInTime(f"model {name} was not ready within {timeout:g} s: {_state(model)}")
+            said = "; ".join([_state(model), *troubles(client, name, namespace)])
+            raise NotInTime(f"model {name} was not ready within {timeout:g} s: {said}")
         progress.show(f"{name}: {_state(model)}")
         try:
             for kind, changed in client.watch(MODEL, namespace, name, version_of(model), left):

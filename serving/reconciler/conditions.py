@@ -15,7 +15,10 @@ from serving.apis.model import Model
 from serving.reconciler.observe import World, has_observed, has_taken_over
 from serving.resources import names
 from serving.rollout.split import Situation, Split
-from serving.rollout.versions import Version
+from serving.rollout.versions import PASSING, Version
+
+HINTS = {"ExitCode137": "(killed, most often for want of memory: raise resources.memory)"}
+"""What people should know of a reason of Knative's."""
 
 
 def configurations_state(model: Model, world: World, situation: Situation) -> State:
@@ -41,6 +44,8 @@ def routes_state(model: Model, world: World, split: Split) -> State:
     if not _carries(route, split) or not has_observed(route):
         return State("Unknown", DEPLOYING, f"Route {names.route(model)} has not taken over the traffic split yet")
     state = _state_of(route)
+    if state.status == "True" and _is_local(route) != (model.spec.visibility == "cluster-local"):
+        return State("Unknown", DEPLOYING, f"Route {names.route(model)} is not {model.spec.visibility} yet")
     if state.status == "True" and not split.unknown and not _has_migrated(model, world, route, split):
         return State("Unknown", "TrafficNotMigrated", "traffic is not yet on the latest ready revision")
     return state
@@ -79,7 +84,9 @@ def _revision_state(revision: Object, fallback: State) -> State:
     own = _state_of(revision)
     if own.status == "True":
         return fallback  # its Configuration is a moment behind
-    return State(own.status, own.reason, f"{name_of(revision)}: {own.message}" if own.message else name_of(revision))
+    status = "Unknown" if own.reason in PASSING else own.status
+    message = " ".join(filter(None, (own.message.strip(), HINTS.get(own.reason, ""))))
+    return State(status, own.reason, f"{name_of(revision)}: {message}" if message else name_of(revision))
 
 
 def _state_of(obj: Object) -> State:
@@ -105,6 +112,12 @@ def _has_migrated(model: Model, world: World, route: Object, split: Split) -> bo
         latest = (configuration.get("status") or {}).get("latestReadyRevisionName", "")
         wanted.append({**target, "revisionName": target.get("revisionName") or latest})
     return _parts(wanted) == _parts((route.get("status") or {}).get("traffic") or ())
+
+
+def _is_local(route: Object) -> bool:
+    """Whether the Route is reached inside the cluster alone. A change of its label raises no generation."""
+    status = route["status"]
+    return bool(status.get("url")) and status["url"] == (status.get("address") or {}).get("url")
 
 
 def _parts(targets: Iterable[Object]) -> list[tuple[str, int, str]]:

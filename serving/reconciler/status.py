@@ -86,7 +86,10 @@ def _mark_objects(lifecycle: Lifecycle, outcome: Outcome, plan: Plan) -> None:
 
 
 def _traffic(world: World, former: Object, versions: Sequence[Version]) -> list[Object]:
-    """Who gets what, as last seen at the gateway: what the Route says while it is ready, else what was."""
+    """Who gets what, as last seen at the gateway: what the Route says while it is ready, else what was.
+
+    The largest share stands first: `kubectl get models` has room for one.
+    """
     route = world.route
     if route is None or not world.is_ours(route) or not is_true(route, "Ready"):
         return list(former.get("traffic") or ())
@@ -103,7 +106,8 @@ def _traffic(world: World, former: Object, versions: Sequence[Version]) -> list[
             "url": entry.get("url", ""),
         }
         found[key] = {name: value for name, value in parts.items() if value != ""}
-    return [entry for entry in found.values() if entry["percent"] or "tag" in entry]
+    kept = [entry for entry in found.values() if entry["percent"] or "tag" in entry]
+    return sorted(kept, key=lambda entry: -entry["percent"])
 
 
 def _addresses(world: World, former: Object) -> Object:

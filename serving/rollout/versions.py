@@ -30,6 +30,10 @@ from serving.apis.annotations import (
     LABEL_VARIANT,
 )
 
+PASSING = frozenset({"Unschedulable"})
+"""Reasons for which Knative calls a Revision failed at once, and which pass by themselves: a node may come, or become
+free. What stays so until the deadline is a failure then, with another reason."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -133,7 +137,7 @@ def _version(generation: str, members: Mapping[str, Object]) -> Version:
 
 def _failure(revision: Object) -> Failure | None:
     ready = condition_of(revision, "Ready")
-    if ready is None or ready.get("status") != "False":
+    if ready is None or ready.get("status") != "False" or ready.get("reason") in PASSING:
         return None
     return Failure(name_of(revision), ready.get("reason", "Failed"), ready.get("message", ""))
 

@@ -133,9 +133,19 @@ def test_what_the_caller_may_not_see_is_no_problem_and_is_said(knodel: Knodel, l
 
     done = knodel("doctor", "-o", "json", *HERE)
 
+    unseen = [finding for finding in json.loads(done.out) if not finding["seen"]]
     assert problems(done) == {}
-    assert "not seen: the settings of the cluster" in done.out
-    assert done.out.count('not seen: User \\"ann\\" cannot list deployments') == 2
+    assert [finding["check"] for finding in unseen] == ["Knative's Deployments", "Knodel", "settings"]
+    assert all('User "ann" cannot' in finding["message"] and not finding["remedy"] for finding in unseen)
+    assert knodel("doctor", *HERE).out.count("   not seen   ") == len(unseen)
+
+
+def test_rights_that_are_missing_name_the_roles_that_give_them(knodel: Knodel, lab: Lab) -> None:
+    lab.denied = ("get", "configmaps")
+
+    (missing,) = problems(knodel("doctor", "-o", "json", *HERE)).values()
+
+    assert missing["remedy"] == "ask who runs the cluster for Role knodel-config-reader in namespace knodel-system"
 
 
 @pytest.mark.parametrize("reply", [failure(401, "Unauthorized", "Unauthorized"), Reply(502, text="<html>")])

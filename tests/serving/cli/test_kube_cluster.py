@@ -123,6 +123,35 @@ def test_a_model_that_cannot_be_asked_says_why(
     assert words in done.err
 
 
+def test_who_may_not_read_the_settings_asks_the_host_of_the_model_itself(
+    knodel: Knodel, api: FakeApi, ingress: FakeApi, config: Config
+) -> None:
+    refusal = failure(403, "Forbidden", 'User "ann" cannot get configmaps')
+    status = {"url": f"http://localhost:{ingress.port}"}
+    api.script = cluster_with(status=status, paths={"knodel-config": refusal})
+
+    done = knodel("predict", "magika", "-d", REQUEST, *HERE)
+
+    assert (done.code, json.loads(done.out)) == (0, {"outputs": []}), done.err
+
+    api.script = cluster_with(status={"url": "http://localhost:9"}, paths={"knodel-config": refusal})
+    done = knodel("predict", "magika", "-d", REQUEST, *HERE)
+
+    assert done.code == 1
+    assert "the ingress at localhost:9 does not answer" in done.err
+    assert "Role knodel-config-reader in namespace knodel-system" in done.err
+
+
+def test_timing_claims_nothing_that_knatives_activator_does_not_say(
+    knodel: Knodel, api: FakeApi, ingress: FakeApi, config: Config
+) -> None:
+    api.script = cluster_with(port=ingress.port, status=SERVED)
+
+    done = knodel("predict", "magika", "-d", REQUEST, "--timing", *HERE)
+
+    assert done.err == "revision ?; no Server-Timing\n"
+
+
 def test_an_ingress_that_is_gone_is_one_line(knodel: Knodel, api: FakeApi, config: Config) -> None:
     api.script = cluster_with(status=SERVED)
 
@@ -237,6 +266,83 @@ def test_a_replica_that_no_node_takes_says_why_it_has_no_log(knodel: Knodel, api
 
     assert (done.code, done.out) == (1, "")
     assert "replica a has not started: Unschedulable: 0/1 nodes" in done.err
+
+
+OOM: Object = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+NO_FILE: Object = {"terminated": {"exitCode": 1, "reason": "Error", "message": "the server answered 404\n"}}
+CREATING: Object = {"waiting": {"reason": "ContainerCreating"}}
+NO_NODE: Object = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+
+
+@pytest.mark.parametrize(
+    ("state", "last", "said"),
+    [
+        (OOM, {}, ["replica a ended with exit code 137 (OOMKilled)"]),
+        (CRASHED, NO_FILE, ["replica a ended with exit code 1: the server answered 404"]),
+        (PULLING, {}, ["replica a has not started: ImagePullBackOff: no such image"]),
+        (CREATING, {}, []),
+        (RUNNING, {}, []),
+    ],
+)
+def test_a_wait_that_ends_in_time_and_an_explanation_say_what_the_replicas_died_of(
+    knodel: Knodel, api: FakeApi, config: Config, state: Object, last: Object, said: list[str]
+) -> None:
+    made = pod("a", state=state)
+    made["status"]["containerStatuses"][1]["lastState"] = last
+    condition = {"type": "Ready", "status": "Unknown", "reason": "Deploying", "message": "magika-00001"}
+    status = {"observedGeneration": 1, "conditions": [condition]}
+    api.script = cluster_with(status=status, paths={"/pods": Reply(200, {"items": [made]})})
+
+    waited = knodel("wait", "magika", "--timeout", "0s", *HERE)
+    explained = knodel("explain", "magika", *HERE)
+
+    words = "; ".join(["Deploying: magika-00001", *said])
+    assert (waited.code, waited.err) == (4, f"knodel: model magika was not ready within 0 s: {words}\n")
+    assert [line.strip() for line in explained.out.splitlines() if "replica " in line][1:] == said
+    assert "Traffic: none" in explained.out
+
+
+def test_replicas_that_may_not_be_seen_hide_nothing_else(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    refusal = failure(403, "Forbidden", 'User "ann" cannot list pods')
+    api.script = cluster_with(paths={"/pods": refusal})
+
+    done = knodel("wait", "magika", "--timeout", "0s", *HERE)
+
+    assert done.err == "knodel: model magika was not ready within 0 s: waiting for the platform to look at it\n"
+
+
+def test_a_replica_without_a_node_and_the_newest_come_first(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    old, new = pod("old", state=OOM), pod("new", state={})
+    old["metadata"]["creationTimestamp"], new["metadata"]["creationTimestamp"] = "2026-01-01", "2026-01-02"
+    new["status"] = NO_NODE
+    api.script = cluster_with(paths={"/pods": Reply(200, {"items": [old, new]})})
+
+    done = knodel("wait", "magika", "--timeout", "0s", *HERE)
+
+    assert "look at it; replica new has no node: Unschedulable; replica old ended with exit code 137" in done.err
+
+
+@pytest.mark.parametrize("name", ["magika/status", "a/../b", "..", "a%2fstatus"])
+@pytest.mark.parametrize("verb", ["get", "delete", "explain"])
+def test_a_name_never_becomes_the_path_of_something_else(
+    knodel: Knodel, api: FakeApi, config: Config, verb: str, name: str
+) -> None:
+    done = knodel(verb, name, *HERE)
+
+    assert (done.code, api.seen) == (3, []), done.err
+    assert "a name has no / and no %" in done.err
+
+
+def test_a_file_of_another_namespace_than_the_one_named_is_refused(
+    knodel: Knodel, api: FakeApi, config: Config, tmp_path: Path
+) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text(f"{{apiVersion: {MODEL.api_version}, kind: Model, metadata: {{name: m, namespace: a}}}}")
+
+    done = knodel("deploy", "-f", str(file), "-n", "b", *HERE)
+
+    assert (done.code, api.seen) == (2, [])
+    assert "puts model m into namespace a, not b" in done.err
 
 
 def test_events_are_asked_for_by_the_object_that_they_are_about(knodel: Knodel, api: FakeApi, config: Config) -> None:

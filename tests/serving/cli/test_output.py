@@ -58,6 +58,10 @@ def test_a_cleaned_text_is_printable(text: str) -> None:
     assert clean(text).isprintable()
 
 
+def test_the_newline_that_ends_a_containers_message_is_not_shown() -> None:
+    assert clean("the server answered 404\n") == "the server answered 404"
+
+
 def run(*arguments: str, stdout: int, **environment: str) -> subprocess.CompletedProcess[str]:
     """A command as a process, its stdout given."""
     return subprocess.run(

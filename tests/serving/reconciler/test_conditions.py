@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from clusters.objects import CONFIGURATION, MODEL, REVISION, ROUTE, Kind, Object, is_true
-from serving.apis.lifecycle import GOOD
+from serving.apis.lifecycle import GOOD, State
 from serving.apis.model import Model
 from serving.apis.settings import Settings
 from serving.reconciler.conditions import configurations_state, routes_state
@@ -156,3 +156,52 @@ async def test_a_canary_of_variants_is_ready_only_with_its_share(stage: ModelSta
         await stage.quiet()
     assert seen
     assert all(one == expected for one in seen)
+
+
+def failed_for(reason: str, message: str) -> tuple[Model, World]:
+    """A Model whose newest Revision says so; its Configuration repeats it."""
+    wanted = model(version="2")
+    newest = revision(2, generation=generation_of_version(wanted, SETTINGS))
+    said = [{"type": "Ready", "status": "False", "reason": reason, "message": message}]
+    newest["status"] = {**newest["status"], "conditions": said}
+    world = world_of(
+        wanted, 2, [revision(1), newest], [{"latestRevision": True, "percent": 100, "seen": "magika-00001"}]
+    )
+    world.configurations["magika"]["status"]["conditions"] = said
+    return wanted, world
+
+
+def state_of_newest(wanted: Model, world: World) -> State:
+    return configurations_state(wanted, world, make_plan(wanted, world, SETTINGS).situation)
+
+
+def test_a_version_that_no_node_has_room_for_yet_is_under_way_and_not_failed() -> None:
+    wanted, world = failed_for("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
+
+    state = state_of_newest(wanted, world)
+
+    assert (state.status, state.reason) == ("Unknown", "Unschedulable")
+    assert "Insufficient cpu" in state.message
+    assert make_plan(wanted, world, SETTINGS).situation.versions[-1].failure is None
+
+
+def test_a_container_that_was_killed_without_a_word_has_the_likely_cause_named() -> None:
+    wanted, world = failed_for("ExitCode137", "Container failed with: ")
+
+    state = state_of_newest(wanted, world)
+
+    assert state.status == "False"
+    assert "resources.memory" in state.message
+
+
+def test_a_route_that_is_not_yet_where_the_visibility_wants_it_is_not_good() -> None:
+    wanted = model(version="2")
+    revisions = [revision(1), revision(2, generation=generation_of_version(wanted, SETTINGS))]
+    world = world_of(wanted, 2, revisions, [{"latestRevision": True, "percent": 100, "seen": "magika-00002"}])
+    route = world.route or {}
+    local = "http://magika.default.svc.cluster.local"
+
+    route["status"] |= {"url": local, "address": {"url": local}}
+    assert not is_good(wanted, world)
+    route["status"] |= {"url": "http://magika.default.example.com"}
+    assert is_good(wanted, world)
