@@ -74,11 +74,12 @@ class Admin:
         await self._ask("POST", "/reopen_logs")
 
     async def close(self) -> None:
-        """Let the connection go."""
-        if self._session is not None:
-            await self._session.close()
-            os.close(self._descriptor)
-            self._session = None
+        """Let the connection go; who asks meanwhile gets a new one."""
+        session, self._session = self._session, None
+        if session is not None:
+            descriptor = self._descriptor
+            await session.close()
+            os.close(descriptor)
 
     async def _stats(self, expression: str) -> Mapping[str, str]:
         text = await self._ask("GET", "/stats", {"filter": expression})

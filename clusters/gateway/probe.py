@@ -37,7 +37,7 @@ class Probe:
             raise NotServing(f"the gateway does not answer at {self._url} ({error!r})") from error
 
     async def close(self) -> None:
-        """Let the connection go."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        """Let the connection go; who asks meanwhile gets a new one."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
