@@ -8,7 +8,8 @@ from pathlib import Path
 from aiohttp import web
 
 from clusters.errors import KnodelError
-from clusters.gateway.admin import ADMIN_SOCKET, Admin
+from clusters.gateway.admin import Admin
+from clusters.gateway.bootstrap import ADMIN_SOCKET
 
 
 async def test_closing_while_others_ask_gives_them_answers_or_a_known_error(tmp_path: Path) -> None:
