@@ -14,10 +14,12 @@ async def living_pods(world: World, revision: str) -> list[Object]:
     return [pod for pod in found.items if not is_deleting(pod)]
 
 
-async def at_zero(world: World, revision: str) -> None:
-    """Return once no replica of the revision is left but those that end."""
+async def at_zero(world: World, revision: str, *, ended: bool = False) -> None:
+    """Return once no replica of the revision is left but those that end; with `ended`, not even one of those."""
 
     async def gone() -> bool:
+        if ended:
+            return not (await world.cluster.list(POD, "default", f"serving.knative.dev/revision={revision}")).items
         return not await living_pods(world, revision)
 
     await world.eventually(gone, 40)
@@ -36,7 +38,7 @@ async def test_an_idle_model_goes_to_zero_and_200_concurrent_requests_wake_it_on
 async def test_an_answer_that_was_held_tells_what_it_waited_for(world: World) -> None:
     world.needs("gateway")
     await world.deploy("told", storageUri=world.artifacts("double"), maxReplicas=1, scaleToZeroAfter="1s")
-    await at_zero(world, "told-00001")
+    await at_zero(world, "told-00001", ended=True)
 
     held = await world.ask("told")
 
