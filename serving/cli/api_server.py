@@ -26,6 +26,8 @@ class ApiServer:
 
     checks_models = False
     """It has the schema of a Model and its CEL rules; what needs more is checked before it is sent."""
+    restarts_within = 30.0
+    """s; an API server is back in a few, on a busy machine in many."""
 
     def __init__(
         self, context: str, configuration: Configuration, proxy: str, authorization: Callable[[], str]

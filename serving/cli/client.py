@@ -42,6 +42,11 @@ class Client:
         """Whether the server asks every question of `serving.apis` itself before it stores a Model."""
         return self._server.checks_models
 
+    @property
+    def restarts_within(self) -> float:
+        """Seconds for which the server may be away while somebody waits."""
+        return self._server.restarts_within
+
     def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
         """One object. Raises NotFound."""
         return self._call("GET", _object_path(kind, namespace, name), is_good=is_object)

@@ -21,6 +21,11 @@ class Server(Protocol):
         """Whether it asks every question of `serving.apis` itself before it stores a Model."""
         ...
 
+    @property
+    def restarts_within(self) -> float:
+        """Seconds for which it may be away while somebody waits; what takes longer a person wants to know."""
+        ...
+
     def credentials(self) -> Mapping[str, str]:
         """Headers that prove who asks, fresh for every request. Raises CommandError when there are none."""
         ...

@@ -13,6 +13,7 @@ from serving.cli.http import FOREIGN, Endpoint
 
 REMEDY = "`knodel doctor` looks for the cause, `knodel up --detach` starts it"
 RENEW = "`knodel down`, remove the file, `knodel up --detach` makes a new one"
+RESTARTS_WITHIN = 5.0  # s; a new `knodel up` takes one
 
 
 def state_folder(given: str | None) -> Path:
@@ -48,6 +49,11 @@ class Platform:
         if not (token.isascii() and token.isprintable() and token):
             raise CommandError(f"{state / TOKEN_FILE} holds no token: {RENEW}")
         return cls(split_address(facts.control), split_address(facts.gateway), token, facts.domain)
+
+    @property
+    def restarts_within(self) -> float:
+        """Seconds in which a new `knodel up` is back, when somebody starts one."""
+        return RESTARTS_WITHIN
 
     @property
     def endpoint(self) -> Endpoint:

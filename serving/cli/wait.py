@@ -15,7 +15,6 @@ from serving.cli.output import Progress
 from serving.cli.replicas import troubles
 
 PAUSE = 0.5  # s between two tries to reach a server that answered before
-LONGEST_OUTAGE = 30.0  # s; an API server restarts in a few, and what takes longer a person wants to know
 
 
 def parse_timeout(text: str) -> float:
@@ -62,7 +61,7 @@ def _holds(model: Object, generation: int, type: str) -> bool:
 def _follow(
     client: Client, name: str, namespace: str, timeout: float, done: Callable[[Object], bool], progress: Progress
 ) -> Object:
-    deadline, outage = time.monotonic() + timeout, Outage()
+    deadline, outage = time.monotonic() + timeout, Outage(client.restarts_within)
     while True:
         try:
             model = client.get(MODEL, name, namespace)
@@ -95,7 +94,8 @@ def _follow(
 class Outage:
     """How long a server that has answered before does not: its restart, or a lost connection, ends no waiting."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
         self._since: float | None = None
         self._answered = False
 
@@ -104,7 +104,7 @@ class Outage:
         now = time.monotonic()
         if self._since is None:
             self._since = now
-        if not self._answered or now + PAUSE > min(deadline, self._since + LONGEST_OUTAGE):
+        if not self._answered or now + PAUSE > min(deadline, self._since + self._longest):
             raise error
         time.sleep(PAUSE)
 
