@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from clusters.kubernetes import KubernetesCluster
+from tests.testbed.paths import standard
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +32,15 @@ def kube_target(config: pytest.Config) -> KubeTarget:
 
 def find_target(kubeconfig: str = "", kube_context: str = "") -> KubeTarget:
     """The cluster that `kubeconfig` and `kube_context` name, where they are not empty."""
-    testbed = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "knodel" / "testbed"
+    testbed = standard()
     given = kubeconfig or os.environ.get("KUBECONFIG")
-    path = Path(given) if given else testbed / "kubeconfig"
+    path = Path(given) if given else testbed.kubeconfig
     content = yaml.safe_load(path.read_text())
     context = kube_context or content["current-context"]
     cluster = next(one["context"]["cluster"] for one in content["contexts"] if one["name"] == context)
     server = next(one["cluster"]["server"] for one in content["clusters"] if one["name"] == cluster)
-    log = testbed / "logs" / "audit.log"
-    return KubeTarget(path, context, server, log if path == testbed / "kubeconfig" and log.exists() else None)
+    log = testbed.audit_log
+    return KubeTarget(path, context, server, log if path == testbed.kubeconfig and log.exists() else None)
 
 
 @asynccontextmanager
