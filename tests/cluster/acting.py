@@ -20,9 +20,9 @@ from clusters.api import Cluster
 from clusters.errors import NotFound
 from clusters.manager.options import SYSTEM_NAMESPACE, Options
 from clusters.manager.process import LEASE_PERIOD, Program, run_replica
-from clusters.objects import CONFIG_MAP, LEASE, Kind
+from clusters.objects import LEASE, Kind
 from serving.apis.settings import Settings, settings_from_text, settings_to_dict
-from tests.support.kubernetes import KubeTarget, kubernetes_cluster
+from tests.support.kubernetes import KubeTarget, installed_settings, kubernetes_cluster
 from tests.support.wait import eventually
 
 T = TypeVar("T")
@@ -61,10 +61,9 @@ class Recording:
 async def settings_of(cluster: Cluster) -> Settings:
     """Those of the installed Knodel, else the testbed's."""
     try:
-        found = await cluster.get(CONFIG_MAP, "knodel-config", SYSTEM_NAMESPACE)
+        return await installed_settings(cluster)
     except NotFound:
         return settings_from_text(TESTBED, "the tests")
-    return settings_from_text(found["data"]["config.yaml"], "ConfigMap knodel-config")
 
 
 @asynccontextmanager

@@ -14,11 +14,11 @@ import pytest
 
 from clusters.api import Cluster
 from clusters.errors import NotFound
-from clusters.objects import CONFIG_MAP, NAMESPACE
-from serving.apis.settings import Settings, settings_from_text
+from clusters.objects import NAMESPACE
+from serving.apis.settings import Settings
 from tests.cluster.place import Place, place
 from tests.support.artifacts import ArtifactServer, artifact_server
-from tests.support.kubernetes import KubeTarget, kube_target, kubernetes_cluster
+from tests.support.kubernetes import KubeTarget, installed_settings, kube_target, kubernetes_cluster
 
 MANAGER = "tests"
 
@@ -73,10 +73,9 @@ def artifacts(target: KubeTarget, tmp_path: Path) -> Iterator[ArtifactServer]:
 async def installed(cluster: Cluster) -> Settings:
     """The settings of the Knodel that is installed. Fails, with the remedy, where none is."""
     try:
-        found = await cluster.get(CONFIG_MAP, "knodel-config", "knodel-system")
+        return await installed_settings(cluster)
     except NotFound:
         pytest.fail("Knodel is not on this cluster: `knodel install --kube-context NAME`")
-    return settings_from_text(found["data"]["config.yaml"], "ConfigMap knodel-config")
 
 
 @pytest.fixture

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.objects import CONFIG_MAP
-from serving.apis.settings import settings_from_text
 from tests.scenarios.world import World
 from tests.support.artifacts import artifact_server
-from tests.support.kubernetes import kube_target, kubernetes_cluster
+from tests.support.kubernetes import installed_settings, kube_target, kubernetes_cluster
 
 SMALL = {"resources": {"cpu": "50m", "memory": "256Mi"}}
 """Of every Model: many of them share the testbed's two cores."""
@@ -29,8 +27,7 @@ async def world(config: pytest.Config, folder: Path) -> AsyncIterator[World]:
     """The cluster that the options name, with Knodel installed, and artifacts in `folder`."""
     target = kube_target(config)
     async with kubernetes_cluster(target) as cluster:
-        found = await cluster.get(CONFIG_MAP, "knodel-config", "knodel-system")
-        gateway = settings_from_text(found["data"]["config.yaml"], "ConfigMap knodel-config").gateway
+        gateway = (await installed_settings(cluster)).gateway
         with artifact_server(folder, target.server) as artifacts:
             made = World(
                 cluster,

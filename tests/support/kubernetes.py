@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from clusters.api import Cluster
 from clusters.kubernetes import KubernetesCluster
+from clusters.manager.options import SYSTEM_NAMESPACE
+from clusters.objects import CONFIG_MAP
+from serving.apis.settings import Settings, settings_from_text
 from tests.testbed.paths import standard
 
 
@@ -48,3 +52,9 @@ async def kubernetes_cluster(target: KubeTarget) -> AsyncIterator[KubernetesClus
     """A connection to it."""
     async with KubernetesCluster.connect(target.context, target.kubeconfig) as cluster:
         yield cluster
+
+
+async def installed_settings(cluster: Cluster) -> Settings:
+    """The settings of the Knodel that is installed there. Raises NotFound where none is."""
+    found = await cluster.get(CONFIG_MAP, "knodel-config", SYSTEM_NAMESPACE)
+    return settings_from_text(found["data"]["config.yaml"], "ConfigMap knodel-config")
