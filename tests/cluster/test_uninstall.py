@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from clusters.api import Cluster
@@ -15,8 +17,10 @@ from tests.cluster.test_command import Shell
 from tests.scenarios.world import model
 from tests.support.artifacts import ArtifactServer
 from tests.support.kubernetes import KubeTarget
+from tests.support.wait import eventually
 
 REFUSED = 1  # exit code
+PATIENCE = 180.0  # s; the Models of the tests before go with their namespaces, whose Pods drain for up to 45 s
 
 
 async def test_knodel_leaves_only_without_models_leaves_nothing_and_comes_again(
@@ -25,6 +29,7 @@ async def test_knodel_leaves_only_without_models_leaves_nothing_and_comes_again(
     if target.audit_log is None:
         pytest.skip("only the testbed's Knodel may be taken off")
     knodel = Shell(target, namespace)
+    await eventually(partial(_no_models, cluster), PATIENCE)
     await cluster.create(MODEL, model("last", namespace, storageUri=artifacts.uri("double"), **SMALL), manager=MANAGER)
     knodel("wait", "last")
 
@@ -39,3 +44,7 @@ async def test_knodel_leaves_only_without_models_leaves_nothing_and_comes_again(
     assert (await cluster.list(SERVICE, None, LABEL_MODEL)).items == []
     knodel("install", "--overlay", "testbed", "--configure-knative")
     assert knodel("list").out.count("\n") <= 1
+
+
+async def _no_models(cluster: Cluster) -> bool:
+    return not (await cluster.list(MODEL)).items
