@@ -92,6 +92,46 @@ class Zero:
 
 
 @dataclass(frozen=True, slots=True)
+class Activators:
+    """How the activators of Knative are asked for requests that wait (`metrics/activators.py`)."""
+
+    poll: float = 0.025
+    """Seconds between two polls while a revision is at zero; a poll takes 0.7 ms."""
+
+    calm: float = 0.25
+    """Seconds between two polls while nothing is at zero."""
+
+    timeout: float = 0.25
+    """Seconds for one answer: an activator that hangs is not waited for, the others are polled on."""
+
+    max_bytes: int = 1_048_576
+    """Bytes of one answer: some 150 a revision."""
+
+    deaf_after: float = 30.0
+    """Seconds without an answer from an activator that is ready, after which nothing may be at zero any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """How members of warm pools are claimed and kept."""
+
+    assign_timeout: float = 0.5
+    """Seconds for a member to acknowledge its model: 3 ms when it lives. Then another one is tried, and a cold start."""
+
+    reap_after: float = 10.0
+    """Seconds after which a claim that nobody works on is finished or undone."""
+
+    look: float = 5.0
+    """Seconds between looks at a pool of which nothing was heard."""
+
+    max_age: float = 3_600.0
+    """Seconds after which a free member is replaced, where its WarmPool says nothing."""
+
+    create_burst: int = 4
+    """Members of one pool that are started at once: the refill must not disturb what serves."""
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """What people see."""
 
@@ -110,7 +150,9 @@ class Settings:
     sampling: Sampling = field(default_factory=Sampling)
     zero: Zero = field(default_factory=Zero)
     records: Records = field(default_factory=Records)
-    workers: int = 4
+    activators: Activators = field(default_factory=Activators)
+    warm: WarmStart = field(default_factory=WarmStart)
+    workers: int = 16
     """Reconcile passes at work at once: each waits for the cluster most of its time."""
 
     def __post_init__(self) -> None:
@@ -140,6 +182,16 @@ def _errors(settings: Settings) -> Iterator[FieldError]:
         ("zero.diagnosis", zero.diagnosis, 0.0, 3_600.0),
         ("records.kept_decisions", records.kept_decisions, 1, 100),
         ("records.write_interval", records.write_interval, 0.0, 60.0),
+        ("activators.poll", settings.activators.poll, 0.005, 10.0),
+        ("activators.calm", settings.activators.calm, 0.005, 60.0),
+        ("activators.timeout", settings.activators.timeout, 0.01, 10.0),
+        ("activators.max_bytes", settings.activators.max_bytes, 1_024, 1 << 26),
+        ("activators.deaf_after", settings.activators.deaf_after, 0.1, 3_600.0),
+        ("warm.assign_timeout", settings.warm.assign_timeout, 0.01, 60.0),
+        ("warm.reap_after", settings.warm.reap_after, 0.1, 600.0),
+        ("warm.look", settings.warm.look, 0.05, 600.0),
+        ("warm.max_age", settings.warm.max_age, 1.0, 30 * 86_400.0),
+        ("warm.create_burst", settings.warm.create_burst, 1, 100),
         ("workers", settings.workers, 1, 64),
     )
     for path, value, least, most in checks:
