@@ -116,7 +116,7 @@ class WarmStart:
     """How members of warm pools are claimed and kept."""
 
     assign_timeout: float = 0.5
-    """Seconds for a member to acknowledge its model: 3 ms when it lives. Then another one is tried, and a cold start."""
+    """Seconds for a member to acknowledge its model: 3 ms when it lives. Then another one is tried, or a cold start."""
 
     reap_after: float = 10.0
     """Seconds after which a claim that nobody works on is finished or undone."""

@@ -16,7 +16,7 @@ LABEL_POOL: Final = "autoscaling.knodel.dev/pool"
 """On members: the WarmPool's name, until a ReplicaSet may adopt the Pod."""
 
 LABEL_POOL_CLASS: Final = "autoscaling.knodel.dev/pool-class"
-"""On members: what a claim cannot change, as a hash (`classes.pool_class`); equal to that of the Deployment it may join."""
+"""On members: what a claim cannot change, as a hash (`classes.pool_class`); as that of the Deployment it may join."""
 
 LABEL_SEED: Final = "autoscaling.knodel.dev/pool-seed"
 """On the revision template of a WarmPool's seed Configuration, hence on its Deployment: the WarmPool's name."""
@@ -26,14 +26,14 @@ ANNOTATION_CLAIM: Final = "autoscaling.knodel.dev/claim"
 
 ANNOTATION_LOAD: Final = "autoscaling.knodel.dev/load"
 """On revision templates of our model server, hence on Deployments: the parameters of the load call by which a member
-serves as this revision's replica would, `{"name","storageUri","digest","modelFormat","slots","timeout","cpu"}`. A template
-without it cannot be claimed for."""
+serves as this revision's replica would, `{"name","storageUri","digest","modelFormat","slots","timeout","cpu"}`. Nothing
+is claimed for a template without it."""
 
 ANNOTATION_STARTS: Final = "autoscaling.knodel.dev/starts"
 """On PodAutoscalers: the last starts of replicas, oldest first (`reconciler/starts.py`)."""
 
 ENV_TOKEN: Final = "KNODEL_LOAD_TOKEN_SHA256"  # noqa: S105 - a variable's name
-"""In a member's environment: hex SHA-256 of the bearer token that its load call needs. Who reads Pods learns no token."""
+"""In a member's environment: hex SHA-256 of the token that its load call needs. Who reads Pods learns no token."""
 
 SEED_PREFIX: Final = "knodel-pool-"
 """The seed Configuration of WarmPool NAME is `knodel-pool-NAME`."""
