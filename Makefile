@@ -9,7 +9,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help setup run stop test lint format bench constraints clean testbed-up testbed-down test-cluster scenarios manifests
+.PHONY: help setup run stop test lint format bench bench-cluster constraints clean testbed-up testbed-down test-cluster scenarios manifests
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -68,6 +68,13 @@ manifests: setup ## Write the definitions and the files that `knodel install` ap
 
 bench: setup ## Measure starts, scaling, latency and memory of the embedded platform
 	$(BIN)/python -m loadtests.bench
+
+# The cluster of KUBECONFIG, with Knodel installed on it; without, the testbed, which stays up.
+bench-cluster: setup ## Measure starts from zero on real Kubernetes: Knative's class, ours cold, ours warm
+ifndef KUBECONFIG
+	$(BIN)/python -m tests.testbed up --knodel
+endif
+	$(BIN)/python -m loadtests.cluster
 
 constraints: $(UV) ## Pin the newest versions anew
 	$(UV) pip compile --quiet --upgrade --python-version 3.11 --all-extras --no-header --no-annotate --no-emit-index-url \

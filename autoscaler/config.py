@@ -124,9 +124,6 @@ class WarmStart:
     look: float = 5.0
     """Seconds between looks at a pool of which nothing was heard."""
 
-    max_age: float = 3_600.0
-    """Seconds after which a free member is replaced, where its WarmPool says nothing."""
-
     create_burst: int = 4
     """Members of one pool that are started at once: the refill must not disturb what serves."""
 
@@ -138,8 +135,11 @@ class Records:
     kept_decisions: int = 20
     """Decisions in the annotation: 20 of them are some 8 kB, of the 256 kB that all annotations may have."""
 
+    kept_starts: int = 10
+    """Starts of replicas in the annotation, of some 400 bytes each."""
+
     write_interval: float = 1.0
-    """Seconds between two writes of a PodAutoscaler's decisions: they are for people."""
+    """Seconds between two writes of a PodAutoscaler's decisions and starts: they are for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +181,7 @@ def _errors(settings: Settings) -> Iterator[FieldError]:
         ("zero.progress_deadline", zero.progress_deadline, 1.0, 86_400.0),
         ("zero.diagnosis", zero.diagnosis, 0.0, 3_600.0),
         ("records.kept_decisions", records.kept_decisions, 1, 100),
+        ("records.kept_starts", records.kept_starts, 1, 100),
         ("records.write_interval", records.write_interval, 0.0, 60.0),
         ("activators.poll", settings.activators.poll, 0.005, 10.0),
         ("activators.calm", settings.activators.calm, 0.005, 60.0),
@@ -190,7 +191,6 @@ def _errors(settings: Settings) -> Iterator[FieldError]:
         ("warm.assign_timeout", settings.warm.assign_timeout, 0.01, 60.0),
         ("warm.reap_after", settings.warm.reap_after, 0.1, 600.0),
         ("warm.look", settings.warm.look, 0.05, 600.0),
-        ("warm.max_age", settings.warm.max_age, 1.0, 30 * 86_400.0),
         ("warm.create_burst", settings.warm.create_burst, 1, 100),
         ("workers", settings.workers, 1, 64),
     )

@@ -1,4 +1,4 @@
-"""The autoscaler, put together: one controller over PodAutoscalers of our class, one ticker, one ear at the activator.
+"""The autoscaler, put together: one controller over PodAutoscalers of our class, one over warm pools, one ticker.
 
 Event-driven where idle: the ticker sleeps while no revision has replicas or waiting requests, and a request that waits
 at zero is decided on in the activator's own callback.
@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from autoscaler.config import Settings
 from autoscaler.metrics.collector import Collector
 from autoscaler.metrics.source import ActivatorLoad, MetricSource
-from autoscaler.reconciler.decision_log import DecisionLog
-from autoscaler.reconciler.observed import KINDS, View, keys_by_revision
+from autoscaler.reconciler.notes import Notes
+from autoscaler.reconciler.observed import View, keys_by_revision
 from autoscaler.reconciler.pod_autoscaler import MANAGER, Parts, PodAutoscalerReconciler
 from autoscaler.reconciler.scale_to_zero import Prober, ScaleToZero
+from autoscaler.reconciler.starts import Starts
 from autoscaler.scaling.fleet import Change, Fleet
+from autoscaler.warmpool.caller import LoadCaller
+from autoscaler.warmpool.keys import PoolKey
+from autoscaler.warmpool.pods import keys_by_claim
+from autoscaler.warmpool.starts import WarmStarts
 from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.controller import Controller
 from clusters.informer import Informers
-from clusters.objects import DEPLOYMENT, POD, POD_AUTOSCALER, SERVERLESS_SERVICE, Key
+from clusters.objects import DEPLOYMENT, POD, POD_AUTOSCALER, REPLICA_SET, SERVERLESS_SERVICE, Key
 from clusters.recorder import Recorder
 
 log = logging.getLogger(__name__)
@@ -31,8 +36,10 @@ log = logging.getLogger(__name__)
 class Autoscaler:
     """Scales every PodAutoscaler of class `gpu.autoscaling.knodel.dev` until cancelled.
 
-    `informers` are run by the caller, after this is made; `source` answers for replicas, `activator` for requests that
-    wait; `prober`, where given, proves the activator in the path beyond what the ServerlessService says.
+    `informers` and `pool_informers` (Pods of warm pools; where not given, the former) are run by the caller, after this
+    is made; `source` answers for replicas, `activator` for requests that wait, `caller` reaches members of pools, whose
+    tokens come from `keys`; `prober`, where given, proves the activator in the path beyond what the ServerlessService
+    says; nothing that can be reached is at zero while `hears` says that requests that wait would not be heard of.
     """
 
     def __init__(
@@ -42,27 +49,40 @@ class Autoscaler:
         *,
         source: MetricSource,
         activator: ActivatorLoad,
+        caller: LoadCaller,
         clock: Clock,
+        keys: PoolKey | None = None,
+        pool_informers: Informers | None = None,
         settings: Settings | None = None,
         prober: Prober | None = None,
+        hears: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings = settings or Settings()
         self._informers = informers
         self._clock = clock
         self._source = source
+        self._caller = caller
+        self._activator = activator
         self._collector = Collector(source, self._settings.sampling)
         self._fleet = Fleet(self._settings, activator.load)
-        self._decisions = DecisionLog(cluster, clock, self._settings.records, MANAGER)
+        self._notes = Notes(cluster, clock, self._settings.records, MANAGER)
+        self._starts = Starts(self._notes, clock)
         zero = ScaleToZero(self._collector, activator, clock, self._settings.zero, prober)
         recorder = Recorder(cluster, MANAGER, clock)
+        self._pool_informers = pool_informers or informers
+        self._warm = WarmStarts(
+            cluster, informers, self._pool_informers, caller=caller, keys=keys or PoolKey.random(), clock=clock,
+            settings=self._settings.warm, recorder=recorder, log=self._starts.claimed,
+        )  # fmt: skip
         view = View(informers)
         self._reconciler = PodAutoscalerReconciler(
             Parts(
-                cluster, view, self._fleet, self._collector, activator, zero, self._decisions, recorder, clock,
-                self._settings,
+                cluster, view, self._fleet, self._collector, activator, zero, self._notes, self._starts, self._warm,
+                recorder, clock, self._settings, hears,
             )
         )  # fmt: skip
         self.controller = Controller("autoscaler", self._pass, workers=self._settings.workers)
+        self.controllers = (self.controller, *self._warm.controllers)
         self._watch(informers)
         self._work_to_do = asyncio.Event()
         activator.subscribe(self.wake)
@@ -71,18 +91,23 @@ class Autoscaler:
         self.controller.watches(informers[POD_AUTOSCALER])
         self.controller.watches_owned(informers[SERVERLESS_SERVICE], POD_AUTOSCALER)
         self.controller.watches_mapped(informers[DEPLOYMENT], keys_by_revision)
+        self.controller.watches_mapped(informers[REPLICA_SET], keys_by_revision)
         self.controller.watches_mapped(informers[POD], keys_by_revision)
+        self.controller.watches_mapped(self._pool_informers[POD], keys_by_claim)
+        informers[POD].subscribe(self._starts.pod)
 
     async def run(self) -> None:
         """Work until cancelled; closes the source at the end."""
         try:
-            for kind in KINDS:
-                await self._informers[kind].synced()
+            await self._informers.synced()
+            await self._pool_informers.synced()
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.controller.run(), name="autoscaler passes")
+                for controller in self.controllers:
+                    group.create_task(controller.run(), name=controller.name)
                 group.create_task(self._ticks(), name="autoscaler ticks")
         finally:
             await self._source.close()
+            await self._caller.close()
 
     def wake(self, key: Key) -> None:
         """The number of requests that wait for a revision became zero, or more: decide now."""
@@ -91,13 +116,28 @@ class Autoscaler:
             self.controller.queue.add(key)
             self._work_to_do.set()
 
+    @property
+    def waiting_at_zero(self) -> bool:
+        """Whether a revision has no replica, so that a request may come at any moment and nobody hears of it."""
+        return any(self._fleet.is_at_zero(key) for key in self._fleet)
+
+    def reconsider(self) -> None:
+        """What may be at zero has changed: pass over all revisions."""
+        for key in self._fleet:
+            self.controller.queue.add(key)
+
     async def tick(self) -> None:
         """Read all replicas, then decide for all revisions that have replicas or waiting requests."""
         targets = self._reconciler.targets(self._fleet.active())
         readings = await self._collector.read(targets)
         now = self._clock.monotonic()
         self._fleet.observe(readings, targets, now)
-        self._take(self._fleet.decide(self._fleet.active(), now))
+        for key in targets:
+            self._starts.heard(self._collector.last(key))
+        active = self._fleet.active()
+        self._take(self._fleet.decide(active, now))
+        for key in self._reconciler.misplaced(active):
+            self.controller.queue.add(key)
 
     async def _ticks(self) -> None:
         while True:
@@ -117,5 +157,5 @@ class Autoscaler:
 
     def _take(self, changes: Iterable[Change]) -> None:
         for change in changes:
-            self._decisions.add(change)
+            self._notes.add_decision(change)
             self.controller.queue.add(change.key)

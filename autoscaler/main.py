@@ -1,33 +1,62 @@
 """The autoscaler class as a process: composition root of `python -m autoscaler.main` on Kubernetes.
 
-Several replicas may run; the one that holds the Lease `knodel-autoscaler` acts. Nothing reads Knative's activator yet:
-what waits at zero would not be noticed, so a revision that can be reached keeps one replica (`Zero.enabled`).
+Several replicas may run; the one that holds the Lease `knodel-autoscaler` acts, and it alone asks activators and
+replicas. Which requests wait at zero it hears from Knative's activators; while it does not hear them all, a revision
+that can be reached keeps a replica.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 
-from autoscaler.config import Settings, Zero
 from autoscaler.controller import Autoscaler
-from autoscaler.metrics.no_activator import NoActivator
+from autoscaler.metrics.activators import ActivatorPoller, activator_informers
+from autoscaler.metrics.families import poller_families
+from autoscaler.metrics.queue_proxy import QueueProxyScraper
+from autoscaler.metrics.replicas import ReplicaSource
 from autoscaler.metrics.source import PodScraper
+from autoscaler.reconciler.prober import ActivatorProber
+from autoscaler.settings_file import FileSettings, read_settings
+from autoscaler.warmpool.caller import HttpLoadCaller
+from autoscaler.warmpool.keys import PoolKey
+from autoscaler.warmpool.marks import LABEL_POOL
 from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.informer import Informers
+from clusters.informer_sets import InformerSets
 from clusters.kubernetes import KubernetesCluster
 from clusters.manager.manager import Component
 from clusters.manager.options import Options
 from clusters.manager.process import Program, run_program
-from clusters.objects import DEPLOYMENT, LABEL_REVISION, POD
+from clusters.objects import DEPLOYMENT, LABEL_REVISION, POD, REPLICA_SET
 
-SELECTORS = {DEPLOYMENT: LABEL_REVISION, POD: LABEL_REVISION}
-"""Knative's; nobody else's Pods are read."""
-GRACE = 10.0
-"""s between the activator being in the path by the ServerlessService's word and scale 0, for a revision that nobody
-reaches any more: gateways learn of it a moment later, and Knative gives them up to 30 s."""
+SELECTORS = {DEPLOYMENT: LABEL_REVISION, REPLICA_SET: LABEL_REVISION, POD: LABEL_REVISION}
+"""Knative's; nobody else's are read."""
+POOL_SELECTORS = {POD: LABEL_POOL}
+"""Members that are not adopted yet: a label selector cannot say "or"."""
+POOL_KEY = "pool-key"
+
+
+@dataclass(frozen=True, slots=True)
+class Works:
+    """What runs beside one another while this replica leads."""
+
+    autoscaler: Autoscaler
+    poller: ActivatorPoller
+    prober: ActivatorProber
+
+    async def run(self) -> None:
+        """Act until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.poller.run(), name="activators")
+                group.create_task(self.autoscaler.run(), name="autoscaler")
+        finally:
+            await self.prober.close()
 
 
 def connect(options: Options) -> AbstractAsyncContextManager[Cluster]:
@@ -35,23 +64,36 @@ def connect(options: Options) -> AbstractAsyncContextManager[Cluster]:
     return KubernetesCluster.connect(options.kube_context or None, options.kubeconfig, user_agent=PROGRAM.lease)
 
 
-def make(cluster: Cluster, options: Options, settings: Settings, clock: Clock) -> Component:
-    """The autoscaler over its informers."""
+def make(cluster: Cluster, options: Options, given: FileSettings, clock: Clock) -> Component:
+    """The autoscaler over its informers. Raises BadPoolKey."""
+    settings = given.settings
     informers = Informers(cluster, clock, namespace=options.namespace, selectors=SELECTORS)
+    members = Informers(cluster, clock, namespace=options.namespace, selectors=POOL_SELECTORS)
+    activators = activator_informers(cluster, clock, given.activator_namespace)
+    poller = ActivatorPoller(activators[POD], clock, settings.activators)
+    prober = ActivatorProber(domain=given.cluster_domain)
+    server, proxy = PodScraper(clock, settings.sampling), QueueProxyScraper(clock, settings.sampling)
+    key = options.files.get(POOL_KEY)
     autoscaler = Autoscaler(
         cluster,
         informers,
-        source=PodScraper(clock, settings.sampling),
-        activator=NoActivator(),
+        source=ReplicaSource(server, proxy, clock),
+        activator=poller,
+        caller=HttpLoadCaller(settings.warm),
         clock=clock,
+        keys=PoolKey.from_file(key) if key is not None and key.exists() else None,
+        pool_informers=members,
         settings=settings,
+        prober=prober,
+        hears=lambda: poller.hears,
     )
-    return Component(informers, (autoscaler.controller,), autoscaler.run)
-
-
-def read_settings(_text: str, _where: str) -> Settings:
-    """The autoscaler has no settings of its own in the file: what differs from Model to Model is in its policy."""
-    return Settings(zero=Zero(grace=GRACE, enabled=False))
+    poller.follow(autoscaler.revisions, lambda: autoscaler.waiting_at_zero)
+    poller.on_hearing(autoscaler.reconsider)
+    sets = InformerSets(informers, members, activators)
+    works = Works(autoscaler, poller, prober)
+    return Component(
+        sets, autoscaler.controllers, works.run, lambda: [*poller_families(poller), *autoscaler.families()]
+    )
 
 
 PROGRAM = Program(
@@ -61,6 +103,7 @@ PROGRAM = Program(
     connect=connect,
     settings=read_settings,
     make=make,
+    files={POOL_KEY: "secret from which the tokens of warm pools' members follow [one of this process's own]"},
 )
 
 

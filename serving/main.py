@@ -1,10 +1,11 @@
-"""The controller of Models as a process: composition root of `python -m serving.main` on Kubernetes.
+"""The controllers of Models and of WarmPools as a process: composition root of `python -m serving.main` on Kubernetes.
 
 Several replicas may run; the one that holds the Lease `knodel-controller` acts.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -22,6 +23,7 @@ from serving.apis.annotations import LABEL_MODEL
 from serving.apis.settings import Settings, settings_from_text
 from serving.reconciler.controller import COMPONENT, ModelController
 from serving.reconciler.flags import ConfigMapFlags
+from serving.reconciler.warm_pool_controller import WarmPoolController
 
 SELECTORS = {REVISION: LABEL_MODEL, POD_AUTOSCALER: LABEL_MODEL}
 """What is made for Models; Services, Configurations and Routes of others are watched too: they may be in the way."""
@@ -33,9 +35,9 @@ def connect(options: Options) -> AbstractAsyncContextManager[Cluster]:
 
 
 def make(cluster: Cluster, options: Options, settings: Settings, clock: Clock) -> Component:
-    """The controller over its informers."""
+    """The controllers over their informers."""
     informers = Informers(cluster, clock, namespace=options.namespace, selectors=SELECTORS)
-    controller = ModelController(
+    models = ModelController(
         cluster,
         informers,
         settings=settings,
@@ -43,12 +45,19 @@ def make(cluster: Cluster, options: Options, settings: Settings, clock: Clock) -
         recorder=Recorder(cluster, COMPONENT, clock),
         flags=ConfigMapFlags(cluster, clock),
     )
-    return Component(informers, (controller.controller,), controller.run)
+    pools = WarmPoolController(cluster, informers, settings=settings)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(models.run())
+            group.create_task(pools.run())
+
+    return Component(informers, (models.controller, pools.controller), run)
 
 
 PROGRAM = Program(
     name="serving.main",
-    about="Keep Knative's objects as Models say.",
+    about="Keep Knative's objects as Models and WarmPools say.",
     lease="knodel-controller",
     connect=connect,
     settings=settings_from_text,

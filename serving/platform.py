@@ -22,13 +22,15 @@ import uvloop
 from autoscaler.apis import effective_policy
 from autoscaler.controller import Autoscaler
 from autoscaler.metrics.source import PodScraper
+from autoscaler.warmpool.caller import HttpLoadCaller
+from autoscaler.warmpool.keys import PoolKey
 from clusters.clock import SystemClock
 from clusters.embedded.activator.process import ActivatorProcess
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane import DataPlane
 from clusters.embedded.dataplane_view import Hold, HoldPolicy
 from clusters.embedded.knative import KnativeServing
-from clusters.embedded.knative.validation import VALIDATORS
+from clusters.embedded.knative.validation import PLATFORM_FEATURES, validators
 from clusters.embedded.kubelet import Image, Kubelet
 from clusters.embedded.lock import FolderLock
 from clusters.embedded.pod_logs import PodLogs
@@ -61,6 +63,7 @@ from serving.apis.state import (
     ARTIFACTS_FOLDER,
     GATEWAY_FOLDER,
     KUBECONFIG_FILE,
+    POOL_KEY_FILE,
     STORE_FILE,
     TLS_FOLDER,
     TOKEN_FILE,
@@ -69,14 +72,16 @@ from serving.apis.state import (
     write_private,
 )
 from serving.apis.version import VERSION
+from serving.apis.warm_pool import validate_warm_pool
 from serving.loops import Loops
 from serving.reconciler.controller import ModelController
 from serving.reconciler.flags import AllOn
+from serving.reconciler.warm_pool_controller import WarmPoolController
 from serving.server import preload
 
 log = logging.getLogger(__name__)
 
-WRITABLE = frozenset({MODEL, NAMESPACE})
+WRITABLE = frozenset({MODEL, NAMESPACE, WARM_POOL})
 """What callers of the control API may write: the kinds of ours that do something already, and namespaces' labels."""
 
 DRAIN = 30.0  # s that requests under way get when the platform ends, all parts together
@@ -142,14 +147,14 @@ class Platform:
     def _open_store(self) -> EmbeddedCluster:
         self._store = Store.open(self.state / STORE_FILE)
         models = self._store.of_kind(MODEL)
-        validators = {
-            **VALIDATORS,
+        doors = {
+            **validators(PLATFORM_FEATURES),
             MODEL: make_validator(models.values, self._store.of_kind(REVISION).values),
-            WARM_POOL: _later,
+            WARM_POOL: validate_warm_pool,
             EVENT_SOURCE: _later,
             MODEL_EVENT: _later,
         }
-        return EmbeddedCluster(self._store, clock=self._clock, validators=validators)
+        return EmbeddedCluster(self._store, clock=self._clock, validators=doors)
 
     def _compose(self) -> None:
         cluster, clock, settings = self.cluster, self._clock, self._settings
@@ -176,7 +181,15 @@ class Platform:
         self._controllers = (
             KnativeServing(cluster, informers, clock=clock, domain=self._domain, url=self._url),
             Workloads(cluster, informers, clock),
-            Autoscaler(cluster, informers, source=PodScraper(clock), activator=self._activator.link, clock=clock),
+            Autoscaler(
+                cluster,
+                informers,
+                source=PodScraper(clock),
+                activator=self._activator.link,
+                caller=HttpLoadCaller(),
+                keys=self._pool_key(),
+                clock=clock,
+            ),
             ModelController(
                 cluster,
                 informers,
@@ -185,6 +198,7 @@ class Platform:
                 recorder=Recorder(cluster, "knodel", clock),
                 flags=AllOn(),
             ),
+            WarmPoolController(cluster, informers, settings=settings),
         )
 
     def _start_loops(self, loops: Loops) -> None:
@@ -264,10 +278,17 @@ class Platform:
         ]
 
     def _token(self) -> str:
-        path = self.state / TOKEN_FILE
+        return self._secret(TOKEN_FILE).read_text().strip()
+
+    def _pool_key(self) -> PoolKey:
+        return PoolKey.from_file(self._secret(POOL_KEY_FILE))
+
+    def _secret(self, name: str) -> Path:
+        """A file of the state folder with random text, made when it is not there."""
+        path = self.state / name
         if not path.exists():
             write_private(path, secrets.token_urlsafe(32).encode() + b"\n")
-        return path.read_text().strip()
+        return path
 
     def _announce(self, sockets: Sequence[socket.socket]) -> None:
         own = identify(os.getpid())

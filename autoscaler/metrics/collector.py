@@ -65,6 +65,7 @@ class Collector:
         self._sampling = sampling
         self._last: dict[Key, dict[str, Sample]] = {}
         self._turn = 0
+        self.accepted = 0  # readings since the start
         self.rejected = 0  # readings that were no readings, since the start
         self.unanswered = 0  # replicas that did not answer, since the start
 
@@ -82,15 +83,25 @@ class Collector:
                 readings[key] = reading
         return readings
 
-    async def is_quiet(self, key: Key, endpoints: Sequence[Endpoint]) -> bool:
-        """Whether no replica has, or had since its last reading, anything to do. Raises NoSample when one is silent."""
+    async def is_quiet(self, key: Key, endpoints: Sequence[Endpoint], since: float = float("-inf")) -> bool:
+        """Whether no replica has, or had since its last reading, anything to do.
+
+        `since` (monotonic seconds): the moment from which on nothing reaches a replica unnoticed. Raises NoSample when
+        a replica is silent, or speaks of an earlier time only.
+        """
         last = self._last.get(key, {})
         for endpoint, sample in zip(endpoints, await self._ask_all(endpoints), strict=True):
+            if sample.at - sample.lag < since:
+                raise NoSample(f"{endpoint.pod} does not say yet whether it is idle: its last period began too early")
             before = last.get(endpoint.pod)
             served = sample.requests - before.requests if before is not None else sample.requests
             if served != 0.0 or sample.in_flight > 0.0:
                 return False
         return True
+
+    def last(self, key: Key) -> Mapping[str, Sample]:
+        """The last reading of each replica of this revision, by Pod (`namespace/name`)."""
+        return self._last.get(key, {})
 
     def forget(self, key: Key) -> None:
         """The revision is gone, or has no replicas."""
@@ -105,7 +116,9 @@ class Collector:
 
     async def _ask(self, endpoint: Endpoint) -> Sample | None:
         try:
-            return await self._source.sample(endpoint)
+            sample = await self._source.sample(endpoint)
+            self.accepted += 1
+            return sample
         except BadSample as error:
             self.rejected += 1
             log.debug("%s: reading rejected: %s", endpoint.pod, error)

@@ -25,3 +25,7 @@ class NoActivator:
 
     def subscribe(self, callback: Callable[[Key], None]) -> None:
         """There is nobody to call."""
+
+    async def refresh(self) -> bool:
+        """Nothing is known."""
+        return False

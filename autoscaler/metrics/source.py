@@ -9,21 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-import aiohttp
-
 from autoscaler.config import Sampling
-from autoscaler.metrics.stat import BadSample, Sample, parse_stats
+from autoscaler.metrics.pages import Address, Pages
+from autoscaler.metrics.stat import NoPage, NoSample, Sample, parse_stats
 from clusters.clock import Clock
 from clusters.endpoints import Endpoint
-from clusters.errors import KnodelError
 from clusters.objects import Key
-
-HTTP_OK = 200
-MAX_CONNECTIONS = 512  # sockets at once; a node's default limit of open files is 1 024
-
-
-class NoSample(KnodelError):
-    """A replica did not answer in time, or not at all: that is neither zero nor failure of the replica."""
 
 
 class MetricSource(Protocol):
@@ -53,7 +44,7 @@ class LoadView(Protocol):
 
 
 class ActivatorLoad(Protocol):
-    """What the activator holds, pushed by it."""
+    """What the activators hold: pushed by them, or asked for all the time."""
 
     def load(self, key: Key) -> LoadView:
         """The load of a revision, as last heard."""
@@ -63,48 +54,28 @@ class ActivatorLoad(Protocol):
         """Call `callback` at once when a revision's queue becomes empty or non-empty."""
         ...
 
+    async def refresh(self) -> bool:
+        """Have `load` tell what is held now, or later; False where that is not known of every activator."""
+        ...
+
 
 class PodScraper:
-    """`GET http://HOST:MANAGEMENT_PORT/stats` over kept connections, with a deadline and a cap on bytes."""
+    """`GET http://HOST:MANAGEMENT_PORT/stats` of our model server."""
 
     def __init__(self, clock: Clock, sampling: Sampling | None = None) -> None:
         self._clock = clock
         self._sampling = sampling or Sampling()
-        self._session: aiohttp.ClientSession | None = None
+        self._pages = Pages(self._sampling.timeout)
 
     async def sample(self, endpoint: Endpoint) -> Sample:
-        """The replica's reading now. Raises NoSample or BadSample."""
-        url = f"http://{endpoint.host}:{endpoint.management_port}/stats"
-        try:
-            async with self._open().get(url, allow_redirects=False) as response:
-                if response.status != HTTP_OK:
-                    raise NoSample(f"{endpoint.pod}: {url} answered {response.status}")
-                body = await self._read(response)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise NoSample(f"{endpoint.pod}: {url} did not answer: {error or type(error).__name__}") from error
-        return parse_stats(body, self._clock.monotonic())
+        """The replica's reading now. Raises NoSample or BadSample; NoPage when it is no server of ours."""
+        address = Address(endpoint.pod, endpoint.host, endpoint.management_port)
+        answer = await self._pages.get(address, "/stats", self._sampling.max_bytes)
+        return parse_stats(answer.body, self._clock.monotonic())
 
     async def close(self) -> None:
         """Close all connections; the next sample opens new ones."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._pages.close()
 
-    def _open(self) -> aiohttp.ClientSession:
-        """The session, made in the loop that uses it."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS),
-                timeout=aiohttp.ClientTimeout(total=self._sampling.timeout),
-                auto_decompress=False,
-            )
-        return self._session
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        body = bytearray()
-        async for chunk in response.content.iter_any():
-            body += chunk
-            if len(body) > self._sampling.max_bytes:
-                response.close()
-                raise BadSample(f"/stats answered more than {self._sampling.max_bytes} bytes")
-        return bytes(body)
+__all__ = ["ActivatorLoad", "LoadView", "MetricSource", "NoPage", "NoSample", "PodScraper"]

@@ -8,6 +8,7 @@ far apart they are.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -17,8 +18,20 @@ from clusters.errors import KnodelError
 LARGEST_TOTAL = 1e15  # slot-seconds or requests: 30 years of 10^6 slots; more is garbage such as 1e308
 
 
+STAGES = ("imports", "load", "warmup")
+LONGEST_STAGE = 1e7  # ms; nothing starts for hours
+
+
 class BadSample(KnodelError):
     """What a replica reported is no reading: not JSON, not a number, NaN, infinite, negative or absurd."""
+
+
+class NoSample(KnodelError):
+    """A replica did not answer in time, or not at all: that is neither zero nor failure of the replica."""
+
+
+class NoPage(NoSample):
+    """There is no such page: nobody listens at that port of the replica, or who does knows nothing of it."""
 
 
 class _Stats(msgspec.Struct, rename="camel"):
@@ -27,6 +40,7 @@ class _Stats(msgspec.Struct, rename="camel"):
     active: float = 0.0
     queued: float = 0.0
     slots: float = 0.0
+    startup: dict[str, float | bool] | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Stats)
@@ -34,13 +48,18 @@ _DECODER = msgspec.json.Decoder(_Stats)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A reading at `at` (monotonic seconds of the reader): totals in slot-seconds and requests, then slots now."""
+    """A reading at `at` (monotonic seconds of the reader): totals in slot-seconds and requests, then slots now.
+
+    `lag`: seconds before `at` in which requests may have come that the reading does not know of.
+    """
 
     at: float
     busy_seconds: float
     requests: float
     active: float
     queued: float
+    startup: Mapping[str, float] | None = None  # ms of the stages of the replica's start, where it tells them
+    lag: float = 0.0
 
     @property
     def in_flight(self) -> float:
@@ -54,7 +73,13 @@ def parse_stats(body: bytes, at: float) -> Sample:
         stats = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadSample(f"/stats did not answer with a reading: {error}") from error
-    return checked(Sample(at, stats.busy_seconds, stats.requests, stats.active, stats.queued))
+    return checked(Sample(at, stats.busy_seconds, stats.requests, stats.active, stats.queued, _stages(stats.startup)))
+
+
+def _stages(startup: Mapping[str, float | bool] | None) -> Mapping[str, float]:
+    """The stages of the start that took any time; they are for people, so what makes no sense is left out."""
+    said = ((name, (startup or {}).get(name, 0.0)) for name in STAGES)
+    return {name: float(value) for name, value in said if not isinstance(value, bool) and 0.0 < value < LONGEST_STAGE}
 
 
 def checked(sample: Sample) -> Sample:

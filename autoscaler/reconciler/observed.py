@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clusters.endpoints import Endpoint, endpoint_of, is_ready
@@ -10,6 +10,7 @@ from clusters.informer import Informers
 from clusters.objects import (
     DEPLOYMENT,
     LABEL_REVISION,
+    LABEL_REVISION_UID,
     POD,
     POD_AUTOSCALER,
     SERVERLESS_SERVICE,
@@ -28,12 +29,13 @@ _BY_REVISION = "autoscaler.revision"
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A PodAutoscaler and what belongs to it; `endpoints` are its ready replicas."""
+    """A PodAutoscaler and what belongs to it; `endpoints` are the ready ones of its `pods`."""
 
     pod_autoscaler: Object
     deployment: Object | None
     serverless_service: Object | None
     endpoints: tuple[Endpoint, ...]
+    pods: Sequence[Object] = ()
 
     @property
     def current(self) -> int:
@@ -64,18 +66,19 @@ class View:
         namespace = namespace_of(pod_autoscaler)
         deployment = self._informers[DEPLOYMENT].get(pod_autoscaler["spec"]["scaleTargetRef"]["name"], namespace)
         service = self._informers[SERVERLESS_SERVICE].get(name_of(pod_autoscaler), namespace)
+        pods = self._pods(pod_autoscaler)
         return Observed(
             pod_autoscaler,
             deployment if deployment is not None and _siblings(pod_autoscaler, deployment) else None,
             service if service is not None and is_controlled_by(service, pod_autoscaler) else None,
-            self._endpoints(pod_autoscaler),
+            _endpoints(pods),
+            pods,
         )
 
-    def _endpoints(self, pod_autoscaler: Object) -> tuple[Endpoint, ...]:
+    def _pods(self, pod_autoscaler: Object) -> list[Object]:
         revision = labels_of(pod_autoscaler).get(LABEL_REVISION) or name_of(pod_autoscaler)
         pods = self._informers[POD].indexed(_BY_REVISION, f"{namespace_of(pod_autoscaler)}/{revision}")
-        found = (endpoint_of(pod) for pod in pods if is_ready(pod))
-        return tuple(sorted((one for one in found if one is not None), key=lambda one: one.pod))
+        return [pod for pod in pods if _of_same_revision(pod_autoscaler, pod)]
 
 
 def keys_by_revision(obj: Object) -> list[Key]:
@@ -86,6 +89,17 @@ def keys_by_revision(obj: Object) -> list[Key]:
 
 def _revision_of(pod: Object) -> Iterable[str]:
     return [str(key) for key in keys_by_revision(pod)]
+
+
+def _endpoints(pods: Iterable[Object]) -> tuple[Endpoint, ...]:
+    found = (endpoint_of(pod) for pod in pods if is_ready(pod))
+    return tuple(sorted((one for one in found if one is not None), key=lambda one: one.pod))
+
+
+def _of_same_revision(pod_autoscaler: Object, pod: Object) -> bool:
+    """A Pod of a namesake that was deleted may live a moment longer than it."""
+    ours, theirs = controller_of(pod_autoscaler), labels_of(pod).get(LABEL_REVISION_UID)
+    return ours is None or theirs is None or ours["uid"] == theirs
 
 
 def _siblings(pod_autoscaler: Object, deployment: Object) -> bool:

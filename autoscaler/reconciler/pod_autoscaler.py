@@ -7,14 +7,15 @@ carries it out. Raising replicas comes first in the pass, since requests wait fo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from autoscaler.apis import POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
 from autoscaler.config import Settings
 from autoscaler.metrics.collector import Collector, Target
 from autoscaler.metrics.source import ActivatorLoad
-from autoscaler.reconciler.decision_log import DecisionLog
+from autoscaler.reconciler.notes import Notes
 from autoscaler.reconciler.observed import Observed, View
 from autoscaler.reconciler.scale_to_zero import ScaleToZero, Verdict
 from autoscaler.reconciler.serverless_service import (
@@ -25,7 +26,9 @@ from autoscaler.reconciler.serverless_service import (
     wanted_mode,
 )
 from autoscaler.reconciler.spec import Wishes, make_wishes, seconds_to_expiry
-from autoscaler.reconciler.status import Scale, active_threshold, make_status
+from autoscaler.reconciler.starts import Starts
+from autoscaler.reconciler.status import Scale, active_threshold, is_reported, make_status
+from autoscaler.reconciler.trouble import find_trouble, seconds_to_trouble
 from autoscaler.scaling.fleet import UNDECIDED, Fleet
 from clusters.api import Cluster
 from clusters.clock import Clock
@@ -49,6 +52,26 @@ log = logging.getLogger(__name__)
 MANAGER = "knodel-autoscaler"
 
 
+class WarmStarts(Protocol):
+    """Replicas out of warm pools (`warmpool/claims.py`)."""
+
+    async def begin(self, key: Key, deployment: Object, wanted: int) -> int:
+        """Have members serve for this Deployment, which is to have `wanted` replicas; how many do so now."""
+        ...
+
+    def note(self, deployment: Object, started: int, claimed: int) -> None:
+        """So many replicas were asked for just now, of which so many serve already."""
+        ...
+
+    async def finish(self, key: Key, deployment: Object) -> float | None:
+        """Have members that serve adopted, or undone; seconds until the next look, or None."""
+        ...
+
+    def forget(self, key: Key) -> None:
+        """The revision is gone."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What the reconciler works with; the composition root of this package makes them."""
@@ -59,10 +82,23 @@ class Parts:
     collector: Collector
     activator: ActivatorLoad
     scale_to_zero: ScaleToZero
-    decisions: DecisionLog
+    notes: Notes
+    starts: Starts
+    warm: WarmStarts
     recorder: Recorder
     clock: Clock
     settings: Settings
+    hears: Callable[[], bool]  # of requests that wait at zero
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """What the way of a revision's requests depended on in its last pass, and which one it was."""
+
+    ready: int
+    slots: float
+    burst: float
+    mode: Mode = Mode.PROXY
 
 
 class PodAutoscalerReconciler:
@@ -72,6 +108,7 @@ class PodAutoscalerReconciler:
         self._parts = parts
         self._policies: dict[Key, Policy] = {}
         self._targets: dict[Key, Target] = {}
+        self._paths: dict[Key, _Path] = {}
         self._complaints: dict[Key, str] = {}
         self._uids: dict[Key, str] = {}
 
@@ -79,6 +116,13 @@ class PodAutoscalerReconciler:
         """The ready replicas of these revisions, as of their last pass; those without any are left out."""
         found = ((key, self._targets.get(key)) for key in keys)
         return {key: target for key, target in found if target is not None and target.endpoints}
+
+    def misplaced(self, keys: Iterable[Key]) -> list[Key]:
+        """Those in whose path the activator is to come, or to go, by the work of now, as of their last pass."""
+        found = ((key, self._paths.get(key)) for key in keys)
+        return [
+            key for key, path in found if path and path.burst > 0 and self._wanted_mode(key, path) is not path.mode
+        ]
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass; returns the seconds until the next look, or None."""
@@ -96,22 +140,24 @@ class PodAutoscalerReconciler:
             return None  # its arrival wakes this key
         wishes = await self._wishes(key, pod_autoscaler)
         self._take_in(key, observed, wishes)
-        if parts.fleet.desired(key) > observed.current:
-            await self._scale(observed, parts.fleet.desired(key))
+        await self._raise(key, observed, observed.deployment)
         service = await self._serverless_service(key, observed, wishes)
         looks = [await self._scale_down(key, observed, service)]
+        looks.append(await parts.warm.finish(key, observed.deployment))
         await self._report(key, observed, service, wishes)
-        looks.append(await parts.decisions.write(pod_autoscaler))
+        looks.append(await parts.notes.write(pod_autoscaler))
         looks.append(seconds_to_expiry(pod_autoscaler, parts.settings.zero, parts.clock.now()))
+        looks.append(seconds_to_trouble(observed.pods, parts.clock.now()))
         return min((look for look in looks if look is not None), default=None)
 
     def _forget(self, key: Key) -> None:
         parts = self._parts
-        for memory in (parts.collector, parts.scale_to_zero, parts.decisions):
+        for memory in (parts.collector, parts.scale_to_zero, parts.notes, parts.starts, parts.warm):
             memory.forget(key)
         parts.fleet.remove(key)
         self._policies.pop(key, None)
         self._targets.pop(key, None)
+        self._paths.pop(key, None)
         self._complaints.pop(key, None)
         self._uids.pop(key, None)
 
@@ -122,8 +168,10 @@ class PodAutoscalerReconciler:
             self._complaints.pop(key, None)
         except InvalidPolicy as error:
             await self._complain(key, pod_autoscaler, str(error))
-        policy = self._policies.get(key, Policy())
-        return make_wishes(pod_autoscaler, policy, self._parts.settings.zero, self._parts.clock.now())
+        policy, zero = self._policies.get(key, Policy()), self._parts.settings.zero
+        if not self._parts.hears():
+            zero = replace(zero, enabled=False)
+        return make_wishes(pod_autoscaler, policy, zero, self._parts.clock.now())
 
     async def _complain(self, key: Key, pod_autoscaler: Object, message: str) -> None:
         if self._complaints.get(key) == message:
@@ -143,7 +191,17 @@ class PodAutoscalerReconciler:
 
     def _decide(self, key: Key, now: float) -> None:
         for change in self._parts.fleet.decide([key], now):
-            self._parts.decisions.add(change)
+            self._parts.notes.add_decision(change)
+
+    async def _raise(self, key: Key, observed: Observed, deployment: Object) -> None:
+        """More replicas: what the warm pool has at once, then the Deployment's own, which go again where both come."""
+        parts, wanted = self._parts, self._parts.fleet.desired(key)
+        if wanted > observed.current:
+            parts.starts.asked(key)
+        claimed = await parts.warm.begin(key, deployment, wanted) if wanted > observed.ready else 0
+        if wanted > observed.current:
+            parts.warm.note(deployment, wanted - observed.current, claimed)
+            await self._scale(observed, wanted)
 
     async def _scale(self, observed: Observed, replicas: int) -> None:
         """Scale the Deployment. Raises what the cluster raises."""
@@ -164,14 +222,20 @@ class PodAutoscalerReconciler:
         return present
 
     def _mode(self, key: Key, observed: Observed, wishes: Wishes) -> Mode:
-        fleet, burst = self._parts.fleet, wishes.policy.target_burst_capacity
+        path = _Path(observed.ready, wishes.slots, wishes.policy.target_burst_capacity)
+        path = replace(path, mode=self._wanted_mode(key, path))
+        self._paths[key] = path
+        return path.mode
+
+    def _wanted_mode(self, key: Key, path: _Path) -> Mode:
+        fleet = self._parts.fleet
         traffic = Traffic(
             desired=fleet.desired(key),
-            ready=observed.ready,
+            ready=path.ready,
             queued=self._parts.activator.load(key).queued,
-            work=fleet.work(key, self._parts.clock.monotonic()) if burst > 0 else 0.0,
-            slots=wishes.slots,
-            burst_capacity=burst,
+            work=fleet.work(key, self._parts.clock.monotonic()) if path.burst > 0 else 0.0,
+            slots=path.slots,
+            burst_capacity=path.burst,
         )
         return wanted_mode(traffic)
 
@@ -203,8 +267,9 @@ class PodAutoscalerReconciler:
         pod_autoscaler, parts = observed.pod_autoscaler, self._parts
         threshold = active_threshold(pod_autoscaler, wishes.least)
         scale = Scale(parts.fleet.desired(key), observed.ready, threshold)
-        status = make_status(pod_autoscaler, service, scale, parts.clock.now())
-        if status == pod_autoscaler.get("status"):
+        now = parts.clock.now()
+        status = make_status(pod_autoscaler, service, scale, now, find_trouble(observed.pods, now))
+        if is_reported(pod_autoscaler, status):
             return
         patch = {"metadata": {"resourceVersion": version_of(pod_autoscaler)}, "status": status}
         await parts.cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=MANAGER, subresource="status")

@@ -10,7 +10,8 @@ from autoscaler.apis import Policy
 from autoscaler.config import Zero
 from autoscaler.knative_annotations import PROGRESS_DEADLINE, parse_duration
 from autoscaler.reconciler.status import has_timed_out, is_initialized, starting_for
-from clusters.objects import Object, annotations_of
+from autoscaler.warmpool.marks import LABEL_SEED
+from clusters.objects import Object, annotations_of, labels_of
 
 UNREACHABLE = "Unreachable"
 
@@ -34,7 +35,7 @@ class Wishes:
 
 def make_wishes(pod_autoscaler: Object, policy: Policy, zero: Zero, now: datetime) -> Wishes:
     """All that it asks for at `now` (its progress deadline passes by itself)."""
-    reachable = pod_autoscaler["spec"].get("reachability") != UNREACHABLE
+    reachable = is_reachable(pod_autoscaler)
     limit = int(pod_autoscaler["spec"].get("containerConcurrency") or 0)
     slots = min(policy.scale_target, float(limit)) if limit > 0 else policy.scale_target
     spec = {
@@ -52,6 +53,12 @@ def make_wishes(pod_autoscaler: Object, policy: Policy, zero: Zero, now: datetim
         "expired": has_expired(pod_autoscaler, zero, now),
     }
     return Wishes(policy, slots, spec)
+
+
+def is_reachable(pod_autoscaler: Object) -> bool:
+    """Whether requests may come: a Route may point to it, and it is not there only to tell how members look."""
+    reachability = pod_autoscaler["spec"].get("reachability")
+    return reachability != UNREACHABLE and LABEL_SEED not in labels_of(pod_autoscaler)
 
 
 def has_expired(pod_autoscaler: Object, zero: Zero, now: datetime) -> bool:

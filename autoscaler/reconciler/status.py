@@ -48,8 +48,10 @@ def active_threshold(pod_autoscaler: Object, least: int) -> int:
     return max(1, least) if is_initialized(pod_autoscaler) else least
 
 
-def make_status(pod_autoscaler: Object, serverless_service: Object | None, scale: Scale, now: datetime) -> Object:
-    """The whole status."""
+def make_status(
+    pod_autoscaler: Object, serverless_service: Object | None, scale: Scale, now: datetime, trouble: str = ""
+) -> Object:
+    """The whole status. `trouble` keeps replicas from starting; it is told until the initial scale was reached once."""
     former = pod_autoscaler.get("status") or {}
     conditions = list(former.get("conditions") or ())
     sks_status = (serverless_service or {}).get("status") or {}
@@ -57,7 +59,7 @@ def make_status(pod_autoscaler: Object, serverless_service: Object | None, scale
     private = sks_status.get("privateServiceName") or former.get("metricsServiceName")
     initialized = is_initialized(pod_autoscaler) or (bool(service) and scale.ready >= scale.threshold)
     conditions = with_condition(conditions, INITIALIZED, "True" if initialized else "Unknown", now)
-    conditions = with_condition(conditions, ACTIVE, *_active(pod_autoscaler, scale, now))
+    conditions = with_condition(conditions, ACTIVE, *_active(pod_autoscaler, scale, now, trouble))
     conditions = with_condition(conditions, SKS_READY, *_sks_ready(serverless_service, now))
     conditions = with_condition(conditions, READY, *_ready(conditions, now))
     status: Object = {
@@ -68,6 +70,11 @@ def make_status(pod_autoscaler: Object, serverless_service: Object | None, scale
     }
     names = {"serviceName": service, "metricsServiceName": private}
     return status | {name: value for name, value in names.items() if value}
+
+
+def is_reported(pod_autoscaler: Object, status: Object) -> bool:
+    """Whether this is its status; Knative's webhook adds names that are not known yet, as empty ones."""
+    return {key: value for key, value in (pod_autoscaler.get("status") or {}).items() if value != ""} == status
 
 
 def is_initialized(pod_autoscaler: Object) -> bool:
@@ -90,13 +97,14 @@ def starting_for(pod_autoscaler: Object, now: datetime) -> float | None:
     return (now - parse_timestamp(condition["lastTransitionTime"])).total_seconds()
 
 
-def _active(pod_autoscaler: Object, scale: Scale, now: datetime) -> tuple[str, datetime, str, str]:
+def _active(pod_autoscaler: Object, scale: Scale, now: datetime, trouble: str) -> tuple[str, datetime, str, str]:
     if scale.desired == 0 or scale.threshold == 0:
         starting = starting_for(pod_autoscaler, now) is not None or has_timed_out(pod_autoscaler)
         reason = TIMED_OUT if starting and scale.threshold > 0 else "NoTraffic"
         return "False", now, reason, _TEXTS[reason]
     if scale.ready < scale.threshold:
-        return "Unknown", now, "Queued", _TEXTS["Queued"]
+        told = trouble and not is_initialized(pod_autoscaler)
+        return "Unknown", now, "Queued", f"{_TEXTS['Queued']} {trouble}" if told else _TEXTS["Queued"]
     return "True", now, "", ""
 
 

@@ -126,6 +126,11 @@ class Fleet:
         """There was work just now: idle time starts anew."""
         self._rows[key].idle_from = now
 
+    def is_at_zero(self, key: Key) -> bool:
+        """Whether the revision has no replica, and may be sent a request at any moment."""
+        row = self._rows[key]
+        return row.current == 0 and row.ready == 0 and bool(row.spec["reachable"])
+
     def is_active(self, key: Key) -> bool:
         """Whether the revision has replicas, or requests that wait."""
         row = self._rows[key]

@@ -78,6 +78,10 @@ class ActivatorLink:
         """Call `callback` at once when a revision's queue becomes empty or non-empty."""
         self._callbacks.append(callback)
 
+    async def refresh(self) -> bool:
+        """Whether `load` is of now: it is pushed, so it is as long as there is a connection."""
+        return self.connected
+
     async def set_target(self, target: Target) -> None:
         """Put `target` in force; after this no new request goes to an endpoint that it does not name.
 

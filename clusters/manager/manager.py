@@ -20,6 +20,7 @@ from clusters.api import Cluster
 from clusters.controller import Controller
 from clusters.errors import KnodelError
 from clusters.informer import Informers
+from clusters.informer_sets import InformerSets
 from clusters.lease import LeaderLease, LeaseLost
 from clusters.manager.fence import FencedCluster
 from clusters.manager.metrics import Family, controller_families, informer_families, one
@@ -32,11 +33,15 @@ RELEASE_WITHIN = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """What one process does: `run` acts, and is called by a leader only, once the informers have caught up."""
+    """What one process does: `run` acts, and is called by a leader only, once the informers have caught up.
 
-    informers: Informers
+    `families`: metrics of its own, read when somebody asks.
+    """
+
+    informers: Informers | InformerSets
     controllers: Sequence[Controller]
     run: Callable[[], Coroutine[Any, Any, None]]
+    families: Callable[[], Iterable[Family]] = tuple
 
 
 class Manager:
@@ -78,6 +83,7 @@ class Manager:
         if self._component is not None:
             yield from controller_families(self._component.controllers)
             yield from informer_families(self._component.informers)
+            yield from self._component.families()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop`. Raises what a part raises that ended on its own."""

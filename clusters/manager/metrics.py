@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from clusters.controller import Controller
-from clusters.informer import Informers
+from clusters.informer import Informer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _RESIDENT_FIELD = 1  # of /proc/PID/statm (proc_pid_statm(5)), in pages
@@ -87,9 +87,12 @@ def controller_families(controllers: Iterable[Controller]) -> list[Family]:
     ]
 
 
-def informer_families(informers: Informers) -> list[Family]:
-    """How much is held in memory."""
-    samples = tuple(({"resource": str(informer.kind)}, float(len(informer))) for informer in informers)
+def informer_families(informers: Iterable[Informer]) -> list[Family]:
+    """How much is held in memory; of one kind, what all its informers hold."""
+    held: dict[str, float] = {}
+    for informer in informers:
+        held[str(informer.kind)] = held.get(str(informer.kind), 0.0) + len(informer)
+    samples = tuple(({"resource": resource}, count) for resource, count in held.items())
     return [Family("knodel_informer_objects", "gauge", "Objects in memory.", samples)]
 
 

@@ -7,12 +7,15 @@ import os
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn
 
 from clusters.errors import KnodelError
 from clusters.manager.logs import LogFormat
+
+NO_FILES: Mapping[str, str] = MappingProxyType({})
 
 SYSTEM_NAMESPACE = "knodel-system"
 """Where Knodel is installed, and where its Leases are."""
@@ -31,7 +34,7 @@ class Options:
     """Checked options.
 
     `identity` is unique to this process; `namespace` None is all; `host` is where probes and metrics listen; port 0 is
-    any free one.
+    any free one; `files` are those that only some programs take, by the option's name, where given.
     """
 
     config: Path | None
@@ -45,14 +48,19 @@ class Options:
     metrics_port: int
     log_format: LogFormat
     log_level: str
+    files: Mapping[str, Path] = field(default_factory=dict)
 
 
-def parse_options(program: str, about: str, argv: Sequence[str], environ: Mapping[str, str]) -> Options:
+def parse_options(
+    program: str, about: str, argv: Sequence[str], environ: Mapping[str, str], files: Mapping[str, str] = NO_FILES
+) -> Options:
     """Raises BadOptions; `--help` prints and raises SystemExit.
 
-    Variables: HOST; POD_NAME, POD_UID and POD_NAMESPACE by the downward API.
+    `files`: the program's own options, each a file: name without dashes → help. Variables: HOST; POD_NAME, POD_UID and
+    POD_NAMESPACE by the downward API.
     """
-    given = _parser(program, about).parse_args(argv)
+    given = _parser(program, about, files).parse_args(argv)
+    named = {name: getattr(given, name.replace("-", "_")) for name in files}
     return Options(
         config=given.config,
         kubeconfig=given.kubeconfig,
@@ -65,6 +73,7 @@ def parse_options(program: str, about: str, argv: Sequence[str], environ: Mappin
         metrics_port=given.metrics_port,
         log_format=given.log_format,
         log_level=given.log_level,
+        files={name: path for name, path in named.items() if path is not None},
     )
 
 
@@ -74,7 +83,7 @@ class _Parser(argparse.ArgumentParser):
         raise BadOptions(f"{self.prog}: {message}; see --help")
 
 
-def _parser(program: str, about: str) -> argparse.ArgumentParser:
+def _parser(program: str, about: str, files: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = _Parser(prog=program, description=about, allow_abbrev=False)
     add = parser.add_argument
     add("--config", type=Path, help="file of settings; a change of it is taken over without a restart")
@@ -85,6 +94,8 @@ def _parser(program: str, about: str) -> argparse.ArgumentParser:
     add("--metrics-port", type=_port, default=METRICS_PORT, help="/metrics for Prometheus [%(default)s]")
     add("--log-format", choices=["json", "text"], default="json", help="[%(default)s]")
     add("--log-level", choices=LEVELS, default="info", help="[%(default)s]")
+    for name, what in files.items():
+        add(f"--{name}", type=Path, help=what)
     return parser
 
 

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Generic, TypeVar
@@ -25,7 +25,7 @@ from clusters.manager.http import HttpListener, Request, Response
 from clusters.manager.logs import configure_logs
 from clusters.manager.manager import Component, Manager
 from clusters.manager.metrics import CONTENT_TYPE, Family, process_families, render
-from clusters.manager.options import BadOptions, Options, parse_options
+from clusters.manager.options import NO_FILES, BadOptions, Options, parse_options
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,8 @@ LEASE_PERIOD = 2.0
 class Program(Generic[T]):
     """What makes one control-plane process different from another.
 
-    `connect` opens the cluster, `settings(text, where)` reads the file of `--config`, `make` composes what acts.
+    `connect` opens the cluster, `settings(text, where)` reads the file of `--config`, `make` composes what acts;
+    `files` are options of this program alone (`options.parse_options`).
     """
 
     name: str
@@ -50,11 +51,12 @@ class Program(Generic[T]):
     connect: Callable[[Options], AbstractAsyncContextManager[Cluster]]
     settings: Callable[[str, str], T]
     make: Callable[[Cluster, Options, T, Clock], Component]
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_program(program: Program[T], argv: Sequence[str] | None = None) -> int:
     """Run one replica until SIGTERM or SIGINT; returns the exit code."""
-    return run_process(program.name, program.about, partial(run_replica, program), argv)
+    return run_process(program.name, program.about, partial(run_replica, program), argv, files=program.files)
 
 
 def run_process(
@@ -63,10 +65,11 @@ def run_process(
     serve: Callable[[Options, asyncio.Event], Awaitable[None]],
     argv: Sequence[str] | None = None,
     environ: Mapping[str, str] = os.environ,
+    files: Mapping[str, str] = NO_FILES,
 ) -> int:
     """Run `serve(options, stop)`; `stop` is set by SIGTERM or SIGINT. Returns the exit code."""
     try:
-        options = parse_options(name, about, sys.argv[1:] if argv is None else argv, environ)
+        options = parse_options(name, about, sys.argv[1:] if argv is None else argv, environ, files)
         configure_logs(options.log_format, options.log_level)
         uvloop.run(_until_signal(serve, options))
     except BadOptions as error:

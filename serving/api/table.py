@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from autoscaler.warmpool.defaults import AUTO
 from clusters.objects import (
     INGRESS,
     MODEL,
@@ -14,6 +15,7 @@ from clusters.objects import (
     POD_AUTOSCALER,
     REVISION,
     SERVERLESS_SERVICE,
+    WARM_POOL,
     Kind,
     Object,
     condition_of,
@@ -71,6 +73,13 @@ def _restarts(obj: Object) -> Cell:
     return sum(int(one.get("restartCount", 0)) for one in (obj.get("status") or {}).get("containerStatuses") or ())
 
 
+def _pool_note(obj: Object) -> Cell:
+    """What keeps the members away, else the first reason for their number."""
+    status = obj.get("status") or {}
+    reasons = status.get("reasons") or ("",)
+    return str((status.get("seed") or {}).get("message") or reasons[0])
+
+
 READY = Column("Ready", _ready)
 REASON = Column("Reason", _reason)
 
@@ -83,6 +92,14 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("Version", _spec("version")),
         Column("URL", _status("url")),
         Column("Storage", _spec("storageUri"), wide=True),
+    ),
+    WARM_POOL: (
+        Column("Size", lambda obj: str((obj.get("spec") or {}).get("size", AUTO))),
+        Column("Wanted", _status("size"), type="integer"),
+        Column("Ready", _status("ready"), type="integer"),
+        Column("Starting", _status("starting"), type="integer"),
+        Column("Claimed", _status("claimed"), type="integer"),
+        Column("Note", _pool_note),
     ),
     NAMESPACE: (Column("Status", lambda obj: str((obj.get("status") or {}).get("phase", "Active"))),),
     POD: (

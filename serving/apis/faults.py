@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import SplitResult, urlsplit
 
+from autoscaler.warmpool.marks import SEED_PREFIX
 from serving.apis.quantities import parse_quantity
 from serving.apis.reader import show
 
@@ -18,6 +19,8 @@ LONGEST_VERSION = 253
 """Characters of the free text that people call a version; it is shown in tables."""
 RESERVED_TAGS = ("stable", "candidate")
 """Tags that exist only while a rollout runs."""
+LONGEST_POOL_NAME = LONGEST_NAME - len(SEED_PREFIX)
+"""Characters of a WarmPool's name: that of its seed Configuration has the bound of all Configurations."""
 SCHEMES = ("file", "http", "https")
 LATER_SCHEMES = ("s3", "gs", "hf", "pvc", "oci")
 FORMATS = ("onnx",)
@@ -45,7 +48,14 @@ def model_name_fault(name: str) -> str:
     for tag in RESERVED_TAGS:
         if name.startswith(f"{tag}-"):
             return f"must not begin with {tag}-: that host belongs to the tag {tag!r} of a rollout"
+    if name.startswith(SEED_PREFIX):
+        return f"must not begin with {SEED_PREFIX}: such names belong to the seeds of WarmPools"
     return label_fault(name)
+
+
+def pool_name_fault(name: str) -> str:
+    """The name of a WarmPool."""
+    return label_fault(name, LONGEST_POOL_NAME)
 
 
 def tag_fault(tag: str) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from clusters.errors import KnodelError
-from clusters.objects import KINDS, MODEL, Object
+from clusters.objects import KINDS, MODEL, Kind, Object
 
 LARGEST_TEXT = 3 * 1024 * 1024
 """Bytes of one file: the request limit of kube-apiserver."""
@@ -145,26 +145,26 @@ def load_objects(text: str, source: str = "the text") -> list[Object]:
     return objects
 
 
-def load_models(text: str, source: str = "the text") -> list[Object]:
-    """Like `load_objects`, for files that may hold Models alone. Raises LoadError."""
+def load_models(text: str, source: str = "the text", kinds: Sequence[Kind] = (MODEL,)) -> list[Object]:
+    """Like `load_objects`, for files that may hold objects of these kinds of ours alone. Raises LoadError."""
     objects = load_objects(text, source)
     for obj in objects:
-        if (obj["apiVersion"], obj["kind"]) != (MODEL.api_version, MODEL.kind):
+        if not any((obj["apiVersion"], obj["kind"]) == (kind.api_version, kind.kind) for kind in kinds):
             raise LoadError(
-                f"{source}: {obj['kind']} ({obj['apiVersion']}) is not taken here: write a {MODEL.kind} "
-                f"({MODEL.api_version})"
+                f"{source}: {obj['kind']} ({obj['apiVersion']}) is not taken here: write a "
+                f"{' or a '.join(kind.kind for kind in kinds)} ({MODEL.api_version})"
             )
     return objects
 
 
-def read_models(path: Path) -> list[Object]:
-    """The Models of a file. Raises LoadError."""
+def read_models(path: Path, kinds: Sequence[Kind] = (MODEL,)) -> list[Object]:
+    """The Models, or objects of these kinds, of a file. Raises LoadError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise LoadError(f"cannot read {path}: {reason}") from error
-    return load_models(text, str(path))
+    return load_models(text, str(path), kinds)
 
 
 def _checked(value: Any, where: str) -> Object:

@@ -1,64 +1,7 @@
-"""Kubernetes quantities: `1`, `500m`, `1Gi`, `2e3`. Pure.
-
-Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/.
-"""
+"""Kubernetes quantities, as `clusters.quantities` has them."""
 
 from __future__ import annotations
 
-import re
-from decimal import Decimal
+from clusters.quantities import LONGEST_TEXT, QUANTITY, canonical_quantity, format_cores, parse_quantity
 
-DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-"""Powers of ten."""
-BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-"""Powers of two."""
-
-LARGEST = Decimal(2**63 - 1)
-"""Kubernetes keeps quantities in an int64 of the base unit."""
-LONGEST_TEXT = 32
-"""Characters; bounds the arithmetic."""
-
-QUANTITY = re.compile(r"([+]?(?:\d+(?:\.\d*)?|\.\d+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,2}))", re.ASCII)
-"""The syntax of a quantity that is not negative; the CustomResourceDefinition has it too."""
-
-
-def parse_quantity(text: str) -> Decimal:
-    """The value in the base unit (cores, bytes), zero or positive. Raises ValueError that says what is wrong."""
-    match = QUANTITY.fullmatch(text) if len(text) <= LONGEST_TEXT else None
-    if match is None:
-        raise ValueError("must be a Kubernetes quantity such as 500m, 2 or 1Gi")
-    number, binary, suffix, exponent = match.groups()
-    if binary:
-        value = Decimal(number) * Decimal(2) ** BINARY_SUFFIXES[binary]
-    else:
-        value = Decimal(number).scaleb(int(exponent) if exponent else DECIMAL_SUFFIXES[suffix or ""])
-    if value > LARGEST:
-        raise ValueError("is too large for a Kubernetes quantity")
-    return value
-
-
-def canonical_quantity(text: str) -> str:
-    """The spelling that Kubernetes itself would write, so that `1000m` and `1` are the same. Raises ValueError.
-
-    Binary suffixes stay binary; a quantity without one becomes an integer with the largest decimal suffix.
-    """
-    value = parse_quantity(text)
-    if text[-1:] == "i" and value >= 2**10:
-        return _with_suffix(value, {suffix: Decimal(2) ** power for suffix, power in BINARY_SUFFIXES.items()})
-    return _with_suffix(value, {suffix: Decimal(10) ** power for suffix, power in DECIMAL_SUFFIXES.items()})
-
-
-def _with_suffix(value: Decimal, units: dict[str, Decimal]) -> str:
-    """The shortest integer form; what is finer than the smallest unit is rounded up, as Kubernetes does."""
-    if value == 0:
-        return "0"
-    for suffix, unit in sorted(units.items(), key=lambda item: -item[1]):
-        if value % unit == 0:
-            return f"{int(value / unit)}{suffix}"
-    suffix, unit = min(units.items(), key=lambda item: item[1])
-    return f"{int(-(-value // unit))}{suffix}"
-
-
-def format_cores(text: str) -> str:
-    """A cpu quantity as a plain decimal number of cores: `500m` is `0.5`. Raises ValueError."""
-    return format(parse_quantity(text).normalize(), "f")
+__all__ = ["LONGEST_TEXT", "QUANTITY", "canonical_quantity", "format_cores", "parse_quantity"]

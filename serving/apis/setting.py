@@ -29,7 +29,6 @@ class About:
     reason: str
     least: float | None = None
     most: float | None = None
-    choices: tuple[str, ...] = ()
 
 
 def setting(
@@ -38,10 +37,9 @@ def setting(
     reason: str,
     least: float | None = None,
     most: float | None = None,
-    choices: tuple[str, ...] = (),
 ) -> T:
     """The declaration of a setting, as a field of its group's dataclass."""
-    value: T = field(default=default, metadata={"about": About(unit, reason, least, most, choices)})
+    value: T = field(default=default, metadata={"about": About(unit, reason, least, most)})
     return value
 
 
@@ -87,8 +85,6 @@ def read_value(slot: Slot, value: Any) -> Any:
         return _within(slot, value)
     if not isinstance(value, str) or (not value.strip() and slot.default):
         raise SettingsError(f"{slot.key}: {value!r} is no text ({slot.about.unit})")
-    if slot.about.choices and value not in slot.about.choices:
-        raise SettingsError(f"{slot.key}: {value!r} must be {' or '.join(slot.about.choices)}")
     return value
 
 

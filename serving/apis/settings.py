@@ -14,18 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from autoscaler.apis import CLASS
 from serving.apis.durations import format_duration
 from serving.apis.loader import LoadError, load_documents
 from serving.apis.setting import VARIABLE_PREFIX, SettingsError, Slot, from_variable, port_setting, read_value, setting
 from serving.apis.version import VERSION
 
 __all__ = [
-    "CLASSES",
-    "KNATIVE_CLASS",
     "ControlSettings",
     "GatewaySettings",
-    "KnativeSettings",
     "ServerSettings",
     "Settings",
     "SettingsError",
@@ -40,10 +36,6 @@ OTHER_VARIABLES = frozenset(
 )
 """Variables that are no settings of a platform: its state folder, by which everything else is found, and those that
 model servers read."""
-
-KNATIVE_CLASS = "kpa.autoscaling.knative.dev"
-"""Knative's own autoscaler class."""
-CLASSES = (CLASS, KNATIVE_CLASS)
 
 MEBIBYTE = 1024 * 1024  # bytes
 
@@ -90,22 +82,12 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class KnativeSettings:
-    """How Knative is used."""
-
-    autoscaler_class: str = setting(
-        CLASS, "class", "internal: Knative's own class stands in where ours does not scale yet", choices=CLASSES
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of a platform."""
 
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     control: ControlSettings = field(default_factory=ControlSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
-    knative: KnativeSettings = field(default_factory=KnativeSettings)
 
 
 def load_settings(

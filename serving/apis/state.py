@@ -22,6 +22,7 @@ from clusters.errors import KnodelError
 
 PLATFORM_FILE = "platform.json"
 TOKEN_FILE = "token"  # noqa: S105 - a file's name
+POOL_KEY_FILE = "pool-key"
 KUBECONFIG_FILE = "kubeconfig"
 LOG_FILE = "platform.log"
 STORE_FILE = "cluster.db"

@@ -69,7 +69,8 @@ def read_model(obj: Object) -> Model:
     return model
 
 
-def _other_than(expected: str, value: str) -> str:
+def other_than(expected: str, value: str) -> str:
+    """The fault of a text that can have one value only."""
     return "" if value == expected else f"must be {expected}, not {show(value)}"
 
 
@@ -83,7 +84,7 @@ def _read(obj: Object) -> tuple[Model, list[FieldError]]:
     errors: list[FieldError] = []
     top = Fields(obj, "", errors)
     for name, expected in (("apiVersion", MODEL.api_version), ("kind", MODEL.kind)):
-        top.text(name, partial(_other_than, expected), required=True)
+        top.text(name, partial(other_than, expected), required=True)
     name, cause = _read_metadata(top.child("metadata"))
     top.raw("status")
     if not isinstance(top.raw("spec"), dict):
@@ -126,7 +127,7 @@ def _read_spec(fields: Fields, name: str) -> ModelSpec:
         digest=fields.text("digest", faults.digest_fault),
         version=fields.text("version", faults.version_fault),
         model_format=fields.text("modelFormat", faults.format_fault),
-        resources=_read_resources(fields.child("resources"), Resources(defaults.CPU, defaults.MEMORY)),
+        resources=read_resources(fields.child("resources"), Resources(defaults.CPU, defaults.MEMORY)),
         variants=variants,
         container_concurrency=fields.integer(
             "containerConcurrency", defaults.CONTAINER_CONCURRENCY, 0, MOST_CONCURRENCY
@@ -151,14 +152,16 @@ def _check_protocol(fields: Fields) -> None:
     fields.text("protocol", fault)
 
 
-def _read_resources(fields: Fields, default: Resources) -> Resources:
-    cpu = _read_quantity(fields, "cpu", default.cpu)
-    memory = _read_quantity(fields, "memory", default.memory)
+def read_resources(fields: Fields, default: Resources) -> Resources:
+    """The mapping `resources` of a Model, of a variant, or of a WarmPool's template."""
+    cpu = read_quantity(fields, "cpu", default.cpu)
+    memory = read_quantity(fields, "memory", default.memory)
     fields.close(LATER_RESOURCES)
     return Resources(cpu, memory)
 
 
-def _read_quantity(fields: Fields, name: str, default: str) -> str:
+def read_quantity(fields: Fields, name: str, default: str) -> str:
+    """A quantity in its canonical spelling; `default` as it is."""
     value = fields.raw(name)
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)  # Kubernetes takes `cpu: 1` as well
@@ -188,13 +191,13 @@ def _read_scaling(fields: Fields) -> Scaling:
 
 def _read_variants(fields: Fields, name: str) -> tuple[Variant, ...]:
     base = Fields(fields.raw("resources"), "spec.resources", [])  # its faults are reported where it is read
-    default = _read_resources(base, Resources(defaults.CPU, defaults.MEMORY))
+    default = read_resources(base, Resources(defaults.CPU, defaults.MEMORY))
     variants = []
     for item in fields.items("variants", MOST_VARIANTS):
         variant = item.text("name", faults.label_fault, required=True)
         if variant and len(f"{name}-{variant}") > faults.LONGEST_NAME:
             item.refuse("name", f"{name}-{variant} must be at most {faults.LONGEST_NAME} characters")
-        resources = _read_resources(item.child("resources"), default)
+        resources = read_resources(item.child("resources"), default)
         variants.append(Variant(variant, resources, item.integer("percent", 0, 0, ALL, required=True)))
     _check_unique(fields, "variants", "name", [variant.name for variant in variants])
     _check_sum(fields, "variants", [variant.percent for variant in variants])

@@ -2,44 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from clusters.errors import AlreadyExists, Conflict, NotFound
-from clusters.objects import MODEL, Object, generation_of, name_of, namespace_of, version_of
+from clusters.objects import MODEL, WARM_POOL, Kind, Object, generation_of, name_of, namespace_of, version_of
 from serving.cli.admission import check_change, check_new
 from serving.cli.client import Client
 
 ATTEMPTS = 50  # status writes between a read and its write are rare; this many in a row means something else is wrong
 
 AGAIN = "look at it and run the command again"
-NAMED = ("spec", "metadata")  # the parts of a Model that a person writes
+NAMED = ("spec", "metadata")  # the parts of an object that a person writes
+WORDS: Mapping[Kind, str] = MappingProxyType({MODEL: "model", WARM_POOL: "warm pool"})
+"""The kinds that people write, in their words."""
 
 Patch = dict[str, Any]
+PatchOf = Callable[[Object], Patch]
 
 
-def change_model(
-    client: Client, name: str, namespace: str, patch_of: Callable[[Object], Patch], *, dry_run: bool = False
-) -> Object:
+def change_model(client: Client, name: str, namespace: str, patch_of: PatchOf, *, dry_run: bool = False) -> Object:
     """Apply the merge patch that `patch_of` makes of the Model as it stands; returns the Model after it.
 
     Raises NotFound, Invalid, and Conflict when the spec changed between the first read and the write.
     """
+    return change_object(client, MODEL, name, namespace, patch_of, dry_run=dry_run)
+
+
+def change_object(
+    client: Client, kind: Kind, name: str, namespace: str, patch_of: PatchOf, *, dry_run: bool = False
+) -> Object:
+    """`change_model` for any kind that people write."""
     seen: int | None = None
     for _ in range(ATTEMPTS):
-        model = client.get(MODEL, name, namespace)
-        if seen not in (None, generation_of(model)):
+        obj = client.get(kind, name, namespace)
+        if seen not in (None, generation_of(obj)):
             break
-        seen = generation_of(model)
-        patch = patch_of(model)
-        if not client.checks_models:
-            check_change(client, model, patch)
-        metadata = {**patch.get("metadata", {}), "resourceVersion": version_of(model)}
+        seen = generation_of(obj)
+        patch = patch_of(obj)
+        if kind is MODEL and not client.checks_models:
+            check_change(client, obj, patch)
+        metadata = {**patch.get("metadata", {}), "resourceVersion": version_of(obj)}
         try:
-            return client.merge(MODEL, name, namespace, {**patch, "metadata": metadata}, dry_run)
+            return client.merge(kind, name, namespace, {**patch, "metadata": metadata}, dry_run)
         except Conflict:
             continue  # most often only the status moved
-    raise Conflict(f"model {name} was changed by somebody else meanwhile: {AGAIN}")
+    raise Conflict(f"{WORDS[kind]} {name} was changed by somebody else meanwhile: {AGAIN}")
 
 
 def store_model(client: Client, model: Object, *, dry_run: bool = False) -> Object:
@@ -47,22 +56,35 @@ def store_model(client: Client, model: Object, *, dry_run: bool = False) -> Obje
 
     Raises as `change_model`; NotFound only when there is no such namespace.
     """
-    name, namespace = name_of(model), namespace_of(model)
-    patch = {part: model[part] for part in NAMED if part in model}
+    return store_object(client, MODEL, model, dry_run=dry_run)
+
+
+def store_object(client: Client, kind: Kind, obj: Object, *, dry_run: bool = False) -> Object:
+    """`store_model` for any kind that people write."""
+    name, namespace = name_of(obj), namespace_of(obj)
+    patch = {part: obj[part] for part in NAMED if part in obj}
     try:
-        return change_model(client, name, namespace, lambda _: patch, dry_run=dry_run)
+        return change_object(client, kind, name, namespace, lambda _: patch, dry_run=dry_run)
     except NotFound:
-        spec = {field: value for field, value in (model.get("spec") or {}).items() if value is not None}
-        return _create(client, {**model, "spec": spec}, dry_run)
+        return _create(client, kind, {**obj, "spec": without_nulls(obj.get("spec") or {})}, dry_run)
 
 
-def _create(client: Client, model: Object, dry_run: bool) -> Object:
-    name, namespace = name_of(model), namespace_of(model)
-    if not client.checks_models:
-        check_new(client, model)
+def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What a merge patch with these fields makes of nothing."""
+    return {
+        name: without_nulls(value) if isinstance(value, dict) else value
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+def _create(client: Client, kind: Kind, obj: Object, dry_run: bool) -> Object:
+    name, namespace = name_of(obj), namespace_of(obj)
+    if kind is MODEL and not client.checks_models:
+        check_new(client, obj)
     try:
-        return client.create(MODEL, model, namespace, dry_run=dry_run)
+        return client.create(kind, obj, namespace, dry_run=dry_run)
     except AlreadyExists as error:
-        raise Conflict(f"model {name} was made by somebody else meanwhile: {AGAIN}") from error
-    except NotFound as error:  # the Model is what is to be made: only its namespace can be missing
+        raise Conflict(f"{WORDS[kind]} {name} was made by somebody else meanwhile: {AGAIN}") from error
+    except NotFound as error:  # the object is what is to be made: only its namespace can be missing
         raise NotFound(f"there is no namespace {namespace}: `knodel namespace {namespace}` makes it") from error

@@ -105,7 +105,7 @@ def find_context(state: str | None, named: str | None) -> KubeContext | None:
 
 def group_context(context: click.Context) -> str | None:
     """What `knodel --kube-context NAME VERB` names."""
-    found = context.parent.params.get("kube_context") if context.parent else None
+    found = context.find_root().params.get("kube_context") if context.parent else None
     return str(found) if found is not None else None
 
 

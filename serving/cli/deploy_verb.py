@@ -1,4 +1,4 @@
-"""`knodel deploy`: create a Model, or change the fields that are named and leave all others."""
+"""`knodel deploy`: create a Model, or change the fields that are named and leave all others; of WarmPools likewise."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from typing import Any
 import click
 
 from clusters.errors import Invalid
-from clusters.objects import MODEL, Object, generation_of, key_of, name_of, namespace_of
+from clusters.objects import MODEL, WARM_POOL, Kind, Object, generation_of, key_of, name_of, namespace_of
 from serving.apis.references import collisions
-from serving.cli.change import store_model
+from serving.cli.change import WORDS, store_object
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
 from serving.cli.files import models_of
 from serving.cli.names import model_name
+from serving.cli.pools import pool_summary
 from serving.cli.wait import parse_timeout, wait_until_ready
+
+KINDS_OF_FILES = (MODEL, WARM_POOL)
 
 
 @verb("deploy")
 @model_name(required=False)
-@click.option("-f", "--file", "source", metavar="FILE|-", help="Models to deploy, as YAML or JSON.")
+@click.option("-f", "--file", "source", metavar="FILE|-", help="Models and WarmPools to deploy, as YAML or JSON.")
 @click.option("--uri", metavar="URI|PATH", help="Where the model's files are.")
 @click.option("--digest", metavar="sha256:HEX", help="What the files must hash to.")
 @click.option("--version", metavar="TEXT", help="What people call this version.")
@@ -36,29 +39,45 @@ def command(
 ) -> None:
     """Serve the model NAME, or a new version of it. Only what is named changes; all else stays."""
     seconds = parse_timeout(timeout)
-    models = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
+    objects = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
     client = session.client(seconds)
-    if dry_run or len(models) > 1:
-        checked = _check(client, models)
+    if dry_run or len(objects) > 1:
+        checked = _check(client, objects)
         if dry_run:
             _print(session, checked, "is valid, nothing was changed")
             return
-    stored = [store_model(client, model) for model in models]
+    stored = [store_object(client, _kind(obj), obj) for obj in sorted(objects, key=_is_model)]  # pools come first
     if wait:
-        stored = [wait_until_ready(client, name_of(m), namespace_of(m), seconds, generation_of(m)) for m in stored]
+        stored = [_ready(client, obj, seconds) if _is_model(obj) else obj for obj in stored]
     _print(session, stored)
 
 
-def _check(client: Client, models: list[Object]) -> list[Object]:
-    """What the Models would be: every one is refused or none is changed. Raises Invalid."""
-    checked = [store_model(client, model, dry_run=True) for model in models]
-    keys = [key_of(model) for model in checked]
-    for index, model in enumerate(checked):
-        if keys.count(key_of(model)) > 1:
-            raise UsageError(f"model {name_of(model)} stands twice: write all of it in one document")
-        faults = collisions(model, checked[:index])  # none of them is there yet, so the platform cannot see it
+def _kind(obj: Object) -> Kind:
+    return next(kind for kind in KINDS_OF_FILES if kind.kind == obj["kind"])
+
+
+def _is_model(obj: Object) -> bool:
+    return _kind(obj) is MODEL
+
+
+def _ready(client: Client, model: Object, seconds: float) -> Object:
+    return wait_until_ready(client, name_of(model), namespace_of(model), seconds, generation_of(model))
+
+
+def _check(client: Client, objects: list[Object]) -> list[Object]:
+    """What the objects would be: every one is refused or none is changed. Raises Invalid."""
+    checked = [store_object(client, _kind(obj), obj, dry_run=True) for obj in objects]
+    keys = [(_kind(obj), key_of(obj)) for obj in checked]
+    models: list[Object] = []
+    for obj, key in zip(checked, keys, strict=True):
+        if keys.count(key) > 1:
+            raise UsageError(f"{WORDS[_kind(obj)]} {name_of(obj)} stands twice: write all of it in one document")
+        if not _is_model(obj):
+            continue
+        faults = collisions(obj, models)  # none of them is there yet, so the platform cannot see it
         if faults:
-            raise Invalid(f"Model {name_of(model)}", faults)
+            raise Invalid(f"Model {name_of(obj)}", faults)
+        models.append(obj)
     return checked
 
 
@@ -66,7 +85,7 @@ def _from_file(session: Session, name: str | None, source: str, named: dict[str,
     given = [option for option, value in named.items() if value is not None]
     if name or given:
         raise UsageError("-f FILE says everything about its models: leave NAME and the other options out")
-    return models_of(source, session.namespace, bound=session.bound)
+    return models_of(source, session.namespace, bound=session.bound, kinds=KINDS_OF_FILES)
 
 
 def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Object:
@@ -96,13 +115,14 @@ def _uri(text: str, session: Session) -> str:
     return Path(text).expanduser().absolute().as_uri()
 
 
-def _print(session: Session, models: list[Object], verdict: str = "") -> None:
+def _print(session: Session, objects: list[Object], verdict: str = "") -> None:
     if session.output.structured:
-        many = {"apiVersion": "v1", "kind": "List", "items": models}
-        session.output.value(models[0] if len(models) == 1 else many)
+        many = {"apiVersion": "v1", "kind": "List", "items": objects}
+        session.output.value(objects[0] if len(objects) == 1 else many)
         return
-    for model in models:
-        session.output.text(f"model {name_of(model)} {verdict}" if verdict else _summary(model))
+    for obj in objects:
+        said = f"{WORDS[_kind(obj)]} {name_of(obj)} {verdict}"
+        session.output.text(said if verdict else _summary(obj) if _is_model(obj) else pool_summary(obj))
 
 
 def _summary(model: Object) -> str:

@@ -20,6 +20,7 @@ def command(session: Session, name: str) -> None:
         return
     _traffic(session.output, model)
     _replicas(session.output, model)
+    _starts(session.output, model)
     if not _is_ready(model):
         for trouble in troubles(client, name, session.namespace):
             session.output.text(f"  {trouble}")
@@ -67,8 +68,20 @@ def _replicas(output: Output, model: Object) -> None:
         output.text(f"  {decision.get('at')}  {revision}  {decision.get('from')} → {decision.get('to')}  {reasons}")
 
 
+def _starts(output: Output, model: Object) -> None:
+    starts = (model.get("status") or {}).get("starts") or []
+    if starts:
+        output.text("Starts, milliseconds:")
+    for start in starts:
+        steps = ", ".join(f"{step.get('name')} {step.get('milliseconds')}" for step in start.get("steps") or ())
+        measured = ", ".join(f"{name} {value}" for name, value in (start.get("server") or {}).items())
+        server = f"; the server itself: {measured}" if measured else ""
+        kind = "warm" if start.get("kind") == "warm" else "cold"
+        output.text(f"  {start.get('at')}  {start.get('pod')}  {kind} {start.get('milliseconds')}: {steps}{server}")
+
+
 def _undecided(status: Object) -> str:
-    """Without a decision on record: nothing serves yet, or Knative's own class decides, which keeps no record."""
+    """Without a decision on record."""
     if status.get("traffic"):
         return "no scaling decision is recorded"
     return "no scaling decision yet: the first replica is started to prove the version"

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from clusters.objects import Object, name_of, namespace_of
+from clusters.objects import MODEL, Kind, Object, name_of, namespace_of
 from serving.apis.loader import LoadError, load_models, read_models
 from serving.apis.settings import Settings, SettingsError, load_settings
 from serving.cli.errors import UsageError
 
 
-def models_of(source: str, namespace: str, *, bound: bool = False) -> list[Object]:
-    """The Models of FILE, or of stdin for `-`, with the namespace filled in; `bound`: none may be of another.
+def models_of(source: str, namespace: str, *, bound: bool = False, kinds: Sequence[Kind] = (MODEL,)) -> list[Object]:
+    """The Models, or objects of these kinds, of FILE, or of stdin for `-`, with the namespace filled in.
+
+    `bound`: none may be of another namespace.
 
     Raises UsageError.
     """
     try:
-        models = load_models(sys.stdin.read(), "stdin") if source == "-" else read_models(Path(source))
+        models = load_models(sys.stdin.read(), "stdin", kinds) if source == "-" else read_models(Path(source), kinds)
     except LoadError as error:
         raise UsageError(str(error)) from error
     except UnicodeDecodeError as error:
@@ -26,8 +29,8 @@ def models_of(source: str, namespace: str, *, bound: bool = False) -> list[Objec
     for model in placed if bound else ():
         if namespace_of(model) != namespace:
             raise UsageError(
-                f"the file puts model {name_of(model)} into namespace {namespace_of(model)}, not {namespace}: "
-                "leave -n out, or correct one of them"
+                f"the file puts {model['kind']} {name_of(model)} into namespace {namespace_of(model)}, not {namespace}:"
+                " leave -n out, or correct one of them"
             )
     return placed
 

@@ -65,8 +65,7 @@ async def _install(
         async with KubernetesCluster.connect(session.kube.name if session.kube else None) as cluster:
             await require_knative(cluster)
             off = await flags_off(cluster)
-            if configure_knative and not dry_run:
-                await switch_on(cluster, off)
+            done = await switch_on(cluster, off, dry_run=dry_run) if configure_knative else []
             installer = Installer(cluster, progress.show, dry_run)
             changes = await installer.apply(objects, deadline)
             if wait and not dry_run:
@@ -75,5 +74,9 @@ async def _install(
         raise NotInTime(f"{error}; what is there stays, and `knodel install` can be run again") from error
     finally:
         progress.clear()
-    notes = [*flag_lines(off, configure_knative, dry_run), *installer.notes, *ingress_lines(installer.settings)]
+    notes = [
+        *flag_lines(off, done, configure_knative, dry_run),
+        *installer.notes,
+        *ingress_lines(installer.settings),
+    ]
     print_changes(session.output, changes, notes, dry_run)

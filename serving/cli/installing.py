@@ -37,9 +37,9 @@ def print_changes(output: Output, changes: Sequence[Change], notes: Iterable[str
         output.text(note)
 
 
-def flag_lines(off: Sequence[Flag], configure: bool, dry_run: bool) -> list[str]:
-    """What was done about the flags of Knative's that were off, or what is to be done."""
-    lines = [_flag_line(flag, configure, dry_run) for flag in off]
+def flag_lines(off: Sequence[Flag], done: Sequence[Flag], configure: bool, dry_run: bool) -> list[str]:
+    """What was done about flags that were off, and what is to be done; `done` are those that were, or would be, set."""
+    lines = [_flag_line(flag, flag in done, dry_run) for flag in off]
     return [*lines, "`knodel install --configure-knative` sets them"] if off and not configure else lines
 
 
@@ -51,8 +51,9 @@ def ingress_lines(settings: Settings | None) -> list[str]:
     return [f"ingress http://{gateway.address}:{gateway.port}, models at NAME.NAMESPACE.{gateway.domain}"]
 
 
-def _flag_line(flag: Flag, configure: bool, dry_run: bool) -> str:
+def _flag_line(flag: Flag, done: bool, dry_run: bool) -> str:
     place = f"{flag.key} of ConfigMap {flag.namespace}/{flag.configmap}"
-    if configure:
-        return f"{place} {'would be' if dry_run else 'was'} set to {flag.wanted}: {flag.feature}"
+    if done:
+        restart = f", Deployment {flag.restarts} {'would be ' if dry_run else ''}restarted" if flag.restarts else ""
+        return f"{place} {'would be' if dry_run else 'was'} set to {flag.wanted}{restart}: {flag.feature}"
     return f"{place} is off, and without it there are no {flag.feature}: {flag.remedy}"

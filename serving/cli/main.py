@@ -32,6 +32,7 @@ VERBS = {
     "traffic": "Split the traffic between versions.",
     "promote": "Give the latest ready version all traffic.",
     "rollback": "Give all traffic to the version before, or to the one named.",
+    "pool": "Keep servers warm that starts can take: list, set, off.",
     "explain": "Why a model has the replicas and the traffic that it has.",
     "render": "Print the objects that would be applied.",
     "diff": "Print what applying a file would change.",

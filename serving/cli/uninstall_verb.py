@@ -13,7 +13,7 @@ from serving.cli.wait import parse_timeout
 
 
 @verb("uninstall", place="cluster")
-@click.option("--delete-models", is_flag=True, help="Delete all models of the cluster first.")
+@click.option("--delete-models", is_flag=True, help="Delete all models and warm pools of the cluster first.")
 @click.option("--dry-run", is_flag=True, help="Change nothing: print what would be.")
 @click.option("--timeout", default="180s", show_default=True, help="How long to wait at most.")
 def command(session: Session, delete_models: bool, dry_run: bool, timeout: str) -> None:
@@ -24,10 +24,9 @@ def command(session: Session, delete_models: bool, dry_run: bool, timeout: str) 
 async def _uninstall(session: Session, may_delete: bool, dry_run: bool, seconds: float) -> None:
     from clusters.clock import SystemClock
     from clusters.kubernetes import KubernetesCluster
-    from clusters.objects import MODEL, key_of
     from serving.cli.installing import print_changes
     from serving.install.installer import Change
-    from serving.install.uninstaller import delete_models, models_of, remove_all, require_no_models
+    from serving.install.uninstaller import delete_owned, owned_by_people, remove_all, require_none
     from serving.install.waiting import Deadline, NotDone
 
     progress = Progress()
@@ -35,13 +34,13 @@ async def _uninstall(session: Session, may_delete: bool, dry_run: bool, seconds:
     changes: list[Change] = []
     try:
         async with KubernetesCluster.connect(session.kube.name if session.kube else None) as cluster:
-            models = await models_of(cluster)
+            owned = await owned_by_people(cluster)
             if not may_delete:
-                require_no_models(models)
+                require_none(owned)
             elif dry_run:
-                changes += [Change(MODEL, key_of(model), "deleted") for model in models]
-            elif models:
-                changes += await delete_models(cluster, models, deadline)
+                changes += [one.deleted for one in owned]
+            elif owned:
+                changes += await delete_owned(cluster, owned, deadline)
             changes += await remove_all(cluster, deadline, dry_run)
     except NotDone as error:
         raise NotInTime(f"{error}; `knodel uninstall` can be run again") from error

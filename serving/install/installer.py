@@ -11,12 +11,15 @@ from typing import Literal
 
 from clusters.api import Cluster
 from clusters.errors import NotFound
-from clusters.objects import DEPLOYMENT, NAMESPACE, Key, Kind, Object, key_of, name_of, uid_of
+from clusters.manager.options import SYSTEM_NAMESPACE
+from clusters.objects import DEPLOYMENT, NAMESPACE, SECRET, Key, Kind, Object, key_of, name_of, uid_of
 from serving.apis.settings import Settings
+from serving.install import pool_key
 from serving.install.bundle import LABEL, PART_OF
 from serving.install.configuration import is_settings, lacks_gateway, settings_of, with_settings
 from serving.install.kinds import CRD, ORDER, kind_of
 from serving.install.knative import Ingress, find_ingress
+from serving.install.pool_key import make_pool_key
 from serving.install.waiting import Deadline, Report, not_available, not_established
 from serving.reconciler.apply import FIELD_MANAGER
 
@@ -50,9 +53,11 @@ class Installer:
 
     async def apply(self, objects: Sequence[Object], deadline: Deadline) -> list[Change]:
         """Apply all, definitions served before what follows them. Raises NotDone, and what the cluster raises."""
-        changes = []
+        changes: list[Change] = []
         for obj in objects:
             kind = kind_of(obj)
+            if kind is DEPLOYMENT and not any(change.kind is SECRET for change in changes):
+                changes.append(await self._make_key())  # before what mounts it
             self._report(f"{kind.kind.lower()} {name_of(obj)}")
             changes.append(await self._apply(kind, obj))
             if kind is CRD and not self._dry_run:
@@ -81,6 +86,10 @@ class Installer:
         if live is None:
             return Change(kind, key, "created")
         return Change(kind, key, "unchanged" if _said(live) == _said(answer) else "configured")
+
+    async def _make_key(self) -> Change:
+        made = await make_pool_key(self._cluster, self._dry_run)
+        return Change(SECRET, Key(SYSTEM_NAMESPACE, pool_key.NAME), "created" if made else "unchanged")
 
     async def _settle(self, wanted: Object, live: Object | None) -> Object:
         """The ConfigMap of settings, with the ingress where nobody said it."""

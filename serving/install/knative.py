@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from clusters.api import Cluster
 from clusters.errors import KnodelError, NotFound
 from clusters.objects import (
     CONFIG_MAP,
     CONFIGURATION,
+    DEPLOYMENT,
     POD_AUTOSCALER,
     REVISION,
     ROUTE,
     SERVERLESS_SERVICE,
     SERVICE,
     Object,
+    timestamp,
 )
 from serving.install.kinds import CORE_SERVICE, CRD
 from serving.reconciler.apply import FIELD_MANAGER
@@ -23,6 +27,7 @@ from serving.resources.knative_flags import FLAGS, NAMESPACE, Flag
 
 NEEDED = (SERVICE, CONFIGURATION, REVISION, ROUTE, POD_AUTOSCALER, SERVERLESS_SERVICE)
 """Kinds of Knative Serving that our controllers read or write."""
+RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 LEAST_VERSION = "0.50 (release 1.20)"
 CONFIG_NETWORK, CONFIG_DOMAIN = "config-network", "config-domain"
 CLASS_KEYS = ("ingress-class", "ingress.class")
@@ -79,11 +84,28 @@ async def flags_off(cluster: Cluster, flags: Sequence[Flag] = FLAGS) -> list[Fla
     return [flag for flag in flags if not flag.is_on(data[flag.namespace, flag.configmap])]
 
 
-async def switch_on(cluster: Cluster, flags: Iterable[Flag]) -> None:
-    """Set the flags; one that is set already stays. Raises NotFound when a ConfigMap of Knative's is absent."""
-    for flag in flags:
+async def switch_on(cluster: Cluster, flags: Iterable[Flag], *, dry_run: bool = False) -> list[Flag]:
+    """Set the flags, and restart what reads them only when it starts; returns those that were, or would be, set.
+
+    Raises NotFound when a ConfigMap of Knative's is absent.
+    """
+    done = [flag for flag in flags if flag.may_be_set(await _data(cluster, flag.namespace, flag.configmap))]
+    if dry_run:
+        return done
+    for flag in done:
         patch = {"data": {flag.key: flag.wanted}}
         await cluster.patch(CONFIG_MAP, flag.configmap, patch, flag.namespace, manager=FIELD_MANAGER)
+    for namespace, name in dict.fromkeys((flag.namespace, flag.restarts) for flag in done if flag.restarts):
+        await _restart(cluster, namespace, name)
+    return done
+
+
+async def _restart(cluster: Cluster, namespace: str, name: str) -> None:
+    """Replace the Pods of a Deployment of Knative's one after another, as `kubectl rollout restart` does."""
+    annotations = {RESTARTED_AT: timestamp(datetime.now(UTC))}
+    patch = {"spec": {"template": {"metadata": {"annotations": annotations}}}}
+    with suppress(NotFound):  # who runs none under this name restarts it by hand
+        await cluster.patch(DEPLOYMENT, name, patch, namespace, manager=FIELD_MANAGER)
 
 
 async def find_ingress(cluster: Cluster) -> Ingress:

@@ -1,61 +1,100 @@
-"""Removes what an installation made, found by its label; Models first, Knative's own never."""
+"""Removes what an installation made, found by its label; Models and WarmPools first, Knative's own never."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from autoscaler.warmpool.marks import LABEL_POOL, LABEL_SEED
 from clusters.api import Cluster
 from clusters.errors import KnodelError, NotFound
-from clusters.objects import CONFIGURATION, MODEL, NAMESPACE, ROUTE, SERVICE, Kind, Object, key_of, name_of
+from clusters.objects import (
+    CONFIGURATION,
+    MODEL,
+    NAMESPACE,
+    POD,
+    ROUTE,
+    SERVICE,
+    WARM_POOL,
+    Kind,
+    Object,
+    key_of,
+    name_of,
+)
 from serving.apis.annotations import LABEL_MODEL
 from serving.install.installer import Change, installed, remove
 from serving.install.kinds import CRD, ORDER
 from serving.install.waiting import Deadline, still_there
 from serving.resources.knative_flags import NAMESPACE as KNATIVE_NAMESPACE
 
-MADE_FOR_MODELS = (SERVICE, CONFIGURATION, ROUTE)
+WHAT_PEOPLE_MADE = ((MODEL, "models"), (WARM_POOL, "warm pools"))
+MADE_FOR_THEM = (
+    (SERVICE, LABEL_MODEL),
+    (CONFIGURATION, LABEL_MODEL),
+    (ROUTE, LABEL_MODEL),
+    (CONFIGURATION, LABEL_SEED),
+    (POD, LABEL_POOL),
+)
 MOST_NAMED = 5
-"""Models that a message names."""
+"""Models, and WarmPools, that a message names."""
 
 
 class ModelsLeft(KnodelError):
-    """There are Models, and nobody said that they may go; nothing was changed."""
+    """There are Models or WarmPools, and nobody said that they may go; nothing was changed."""
 
 
-async def models_of(cluster: Cluster) -> list[Object]:
-    """All Models; none where they are not defined."""
-    try:
-        return list((await cluster.list(MODEL)).items)
-    except NotFound:
-        return []
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A Model or WarmPool."""
+
+    kind: Kind
+    object: Object
+
+    @property
+    def deleted(self) -> Change:
+        """That it goes."""
+        return Change(self.kind, key_of(self.object), "deleted")
 
 
-def require_no_models(models: Sequence[Object]) -> None:
+async def owned_by_people(cluster: Cluster) -> list[Owned]:
+    """All Models and WarmPools; none where they are not defined."""
+    found = []
+    for kind, _ in WHAT_PEOPLE_MADE:
+        try:
+            found += [Owned(kind, obj) for obj in (await cluster.list(kind)).items]
+        except NotFound:
+            continue
+    return found
+
+
+def require_none(owned: Sequence[Owned]) -> None:
     """Raises ModelsLeft, which names some of them."""
-    if models:
-        names = ", ".join(str(key_of(model)) for model in models[:MOST_NAMED])
-        more = f" and {len(models) - MOST_NAMED} more" if len(models) > MOST_NAMED else ""
-        raise ModelsLeft(
-            f"models are still served: {names}{more}; delete them first, or all of them by --delete-models"
-        )
+    told = []
+    for kind, words in WHAT_PEOPLE_MADE:
+        keys = [str(key_of(one.object)) for one in owned if one.kind is kind]
+        if keys:
+            more = f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
+            told.append(f"{words} are still there: {', '.join(keys[:MOST_NAMED])}{more}")
+    if told:
+        raise ModelsLeft(f"{'; '.join(told)}; delete them first, or all of them by --delete-models")
 
 
-async def delete_models(cluster: Cluster, models: Sequence[Object], deadline: Deadline) -> list[Change]:
-    """Delete Models, and wait until the Knative objects that were made for them are gone. Raises NotDone."""
-    for model in models:
-        await remove(cluster, MODEL, model)
+async def delete_owned(cluster: Cluster, owned: Sequence[Owned], deadline: Deadline) -> list[Change]:
+    """Delete Models and WarmPools, and wait until what was made for them is gone. Raises NotDone."""
+    for one in owned:
+        await remove(cluster, one.kind, one.object)
 
     async def missing() -> str:
-        left = await models_of(cluster)
+        left = await owned_by_people(cluster)
         if left:
-            return f"{len(left)} models are still going"
-        for kind in MADE_FOR_MODELS:
-            if children := (await cluster.list(kind, selector=LABEL_MODEL)).items:
-                return f"{len(children)} {kind.resource} of models are still going"
+            return f"{len(left)} models and warm pools are still going"
+        for kind, label in MADE_FOR_THEM:
+            if children := (await cluster.list(kind, selector=label)).items:
+                return f"{len(children)} {kind.resource} of models and warm pools are still going"
         return ""
 
     await deadline.until(missing)
-    return [Change(MODEL, key_of(model), "deleted") for model in models]
+    return [one.deleted for one in owned]
 
 
 async def remove_all(cluster: Cluster, deadline: Deadline, dry_run: bool = False) -> list[Change]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from autoscaler.apis import DECISIONS_ANNOTATION
+from autoscaler.warmpool.marks import ANNOTATION_STARTS
 from clusters.objects import Object, annotations_of, generation_of, is_true, name_of, timestamp
 from serving.apis.lifecycle import Lifecycle
 from serving.apis.model import Model, history_of
@@ -20,6 +21,7 @@ from serving.rollout.history import advance
 from serving.rollout.versions import Version, shares_of, version_with
 
 MOST_DECISIONS = 20
+MOST_STARTS = 10
 
 
 def make_status(model: Model, outcome: Outcome, plan: Plan, now: datetime) -> Object:
@@ -40,7 +42,8 @@ def make_status(model: Model, outcome: Outcome, plan: Plan, now: datetime) -> Ob
         **_latest(model, world),
         "traffic": traffic,
         "replicas": _replicas(world.autoscalers),
-        "decisions": _decisions(world.autoscalers),
+        "decisions": _newest(world.autoscalers, DECISIONS_ANNOTATION, MOST_DECISIONS),
+        "starts": _newest(world.autoscalers, ANNOTATION_STARTS, MOST_STARTS),
         "history": [entry.to_json() for entry in history],
     }
     return {name: value for name, value in status.items() if value or name == "observedGeneration"}
@@ -145,18 +148,18 @@ def _replicas(autoscalers: Iterable[Object]) -> Object:
     return {"desired": desired, "ready": ready, "starting": starting}
 
 
-def _decisions(autoscalers: Iterable[Object]) -> list[Object]:
-    """The newest scaling decisions of all revisions, oldest first, each with its revision."""
+def _newest(autoscalers: Iterable[Object], annotation: str, most: int) -> list[Object]:
+    """The newest scaling decisions, or starts, of all revisions, oldest first, each with its revision."""
     found = [
-        {"revision": name_of(autoscaler), **decision}
+        {"revision": name_of(autoscaler), **entry}
         for autoscaler in autoscalers
-        for decision in _parse_decisions(annotations_of(autoscaler).get(DECISIONS_ANNOTATION, ""))
+        for entry in _parse_entries(annotations_of(autoscaler).get(annotation, ""))
     ]
-    return sorted(found, key=lambda decision: str(decision.get("at", "")))[-MOST_DECISIONS:]
+    return sorted(found, key=lambda entry: str(entry.get("at", "")))[-most:]
 
 
-def _parse_decisions(text: str) -> list[dict[str, Any]]:
-    """The annotation's list; somebody else's scribble is no decision."""
+def _parse_entries(text: str) -> list[dict[str, Any]]:
+    """The annotation's list; somebody else's scribble is no entry."""
     try:
         value = json.loads(text) if text else []
     except ValueError:

@@ -70,9 +70,9 @@ def make_templates(model: Model, settings: Settings) -> dict[str, Object]:
     """
     variants = model.spec.variants
     templates = (
-        {names.variant_configuration(model, one): make_template(model, one, settings) for one in variants}
+        {names.variant_configuration(model, one): make_template(model, one, settings.server) for one in variants}
         if variants
-        else {names.configuration(model): make_template(model, None, settings)}
+        else {names.configuration(model): make_template(model, None, settings.server)}
     )
     generation = digest_of(templates)
     for template in templates.values():

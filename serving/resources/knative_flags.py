@@ -1,7 +1,8 @@
-"""Knative's flags that a Model of ours can need: what a cluster's administrator decides, and where. Pure.
+"""Knative's flags that Knodel's features can need: what a cluster's administrator decides, and where. Pure.
 
 A flag is a key of a ConfigMap of Knative's; where the key is absent Knative's own default holds (knative/serving
-`pkg/apis/config/{features,defaults}.go`). Only features that exist are listed.
+`pkg/apis/config/{features,defaults}.go`, `pkg/autoscaler/config`; knative.dev/pkg `observability/metrics`). Only
+features that exist are listed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ NAMESPACE = "knative-serving"
 class Flag:
     """One key of one ConfigMap; `wanted` is what to set, `default` what Knative takes where nothing stands.
 
-    `also` are other values that do, in lower case as Knative compares them.
+    `also` are other values that do, in lower case as Knative compares them. `restarts`: the Deployment of Knative's
+    that reads it only when it starts. `chosen`: a value that somebody set instead is theirs, and not overwritten.
     """
 
     configmap: str
@@ -28,6 +30,8 @@ class Flag:
     default: str
     feature: str
     also: tuple[str, ...] = ()
+    restarts: str = ""
+    chosen: bool = False
 
     def is_on(self, data: Mapping[str, str]) -> bool:
         """Whether the ConfigMap with this `data` has it on."""
@@ -36,7 +40,13 @@ class Flag:
     @property
     def remedy(self) -> str:
         """What an administrator is told to do."""
-        return f'set {self.key} to "{self.wanted}" in ConfigMap {self.configmap} of namespace {self.namespace}'
+        return f'set {self.key} to "{self.wanted}" in ConfigMap {self.configmap} of namespace {self.namespace}' + (
+            f" and restart its Deployment {self.restarts}" if self.restarts else ""
+        )
+
+    def may_be_set(self, data: Mapping[str, str]) -> bool:
+        """Whether nobody has decided otherwise."""
+        return not self.chosen or data.get(self.key, self.default).strip() in ("", self.default)
 
 
 TAG_HEADER = Flag(
@@ -65,16 +75,38 @@ NO_LIMIT = Flag(
     "spec.containerConcurrency 0, which is no hard limit",
     also=("1", "t"),
 )
+ACTIVATOR_METRICS = Flag(
+    "config-observability",
+    NAMESPACE,
+    "metrics-protocol",
+    "prometheus",
+    "none",
+    "models at zero: the activators tell of requests that wait",
+    restarts="activator",
+    chosen=True,
+)
+ZERO_INITIAL_SCALE = Flag(
+    "config-autoscaler",
+    NAMESPACE,
+    "allow-zero-initial-scale",
+    "true",
+    "false",
+    "warm pools, whose seed is a revision that never had a replica",
+    also=("1", "t"),
+)
 
-FLAGS: tuple[Flag, ...] = (TAG_HEADER, EMPTY_DIR, NO_LIMIT)
+FLAGS: tuple[Flag, ...] = (TAG_HEADER, EMPTY_DIR, NO_LIMIT, ACTIVATOR_METRICS, ZERO_INITIAL_SCALE)
 """All of them, in the order in which people read them."""
 
 
 def flags_needed(model: Model) -> tuple[Flag, ...]:
-    """The flags without which Knative would refuse the Model's objects, or leave out what it asks for."""
+    """The flags without which Knative would refuse the Model's objects, or leave out what it asks for.
+
+    `ACTIVATOR_METRICS` is none of them: without it a Model keeps a replica. Nor is `ZERO_INITIAL_SCALE`: a WarmPool's.
+    """
     needs = {
         TAG_HEADER: any(entry.tag for entry in model.spec.traffic),
         EMPTY_DIR: True,
         NO_LIMIT: model.spec.container_concurrency == 0,
     }
-    return tuple(flag for flag in FLAGS if needs[flag])
+    return tuple(flag for flag in FLAGS if needs.get(flag, False))

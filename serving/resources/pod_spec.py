@@ -1,13 +1,16 @@
-"""The revision template: the container that runs a model, and the annotations that say what it runs. Pure.
+"""The revision template: the container that runs a model, or waits for one, and the annotations that say which. Pure.
 
-All that is here makes a revision when it changes, and nothing else does: no scaling field may ever be read here (but
-for `knative_class`, while it is in use).
+All that is here makes a revision when it changes, and nothing else does: no scaling field may ever be read here.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol
 
+from autoscaler.apis import CLASS
+from autoscaler.warmpool.marks import ANNOTATION_LOAD
 from clusters.objects import ANNOTATION_CLASS, Object
 from serving.apis.annotations import (
     ANNOTATION_DIGEST,
@@ -20,8 +23,8 @@ from serving.apis.annotations import (
 from serving.apis.durations import format_duration
 from serving.apis.model import Model, Resources, Variant
 from serving.apis.quantities import format_cores
-from serving.apis.settings import ServerSettings, Settings
-from serving.resources.knative_class import scaling_annotations
+from serving.apis.settings import ServerSettings
+from serving.apis.warm_pool import PoolTemplate
 
 CONTAINER = "server"
 PORT_NAME = "http1"
@@ -42,52 +45,105 @@ SCRATCH = "scratch"
 """The one writable folder (an emptyDir): the root file system is read-only."""
 
 
-def make_template(model: Model, variant: Variant | None, settings: Settings) -> Object:
+def make_template(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
     """`spec.template` of a Service or Configuration, without the label that names its version."""
     labels = {LABEL_MODEL: model.name} | ({LABEL_VARIANT: variant.name} if variant else {})
     return {
-        "metadata": {"labels": labels, "annotations": _annotations(model, settings)},
-        "spec": make_revision_spec(model, variant, settings.server),
+        "metadata": {"labels": labels, "annotations": _annotations(model, _resources(model, variant))},
+        "spec": make_revision_spec(model, variant, server),
     }
 
 
 def make_revision_spec(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
-    """A RevisionSpec with one container."""
-    spec = model.spec
+    """A RevisionSpec with one container, which runs the model."""
+    resources = _resources(model, variant)
+    return _revision_spec(model.spec, resources, _arguments(model, resources), server)
+
+
+def make_member_spec(template: PoolTemplate, server: ServerSettings) -> Object:
+    """That of a Model with equal fields, but for the arguments: a server that waits to be told what to load."""
+    resources = template.resources
+    arguments = [
+        "--pool",
+        *_words(
+            [
+                ("--format", template.model_format),
+                ("--timeout", int(template.timeout)),
+                ("--cpu", format_cores(resources.cpu)),
+            ]
+        ),
+    ]
+    return _revision_spec(template, resources, arguments, server)
+
+
+class _Replica(Protocol):
+    """What a Model's spec and a WarmPool's template both say of a replica."""
+
+    @property
+    def container_concurrency(self) -> int: ...
+
+    @property
+    def timeout(self) -> float: ...
+
+    @property
+    def service_account_name(self) -> str: ...
+
+
+def _revision_spec(replica: _Replica, resources: Resources, arguments: list[str], server: ServerSettings) -> Object:
     made: Object = {
-        "containerConcurrency": spec.container_concurrency,
-        "timeoutSeconds": int(spec.timeout),
+        "containerConcurrency": replica.container_concurrency,
+        "timeoutSeconds": int(replica.timeout),
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
-        "containers": [_container(model, variant.resources if variant else spec.resources, server)],
+        "containers": [_container(arguments, resources, server)],
         "volumes": [{"name": SCRATCH, "emptyDir": {}}],
     }
-    if spec.service_account_name:
-        made["serviceAccountName"] = spec.service_account_name
+    if replica.service_account_name:
+        made["serviceAccountName"] = replica.service_account_name
     return made
 
 
-def _annotations(model: Model, settings: Settings) -> dict[str, str]:
+def _resources(model: Model, variant: Variant | None) -> Resources:
+    return variant.resources if variant else model.spec.resources
+
+
+def _annotations(model: Model, resources: Resources) -> dict[str, str]:
     spec = model.spec
     found = {
-        ANNOTATION_CLASS: settings.knative.autoscaler_class,
+        ANNOTATION_CLASS: CLASS,
         ANNOTATION_INITIAL_SCALE: INITIAL_SCALE,
         ANNOTATION_PROGRESS_DEADLINE: format_duration(spec.startup_deadline),
         ANNOTATION_STORAGE_URI: spec.storage_uri,
         ANNOTATION_DIGEST: spec.digest,
         ANNOTATION_VERSION: spec.version,
         ANNOTATION_VARIANTS: ",".join(sorted(variant.name for variant in spec.variants)),
+        ANNOTATION_LOAD: _load_parameters(model, resources),
     }
-    scaling = scaling_annotations(model.spec, settings.knative.autoscaler_class)
-    return {name: value for name, value in found.items() if value} | scaling
+    return {name: value for name, value in found.items() if value}
 
 
-def _container(model: Model, resources: Resources, server: ServerSettings) -> Object:
+def _load_parameters(model: Model, resources: Resources) -> str:
+    """What the container's arguments say, as the parameters of the load call to a member of a warm pool."""
+    spec = model.spec
+    parameters: dict[str, str | int | float] = {
+        "name": model.name,
+        "storageUri": spec.storage_uri,
+        "digest": spec.digest,
+        "modelFormat": spec.model_format,
+        "slots": spec.container_concurrency,
+        "timeout": int(spec.timeout),
+        "cpu": float(format_cores(resources.cpu)),
+    }
+    given = {name: value for name, value in parameters.items() if value}
+    return json.dumps(given, sort_keys=True, separators=(",", ":"))
+
+
+def _container(arguments: list[str], resources: Resources, server: ServerSettings) -> Object:
     amounts = {"cpu": resources.cpu, "memory": resources.memory}
     container: Object = {
         "name": CONTAINER,
         "image": server.image,
-        "args": _arguments(model, resources),
+        "args": arguments,
         "ports": [{"name": PORT_NAME, "containerPort": server.port}],
         "readinessProbe": {
             "httpGet": {"path": READY_PATH, "port": server.port},
@@ -108,7 +164,7 @@ def _container(model: Model, resources: Resources, server: ServerSettings) -> Ob
 def _arguments(model: Model, resources: Resources) -> list[str]:
     """What the model server is told. `--slots` is a hard limit: scaleTarget is none, and makes no revision."""
     spec = model.spec
-    options: list[tuple[str, Any]] = [
+    options = [
         ("--name", model.name),
         ("--storage-uri", spec.storage_uri.replace("$(", "$$(")),  # or the kubelet would expand a variable
         ("--digest", spec.digest),
@@ -117,6 +173,11 @@ def _arguments(model: Model, resources: Resources) -> list[str]:
         ("--timeout", int(spec.timeout)),
         ("--cpu", format_cores(resources.cpu)),
     ]
+    return _words(options)
+
+
+def _words(options: Sequence[tuple[str, Any]]) -> list[str]:
+    """The options that have a value, as a command line."""
     return [word for option, value in options if value != "" for word in (option, str(value))]
 
 

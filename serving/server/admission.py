@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import Final
+from typing import Any, Final
 
 from serving.server.errors import Overloaded, ServingError
 from serving.server.stats import Stats
@@ -65,7 +65,7 @@ class Admission:
         self._stats.change(active=-1)
 
 
-def fail(waiter: asyncio.Future[None], error: ServingError) -> None:
+def fail(waiter: asyncio.Future[Any], error: ServingError) -> None:
     """End somebody's waiting, unless it has ended."""
     if not waiter.done():
         waiter.set_exception(error)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from starlette.types import Send
 
-from serving.server.errors import ServingError
+from serving.server.errors import ServingError, Unauthorized
 
 JSON: Final = b"application/json"
 BINARY: Final = b"application/octet-stream"
@@ -26,7 +26,9 @@ def error_body(message: str) -> bytes:
 
 def error_headers(error: ServingError) -> list[tuple[bytes, bytes]]:
     """What an error says besides its body."""
-    return [] if error.retry_after is None else [(b"retry-after", b"%d" % error.retry_after)]
+    if error.retry_after is not None:
+        return [(b"retry-after", b"%d" % error.retry_after)]
+    return [(b"www-authenticate", b"Bearer")] if isinstance(error, Unauthorized) else []
 
 
 async def send_error(send: Send, error: ServingError) -> None:

@@ -29,11 +29,17 @@ class Body:
 async def read_body(scope: Scope, receive: Receive, budget: BodyBudget) -> Body:
     """The whole body. Raises BadRequest, ClientLeft, Overloaded, UnsupportedType."""
     json_length = _json_length(scope["headers"])
+    content, lent = await read_content(receive, budget)
+    return Body(content, json_length, lent)
+
+
+async def read_content(receive: Receive, budget: BodyBudget) -> tuple[bytes, int]:
+    """The bytes of the whole body, and how many of them are lent. Raises ClientLeft, Overloaded."""
     message = await receive()
     if message["type"] == "http.disconnect":
         raise ClientLeft
     if not message.get("more_body"):
-        return Body(message["body"], json_length)  # in one piece: at most what the connection buffers
+        return message["body"], 0  # in one piece: at most what the connection buffers
     chunks: list[bytes] = []
     lent = 0
     try:
@@ -43,7 +49,7 @@ async def read_body(scope: Scope, receive: Receive, budget: BodyBudget) -> Body:
             lent += len(chunk)
             chunks.append(chunk)
             if not message.get("more_body"):
-                return Body(b"".join(chunks), json_length, lent)
+                return b"".join(chunks), lent
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise ClientLeft

@@ -103,10 +103,11 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Hand the application our own way to answer."""
+        """Hand our own way to answer to the application that the listener has now, not when the caller connected."""
+        present: Any = self.config.loaded_app
 
         async def answering(scope: Scope, receive: Receive, _: Send) -> None:
-            await app(scope, receive, Answering(cycle))
+            await present(scope, receive, Answering(cycle))
 
         super()._start_asgi_task(cycle, answering)  # type: ignore[arg-type]
 

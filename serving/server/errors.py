@@ -4,8 +4,10 @@ KnodelError
 ├── BadOptions                the command line or environment cannot be served with
 └── ServingError              an answer that is not the wished one
     ├── BadRequest      400   the request breaks the protocol, or the model does not take its input
+    ├── Unauthorized    401   a load call without the right token
     ├── NotFound        404   no such path, model or version
     ├── RequestTimeout  408   head or body came too slowly
+    ├── Conflict        409   a load call for a server that has, or can only have, another model
     ├── TooLarge        413   more bytes or numbers than allowed
     ├── UnsupportedType 415   a Content-Type or -Encoding that is not read
     ├── Overloaded      429   the queue is full, or all memory for bodies is lent; Retry-After
@@ -51,6 +53,12 @@ class BadFraming(BadRequest):
     """The request is no HTTP/1.1 that all parties would read alike; the connection ends."""
 
 
+class Unauthorized(ServingError):
+    """The caller has not shown that it may ask for this."""
+
+    status = 401
+
+
 class NotFound(ServingError):
     """No such path, model or version."""
 
@@ -61,6 +69,12 @@ class RequestTimeout(ServingError):
     """The request came too slowly."""
 
     status = 408
+
+
+class Conflict(ServingError):
+    """The server is taken."""
+
+    status = 409
 
 
 class TooLarge(ServingError):

@@ -7,6 +7,7 @@ turns out to be long runs in threads from then on.
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from asyncio import AbstractEventLoop
@@ -32,7 +33,7 @@ from serving.server.errors import (
 from serving.server.lifecycle import Lifecycle, ServedModel
 from serving.server.limits import BodyBudget
 from serving.server.protocol_v2 import Reply
-from serving.server.workers import Workers
+from serving.server.workers import Job, Workers
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ INLINE_PACE: Final = 0.0005  # s of CPU; the hop to a thread and back takes a fi
 INLINE_BODY: Final = 16 * 1024  # bytes; larger inputs take longer than the warm-up told
 INLINE_STRIKE: Final = 0.005  # s of CPU that an inference on the loop took: the model is not as fast as thought
 MOST_STRIKES: Final = 3
+PACE_SAMPLES: Final = 3  # the first inference has to do what happens only once
 LENGTH_HEADER: Final = b"inference-header-content-length"
 
 
@@ -57,6 +59,8 @@ class Infer:
         self._timeout = timeout
         self._loop = loop
         self._strikes = 0
+        self._pace: float | None = None  # of a model that was not warmed up, from its first small requests
+        self._to_measure = PACE_SAMPLES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -104,9 +108,10 @@ class Infer:
             connection.when_gone(None)
 
     def _is_short(self, model: ServedModel, body: Body) -> bool:
+        pace = self._pace if model.pace is None else model.pace
         return (
-            model.pace is not None
-            and model.pace < INLINE_PACE
+            pace is not None
+            and pace < INLINE_PACE
             and len(body.content) <= INLINE_BODY
             and self._strikes < MOST_STRIKES
             and model.engine.bounded
@@ -121,7 +126,11 @@ class Infer:
                 self._strikes += 1
 
     async def _in_thread(self, model: ServedModel, body: Body, deadline: float, connection: Connection) -> Reply:
-        running = self._workers.submit(partial(answer, model, body))
+        job = partial(answer, model, body)
+        if model.pace is None and self._to_measure and len(body.content) <= INLINE_BODY:
+            self._to_measure -= 1
+            job = partial(self._measured, job)
+        running = self._workers.submit(job)
         give_up = partial(self._workers.give_up, running)
         timer = self._loop.call_at(deadline, give_up, DeadlineExceeded(f"no answer within {self._timeout:g} s"))
         connection.when_gone(partial(give_up, ClientLeft()))
@@ -130,6 +139,12 @@ class Infer:
         finally:
             timer.cancel()
             connection.when_gone(None)
+
+    def _measured(self, job: Job[Reply], cancellation: Cancellation) -> Reply:
+        start = time.thread_time()
+        reply = job(cancellation)
+        self._pace = min(time.thread_time() - start, self._pace or math.inf)
+        return reply
 
 
 def answer(model: ServedModel, body: Body, cancellation: Cancellation | None) -> Reply:

@@ -33,24 +33,38 @@ class ServedModel:
 
 
 class Lifecycle:
-    """Loading → serving → draining; not ready either while all of `workers` hang."""
+    """Loading → serving → draining; not ready either while all of `workers` hang.
 
-    def __init__(self, workers: Workers) -> None:
+    A server that `holds` requests until it has its model is ready before.
+    """
+
+    def __init__(self, workers: Workers, holds: bool = False) -> None:
         self._workers = workers
+        self._holds = holds
         self._model: ServedModel | None = None
         self._draining = False
 
     @property
     def ready(self) -> bool:
         """Whether new requests are welcome."""
-        return self._model is not None and not self._draining and not self._workers.exhausted
+        return (self._holds or self._model is not None) and not self._draining and not self._workers.exhausted
+
+    @property
+    def draining(self) -> bool:
+        """Whether the server is shutting down."""
+        return self._draining
 
     @property
     def reason(self) -> str:
-        """Why not."""
+        """Why it is not ready."""
         if self._draining:
             return "the server is shutting down"
         return "the model is loading" if self._model is None else "the model hangs"
+
+    @property
+    def serves(self) -> bool:
+        """Whether there is a model."""
+        return self._model is not None
 
     def serve(self, model: ServedModel) -> None:
         """The model is loaded."""

@@ -18,14 +18,13 @@ logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are a
 
 
 class Listener:
-    """Serves `app` on one socket; every answer gets the header `knodel-revision`."""
+    """Serves `app` on one socket; every answer gets the header `knodel-revision` once the revision is known."""
 
-    def __init__(self, app: ASGIApp, sock: socket.socket, revision: str, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, sock: socket.socket, limits: Limits) -> None:
         self._socket = sock
         self._limits = limits
         self._traffic = Traffic()
         self._state = ServerState()
-        self._state.default_headers = [(b"knodel-revision", revision.encode("latin-1"))]
         self._config = Config(
             app,
             http=Connection,
@@ -39,6 +38,7 @@ class Listener:
             date_header=False,
             timeout_keep_alive=int(limits.keep_alive),
         )
+        self._config.load()
         self._server: asyncio.Server | None = None
 
     @property
@@ -46,9 +46,16 @@ class Listener:
         """The port that it listens on."""
         return int(self._socket.getsockname()[1])
 
+    def label(self, revision: str) -> None:
+        """The revision of all answers from now on, those to requests under way included."""
+        self._state.default_headers[:] = [(b"knodel-revision", revision.encode("latin-1"))]
+
+    def answer_by(self, app: ASGIApp) -> None:
+        """Requests that begin from now on are for `app`, on connections that there are, too."""
+        self._config.loaded_app = app
+
     async def start(self) -> None:
         """Serve."""
-        self._config.load()
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._connect, sock=self._socket, backlog=BACKLOG)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 
 from serving.engines.base import Engine, EngineOptions
 from serving.engines.registry import find_format, loader_of
 from serving.engines.warmup import warm_up
+from serving.server.assignment import Assignment
 from serving.server.lifecycle import ServedModel
 from serving.server.limits import Limits
-from serving.server.options import ServerOptions
 from serving.server.protocol_v2 import Codec
 from serving.server.stats import Startup
 from serving.storage.artifact import Artifact
@@ -23,23 +22,27 @@ _MS = 1000
 
 
 def load_model(
-    options: ServerOptions,
-    artifact: Future[Artifact],
+    assignment: Assignment,
+    artifact: Callable[[], Artifact],
     limits: Limits,
     startup: Startup,
+    awaited: Callable[[], bool] = lambda: False,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> ServedModel:
-    """The model of the artifact; fills in `startup`. Raises StorageError, EngineError."""
+    """The model of the artifact; fills in `startup`. Raises StorageError, EngineError.
+
+    Somebody who is `awaited` when it is loaded makes the first inference: a warm-up would only be in the way.
+    """
     start = monotonic()
-    engine = _engine(options, artifact.result())
+    engine = _engine(assignment, artifact())
+    codec = Codec(assignment.name, assignment.revision, engine.signature, limits)
     loaded = monotonic()
-    pace = warm_up(engine)
+    pace = None if awaited() else warm_up(engine)
     startup.load = (loaded - start) * _MS
     startup.warmup = (monotonic() - loaded) * _MS
-    codec = Codec(options.name, options.revision, engine.signature, limits)
-    return ServedModel(options.name, options.revision, engine, codec, pace)
+    return ServedModel(assignment.name, assignment.revision, engine, codec, pace)
 
 
-def _engine(options: ServerOptions, artifact: Artifact) -> Engine:
-    made = find_format(options.format, artifact.names())
-    return loader_of(made)(artifact, EngineOptions(threads=options.threads))
+def _engine(assignment: Assignment, artifact: Artifact) -> Engine:
+    made = find_format(assignment.format, artifact.names())
+    return loader_of(made)(artifact, EngineOptions(threads=assignment.bounds.threads))

@@ -6,19 +6,23 @@ a loop, instead of being refused and sent again.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from clusters.errors import KnodelError
+from serving.server.assignment import Assignment
+from serving.server.assignment_file import AssignmentFile
 from serving.server.errors import BadOptions
-from serving.server.options import ServerOptions, parse_options, termination_log
+from serving.server.options import Pool, ServerOptions, parse_options, termination_log
 from serving.server.sockets import Sockets, bind
 from serving.storage.fetch import fetch
 
@@ -51,14 +55,34 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _serve(options: ServerOptions) -> int:
+    options = _remembering(options)
     sockets = _bind(options)
-    artifact = _fetching(options)
+    artifact = None if options.assignment is None else _fetching(options, options.assignment)
     for name in _LIBRARY_THREADS:  # NumPy's own; engines have theirs. Read when the libraries are imported
-        os.environ.setdefault(name, str(options.threads))
+        os.environ.setdefault(name, str(options.bounds.threads))
+    if options.pool is not None and options.assignment is None:
+        _import_all(options.pool)
     from serving.server.run import run
 
     run(options, sockets, artifact, _milliseconds_since_start())
     return 0
+
+
+def _remembering(options: ServerOptions) -> ServerOptions:
+    """With what a pool member was told before its container was restarted. Raises BadAssignment."""
+    if options.pool is None:
+        return options
+    return replace(options, assignment=AssignmentFile(options.scratch, options.bounds).read())
+
+
+def _import_all(pool: Pool) -> None:
+    """All that a claim needs. Raises UnknownFormat, MissingEngine."""
+    from serving.engines.registry import find_format, loader_of
+    from serving.server.preloading import modules_for
+
+    loader_of(find_format(pool.format, ()))
+    for name in modules_for(("--pool", "--format", pool.format)):
+        importlib.import_module(name)
 
 
 def _bind(options: ServerOptions) -> Sockets:
@@ -66,18 +90,18 @@ def _bind(options: ServerOptions) -> Sockets:
     return Sockets(data, bind(options.host, options.management_port, "MANAGEMENT_PORT"))
 
 
-def _fetching(options: ServerOptions) -> Future[Artifact]:
-    """The artifact on its way: reading and hashing overlap with the imports."""
+def _fetching(options: ServerOptions, model: Assignment) -> Callable[[], Artifact]:
+    """Wait for the artifact, which is on its way: reading and hashing overlap with the imports."""
     future: Future[Artifact] = Future()
 
     def work() -> None:
         try:
-            future.set_result(fetch(options.storage_uri, options.digest, options.cache, options.allow_hosts))
+            future.set_result(fetch(model.storage_uri, model.digest, options.cache, options.allow_hosts))
         except BaseException as error:  # goes to whoever waits for it
             future.set_exception(error)
 
     threading.Thread(target=work, name="fetch", daemon=True).start()
-    return future
+    return future.result
 
 
 def _failed(reason: str, code: int) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
+from serving.server.assignment import Assignment, Bounds, is_name
 from serving.server.errors import BadOptions
 
 DEFAULT_SLOTS: Final = 4  # requests inside the model at once; scaleTarget's default
@@ -19,58 +19,59 @@ DEFAULT_TIMEOUT: Final = 300.0  # s; as Model.spec.timeout
 DEFAULT_PORT: Final = 8080  # Knative's container contract
 DEFAULT_MANAGEMENT_PORT: Final = 9095
 DEFAULT_HOST: Final = "127.0.0.1"  # loopback only unless asked: container images set HOST
+DEFAULT_POOL_FORMAT: Final = "onnx"
 KUBERNETES_TERMINATION_LOG: Final = Path("/dev/termination-log")  # terminationMessagePath's default
+LOAD_TOKEN: Final = "KNODEL_LOAD_TOKEN_SHA256"  # noqa: S105 - a variable's name
+"""Hex SHA-256 of the token that a load call needs; without it each is refused."""
 
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LARGEST_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """Checked options. `timeout` in seconds; `cpu` in cores; `revision` is what answers are labelled with."""
+class Pool:
+    """What a pool member is: engines of `format` imported, and loads that bear the token with this SHA-256 (hex)."""
 
-    name: str
-    storage_uri: str
-    digest: str
     format: str
-    slots: int
+    token_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Checked options. `assignment`: the model to serve, None until a pool member is told; `bounds` are its default.
+
+    `scratch` is a folder of this container's own that outlives its restart; `pool` is None for a server that can only
+    serve what its command line says.
+    """
+
+    assignment: Assignment | None
+    pool: Pool | None
+    bounds: Bounds
     queue: int
-    timeout: float
-    cpu: float
     access_log: bool
     host: str
     port: int
     management_port: int
-    revision: str
     cache: Path
+    scratch: Path
     allow_hosts: frozenset[str]
-
-    @property
-    def threads(self) -> int:
-        """Threads that one inference may use."""
-        return max(1, math.floor(self.cpu))
 
 
 def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOptions:
     """Raises BadOptions; `--help` prints and raises SystemExit."""
     given = _parser().parse_args(argv)
-    if not _NAME.fullmatch(given.name):
-        raise BadOptions(f"--name {given.name[:80]!r}: at most 63 of a-z, 0-9 and '-', a letter or digit at both ends")
+    bounds = Bounds(given.slots, given.timeout, given.cpu)
+    scratch = Path(environ.get("TMPDIR") or tempfile.gettempdir())
     return ServerOptions(
-        name=given.name,
-        storage_uri=given.storage_uri,
-        digest=given.digest,
-        format=given.format,
-        slots=given.slots,
+        assignment=None if given.pool else _assignment(given, bounds, environ),
+        pool=_pool(given, environ) if given.pool else None,
+        bounds=bounds,
         queue=given.queue,
-        timeout=given.timeout,
-        cpu=given.cpu,
         access_log=given.access_log,
         host=environ.get("HOST") or DEFAULT_HOST,
         port=_port(environ, "PORT", DEFAULT_PORT),
         management_port=_port(environ, "MANAGEMENT_PORT", DEFAULT_MANAGEMENT_PORT),
-        revision=_revision(environ.get("K_REVISION") or f"{given.name}-00001"),  # without a platform: the only one
-        cache=Path(environ.get("KNODEL_CACHE") or Path(tempfile.gettempdir()) / "knodel-cache"),
+        cache=Path(environ.get("KNODEL_CACHE") or scratch / "knodel-cache"),
+        scratch=scratch,
         allow_hosts=frozenset(filter(None, map(str.strip, environ.get("KNODEL_ALLOW_HOSTS", "").split(",")))),
     )
 
@@ -93,16 +94,40 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="serving.server", description="Serve one model by the Open Inference Protocol v2.",
                      allow_abbrev=False)  # fmt: skip
     add = parser.add_argument
-    add("--name", required=True, help="name of the model")
-    add("--storage-uri", required=True, help="where the model is: file:///PATH, http(s)://…")
+    add("--name", default="", help="name of the model")
+    add("--storage-uri", default="", help="where the model is: file:///PATH, http(s)://…")
     add("--digest", default="", help="sha256:… of the file or folder; refused on mismatch")
-    add("--format", default="", help="format of the model [found from its files]")
+    add("--pool", action="store_true", help="wait for a load call that names the model, engines imported")
+    add("--format", default="", help=f"format of the model [found from its files; of a pool {DEFAULT_POOL_FORMAT}]")
     add("--slots", type=_count, default=DEFAULT_SLOTS, help="requests inside the model at once [%(default)s]")
     add("--queue", type=_count_or_zero, default=DEFAULT_QUEUE, help="requests that may wait for a slot [%(default)s]")
     add("--timeout", type=_seconds, default=DEFAULT_TIMEOUT, help="seconds that a request may take [%(default)s]")
     add("--cpu", type=_seconds, default=1.0, help="CPU limit of the container in cores [%(default)s]")
     add("--access-log", action="store_true", help="write one JSON line for each request to stderr")
     return parser
+
+
+def _assignment(given: argparse.Namespace, bounds: Bounds, environ: Mapping[str, str]) -> Assignment:
+    missing = [option for option, value in _named(given) if not value and option != "--digest"]
+    if missing:
+        raise BadOptions(f"{', '.join(missing)}: required, unless --pool waits for a load call; see --help")
+    if not is_name(given.name):
+        raise BadOptions(f"--name {given.name[:80]!r}: at most 63 of a-z, 0-9 and '-', a letter or digit at both ends")
+    revision = environ.get("K_REVISION") or f"{given.name}-00001"  # without a platform: the only one
+    if not is_name(revision):
+        raise BadOptions(f"K_REVISION={revision[:80]!r} is no name of a revision")
+    return Assignment(given.name, revision, given.storage_uri, given.digest, given.format, bounds)
+
+
+def _pool(given: argparse.Namespace, environ: Mapping[str, str]) -> Pool:
+    named = [option for option, value in _named(given) if value]
+    if named:
+        raise BadOptions(f"{', '.join(named)}: not together with --pool, whose model a load call names")
+    return Pool(given.format or DEFAULT_POOL_FORMAT, environ.get(LOAD_TOKEN, "").lower())
+
+
+def _named(given: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    return ("--name", given.name), ("--storage-uri", given.storage_uri), ("--digest", given.digest)
 
 
 def _count(text: str) -> int:
@@ -124,12 +149,6 @@ def _seconds(text: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise argparse.ArgumentTypeError(f"{text} is no positive number")
     return value
-
-
-def _revision(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise BadOptions(f"K_REVISION={name[:80]!r} is no name of a revision")
-    return name
 
 
 def _port(environ: Mapping[str, str], name: str, default: int) -> int:

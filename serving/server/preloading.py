@@ -10,15 +10,26 @@ from urllib.parse import unquote, urlsplit
 
 from serving.engines.errors import UnknownFormat
 from serving.engines.registry import Format, find_format
+from serving.server.options import DEFAULT_POOL_FORMAT
 
 SERVER: Final = ("serving.server.main", "serving.server.run")
+FOR_LOADS: Final = ("serving.storage.http", "encodings.idna", "serving.apis.version")
+"""What a server imports only when it is asked for: downloads, names of hosts, `GET /v2`."""
 MOST_NAMES: Final = 1000  # of a folder that are looked at: this runs in the control plane's loop
 
 
 def modules_for(argv: Sequence[str]) -> tuple[str, ...]:
     """See `serving.server.preload`."""
+    if "--pool" in argv:
+        return _for_pool(_option(argv, "--format") or DEFAULT_POOL_FORMAT)
     made = _format(_option(argv, "--format"), _option(argv, "--storage-uri"))
     return SERVER if made is None or not _is_installed(made) else (*SERVER, made.module)
+
+
+def _for_pool(name: str) -> tuple[str, ...]:
+    """All that a claim may need: nothing is to be imported when it comes."""
+    made = _format(name, "")
+    return (*SERVER, *FOR_LOADS) if made is None or not _is_installed(made) else (*SERVER, *FOR_LOADS, made.module)
 
 
 def _option(argv: Sequence[str], name: str) -> str:

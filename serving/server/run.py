@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from concurrent.futures import Future
+from collections.abc import Callable
 
 import uvloop
 
@@ -15,8 +15,9 @@ from serving.server.sockets import Sockets
 from serving.storage.artifact import Artifact
 
 
-def run(options: ServerOptions, sockets: Sockets, artifact: Future[Artifact], imports: float) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. `imports`: ms that the start took so far.
+def run(options: ServerOptions, sockets: Sockets, artifact: Callable[[], Artifact] | None, imports: float) -> None:
+    """Serve until SIGTERM or SIGINT, then drain. `artifact` blocks until the model's files are here (None: it is not
+    known yet which), `imports`: ms that the start took so far.
 
     Raises KnodelError when the model cannot be loaded.
     """
@@ -24,20 +25,24 @@ def run(options: ServerOptions, sockets: Sockets, artifact: Future[Artifact], im
         runner.run(_serve(options, sockets, artifact, imports))
 
 
-async def _serve(options: ServerOptions, sockets: Sockets, artifact: Future[Artifact], imports: float) -> None:
+async def _serve(
+    options: ServerOptions, sockets: Sockets, artifact: Callable[[], Artifact] | None, imports: float
+) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     server = Server(options, sockets, Limits())
-    server.stats.startup.imports = imports
+    if options.assignment is not None:  # a pool member's imports took nobody's time
+        server.stats.startup.imports = imports
     await server.start()
     loading = asyncio.create_task(server.load(artifact))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
-    if loading.done():
-        loading.result()
-    else:
+    if not loading.done():
         loading.cancel()  # its thread ends with the process
+    elif loading.exception() is not None:
+        await server.close()  # who was held gets an answer
+        loading.result()
     await stopping
     await server.drain()
     await server.close()

@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(slots=True)
 class Startup:
-    """Milliseconds of the stages of the start: process to main program, files to engine, first inferences."""
+    """Milliseconds of the stages of the start: process to main program, files to engine, first inferences.
+
+    `claimed`: the process waited in a pool, so that its imports took nobody's time. `ready_at` is when the model was
+    served first (`monotonic`, seconds).
+    """
 
     imports: float = 0.0
     load: float = 0.0
     warmup: float = 0.0
+    claimed: bool = False
+    ready_at: float | None = None
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        """Of the page `/stats`; `readyFor` is null before the model is served."""
+        ready_for = None if self.ready_at is None else round((now - self.ready_at) * 1000, 1)
+        stages = {"imports": self.imports, "load": self.load, "warmup": self.warmup}
+        return {
+            **{stage: round(value, 1) for stage, value in stages.items()},
+            "claimed": self.claimed,
+            "readyFor": ready_for,
+        }
 
 
 class Stats:
-    """Slots in use and requests that wait for one, and the integral of both over time (`monotonic`, seconds)."""
+    """Slots in use and requests that wait for one, and the integral of both over time (`monotonic`, seconds).
 
-    def __init__(self, revision: str, slots: int, monotonic: Callable[[], float]) -> None:
+    `revision` and `slots` are "" and 0 until it is known what is served.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], revision: str = "", slots: int = 0) -> None:
         self.revision = revision
         self.slots = slots
         self.startup = Startup()
@@ -36,6 +55,10 @@ class Stats:
         self._integrate()
         return self._busy_seconds
 
+    def served(self) -> None:
+        """The model is served from now on."""
+        self.startup.ready_at = self._monotonic()
+
     def change(self, active: int = 0, queued: int = 0) -> None:
         """So many more (or fewer) are active and queued from now on."""
         self._integrate()
@@ -51,7 +74,7 @@ class Stats:
             "queued": self.queued,
             "requests": self.requests,
             "busySeconds": self.busy_seconds,
-            "startup": {stage: round(value, 1) for stage, value in asdict(self.startup).items()},
+            "startup": self.startup.to_json(self._monotonic()),
         }
 
     def _integrate(self) -> None:

@@ -51,6 +51,10 @@ class Workers:
         """Whether so many inferences hang that no more are begun."""
         return self._stuck >= MOST_STUCK
 
+    def resize(self, size: int) -> None:
+        """At most `size` jobs at once from now on; threads that there are stay."""
+        self._size = size
+
     def submit(self, job: Job[T]) -> Running[T]:
         """Begin `job` in a thread, or as soon as one is free. Raises NotReady."""
         if self.exhausted:

@@ -137,7 +137,7 @@ def test_a_serverless_service_that_is_as_it_should_be_needs_no_patch() -> None:
 
 
 class ProbeFails:
-    async def in_path(self, key: Key) -> bool:
+    async def in_path(self, key: Key, port: int) -> bool:
         return False
 
 

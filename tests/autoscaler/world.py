@@ -9,12 +9,13 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-from autoscaler.apis import CLASS, POLICY_ANNOTATION, Policy
+from autoscaler.apis import CLASS, DECISIONS_ANNOTATION, POLICY_ANNOTATION, Policy
 from autoscaler.config import Settings
 from autoscaler.controller import Autoscaler
 from autoscaler.metrics.source import NoSample
 from autoscaler.metrics.stat import Sample
-from autoscaler.reconciler.decision_log import read_decisions
+from autoscaler.reconciler.notes import read_notes
+from autoscaler.warmpool.caller import HttpLoadCaller
 from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.endpoints import Endpoint
@@ -56,6 +57,7 @@ class Activator:
     """What an activator would push, set by hand."""
 
     def __init__(self) -> None:
+        self.answers = True
         self._loads: dict[Key, Waiting] = {}
         self._callbacks: list[Callable[[Key], None]] = []
 
@@ -64,6 +66,9 @@ class Activator:
 
     def subscribe(self, callback: Callable[[Key], None]) -> None:
         self._callbacks.append(callback)
+
+    async def refresh(self) -> bool:
+        return self.answers
 
     def holds(self, queued: int = 0, active: int = 0, key: Key = KEY) -> None:
         before = self.load(key)
@@ -123,6 +128,7 @@ class World:
             self.informers,
             source=self.replicas,
             activator=self.activator,
+            caller=HttpLoadCaller(),
             clock=clock,
             settings=settings,
         )
@@ -141,7 +147,10 @@ class World:
         revision = {"metadata": {**meta, "name": REVISION_NAME}, "spec": {}}
         revision = await self.cluster.create(REVISION, revision, manager=TEST)
         owned = {**meta, "ownerReferences": [owner_reference(REVISION, revision)]}
-        deployment = {"metadata": {**owned, "name": DEPLOYMENT_NAME}, "spec": {"replicas": replicas}}
+        deployment = {
+            "metadata": {**owned, "name": DEPLOYMENT_NAME},
+            "spec": {"replicas": replicas, "template": {"spec": {}}},
+        }
         await self.cluster.create(DEPLOYMENT, deployment, manager=TEST)
         asked = {ANNOTATION_CLASS: CLASS, **(annotations or {})}
         if policy is not None:
@@ -219,7 +228,7 @@ class World:
         return str(found.get("status", "")), str(found.get("reason", ""))
 
     async def decisions(self) -> list[Any]:
-        return list(read_decisions(await self.pod_autoscaler()))
+        return list(read_notes(await self.pod_autoscaler(), DECISIONS_ANNOTATION))
 
     async def until(self, what: Callable[[], Awaitable[Any]], expected: Any) -> None:
         """Wait until the coroutine function answers with `expected`."""

@@ -16,8 +16,12 @@ from clusters.api import Cluster
 from clusters.errors import NotFound
 from clusters.objects import NAMESPACE
 from serving.apis.settings import Settings
+from tests.cluster.acting import settings_of
+from tests.cluster.own_autoscaler import is_running, own_autoscaler, standing_by
 from tests.cluster.place import Place, place
+from tests.cluster.plain import Caller, Plain, calling
 from tests.support.artifacts import ArtifactServer, artifact_server
+from tests.support.kourier import find_kourier
 from tests.support.kubernetes import KubeTarget, installed_settings, kube_target, kubernetes_cluster
 
 MANAGER = "tests"
@@ -82,6 +86,38 @@ async def installed(cluster: Cluster) -> Settings:
 async def here(
     cluster: Cluster, target: KubeTarget, namespace: str, artifacts: ArtifactServer, tmp_path: Path
 ) -> AsyncIterator[Place]:
-    """A namespace with a controller of the test's own, and Knative's own autoscaler class."""
+    """A namespace with a controller and an autoscaler of the test's own."""
     async with place(cluster, target, namespace, artifacts, tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+async def plain(cluster: Cluster, namespace: str) -> AsyncIterator[Plain]:
+    """A namespace for plain Knative Services, whose objects are watched."""
+    image = (await settings_of(cluster)).server.image
+    async with Plain(cluster, namespace, await find_kourier(cluster), image).watched() as made:
+        yield made
+
+
+@pytest.fixture
+async def caller(plain: Plain) -> AsyncIterator[Caller]:
+    """A client of the Services in the namespace."""
+    async with calling(plain) as made:
+        yield made
+
+
+@pytest.fixture
+async def alone(cluster: Cluster) -> AsyncIterator[None]:
+    """No installed autoscaler acts: the test runs those that it wants."""
+    async with standing_by(cluster):
+        yield
+
+
+@pytest.fixture
+async def autoscaler(cluster: Cluster, namespace: str) -> AsyncIterator[None]:
+    """An autoscaler that acts in the namespace: the installed one, or in this process where none runs."""
+    if await is_running(cluster):
+        yield
+    else:
+        async with own_autoscaler(cluster, namespace):
+            yield

@@ -1,4 +1,4 @@
-"""A namespace of the test's own with a controller of its own, which writes there alone and is listened to."""
+"""A namespace of the test's own with a controller of its own, which is listened to, and an autoscaler."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autoscaler.main import PROGRAM as AUTOSCALER
 from clusters.api import Cluster
 from clusters.objects import MODEL, POD, Kind, Object, condition_of, is_deleting, uid_of
 from serving.apis.annotations import LABEL_MODEL
-from serving.apis.settings import KNATIVE_CLASS, KnativeSettings
 from serving.main import PROGRAM as CONTROLLER
 from tests.cluster.acting import Recording, acting, settings_of
 from tests.scenarios.world import World, model
@@ -83,16 +83,18 @@ async def place(
     artifacts: ArtifactServer,
     folder: Path,
     *,
-    knative_class: str = KNATIVE_CLASS,
     image: str = "",
 ) -> AsyncIterator[Place]:
-    """The namespace with a controller that has these settings."""
+    """The namespace with a controller and an autoscaler of its own; both write there alone."""
     settings = await settings_of(cluster)
     server = replace(settings.server, image=image) if image else settings.server
-    settings = replace(settings, server=server, knative=KnativeSettings(knative_class))
+    settings = replace(settings, server=server)
     gateway = f"http://{settings.gateway.address}:{settings.gateway.port}"
     world = World(cluster, gateway, settings.gateway.domain, artifacts.uri, defaults=SMALL, patience=PATIENCE)
-    async with acting(CONTROLLER, cluster, target, namespace, folder, settings) as writes:
+    async with (
+        acting(AUTOSCALER, cluster, target, namespace, folder, settings),
+        acting(CONTROLLER, cluster, target, namespace, folder, settings) as writes,
+    ):
         try:
             yield Place(cluster, world, namespace, writes)
         finally:

@@ -27,12 +27,13 @@ from clusters.objects import (
     owner_reference,
     uid_of,
 )
-from serving.apis.settings import KNATIVE_CLASS, ServerSettings
+from serving.apis.settings import ServerSettings
 from tests.golden.record import IMAGE
 from tests.golden.scene import make_template
 from tests.scenarios.world import infer_body
 from tests.support.artifacts import ArtifactServer
 from tests.support.kourier import find_kourier
+from tests.support.kubernetes import KNATIVE_CLASS
 from tests.support.prober import probing
 from tests.support.wait import eventually
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from clusters.api import Cluster
 from clusters.errors import NotFound
 from clusters.objects import CONFIGURATION, MODEL, is_true, owner_reference
-from serving.apis.settings import KNATIVE_CLASS, Settings
+from serving.apis.settings import Settings
 from tests.cluster.place import MANAGER, SMALL
 from tests.golden.scene import make_template
 from tests.scenarios.world import model
 from tests.support.artifacts import ArtifactServer
+from tests.support.kubernetes import KNATIVE_CLASS
 from tests.support.wait import eventually
 
 NAME, LEFT = "tidy", "tidy-left"

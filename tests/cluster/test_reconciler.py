@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from autoscaler.apis import CLASS, POLICY_ANNOTATION
-from autoscaler.main import PROGRAM as AUTOSCALER
+from autoscaler.apis import POLICY_ANNOTATION
 from clusters.api import Cluster
 from clusters.objects import (
     ANNOTATION_NO_GC,
@@ -31,7 +29,6 @@ from clusters.objects import (
     version_of,
 )
 from serving.apis.annotations import LABEL_MODEL
-from serving.apis.settings import KNATIVE_CLASS, KnativeSettings
 from serving.main import PROGRAM as CONTROLLER
 from serving.rollout.commands import rollback
 from tests.cluster.acting import acting, settings_of
@@ -55,7 +52,7 @@ async def test_what_is_as_it_should_be_is_not_written_again(
     kinds = (MODEL, SERVICE, CONFIGURATION, ROUTE)
     before = [(kind, one) for kind in kinds for one in (await cluster.list(kind, here.namespace)).items]
 
-    settings = replace(await settings_of(cluster), knative=KnativeSettings(KNATIVE_CLASS))
+    settings = await settings_of(cluster)
     here.writes.writes.clear()
     async with acting(CONTROLLER, cluster, target, here.namespace, tmp_path, settings) as second:
         await asyncio.sleep(QUIET)
@@ -68,11 +65,7 @@ async def test_what_is_as_it_should_be_is_not_written_again(
 async def test_scaling_fields_reach_living_revisions_and_change_neither_revision_nor_pods(
     cluster: Cluster, target: KubeTarget, namespace: str, artifacts: ArtifactServer, tmp_path: Path
 ) -> None:
-    settings = await settings_of(cluster)
-    async with (
-        place(cluster, target, namespace, artifacts, tmp_path, knative_class=CLASS) as here,
-        acting(AUTOSCALER, cluster, target, namespace, tmp_path, settings),
-    ):
+    async with place(cluster, target, namespace, artifacts, tmp_path) as here:
         await here.deploy("scaled", minReplicas=1, maxReplicas=2)
         [revision], pods = await here.of_model(REVISION, "scaled"), await here.pods("scaled")
         assert len(pods) == 1
@@ -100,11 +93,7 @@ async def test_scaling_fields_reach_living_revisions_and_change_neither_revision
 async def test_our_class_gives_knative_all_that_it_waits_for(
     cluster: Cluster, target: KubeTarget, namespace: str, artifacts: ArtifactServer, tmp_path: Path
 ) -> None:
-    settings = await settings_of(cluster)
-    async with (
-        place(cluster, target, namespace, artifacts, tmp_path, knative_class=CLASS) as here,
-        acting(AUTOSCALER, cluster, target, namespace, tmp_path, settings),
-    ):
+    async with place(cluster, target, namespace, artifacts, tmp_path) as here:
         await here.deploy("own", minReplicas=0, scaleToZeroAfter="6s")
 
         answer = await here.world.ask("own", namespace=namespace)

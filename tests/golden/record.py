@@ -23,7 +23,7 @@ from clusters.api import Cluster
 from clusters.clock import SystemClock
 from clusters.errors import ClusterError, KnodelError
 from clusters.objects import NAMESPACE, Key
-from serving.apis.settings import KNATIVE_CLASS, ServerSettings
+from serving.apis.settings import ServerSettings
 from serving.apis.version import VERSION
 from tests.golden.cases import CASES, play
 from tests.golden.files import write_golden
@@ -33,7 +33,7 @@ from tests.golden.trace import Trace
 from tests.scenarios.world import infer_body
 from tests.support.artifacts import ArtifactServer, artifact_server
 from tests.support.kourier import find_kourier
-from tests.support.kubernetes import find_target, kubernetes_cluster
+from tests.support.kubernetes import KNATIVE_CLASS, find_target, kubernetes_cluster
 from tests.testbed.versions import BASE
 
 TIMES = 10

@@ -19,9 +19,10 @@ import yaml
 from serving.install.bundle import OVERLAYS, rendered_path
 from serving.resources.crds.admission import make_policies
 from serving.resources.crds.model import make_model_crd
+from serving.resources.crds.warm_pool import make_warm_pool_crd
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-CRD = MANIFESTS / "base" / "crds" / "models.yaml"
+CRDS = MANIFESTS / "base" / "crds"
 ADMISSION = MANIFESTS / "base" / "admission" / "models.yaml"
 HEAD = "# Made by `make manifests` from serving/resources/crds: do not edit.\n"
 WIDTH = 120
@@ -41,7 +42,11 @@ def to_yaml(documents: Iterable[Any]) -> str:
 
 def generated() -> dict[Path, str]:
     """Each file that the Python types alone decide, with its text."""
-    return {CRD: to_yaml([make_model_crd()]), ADMISSION: to_yaml(make_policies())}
+    return {
+        CRDS / "models.yaml": to_yaml([make_model_crd()]),
+        CRDS / "warmpools.yaml": to_yaml([make_warm_pool_crd()]),
+        ADMISSION: to_yaml(make_policies()),
+    }
 
 
 def sources_of(overlay: str) -> list[Path]:

@@ -9,10 +9,22 @@ from typing import Any
 import pytest
 import yaml
 
+from autoscaler.main import PROGRAM as AUTOSCALER
 from clusters.manager.options import METRICS_PORT, PROBE_PORT, parse_options
-from clusters.objects import CONFIG_MAP, DEPLOYMENT, MODEL, NAMESPACE, Object, labels_of, name_of, namespace_of
-from serving.apis.settings import KNATIVE_CLASS, Settings
+from clusters.objects import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    MODEL,
+    NAMESPACE,
+    WARM_POOL,
+    Object,
+    labels_of,
+    name_of,
+    namespace_of,
+)
+from serving.apis.settings import Settings
 from serving.apis.version import VERSION
+from serving.install import pool_key
 from serving.install.bundle import LABEL, OVERLAYS, PART_OF, load_overlay, rendered_path
 from serving.install.configuration import settings_of
 from serving.install.kinds import CORE_SERVICE, CRD, kind_of
@@ -23,6 +35,7 @@ from tests.manifests.generate import MANIFESTS, head_of, split_head
 SYSTEM = "knodel-system"
 COMPONENTS = ("autoscaler", "controller", "eventing")
 MODULES = {"autoscaler": "autoscaler.main", "controller": "serving.main", "eventing": "eventing.main"}
+OWN_FILES = {"autoscaler": AUTOSCALER.files}
 FORBIDDEN_VERBS = {"*", "escalate", "bind", "impersonate"}
 FORBIDDEN_RESOURCES = {"*", "secrets", "pods/exec", "nodes/proxy", "serviceaccounts/token"}
 
@@ -63,7 +76,7 @@ def test_all_yaml_files_are_taken_by_the_loader_and_bear_our_label(objects: list
 
 def test_what_others_need_comes_first(objects: list[Object]) -> None:
     kinds = [kind_of(obj) for obj in objects]
-    assert kinds[:2] == [NAMESPACE, CRD]
+    assert kinds[:3] == [NAMESPACE, CRD, CRD]
     assert set(kinds[-len(COMPONENTS) :]) == {DEPLOYMENT}
     assert kinds.index(CONFIG_MAP) < kinds.index(DEPLOYMENT)
 
@@ -86,7 +99,7 @@ def test_every_pod_is_restricted(objects: list[Object]) -> None:
         assert spec["securityContext"]["runAsUser"] > 0
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert spec["enableServiceLinks"] is False
-        assert all({"configMap", "emptyDir"} & volume.keys() for volume in spec["volumes"])
+        assert all({"configMap", "emptyDir", "secret"} & volume.keys() for volume in spec["volumes"])
         [container] = spec["containers"]
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
@@ -101,7 +114,7 @@ def test_every_container_starts_a_module_that_is_there_with_options_that_it_take
         [container] = template["spec"]["containers"]
         assert container["command"] == ["python", "-m", MODULES[component]]
         assert callable(importlib.import_module(MODULES[component]).main)
-        options = parse_options(component, "", container.get("args", []), {})
+        options = parse_options(component, "", container.get("args", []), {}, OWN_FILES.get(component, {}))
         assert (options.probe_port, options.metrics_port) == (PROBE_PORT, METRICS_PORT)
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         assert (ports["probes"], ports["metrics"]) == (PROBE_PORT, METRICS_PORT)
@@ -120,7 +133,19 @@ def test_settings_are_mounted_where_they_are_read(objects: list[Object]) -> None
         folders = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
         [volume] = [one for one in spec["volumes"] if "configMap" in one]
         assert volume["configMap"] == {"name": "knodel-config"}
-        assert container["args"] == ["--config", f"{folders[volume['name']]}/config.yaml"]
+        assert container["args"][:2] == ["--config", f"{folders[volume['name']]}/config.yaml"]
+
+
+def test_the_autoscaler_alone_has_the_key_of_warm_pools_and_does_without(objects: list[Object]) -> None:
+    secrets = {
+        name: [one["secret"] for one in pod["spec"]["volumes"] if "secret" in one]
+        for name, pod in pods(objects).items()
+    }
+    assert secrets.pop("autoscaler") == [{"secretName": pool_key.NAME, "optional": True, "defaultMode": 0o440}]
+    assert not any(secrets.values())
+    [container] = pods(objects)["autoscaler"]["spec"]["containers"]
+    folders = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert container["args"][2:] == ["--pool-key", f"{folders['pool-key']}/{pool_key.KEY}"]
 
 
 def test_two_replicas_and_a_disruption_budget_but_at_the_edge(overlay: str, objects: list[Object]) -> None:
@@ -152,7 +177,6 @@ def test_settings_are_understood(overlay: str, objects: list[Object]) -> None:
     [config] = [obj for obj in objects if kind_of(obj) is CONFIG_MAP]
     settings = settings_of(config)
     if overlay == "testbed":
-        assert settings.knative.autoscaler_class == KNATIVE_CLASS
         assert settings.server.image == f"dev.local/knodel-server:{VERSION}"
     else:
         assert settings == Settings()
@@ -210,6 +234,7 @@ def test_who_may_do_what_with_models_follows_who_may_do_what_in_the_namespace(ob
         [role] = [obj for obj in of_kind(objects, "ClusterRole") if name_of(obj) == f"knodel-namespaced-{name}"]
         assert labels_of(role)[f"rbac.authorization.k8s.io/aggregate-to-{name}"] == "true"
         [rule, *_] = [rule for rule in role["rules"] if MODEL.plural in rule["resources"]]
+        assert WARM_POOL.plural in rule["resources"]
         assert verbs <= set(rule["verbs"])
         assert ("create" in rule["verbs"]) == (name != "view")
 

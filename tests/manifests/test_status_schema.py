@@ -30,6 +30,10 @@ FULL: Object = {
          "reasons": [{"rule": "Waiting", "message": "m", "values": {"work": 1.5}}]},
         {"revision": "magika-00001", "scribble": [1]},
     ],
+    "starts": [
+        {"revision": "magika-00001", "at": "2026-01-01T00:00:00Z", "pod": "p", "kind": "warm", "milliseconds": 28.5,
+         "steps": [{"name": "reserve", "milliseconds": 4.0}], "server": {"load": 20.5}},
+    ],
     "history": [
         {"revision": "magika-00001", "version": "7", "digest": "sha256:0f", "storageUri": "file:///m",
          "cause": {"by": "event", "id": "42", "source": "/train"}, "outcome": "promoted",

@@ -16,10 +16,7 @@ SMALL = {"resources": {"cpu": "50m", "memory": "256Mi"}}
 """Of every Model: many of them share the testbed's two cores."""
 PATIENCE = 4.0
 """A Pod takes seconds to start, and a leaving one half a minute: queue-proxy drains."""
-LACKS = {
-    "gateway": "plain Knative; knodel-gateway comes in front of it later",
-    "class": "Knative's own class scales here until the autoscaler class is alive on Kubernetes",
-}
+LACKS = {"gateway": "plain Knative; knodel-gateway comes in front of it later"}
 
 
 @asynccontextmanager

@@ -143,7 +143,6 @@ async def test_a_wrong_digest_is_refused_with_both_digests_named(world: World) -
 
 
 async def test_scaling_fields_make_no_version(world: World) -> None:
-    world.needs("class")
     await world.deploy("scaled", storageUri=world.artifacts("double"), minReplicas=1)
 
     await world.deploy("scaled", maxReplicas=7, scaleTarget=2, scaleToZeroAfter="30s")

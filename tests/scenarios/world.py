@@ -31,6 +31,7 @@ from clusters.objects import (
     ROUTE,
     SERVERLESS_SERVICE,
     SERVICE,
+    WARM_POOL,
     Object,
     condition_of,
     generation_of,
@@ -102,6 +103,7 @@ class World:
         self._patience = patience
         self._lacks = lacks
         self._made: set[tuple[str, str]] = set()
+        self._pools: set[str] = set()
         # A pool that is larger than any scenario's concurrency: the client must not be what queues.
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
 
@@ -123,7 +125,11 @@ class World:
         for name, namespace in self._made:
             with suppress(NotFound):
                 await self.cluster.delete(MODEL, name, namespace)
+        for name in self._pools:
+            with suppress(NotFound):
+                await self.cluster.delete(WARM_POOL, name, "default")
         self._made.clear()
+        self._pools.clear()
 
     async def deploy(self, name: str, *, namespace: str = "default", wait: bool = True, **spec: Any) -> Object:
         """Create the Model or change the named fields of it; None removes a field."""
@@ -135,6 +141,27 @@ class World:
             made = await self.cluster.create(MODEL, wanted, manager=MANAGER)
             self._made.add((name, namespace))
         return await self.ready(name, namespace, generation_of(made)) if wait else made
+
+    async def pool(self, name: str, size: int) -> None:
+        """A warm pool for the scenarios' Models, once it has that many ready members."""
+        wanted = {
+            "apiVersion": WARM_POOL.api_version,
+            "kind": WARM_POOL.kind,
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"template": dict(self._defaults), "size": size},
+        }
+        await self.cluster.create(WARM_POOL, wanted, manager=MANAGER)
+        self._pools.add(name)
+        await self.pool_has(name, size)
+
+    async def pool_has(self, name: str, ready: int) -> None:
+        """Return once the pool has that many ready members."""
+
+        async def full() -> bool:
+            found = await self.cluster.get(WARM_POOL, name, "default")
+            return int((found.get("status") or {}).get("ready") or 0) >= ready
+
+        await self.eventually(full)
 
     async def revisions(self, name: str, namespace: str = "default") -> list[Object]:
         """The Model's living Revisions."""

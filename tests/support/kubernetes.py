@@ -18,6 +18,9 @@ from clusters.objects import CONFIG_MAP
 from serving.apis.settings import Settings, settings_from_text
 from tests.testbed.paths import standard
 
+KNATIVE_CLASS = "kpa.autoscaling.knative.dev"
+"""Knative's own autoscaler class, for plain Knative objects."""
+
 
 @dataclass(frozen=True, slots=True)
 class KubeTarget:

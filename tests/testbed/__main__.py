@@ -1,4 +1,4 @@
-"""`python -m tests.testbed build|up|down|status|images|restart`.
+"""`python -m tests.testbed build|up|down|status|images|restart|conformance`.
 
 The exit code is 0, 1 when a step failed, 2 when the arguments are wrong, 3 when the machine lacks something, 130 when
 interrupted.
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from tests.testbed import paths
+from tests.testbed import conformance, paths
 from tests.testbed.errors import MachineLacks, TestbedError
 from tests.testbed.progress import Progress
 from tests.testbed.testbed import COMPONENTS, Testbed
@@ -41,6 +41,8 @@ def main(arguments: Sequence[str]) -> int:
 def _run(asked: argparse.Namespace, testbed: Testbed, progress: Progress) -> int:
     if asked.command == "build":
         testbed.build(asked.eventing)
+        if asked.conformance:
+            conformance.prepare(paths.standard(), progress)
     elif asked.command == "up":
         changed = testbed.up(asked.eventing, asked.knodel)
         progress("the testbed is up" if changed else "the testbed was up; nothing to do")
@@ -51,9 +53,21 @@ def _run(asked: argparse.Namespace, testbed: Testbed, progress: Progress) -> int
         progress(f"restarted: {', '.join(testbed.reload_images()) or 'nothing'}")
     elif asked.command == "restart":
         testbed.restart(asked.component)
+    elif asked.command == "conformance":
+        return _conformance(asked, testbed, progress)
     else:
         return _status(testbed)
     return 0
+
+
+def _conformance(asked: argparse.Namespace, testbed: Testbed, progress: Progress) -> int:
+    wanted = conformance.Asked(asked.autoscaler_class, asked.suites or tuple(conformance.SUITES), asked.run)
+    results = conformance.conformance(wanted, paths.standard(), testbed.kubectl, progress)
+    shown, deviations = conformance.conclude(wanted, results)
+    print(shown)
+    for deviation in deviations:
+        print(f"testbed: not as {conformance.EXPECTED.name} says: {deviation}", file=sys.stderr)
+    return FAILED if deviations else 0
 
 
 def _status(testbed: Testbed) -> int:
@@ -69,11 +83,17 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (("build", "build binaries and images"), ("up", "bring up what is not up")):
         command = commands.add_parser(name, help=text)
         command.add_argument("--eventing", action="store_true", help="with Knative Eventing")
+        if name == "build":
+            command.add_argument("--conformance", action="store_true", help="with Knative's own tests and their images")
         if name == "up":
             command.add_argument("--knodel", action="store_true", help="with Knodel, installed from this checkout")
     commands.add_parser("down", help="end and remove everything but the cache")
     commands.add_parser("status", help="which components run")
     commands.add_parser("images", help="make and import our images anew, restart what uses them")
+    suite = commands.add_parser("conformance", help="Knative's own tests with an autoscaler class")
+    suite.add_argument("--class", dest="autoscaler_class", default=conformance.OURS, help="default: %(default)s")
+    suite.add_argument("--run", default=".", metavar="REGEX", help="the tests, as `go test -run` takes them")
+    suite.add_argument("--suite", dest="suites", action="append", choices=conformance.SUITES, help="default: all")
     restart = commands.add_parser("restart", help="end a component when it runs, and start it again")
     restart.add_argument("component", choices=COMPONENTS)
     return parser

@@ -16,6 +16,7 @@ from tests.testbed.progress import Report
 from tests.testbed.versions import Module
 
 _KEY_LENGTH: Final = 16  # hexadecimal digits
+_TEST_TAG: Final = "e2e"  # Knative's, of all its tests that need a cluster
 
 
 def ensure(modules: Iterable[Module], paths: Paths, report: Report) -> bool:
@@ -30,7 +31,7 @@ def ensure(modules: Iterable[Module], paths: Paths, report: Report) -> bool:
             with alone(paths.locks / built.name, report):
                 if not built.exists():
                     _build(module, built, report)
-        for name in module.binaries:
+        for name in (*module.binaries, *module.tests):
             _link(paths.binaries / name, built / name)
     return not before.issuperset(paths.builds.glob("*"))
 
@@ -42,6 +43,8 @@ def key(module: Module) -> str:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     for name, package in module.binaries.items():
         digest.update(f"{name}={package}\0".encode())
+    for name, package in module.tests.items():
+        digest.update(f"test {name}={package}\0".encode())
     digest.update(f"{module.link_flags}\0{golang.ENVIRONMENT}\0{_compiler()}".encode())
     return digest.hexdigest()[:_KEY_LENGTH]
 
@@ -59,6 +62,8 @@ def _build(module: Module, built: Path, report: Report) -> None:
         made = making / package.rpartition("/")[2]
         if package != "." and made.name != name:
             made.rename(making / name)
+    for name, package in module.tests.items():
+        golang.run("test", "-c", f"-tags={_TEST_TAG}", *flags, "-o", making / name, package, cwd=module.folder)
     making.rename(built)
     _remove_others(module, built)
     report(f"build {module.name}: done")

@@ -9,12 +9,13 @@ import pytest
 from tests.testbed import versions
 from tests.testbed.errors import TestbedError
 
-MODULES = {module.name: module for module in (*versions.BASE, versions.EVENTING)}
+MODULES = {module.name: module for module in (*versions.BASE, versions.EVENTING, versions.CONFORMANCE)}
 
 
 def test_the_pinned_releases_are_the_ones_that_knodel_is_seen_on() -> None:
     pinned = {name: module.version for name, module in MODULES.items()}
     assert (pinned["kubernetes"], pinned["serving"], pinned["eventing"]) == ("v1.35.4", "v0.50.0", "v0.50.0")
+    assert pinned["conformance"] == pinned["serving"]
     assert pinned["pause"] == ""
 
 
@@ -30,7 +31,7 @@ def test_all_staging_modules_are_of_the_release_of_kubernetes() -> None:
 
 
 def test_no_two_modules_build_a_binary_of_the_same_name() -> None:
-    names = [name for module in MODULES.values() for name in module.binaries]
+    names = [name for module in MODULES.values() for name in (*module.binaries, *module.tests)]
     assert len(names) == len(set(names))
 
 

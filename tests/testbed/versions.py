@@ -20,6 +20,7 @@ class Module:
     name: str
     binaries: dict[str, str] = field(hash=False)
     main: str = ""  # the module whose release the binaries are; "" for a program of our own
+    tests: dict[str, str] = field(default_factory=dict, hash=False)  # programs of Go tests, built with the tag `e2e`
 
     @property
     def folder(self) -> Path:
@@ -95,4 +96,36 @@ EVENTING: Final = Module(
     # `eventing-` keeps its controller and webhook apart from Serving's.
     {f"eventing-{name.rpartition('/')[2]}": f"knative.dev/eventing/cmd/{name}" for name in _EVENTING_COMMANDS},
     "knative.dev/eventing",
+)
+
+_TEST_IMAGES: Final = (
+    "autoscale",
+    "failing",
+    "hellohttp2",
+    "hellovolume",
+    "helloworld",
+    "multicontainer/servingcontainer",
+    "multicontainer/sidecarcontainer",
+    "pizzaplanetv1",
+    "pizzaplanetv2",
+    "readiness",
+    "runtime",
+    "singlethreaded",
+    "timeout",
+    "volumes",
+)
+TEST_PREFIX: Final = "knative-test-"
+"""Keeps the programs of Knative's tests apart from those of Knative; also in the names of their images."""
+CONFORMANCE: Final = Module(
+    "conformance",
+    {
+        f"{TEST_PREFIX}{name.rpartition('/')[2]}": f"knative.dev/serving/test/test_images/{name}"
+        for name in _TEST_IMAGES
+    },
+    "knative.dev/serving",
+    {
+        "knative-conformance-api": "knative.dev/serving/test/conformance/api/v1",
+        "knative-conformance-runtime": "knative.dev/serving/test/conformance/runtime",
+        "knative-scaling": ".",
+    },
 )

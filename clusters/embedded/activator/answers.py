@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clusters.embedded.activator.throttle import HoldExpired, HoldQueueFull, StartFailed, UnknownRevision
+from clusters.embedded.activator.errors import HoldExpired, HoldQueueFull, StartFailed, UnknownRevision
 from clusters.embedded.activator.upstream import UpstreamError
 from clusters.errors import KnodelError
 

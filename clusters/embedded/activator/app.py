@@ -1,26 +1,31 @@
 """The request path: hold, choose an endpoint, pass on, stream back. A raw ASGI application on `CallerConnection`.
 
-A request is passed on at most once: while no byte of it was sent (no connection) it goes to another endpoint or back to
-the front of the queue; after that a fault is the caller's to judge (502). A caller that leaves cancels all of it,
-wherever it stands.
+A request is passed on at most once: while no byte of it was sent (no connection, or no model there yet) it goes to
+another endpoint or back to the front of the queue; after that a fault is the caller's to judge (502). A caller that
+leaves cancels all of it, wherever it stands.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 
 from clusters.clock import Clock
 from clusters.embedded.activator.answers import answer_to
 from clusters.embedded.activator.caller import CallerConnection, caller_of
+from clusters.embedded.activator.errors import HoldExpired
 from clusters.embedded.activator.exchange import CallerLeft, Exchange, Receive, Scope, Send
 from clusters.embedded.activator.headers import revision_of
 from clusters.embedded.activator.pool import ConnectFailed, ConnectionPool
+from clusters.embedded.activator.probe import Probed, probe
 from clusters.embedded.activator.startup import startup_of
-from clusters.embedded.activator.throttle import Lease, RevisionThrottle, Ticket
+from clusters.embedded.activator.throttle import Lease, RevisionThrottle
 from clusters.embedded.activator.throttler import Throttler
+from clusters.embedded.activator.ticket import Ticket
 from clusters.embedded.activator.timing import Held, Startup, header, stages
 from clusters.embedded.activator.upstream import Headers, UpstreamConnection, UpstreamError
+from clusters.endpoints import Endpoint
 from clusters.errors import KnodelError
 
 log = logging.getLogger(__name__)
@@ -69,21 +74,24 @@ class Activator:
         arrived = self._clock.monotonic()
         revision = await self._throttler.revision(revision_of(scope["headers"]))
         ticket = revision.arrive(arrived)
-        lease, connection = await self._connect(revision, ticket, exchange, caller)
+        way = await self._connect(revision, ticket, exchange, caller)
+        lease = way.lease
         try:
-            timing = _Timing(ticket, lease, self._pool, self._clock)
-            await exchange.run(connection, timing.headers)
+            timing = _Timing(ticket, way, self._pool, self._clock)
+            await exchange.run(way.connection, timing.headers)
         finally:
-            self._pool.give((lease.endpoint.host, lease.endpoint.port), connection)
+            self._pool.give((lease.endpoint.host, lease.endpoint.port), way.connection)
             lease.release()
 
     async def _connect(
         self, revision: RevisionThrottle, ticket: Ticket, exchange: Exchange, caller: CallerConnection
-    ) -> tuple[Lease, UpstreamConnection]:
+    ) -> _Way:
         """Room at an endpoint, and a connection to it; endpoints without are left aside and others tried."""
         while True:
-            lease = await self._lease(revision, ticket, caller)
+            lease, probed = await self._watched(revision, ticket, caller)
             try:
+                if probed.fault:
+                    raise ConnectFailed(probed.fault)
                 if caller.unread:
                     _welcome(caller)
                 await exchange.begin()
@@ -96,28 +104,57 @@ class Activator:
                 lease.release()
                 raise
             lease.accepted()
-            return lease, connection
+            return _Way(lease, connection, probed.startup)
 
-    async def _lease(self, revision: RevisionThrottle, ticket: Ticket, caller: CallerConnection) -> Lease:
+    async def _watched(
+        self, revision: RevisionThrottle, ticket: Ticket, caller: CallerConnection
+    ) -> tuple[Lease, Probed]:
         if not caller.unread:
-            return await revision.lease(ticket)
+            return await self._lease(revision, ticket)
         watch = asyncio.create_task(_watch(caller))
         try:
-            return await revision.lease(ticket)
+            return await self._lease(revision, ticket)
         finally:
             watch.cancel()
+
+    async def _lease(self, revision: RevisionThrottle, ticket: Ticket) -> tuple[Lease, Probed]:
+        """Room at an endpoint, and what its probe found. Raises as `RevisionThrottle.lease` does."""
+        lease = await revision.lease(ticket)
+        try:
+            async with asyncio.timeout(max(0.0, ticket.deadline - self._clock.monotonic())):
+                probed = await lease.probed(self._probe)
+        except TimeoutError as error:
+            lease.release()
+            raise HoldExpired(f"{lease.endpoint.pod} did not load its model in time") from error
+        except BaseException:
+            lease.release()
+            raise
+        ticket.held = ticket.held or probed.waited
+        return lease, probed
+
+    async def _probe(self, endpoint: Endpoint) -> Probed:
+        return await probe(endpoint, self._pool, self._clock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Where a request is passed on to; `startup` is known of an endpoint that had its model when it was probed."""
+
+    lease: Lease
+    connection: UpstreamConnection
+    startup: Startup | None
 
 
 class _Timing:
     """Measures one request from the moment in which it is passed on."""
 
-    def __init__(self, ticket: Ticket, lease: Lease, pool: ConnectionPool, clock: Clock) -> None:
+    def __init__(self, ticket: Ticket, way: _Way, pool: ConnectionPool, clock: Clock) -> None:
         self._clock = clock
         self._ticket = ticket
-        self._lease = lease
+        self._way = way
         self._sent = clock.monotonic()
-        woke = ticket.held and ticket.first
-        self._startup = asyncio.create_task(startup_of(lease.endpoint, pool)) if woke else None
+        ask = ticket.held and ticket.first and way.startup is None
+        self._asked = asyncio.create_task(startup_of(way.lease.endpoint, pool, clock)) if ask else None
 
     async def headers(self) -> Headers:
         """`Server-Timing` when the request was held, nothing when it was not."""
@@ -126,14 +163,14 @@ class _Timing:
         startup = await self._measured()
         answered = self._clock.monotonic()
         ticket = self._ticket
-        held = Held(ticket.arrived, self._sent, answered, ticket.first, self._lease.endpoint_since)
+        held = Held(ticket.arrived, self._sent, answered, ticket.first, self._way.lease.endpoint_since)
         return [(b"server-timing", header(stages(held, startup)))]
 
     async def _measured(self) -> Startup | None:
-        if self._startup is None:
-            return None
-        done, _ = await asyncio.wait({self._startup}, timeout=STARTUP_PATIENCE)
-        return self._startup.result() if done else None
+        if self._asked is None:
+            return self._way.startup
+        done, _ = await asyncio.wait({self._asked}, timeout=STARTUP_PATIENCE)
+        return self._asked.result() if done else None
 
 
 async def _end(exchange: Exchange, caller: CallerConnection, error: KnodelError) -> None:

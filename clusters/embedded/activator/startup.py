@@ -1,12 +1,13 @@
-"""Asks an endpoint's management port how long its start took: `load` and `warmup` of a cold start's Server-Timing."""
+"""Asks an endpoint's management port about its start: whether it has its model, and how long each stage took."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 
+from clusters.clock import Clock
 from clusters.embedded.activator.pool import ConnectFailed, ConnectionPool
-from clusters.embedded.activator.timing import Startup
+from clusters.embedded.activator.timing import MS, Startup
 from clusters.embedded.activator.upstream import UpstreamError
 from clusters.endpoints import Endpoint
 
@@ -14,11 +15,11 @@ PATIENCE = 0.25  # s; an answer of the server's takes a millisecond
 SIZE_LIMIT = 64 * 1024  # bytes; the page has some 300
 
 
-async def startup_of(endpoint: Endpoint, pool: ConnectionPool) -> Startup | None:
+async def startup_of(endpoint: Endpoint, pool: ConnectionPool, clock: Clock) -> Startup | None:
     """The server's own measurement, or None when it has none to tell: then the header goes without it."""
     try:
         async with asyncio.timeout(PATIENCE):
-            return parse(await _get_stats(endpoint, pool))
+            return parse(await _get_stats(endpoint, pool), clock.monotonic())
     except (TimeoutError, ConnectFailed, UpstreamError):
         return None
 
@@ -40,11 +41,19 @@ async def _get_stats(endpoint: Endpoint, pool: ConnectionPool) -> bytes:
         connection.close()
 
 
-def parse(page: bytes) -> Startup | None:
-    """`startup` of a `/stats` page, if it has one with sensible numbers."""
+def parse(page: bytes, now: float) -> Startup | None:
+    """`startup` of a `/stats` page that came `now`, if it has one with sensible numbers.
+
+    `{"imports", "load", "warmup": ms, "claimed": bool, "readyFor": ms since the load's end, or null}`; the last two
+    only of members of warm pools.
+    """
     try:
         startup = json.loads(page)["startup"]
-        stages = [float(startup.get(name) or 0.0) for name in ("imports", "load", "warmup")]
+        times = [float(startup.get(name) or 0.0) for name in ("imports", "load", "warmup", "readyFor")]
+        known, claimed = startup.get("readyFor") is not None, bool(startup.get("claimed"))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    return Startup(*stages) if all(0.0 <= stage < float("inf") for stage in stages) else None
+    if not all(0.0 <= time < float("inf") for time in times):
+        return None
+    imports, load, warmup, ready_for = times
+    return Startup(imports, load, warmup, claimed, now - ready_for / MS if known else None)

@@ -10,16 +10,23 @@ Named after Knative's `pkg/activator/net/throttler.go`. One event loop, no lock.
 4. An endpoint that refuses a connection is set aside for a moment that doubles; its request keeps its place in front.
 5. Nobody waits for a revision whose replicas all failed to start (`StartFailed`); the next start may succeed.
 6. An endpoint no longer named gets no new request from the moment of `set_target`; what runs on it finishes.
+7. The first request to an endpoint waits until a probe has found that it has its model, and so do all others that come
+   meanwhile; they count as waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from clusters.clock import Clock
+from clusters.embedded.activator.errors import HoldExpired, HoldQueueFull, StartFailed, UnknownRevision
+from clusters.embedded.activator.probe import Probed
+from clusters.embedded.activator.ticket import Ticket
 from clusters.embedded.activator.wire import Load, Target
 from clusters.endpoints import Endpoint
 from clusters.errors import KnodelError
@@ -28,29 +35,19 @@ from clusters.objects import Key
 FIRST_ASIDE = 0.05  # s; a server between bind and listen, or just killed
 LARGEST_ASIDE = 1.0  # s; by then the kubelet's probe has seen what is wrong and the endpoint is taken away
 
+Probe = Callable[[Endpoint], Coroutine[Any, Any, Probed]]
+"""Returns what it found, and raises nothing."""
+
 Changed = Callable[[Key], None]
 """Told of every change of a revision's load."""
 
 
-class HoldQueueFull(KnodelError):
-    """As many requests wait already as may."""
-
-
-class HoldExpired(KnodelError):
-    """No endpoint had room in time."""
-
-
-class StartFailed(KnodelError):
-    """No replica of the revision can start, as it is now."""
-
-
-class UnknownRevision(KnodelError):
-    """The control plane named no such revision, or took it away."""
-
-
 @dataclass(slots=True)
 class _Place:
-    """An endpoint and what we have there. `since`: when it was first named; `used`: turn of its last request."""
+    """An endpoint and what we have there. `since`: when it was first named; `used`: turn of its last request.
+
+    `probe`: its only one, as long as it found no fault.
+    """
 
     endpoint: Endpoint
     since: float
@@ -58,6 +55,7 @@ class _Place:
     used: int = 0
     refusals: int = 0
     aside: bool = False
+    probe: asyncio.Task[Probed] | None = None
 
 
 class Lease:
@@ -79,6 +77,18 @@ class Lease:
         """When the endpoint was first named, in seconds of the clock."""
         return self._place.since
 
+    async def probed(self, probe: Probe) -> Probed:
+        """What the endpoint's probe found, or finds now; cancelled, the probe goes on for others."""
+        place = self._place
+        if place.probe is None:
+            place.probe = asyncio.ensure_future(probe(place.endpoint))
+        if place.probe.done():
+            return place.probe.result()
+        if self._owner is None:
+            return await asyncio.shield(place.probe)
+        with self._owner._unproven():
+            return await asyncio.shield(place.probe)
+
     def accepted(self) -> None:
         """The endpoint took the connection."""
         self._place.refusals = 0
@@ -86,6 +96,7 @@ class Lease:
     def refused(self, ticket: Ticket) -> None:
         """The endpoint refused the connection: give the room back and leave the endpoint alone for a moment."""
         ticket.refused = True
+        self._place.probe = None
         if self._owner is not None:
             self._owner._set_aside(self._place)
             self.release()
@@ -95,21 +106,6 @@ class Lease:
         owner, self._owner = self._owner, None
         if owner is not None:
             owner._release(self._place)
-
-
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """One request's claim to be served. `first`: it came to a revision without any endpoint and found nobody waiting.
-
-    `held`: it had to wait. `refused`: an endpoint refused the connection, so it keeps its place in front. Times are
-    seconds of the clock.
-    """
-
-    arrived: float
-    deadline: float
-    first: bool
-    held: bool = False
-    refused: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -129,6 +125,7 @@ class RevisionThrottle:
         self._places: list[_Place] = []
         self._waiting: deque[_Waiter] = deque()
         self._active = 0
+        self._probing = 0
         self._turn = 0
         self._dismissed = False
         self.retarget(target)
@@ -136,7 +133,7 @@ class RevisionThrottle:
     @property
     def load(self) -> Load:
         """Who waits, and who is being served."""
-        return Load(len(self._waiting), self._active)
+        return Load(len(self._waiting) + self._probing, self._active - self._probing)
 
     @property
     def _removed(self) -> str:
@@ -266,6 +263,17 @@ class RevisionThrottle:
         self._active += 1
         self._changed(self.target.key)
         return Lease(self, place)
+
+    @contextlib.contextmanager
+    def _unproven(self) -> Iterator[None]:
+        """A request has room at an endpoint, and waits for its probe."""
+        self._probing += 1
+        self._changed(self.target.key)
+        try:
+            yield
+        finally:
+            self._probing -= 1
+            self._changed(self.target.key)
 
     def _release(self, place: _Place) -> None:
         place.active -= 1

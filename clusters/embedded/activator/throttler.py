@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clusters.clock import Clock
-from clusters.embedded.activator.throttle import Changed, RevisionThrottle, UnknownRevision
+from clusters.embedded.activator.errors import UnknownRevision
+from clusters.embedded.activator.throttle import Changed, RevisionThrottle
 from clusters.embedded.activator.wire import Load, Target
 from clusters.objects import Key
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clusters.embedded.knative import names
+from clusters.embedded.knative.annotation_rules import HPA, KPA
 from clusters.embedded.knative.deployment import child_annotations, child_labels
 from clusters.embedded.knative.settings import Settings
 from clusters.embedded.knative.traffic import protocol_of
@@ -26,12 +27,16 @@ from clusters.objects import (
 
 REACHABLE, UNREACHABLE, REACHABILITY_UNKNOWN = "Reachable", "Unreachable", ""
 
+_METRICS = {KPA: "concurrency", HPA: "cpu"}
+"""Default metric of Knative's classes; Knative's webhook writes the empty text for any other class."""
+
 _DEFAULTED = (ANNOTATION_CLASS, names.ANNOTATION_METRIC)  # may stand on the PodAutoscaler alone
 
 
 def make_pod_autoscaler(revision: Object, deployment: Object, settings: Settings, *, failed: bool) -> Object:
     """The PodAutoscaler; `failed` says whether the Revision's resources or container failed."""
     annotations = {ANNOTATION_CLASS: settings.autoscaler_class, **child_annotations(revision)}
+    annotations.setdefault(names.ANNOTATION_METRIC, _METRICS.get(annotations[ANNOTATION_CLASS], ""))
     return {
         "apiVersion": POD_AUTOSCALER.api_version,
         "kind": POD_AUTOSCALER.kind,

@@ -15,6 +15,7 @@ from typing import Any
 from clusters.embedded.admission import Validator
 from clusters.embedded.knative import names
 from clusters.embedded.knative.annotation_rules import (
+    ALLOW_ZERO_INITIAL_SCALE,
     check_autoscaling,
     check_foreign,
     check_no_autoscaling,
@@ -40,6 +41,9 @@ from clusters.objects import (
 
 KNATIVE_FEATURES = frozenset({MULTI_CONTAINER, EMPTY_DIR})
 """The flags of config-features and config-autoscaler that are on as Knative is shipped."""
+
+PLATFORM_FEATURES = KNATIVE_FEATURES | {ALLOW_ZERO_INITIAL_SCALE}
+"""Those that are on where the stand-in runs models: the seed of a warm pool has no replica."""
 
 LARGEST_CONCURRENCY = 1000  # container-concurrency-max-limit of config-defaults
 LARGEST_INT64 = 2**63 - 1

@@ -101,11 +101,14 @@ class Container:
         return process
 
     async def _start(self) -> Process | None:
-        """Start the process; None when that failed, which the state tells then."""
+        """Start the process; None when that failed, which the state tells then, or when it is to end already."""
         try:
             self._node.folders.prepare_pod(self._pod)
             self._node.folders.forget_last_run(self._uid)
-            started = await self._node.runtime.start(await self._launch())
+            launch = await self._launch()
+            if self._stopping.is_set():  # as a Pod is whose ReplicaSet adopted a running one in its place
+                return None
+            started = await self._node.runtime.start(launch)
         except StartFailed as error:
             now = self._node.clock.now()
             self._set(state=Terminated(START_ERROR, "StartError", now, now, message=str(error)), ready=False)

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from clusters.api import Cluster
-from clusters.embedded.workloads.expectations import Expectations
 from clusters.embedded.workloads.ranking import is_active
 from clusters.embedded.workloads.template import match_labels_of
+from clusters.expectations import Expectations
 from clusters.informer import Informer
 from clusters.objects import (
     LABEL_TEMPLATE_HASH,

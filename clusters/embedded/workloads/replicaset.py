@@ -1,7 +1,8 @@
 """The ReplicaSet controller: as many Pods as wished, no more, no fewer.
 
 One pass: claim Pods, create or delete what is missing or too much, say so in the status. What this process did and has
-not seen yet counts as done (`Expectations`), so a stale view never doubles a Pod.
+not seen yet counts as done (`Expectations`), so a stale view never doubles a Pod. Pods that are about to be adopted are
+waited for (`Awaited`), so a warm start makes no Pod that is not needed.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from dataclasses import dataclass, field
 from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.controller import Controller
+from clusters.embedded.workloads.awaited import PATIENCE, Awaited
 from clusters.embedded.workloads.claims import BY_HASH, MANAGER, Claims, by_template_hash
-from clusters.embedded.workloads.expectations import Expectations
 from clusters.embedded.workloads.ranking import FINISHED, is_ready, phase_of, pods_to_delete
 from clusters.embedded.workloads.status import condition, conditions_by_type, counts, write_status
 from clusters.embedded.workloads.template import make_pod, pod_name, replicas_of
 from clusters.errors import ClusterError, NotFound
+from clusters.expectations import Expectations
 from clusters.informer import Informers
 from clusters.objects import (
     POD,
@@ -42,10 +44,14 @@ REPLICA_FAILURE = "ReplicaFailure"
 
 @dataclass(slots=True)
 class _Pass:
-    """What one pass knows: its ReplicaSet, the Pods that live, how many more were made that it cannot see."""
+    """What one pass knows: its ReplicaSet, the Pods that live, how many more were made that it cannot see.
+
+    `awaited`: how many more were about to be adopted when it began.
+    """
 
     replica_set: Object
     unseen: int
+    awaited: int
     pods: list[Object] = field(default_factory=list)
 
 
@@ -61,18 +67,20 @@ class ReplicaSets:
         self._pods.add_index(BY_HASH, by_template_hash)
         self._expectations = Expectations(self._pods, clock)
         self._claims = Claims(cluster, self._pods, self._expectations)
+        self._awaited = Awaited(self._pods, clock)
         self._names = random.Random()  # noqa: S311 - names, not secrets
         self.controller = Controller("replicasets", self.reconcile)
         self.controller.watches(self._replica_sets)
         self.controller.watches_owned(self._pods, REPLICA_SET)
         self.controller.watches_mapped(self._pods, self._would_be_owners)
 
-    async def reconcile(self, key: Key) -> None:
-        """One pass. Raises what the cluster raises."""
+    async def reconcile(self, key: Key) -> float | None:
+        """One pass; returns the seconds until the next look. Raises what the cluster raises."""
         replica_set = self._replica_sets.get(key.name, key.namespace)
         if replica_set is None or is_deleting(replica_set):
-            return
-        done = _Pass(replica_set, self._expectations.creating(uid_of(replica_set)))
+            return None
+        unseen, awaited = self._expectations.creating(uid_of(replica_set)), self._awaited.count(replica_set)
+        done = _Pass(replica_set, unseen, awaited)
         done.pods = await self._claims.claim(replica_set)
         failure: ClusterError | None = None
         try:
@@ -83,6 +91,7 @@ class ReplicaSets:
         await self._tell(done, failure)
         if failure is not None:
             raise failure
+        return PATIENCE if done.awaited else None
 
     def _would_be_owners(self, pod: Object) -> list[Key]:
         """ReplicaSets that a Pod with this hash may belong to: it may be adopted, or have been released."""
@@ -92,7 +101,7 @@ class ReplicaSets:
     async def _manage(self, done: _Pass) -> None:
         missing = replicas_of(done.replica_set) - len(done.pods) - done.unseen
         if missing > 0:
-            await self._create(done, min(missing, BURST))
+            await self._create(done, min(missing - done.awaited, BURST))
         elif missing < 0 and not done.unseen:  # else wait: which Pod is worth least is seen when all are
             await self._delete(pods_to_delete(done.pods, min(-missing, BURST)), done)
 

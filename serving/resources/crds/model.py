@@ -5,40 +5,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from clusters.objects import MODEL, Kind, Object
+from autoscaler.warmpool.marks import SEED_PREFIX
+from clusters.objects import MODEL, Object
 from serving.apis import faults
-from serving.resources.crds.schema import RULES, Schema, matches, plain, rule, words_of
+from serving.resources.crds.definition import column, make_definition, name_rules
+from serving.resources.crds.schema import RULES, Schema, plain, rule
 from serving.resources.crds.spec import make_spec, root_rules
 from serving.resources.crds.status import make_status_schema
-
-CATEGORIES = ("all", "knodel")
-"""`kubectl get all` and `kubectl get knodel` list Models too."""
 
 
 def make_model_crd() -> Object:
     """The CustomResourceDefinition as it is applied."""
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": MODEL.resource},
-        "spec": {
-            "group": MODEL.group,
-            "scope": "Namespaced" if MODEL.namespaced else "Cluster",
-            "names": _names(MODEL),
-            "versions": [
-                {
-                    "name": MODEL.version,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": _columns(),
-                    "schema": {"openAPIV3Schema": make_model_schema()},
-                }
-            ],
-        },
-    }
+    return make_definition(MODEL, make_model_schema(), _columns())
 
 
 def make_model_schema() -> Schema:
@@ -58,51 +36,28 @@ def make_model_schema() -> Schema:
     }
 
 
-def _names(kind: Kind) -> Object:
-    names: dict[str, Any] = {
-        "kind": kind.kind,
-        "listKind": f"{kind.kind}List",
-        "plural": kind.plural,
-        "singular": kind.kind.lower(),
-        "categories": list(CATEGORIES),
-    }
-    return names | ({"shortNames": list(kind.short_names)} if kind.short_names else {})
-
-
 def _name_rules() -> list[Schema]:
-    """CEL on the definition sees the name, so no admission policy is needed for it."""
-    name = "self.metadata.name"
-    syntax = matches(faults.DNS_1035.pattern).replace("self", name, 1)
+    """A Model's name is a host as well, and must not be that of something else."""
     reserved = (
-        rule(f"!{name}.startsWith('{tag}-')", faults.model_name_fault(f"{tag}-"), ".metadata.name")
-        for tag in faults.RESERVED_TAGS
+        rule(f"!self.metadata.name.startsWith('{prefix}')", faults.model_name_fault(prefix), ".metadata.name")
+        for prefix in (*(f"{tag}-" for tag in faults.RESERVED_TAGS), SEED_PREFIX)
     )
-    too_long = "x" * (faults.LONGEST_NAME + 1)
-    return [
-        *reserved,
-        rule(syntax, words_of(faults.label_fault, "-"), ".metadata.name"),
-        rule(f"size({name}) <= {faults.LONGEST_NAME}", words_of(faults.label_fault, too_long), ".metadata.name"),
-    ]
+    return [*reserved, *name_rules(faults.LONGEST_NAME)]
 
 
 def _columns() -> list[Object]:
     """What `kubectl get models` shows; a column shows one value, so of the traffic the first part."""
     ready = '.status.conditions[?(@.type=="Ready")]'
     return [
-        _column("Ready", f"{ready}.status", "Whether the newest version is ready and the split in force was seen"),
-        _column("Reason", f"{ready}.reason", "Why it is not"),
-        _column("Replicas", ".status.replicas.ready", "Replicas that are ready", "integer"),
-        _column("Desired", ".status.replicas.desired", "Replicas that are wanted", "integer"),
-        _column("Serving", ".status.traffic[0].revision", "The revision with the largest share"),
-        _column("Percent", ".status.traffic[0].percent", "Its share of the traffic", "integer"),
-        _column("Version", ".status.traffic[0].version", "What people call that version"),
-        _column("URL", ".status.url", "Where the model answers"),
-        _column("Latest", ".status.latestCreatedRevision", "The newest revision", wide=True),
-        _column("Storage", ".spec.storageUri", "Where the model lies", wide=True),
-        _column("Age", ".metadata.creationTimestamp", "Since it was made", "date"),
+        column("Ready", f"{ready}.status", "Whether the newest version is ready and the split in force was seen"),
+        column("Reason", f"{ready}.reason", "Why it is not"),
+        column("Replicas", ".status.replicas.ready", "Replicas that are ready", "integer"),
+        column("Desired", ".status.replicas.desired", "Replicas that are wanted", "integer"),
+        column("Serving", ".status.traffic[0].revision", "The revision with the largest share"),
+        column("Percent", ".status.traffic[0].percent", "Its share of the traffic", "integer"),
+        column("Version", ".status.traffic[0].version", "What people call that version"),
+        column("URL", ".status.url", "Where the model answers"),
+        column("Latest", ".status.latestCreatedRevision", "The newest revision", wide=True),
+        column("Storage", ".spec.storageUri", "Where the model lies", wide=True),
+        column("Age", ".metadata.creationTimestamp", "Since it was made", "date"),
     ]
-
-
-def _column(name: str, path: str, about: str, type: str = "string", wide: bool = False) -> Object:
-    column: Object = {"name": name, "type": type, "jsonPath": path, "description": about}
-    return column | ({"priority": 1} if wide else {})

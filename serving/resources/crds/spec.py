@@ -26,13 +26,13 @@ def make_spec() -> Schema:
     """The schema of `spec`."""
     return mapping(
         "What is asked for.",
-        {**_what_runs(), **_how_it_scales(), **_who_gets_which(), **_later()},
+        {**what_runs(), **_how_it_scales(), **_who_gets_which(), **_later()},
         rule(
             "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
             "must be at most maxReplicas",
             ".minReplicas",
         ),
-        *_refused(validation.LATER_SPEC),
+        *refused(validation.LATER_SPEC),
         required=["storageUri"],
     )
 
@@ -58,14 +58,15 @@ def root_rules() -> list[Schema]:
     ]
 
 
-def _what_runs() -> dict[str, Schema]:
+def what_runs() -> dict[str, Schema]:
+    """The fields of which a change makes a revision."""
     timeout, startup = map(format_duration, (defaults.TIMEOUT, defaults.STARTUP_DEADLINE))
     return {
         "storageUri": texts.storage_uri("Where the model lies: file://, http:// or https://."),
         "digest": texts.digest("SHA-256 of the model, verified before it is loaded."),
         "version": texts.version("Free text for people; shown everywhere, never ordered."),
         "modelFormat": texts.model_format("Format of the model; found out when absent."),
-        "resources": _resources(f"Of each replica; default cpu {defaults.CPU}, memory {defaults.MEMORY}."),
+        "resources": make_resources(f"Of each replica; default cpu {defaults.CPU}, memory {defaults.MEMORY}."),
         "variants": _variants(),
         "protocol": choice(
             "What the port speaks; default http1.",
@@ -131,7 +132,8 @@ def _who_gets_which() -> dict[str, Schema]:
     }
 
 
-def _resources(about: str) -> Schema:
+def make_resources(about: str) -> Schema:
+    """The mapping `resources`."""
     return mapping(
         about,
         {
@@ -140,7 +142,7 @@ def _resources(about: str) -> Schema:
             "gpu": {"description": "Of a later release.", "x-kubernetes-int-or-string": True},
             "gpuResource": plain("string", "Of a later release."),
         },
-        *_refused(validation.LATER_RESOURCES),
+        *refused(validation.LATER_RESOURCES),
     )
 
 
@@ -149,7 +151,7 @@ def _variants() -> Schema:
         "One way to run every version.",
         {
             "name": texts.label("Its name."),
-            "resources": _resources("Of each of its replicas; what is absent is as in spec.resources."),
+            "resources": make_resources("Of each of its replicas; what is absent is as in spec.resources."),
             "percent": integer("Its share of every version's traffic.", 0, validation.ALL),
         },
         required=["name", "percent"],
@@ -203,6 +205,6 @@ def _later() -> dict[str, Schema]:
     }
 
 
-def _refused(later: dict[str, str]) -> list[Schema]:
+def refused(later: dict[str, str]) -> list[Schema]:
     """Known fields of later releases: kept by the schema, so that they are refused by name and never pruned."""
     return [rule(f"!has(self.{name})", f"not supported yet: {words}", f".{name}") for name, words in later.items()]

@@ -1,7 +1,7 @@
 """The schema of a Model's `status`, as `serving.reconciler.status` writes it. Pure.
 
-Types and no bounds: a status that is refused would leave people with an old one. Decisions pass through as the
-autoscaler noted them in an annotation, which others may write to as well, so nothing of them is required.
+Types and no bounds: a status that is refused would leave people with an old one. Decisions and starts pass through as
+the autoscaler noted them in annotations, which others may write to as well, so nothing of them is required.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def make_status_schema() -> Schema:
         "What is there.",
         {
             "observedGeneration": plain("integer", "Generation of the spec that this speaks of.", format="int64"),
-            "conditions": listing("Ready, and what it is made of.", _condition()),
+            "conditions": listing("Ready, and what it is made of.", make_condition()),
             "url": plain("string", "Where the model answers."),
             "addresses": listing(
                 "All addresses.",
@@ -36,12 +36,14 @@ def make_status_schema() -> Schema:
                 },
             ),
             "decisions": listing("The newest scaling decisions, oldest first.", _decision()),
+            "starts": listing("The newest starts of replicas, oldest first.", _start()),
             "history": listing("Versions that came and went, oldest first.", _history()),
         },
     )
 
 
-def _condition() -> Schema:
+def make_condition() -> Schema:
+    """One of `status.conditions`."""
     return record(
         "One condition.",
         {
@@ -71,6 +73,11 @@ def _traffic() -> Schema:
 def _decision() -> Schema:
     fields = {"revision": plain("string", "The revision that was scaled.")}
     return {**record("One scaling decision with its reasons.", fields), PRESERVE: True}
+
+
+def _start() -> Schema:
+    fields = {"revision": plain("string", "The revision of the replica.")}
+    return {**record("One start of a replica with its steps.", fields), PRESERVE: True}
 
 
 def _history() -> Schema:

@@ -46,10 +46,14 @@ class Call:
 
 
 class Backend:
-    """Listens on a port of its own; `busy` and `busiest` count requests at work."""
+    """Listens on a port of its own; `busy` and `busiest` count requests at work.
+
+    `stats` is its page; questions for it are not counted, nor are their connections.
+    """
 
     def __init__(self, handler: Handler | None = None, name: str = "default/pod") -> None:
         self._handler = handler or Backend.echo
+        self.stats: bytes = json.dumps({"startup": {"imports": 1.0, "load": 2.0, "warmup": 3.0}}).encode()
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.name = name
@@ -80,11 +84,16 @@ class Backend:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
+        fresh = True
         self._writers.add(writer)
         try:
             while True:
                 call = _read(await reader.readuntil(b"\r\n\r\n"), reader, writer)
+                if b"GET /stats" in call.head:
+                    await call.answer(self.stats)
+                    continue
+                self.connections += fresh
+                fresh = False
                 self.calls.append(call)
                 self.busy += 1
                 self.busiest = max(self.busiest, self.busy)
@@ -101,9 +110,6 @@ class Backend:
     @staticmethod
     async def echo(call: Call) -> None:
         """Answer with the request's body, or its target when it has none."""
-        if b"GET /stats" in call.head:
-            await call.answer(json.dumps({"startup": {"imports": 1.0, "load": 2.0, "warmup": 3.0}}).encode())
-            return
         body = await call.body()
         await call.answer(body or call.head.split(b" ")[1])
 
@@ -124,6 +130,5 @@ class Gate:
         self.open = asyncio.Event()
 
     async def __call__(self, call: Call) -> None:
-        if b"GET /stats" not in call.head:
-            await self.open.wait()
+        await self.open.wait()
         await Backend.echo(call)

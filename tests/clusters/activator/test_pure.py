@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusters.embedded.activator.answers import NotOurs, answer_to
+from clusters.embedded.activator.errors import HoldExpired, HoldQueueFull, UnknownRevision
 from clusters.embedded.activator.headers import has_body, request_head, response_headers, revision_of
 from clusters.embedded.activator.startup import parse
-from clusters.embedded.activator.throttle import HoldExpired, HoldQueueFull, UnknownRevision
 from clusters.embedded.activator.timing import Held, Startup, header, stages
 from clusters.embedded.activator.upstream import UpstreamError
 from clusters.embedded.activator.wire import (
@@ -28,7 +28,8 @@ from clusters.objects import Key
 
 seconds = st.floats(0, 1000)
 durations = st.floats(0, 100_000)
-startups = st.none() | st.builds(Startup, durations, durations, durations)
+loaded_at = st.none() | st.floats(0, 3000)
+startups = st.none() | st.builds(Startup, durations, durations, durations, st.booleans(), loaded_at)
 
 
 @st.composite
@@ -55,6 +56,30 @@ def test_who_woke_the_revision_reports_the_start() -> None:
     )
 
 
+def test_a_claimed_start_reports_the_claim_and_what_of_the_load_came_after_it() -> None:
+    held = Held(arrived=10.0, sent=10.05, answered=10.06, woke=True, endpoint_since=10.02)
+    loaded = Startup(imports=900, load=30, warmup=10, claimed=True, loaded_at=10.045)  # so it began at 10.005
+    assert header(stages(held, loaded)) == (
+        b"claim;dur=20.0, load;dur=15.0, warmup;dur=10.0, queue;dur=5.0, infer;dur=10.0"
+    )
+
+
+def test_a_load_that_the_server_waited_for_is_no_inference() -> None:
+    held = Held(arrived=10.0, sent=10.02, answered=10.06, woke=True, endpoint_since=10.02)
+    loaded = Startup(imports=900, load=30, warmup=10, claimed=True, loaded_at=10.045)
+    assert header(stages(held, loaded)) == (
+        b"claim;dur=20.0, load;dur=15.0, warmup;dur=10.0, queue;dur=0.0, infer;dur=15.0"
+    )
+
+
+def test_a_load_that_ended_before_the_claim_did_costs_the_caller_nothing() -> None:
+    held = Held(arrived=10.0, sent=10.02, answered=10.03, woke=True, endpoint_since=10.02)
+    loaded = Startup(imports=0, load=5, warmup=1, claimed=True, loaded_at=10.01)
+    assert (
+        header(stages(held, loaded)) == b"claim;dur=20.0, load;dur=0.0, warmup;dur=0.0, queue;dur=0.0, infer;dur=10.0"
+    )
+
+
 def test_who_joined_reports_its_waiting_as_queue() -> None:
     held = Held(arrived=10.0, sent=11.1, answered=11.2, woke=False, endpoint_since=11.0)
     assert header(stages(held, Startup(300, 200, 100))) == b"queue;dur=1100.0, infer;dur=100.0"
@@ -69,6 +94,9 @@ def test_a_start_longer_than_the_wait_began_before_the_request() -> None:
     ("page", "startup"),
     [
         (b'{"startup": {"imports": 1, "load": 2.5, "warmup": null}}', Startup(1, 2.5, 0)),
+        (b'{"startup": {"load": 2, "claimed": true, "readyFor": null}}', Startup(0, 2, 0, claimed=True)),
+        (b'{"startup": {"load": 2, "claimed": true, "readyFor": 500}}', Startup(0, 2, 0, claimed=True, loaded_at=9.5)),
+        (b'{"startup": {"load": 2, "readyFor": -1}}', None),
         (b'{"startup": null}', None),
         (b'{"startup": {"load": -1}}', None),
         (b'{"startup": {"load": "x"}}', None),
@@ -77,7 +105,7 @@ def test_a_start_longer_than_the_wait_began_before_the_request() -> None:
     ],
 )
 def test_a_stats_page_is_read_or_left(page: bytes, startup: Startup | None) -> None:
-    assert parse(page) == startup
+    assert parse(page, now=10.0) == startup
 
 
 def test_the_gateways_headers_name_the_revision() -> None:

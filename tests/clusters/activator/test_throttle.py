@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from clusters.clock import SystemClock
+from clusters.embedded.activator.errors import HoldExpired, StartFailed, UnknownRevision
 from clusters.embedded.activator.report import LoadReport
-from clusters.embedded.activator.throttle import HoldExpired, Lease, RevisionThrottle, StartFailed, UnknownRevision
+from clusters.embedded.activator.throttle import Lease, RevisionThrottle
 from clusters.embedded.activator.throttler import Throttler
 from clusters.embedded.activator.wire import Load, Loads, Target
 from clusters.endpoints import Endpoint

@@ -195,6 +195,7 @@ async def test_the_autoscaler_gets_class_target_and_limits(stage: Stage) -> None
     await stage.apply(service())
     autoscaler = await stage.appears(POD_AUTOSCALER, FIRST)
     assert annotations_of(autoscaler)["autoscaling.knative.dev/class"] == CLASS
+    assert annotations_of(autoscaler)["autoscaling.knative.dev/metric"] == ""  # as Knative's webhook writes it
     assert autoscaler["spec"] == {
         "containerConcurrency": 0,
         "protocolType": "http1",

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusters import objects as kinds
 from serving.apis.loader import LoadError, load_documents, load_models, load_objects, read_models
 
 MODEL = """
@@ -15,6 +16,12 @@ apiVersion: knodel.dev/v1alpha1
 kind: Model
 metadata: {name: magika}
 spec: {storageUri: "file:///m"}
+"""
+POOL = """
+apiVersion: knodel.dev/v1alpha1
+kind: WarmPool
+metadata: {name: small}
+spec: {size: 3}
 """
 
 
@@ -98,6 +105,15 @@ def test_what_is_no_object_is_refused(text: str, words: str) -> None:
 def test_other_kinds_are_no_models() -> None:
     with pytest.raises(LoadError, match="Pod"):
         load_models("apiVersion: v1\nkind: Pod\nmetadata: {name: x}")
+    with pytest.raises(LoadError, match=r"WarmPool .* is not taken here: write a Model \(knodel.dev/v1alpha1\)"):
+        load_models(POOL)
+
+
+def test_warm_pools_are_taken_where_they_are_asked_for() -> None:
+    found = load_models(f"{MODEL}---\n{POOL}", kinds=(kinds.MODEL, kinds.WARM_POOL))
+    assert [obj["kind"] for obj in found] == ["Model", "WarmPool"]
+    with pytest.raises(LoadError, match="write a Model or a WarmPool"):
+        load_models("apiVersion: v1\nkind: Pod\nmetadata: {name: x}", kinds=(kinds.MODEL, kinds.WARM_POOL))
 
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:

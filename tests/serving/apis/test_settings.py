@@ -8,7 +8,6 @@ import pytest
 
 from serving.apis.loader import LoadError
 from serving.apis.settings import (
-    KNATIVE_CLASS,
     Settings,
     SettingsError,
     describe_settings,
@@ -52,7 +51,6 @@ def test_what_is_printed_reads_back_the_same(tmp_path: Path) -> None:
         ("gateway: {headerTimeout: x}", "gateway.headerTimeout: 'x' must be a duration"),
         ("gateway: {address: ''}", "gateway.address: '' is no text"),
         ("gateway: 1", "gateway: a mapping"),
-        ("knative: {autoscalerClass: hpa.autoscaling.knative.dev}", "knative.autoscalerClass: 'hpa"),
         ("[]", "a mapping"),
         ("a: 1\n---\nb: 1", "holds 2 documents"),
     ],
@@ -98,11 +96,11 @@ def test_the_text_of_a_configmap_is_read_as_a_file_is_and_variables_do_not_count
 ) -> None:
     monkeypatch.setenv("KNODEL_GATEWAY_PORT", "9")
     monkeypatch.setenv("KNODEL_EVENTING_SERVICE_HOST", "198.18.128.9")  # as the kubelet sets for every Service
-    text = f"knative: {{autoscalerClass: {KNATIVE_CLASS}}}\nserver: {{allowHosts: ''}}\n"
+    text = "control: {port: 9000}\nserver: {allowHosts: ''}\n"
 
     settings = settings_from_text(text, "ConfigMap knodel-config")
 
-    assert settings.knative.autoscaler_class == KNATIVE_CLASS
+    assert settings.control.port == 9000
     assert (settings.server.allow_hosts, settings.gateway.port) == ("", 8080)
     with pytest.raises(SettingsError, match="gatewy: unknown setting in ConfigMap knodel-config"):
         settings_from_text("gatewy: {}", "ConfigMap knodel-config")

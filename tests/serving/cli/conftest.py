@@ -16,12 +16,13 @@ import yaml
 from clusters.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.store import Store
-from clusters.objects import KINDS, MODEL, NAMESPACE, REVISION, Object
+from clusters.objects import KINDS, MODEL, NAMESPACE, REVISION, WARM_POOL, Object
 from serving.api.app import ControlApi
 from serving.api.guard import Guard
 from serving.api.server import listen, make_server
 from serving.apis.references import make_validator
 from serving.apis.state import TOKEN_FILE, Facts, write_private
+from serving.apis.warm_pool import validate_warm_pool
 from serving.cli.main import main
 from tests.serving.cli.kube import NOTHING, TOKEN, FakeApi, Pki, Reply, fake_api, kubeconfig, make_pki
 
@@ -137,11 +138,11 @@ async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
     state.mkdir(mode=0o700)
     store = Store.open(state / "cluster.db")
     check = make_validator(store.of_kind(MODEL).values, store.of_kind(REVISION).values)
-    cluster = EmbeddedCluster(store, clock=SystemClock(), validators={MODEL: check})
+    cluster = EmbeddedCluster(store, clock=SystemClock(), validators={MODEL: check, WARM_POOL: validate_warm_pool})
     api = ControlApi(
         cluster,
         kinds=KINDS,
-        writable={MODEL, NAMESPACE},
+        writable={MODEL, WARM_POOL, NAMESPACE},
         logs=NoLogs(),
         clock=SystemClock(),
         version="0",

@@ -36,7 +36,11 @@ class Lab:
             "knative-serving": [deployment(name) for name in ("controller", "webhook", "activator", "autoscaler")],
             "knodel-system": [deployment("knodel-controller"), deployment("knodel-autoscaler")],
         }
-        self.features: dict[str, str] = {"tag-header-based-routing": "enabled"}
+        self.features: dict[str, str] = {
+            "tag-header-based-routing": "enabled",
+            "metrics-protocol": "prometheus",
+            "allow-zero-initial-scale": "true",
+        }
         self.minor = "35"
         self.settings: Reply | None = None
 
@@ -103,7 +107,21 @@ def test_a_cluster_on_which_all_is_well_has_no_problem(knodel: Knodel, lab: Lab,
             "version",
             "the cluster runs 9.9",
         ),
-        (lambda lab: lab.features.clear(), "Knative's tag-header-based-routing", "ConfigMap config-features"),
+        (
+            lambda lab: lab.features.pop("tag-header-based-routing"),
+            "Knative's tag-header-based-routing",
+            "ConfigMap config-features",
+        ),
+        (
+            lambda lab: lab.features.update({"metrics-protocol": "grpc"}),
+            "Knative's metrics-protocol",
+            "ConfigMap config-observability of namespace knative-serving and restart its Deployment activator",
+        ),
+        (
+            lambda lab: lab.features.pop("allow-zero-initial-scale"),
+            "Knative's allow-zero-initial-scale",
+            "ConfigMap config-autoscaler",
+        ),
         (
             lambda lab: lab.features.update({"kubernetes.podspec-volumes-emptydir": "disabled"}),
             "Knative's kubernetes.podspec-volumes-emptydir",

@@ -26,6 +26,10 @@ STATUS: Object = {
         {"at": "2026-01-01T00:00:00Z", "revision": "magika-00001", "from": 1, "to": 2,
          "reasons": [{"message": "8 requests at once, one replica holds 4"}]}
     ],
+    "starts": [
+        {"at": "2026-01-01T00:00:00Z", "revision": "magika-00001", "pod": "warm-x", "kind": "warm", "milliseconds": 28.5,
+         "steps": [{"name": "reserve", "milliseconds": 4.5}], "server": {"load": 20.5}}
+    ],
     "history": [
         {"revision": "magika-00001", "version": "1", "outcome": "serving", "cause": {"by": "user"},
          "at": "2026-01-01T00:00:00Z", "storageUri": "file:///models/magika", "digest": ""}
@@ -50,7 +54,10 @@ async def magika(served: Served) -> Served:
         ("get magika", ["FIELD", "Ready", "1/2", "file:///models/magika"]),
         ("describe magika", ["Conditions:", "Ready", "Traffic:", "10 %", "blue", "Versions:", "Events:", "none"]),
         ("history magika", ["magika-00001", "serving", "user", "file:///models/magika"]),
-        ("explain magika", ["the latest ready version", "90 %", "1 → 2", "8 requests at once"]),
+        (
+            "explain magika",
+            ["the latest ready version", "90 %", "1 → 2", "8 requests at once", "warm 28.5: reserve 4.5"],
+        ),
         ("wait magika", ["model magika is ready at http://magika.default.localhost:8080"]),
     ],
 )

@@ -113,12 +113,14 @@ async def kubernetes(cluster: EmbeddedCluster) -> AsyncIterator[Kubernetes]:
 
 @pytest.fixture
 async def knative(cluster: EmbeddedCluster) -> Knative:
-    """Knative with Kourier, one flag off."""
+    """Knative with Kourier, some flags off."""
     knative = Knative(cluster)
     await knative.come()
     await knative.configure("config-network", {"ingress-class": "kourier.ingress.networking.knative.dev"})
     await knative.configure("config-domain", {"_example": "#", "knodel.test": ""})
     await knative.configure("config-features", {"tag-header-based-routing": "disabled"})
+    for name in ("config-observability", "config-autoscaler"):
+        await knative.configure(name, {"_example": "#"})
     await knative.ingress("kourier-system", "kourier")
     return knative
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -10,19 +12,24 @@ from clusters.api import Cluster
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.errors import Unavailable
 from clusters.manager.fence import FencedCluster
-from clusters.objects import CONFIG_MAP, DEPLOYMENT, MODEL, NAMESPACE, POD, name_of
+from clusters.objects import CONFIG_MAP, DEPLOYMENT, MODEL, NAMESPACE, POD, SECRET, WARM_POOL, Key, name_of
 from serving.apis.settings import SettingsError
 from serving.install import bundle
 from serving.install.bundle import LABEL
 from serving.install.configuration import NAME, settings_of
 from serving.install.installer import Change, Installer
 from serving.install.kinds import CRD, ORDER
-from serving.install.uninstaller import ModelsLeft, delete_models, models_of, remove_all, require_no_models
+from serving.install.pool_key import NAME as POOL_KEY
+from serving.install.pool_key import make_pool_key
+from serving.install.uninstaller import ModelsLeft, delete_owned, owned_by_people, remove_all, require_none
 from serving.install.waiting import Deadline, NotDone
 from tests.serving.install.conftest import BriskClock, Knative, Kubernetes, versions
 from tests.serving.models import model_object
+from tests.serving.pools import pool_object
+from tests.support.clusters import embedded_cluster
 
 SYSTEM = "knodel-system"
+KEY_OF_POOLS = Key(SYSTEM, POOL_KEY)
 BUDGETS = next(kind for kind in ORDER if kind.kind == "PodDisruptionBudget")
 
 
@@ -50,7 +57,7 @@ async def test_everything_is_made_and_runs(
 ) -> None:
     changes = await install(cluster, deadline)
     assert done(changes) == {"created"}
-    assert len(changes) == len(load_overlay("production"))
+    assert len(changes) == len(load_overlay("production")) + 1  # the key of warm pools
     for component in ("controller", "autoscaler", "eventing"):
         await cluster.get(DEPLOYMENT, f"knodel-{component}", SYSTEM)
 
@@ -190,11 +197,34 @@ async def test_uninstall_with_a_dry_run_only_tells(
     assert await versions(cluster, ORDER) == before
 
 
-async def test_models_that_are_left_are_named(cluster: EmbeddedCluster, deadline: Deadline) -> None:
-    for index in range(7):
-        await cluster.create(MODEL, model_object(f"m{index}"), manager="tester")
-    models = await models_of(cluster)
-    with pytest.raises(ModelsLeft, match=r"default/m0, .*default/m4 and 2 more"):
-        require_no_models(models)
-    assert len(await delete_models(cluster, models, deadline)) == len(models)
-    require_no_models(await models_of(cluster))
+async def test_models_and_warm_pools_that_are_left_are_named(cluster: EmbeddedCluster, deadline: Deadline) -> None:
+    require_none(await owned_by_people(cluster))
+    for number in range(7):
+        await cluster.create(MODEL, model_object(f"m{number}"), manager="user")
+    await cluster.create(WARM_POOL, pool_object("small"), manager="user")
+    owned = await owned_by_people(cluster)
+    words = "default/m4 and 2 more; warm pools are still there: default/small; delete them first"
+    with pytest.raises(ModelsLeft, match=words):
+        require_none(owned)
+    assert len(await delete_owned(cluster, owned, deadline)) == len(owned) == 8
+    require_none(await owned_by_people(cluster))
+
+
+async def test_the_key_of_warm_pools_is_made_once_and_never_written_over(
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline
+) -> None:
+    assert Change(SECRET, KEY_OF_POOLS, "created") in await install(cluster, deadline)
+    made = await cluster.get(SECRET, KEY_OF_POOLS.name, SYSTEM)
+    assert len(base64.b64decode(made["data"]["key"])) == 32
+
+    assert Change(SECRET, KEY_OF_POOLS, "unchanged") in await install(cluster, deadline)
+    assert await cluster.get(SECRET, KEY_OF_POOLS.name, SYSTEM) == made
+
+
+async def test_every_installation_has_a_key_of_its_own(tmp_path: Path) -> None:
+    keys = set()
+    for number in range(2):
+        async with embedded_cluster(tmp_path / f"{number}.db") as cluster:
+            assert await make_pool_key(cluster)
+            keys.add((await cluster.get(SECRET, KEY_OF_POOLS.name, SYSTEM))["data"]["key"])
+    assert len(keys) == 2

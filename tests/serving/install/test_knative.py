@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import CONFIG_MAP
+from clusters.objects import CONFIG_MAP, DEPLOYMENT, version_of
 from serving.install.knative import (
     NEEDED,
     KnativeMissing,
@@ -19,6 +19,7 @@ from serving.install.knative import (
     require_knative,
     switch_on,
 )
+from serving.resources.knative_flags import ACTIVATOR_METRICS
 from tests.serving.install.conftest import Knative
 
 
@@ -35,11 +36,34 @@ async def test_an_old_knative_is_told_what_it_lacks(cluster: EmbeddedCluster) ->
 
 async def test_flags_that_are_off_are_found_and_switched_on(cluster: EmbeddedCluster, knative: Knative) -> None:
     off = await flags_off(cluster)
-    assert [flag.key for flag in off] == ["tag-header-based-routing"]
-    await switch_on(cluster, off)
+    assert [flag.key for flag in off] == ["tag-header-based-routing", "metrics-protocol", "allow-zero-initial-scale"]
+    assert await switch_on(cluster, off, dry_run=True) == off
+    assert await flags_off(cluster) == off
+    assert await switch_on(cluster, off) == off
     assert await flags_off(cluster) == []
     features = await cluster.get(CONFIG_MAP, "config-features", "knative-serving")
     assert features["data"] == {"tag-header-based-routing": "enabled"}
+
+
+async def test_the_activators_are_restarted_once_since_they_read_their_setting_only_when_they_start(
+    cluster: EmbeddedCluster, knative: Knative
+) -> None:
+    await knative.put(DEPLOYMENT, "knative-serving", "activator", spec={"template": {"metadata": {}}})
+    await switch_on(cluster, await flags_off(cluster))
+    restarted = await cluster.get(DEPLOYMENT, "activator", "knative-serving")
+    assert "kubectl.kubernetes.io/restartedAt" in restarted["spec"]["template"]["metadata"]["annotations"]
+
+    assert await switch_on(cluster, await flags_off(cluster)) == []
+    again = await cluster.get(DEPLOYMENT, "activator", "knative-serving")
+    assert version_of(again) == version_of(restarted)
+
+
+async def test_metrics_that_are_sent_elsewhere_stay_as_they_are(cluster: EmbeddedCluster, knative: Knative) -> None:
+    await knative.configure("config-observability", {"metrics-protocol": "grpc", "metrics-endpoint": "otel:4317"})
+    done = await switch_on(cluster, await flags_off(cluster))
+    assert ACTIVATOR_METRICS not in done
+    found = await cluster.get(CONFIG_MAP, "config-observability", "knative-serving")
+    assert found["data"]["metrics-protocol"] == "grpc"
 
 
 @pytest.mark.parametrize(

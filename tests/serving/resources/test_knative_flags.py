@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from serving.resources.knative_flags import EMPTY_DIR, FLAGS, NO_LIMIT, TAG_HEADER, Flag, flags_needed
+from serving.resources.knative_flags import (
+    ACTIVATOR_METRICS,
+    EMPTY_DIR,
+    FLAGS,
+    NO_LIMIT,
+    TAG_HEADER,
+    ZERO_INITIAL_SCALE,
+    Flag,
+    flags_needed,
+)
 from tests.serving.models import model
 
 
@@ -31,6 +40,11 @@ def test_a_tag_needs_routing_by_header() -> None:
         (NO_LIMIT, None, True),
         (NO_LIMIT, "false", False),
         (NO_LIMIT, "TRUE", True),
+        (ACTIVATOR_METRICS, None, False),
+        (ACTIVATOR_METRICS, "http/protobuf", False),
+        (ACTIVATOR_METRICS, "prometheus", True),
+        (ZERO_INITIAL_SCALE, None, False),
+        (ZERO_INITIAL_SCALE, "T", True),
     ],
 )
 def test_a_flag_is_on_by_its_value_or_by_knatives_default(flag: Flag, value: str | None, on: bool) -> None:
@@ -43,3 +57,15 @@ def test_what_is_wanted_is_on_and_said_with_its_place() -> None:
         assert flag.key in flag.remedy
         assert flag.configmap in flag.remedy
         assert flag.namespace == "knative-serving"
+
+
+def test_what_an_administrator_chose_is_not_overwritten_but_knatives_default_is() -> None:
+    assert ACTIVATOR_METRICS.may_be_set({})
+    assert ACTIVATOR_METRICS.may_be_set({"metrics-protocol": "none"})
+    assert not ACTIVATOR_METRICS.may_be_set({"metrics-protocol": "grpc"})
+    assert TAG_HEADER.may_be_set({TAG_HEADER.key: "disabled"})
+
+
+def test_a_flag_that_is_read_at_the_start_says_what_to_restart() -> None:
+    assert ACTIVATOR_METRICS.remedy.endswith("knative-serving and restart its Deployment activator")
+    assert "restart" not in TAG_HEADER.remedy

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from serving.server.limits import Limits
 from serving.server.options import parse_options
 from serving.server.server import Server
 from serving.server.sockets import Sockets, bind
-from serving.storage.artifact import Artifact
-from serving.storage.fetch import fetch
 from tests.serving.server.client import HOST, Answer, Caller, ask, request
 from tests.support import models
 
@@ -73,9 +70,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
         running.append(server)
         await server.start()
         if model is not None:
-            artifact: Future[Artifact] = Future()
-            artifact.set_result(fetch(given.storage_uri, given.digest, given.cache, given.allow_hosts))
-            await server.load(artifact)
+            await server.load()
         return Running(server, sockets)
 
     yield start

@@ -25,7 +25,7 @@ def clock() -> SteppedClock:
 
 @pytest.fixture
 def stats(clock: SteppedClock) -> Stats:
-    return Stats("m-00001", 1, clock.monotonic)
+    return Stats(clock.monotonic, "m-00001", 1)
 
 
 async def test_a_slot_goes_to_the_first_of_the_queue(stats: Stats) -> None:

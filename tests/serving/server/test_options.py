@@ -20,14 +20,15 @@ def parse(*more: str, **environ: str) -> ServerOptions:
 def test_the_defaults_are_loopback_and_the_ports_of_the_contract() -> None:
     options = parse()
     assert (options.host, options.port, options.management_port) == ("127.0.0.1", 8080, 9095)
-    assert (options.slots, options.timeout, options.threads) == (4, 300.0, 1)
-    assert options.revision == "m-00001"
+    assert (options.bounds.slots, options.bounds.timeout, options.bounds.threads) == (4, 300.0, 1)
+    assert options.assignment is not None and options.assignment.revision == "m-00001"
 
 
 def test_the_environment_gives_address_revision_and_storage() -> None:
     options = parse(PORT="1", MANAGEMENT_PORT="0", HOST="::1", K_REVISION="m-00003", KNODEL_CACHE="/c",
                     KNODEL_ALLOW_HOSTS="a.internal, 127.0.0.1")  # fmt: skip
-    assert (options.host, options.port, options.management_port, options.revision) == ("::1", 1, 0, "m-00003")
+    assert (options.host, options.port, options.management_port) == ("::1", 1, 0)
+    assert options.assignment is not None and options.assignment.revision == "m-00003"
     assert options.cache == Path("/c")
     assert options.allow_hosts == frozenset({"a.internal", "127.0.0.1"})
 
@@ -53,7 +54,7 @@ def test_an_environment_that_makes_no_sense_is_refused(environ: dict[str, str]) 
 
 @pytest.mark.parametrize(("cpu", "threads"), [("0.25", 1), ("1", 1), ("2.5", 2), ("4", 4)])
 def test_one_inference_uses_the_cores_that_it_has(cpu: str, threads: int) -> None:
-    assert parse("--cpu", cpu).threads == threads
+    assert parse("--cpu", cpu).bounds.threads == threads
 
 
 def test_a_zygote_is_told_the_engine_by_format_by_name_or_by_the_files(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ FORGET_AFTER = (
 
 
 class Expectations:
-    """Pods being created (by key) and being deleted (by uid), for all ReplicaSets of this process."""
+    """Pods being created (by key) and being deleted (by uid), for all owners that one controller has."""
 
     def __init__(self, pods: Informer, clock: Clock) -> None:
         self._pods = pods
@@ -26,7 +26,7 @@ class Expectations:
         pods.subscribe(self._seen)
 
     def expect_creation(self, owner: str, pod: Key) -> None:
-        """A Pod of the ReplicaSet with uid `owner` is about to be asked for."""
+        """A Pod of the controlling owner with uid `owner` is about to be asked for."""
         self._creating.setdefault(owner, {})[pod] = self._clock.monotonic()
 
     def creation_failed(self, owner: str, pod: Key) -> None:

@@ -1,0 +1,89 @@
+"""Small pages of replicas over kept connections, each within a deadline and a cap on bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import MappingProxyType
+
+import aiohttp
+
+from autoscaler.metrics.stat import BadSample, NoPage, NoSample
+
+MAX_CONNECTIONS = 512  # sockets at once; a node's default limit of open files is 1 024
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A port of a Pod (`namespace/name`)."""
+
+    pod: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The body of a 200, and its media type."""
+
+    body: bytes
+    content_type: str
+
+
+class Pages:
+    """An HTTP client for one question to many Pods; `timeout` in seconds holds for the whole of one answer."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._session: aiohttp.ClientSession | None = None
+
+    async def get(
+        self, address: Address, path: str, max_bytes: int, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> Answer:
+        """The page. Raises NoPage, NoSample, or BadSample for an answer of more than `max_bytes`."""
+        url = f"{address}{path}"
+        try:
+            async with self._open().get(url, headers=headers, allow_redirects=False) as response:
+                _check(response.status, f"{address.pod}: {url}")
+                return Answer(await self._read(response, path, max_bytes), response.content_type)
+        except aiohttp.ClientConnectorError as error:
+            kind = NoPage if isinstance(error.os_error, ConnectionRefusedError) else NoSample
+            raise kind(f"{address.pod}: {url} did not answer: {error}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NoSample(f"{address.pod}: {url} did not answer: {error or type(error).__name__}") from error
+
+    async def close(self) -> None:
+        """Close all connections; the next question opens new ones."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _open(self) -> aiohttp.ClientSession:
+        """The session, made in the loop that uses it."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS),
+                timeout=aiohttp.ClientTimeout(total=self._timeout),
+                auto_decompress=False,
+            )
+        return self._session
+
+    async def _read(self, response: aiohttp.ClientResponse, path: str, max_bytes: int) -> bytes:
+        body = bytearray()
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > max_bytes:
+                response.close()
+                raise BadSample(f"{path} answered more than {max_bytes} bytes")
+        return bytes(body)
+
+
+def _check(status: int, what: str) -> None:
+    if status == HTTPStatus.NOT_FOUND:
+        raise NoPage(f"{what} answered {status}")
+    if status != HTTPStatus.OK:
+        raise NoSample(f"{what} answered {status}")

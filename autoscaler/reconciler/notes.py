@@ -1,0 +1,99 @@
+"""What people want to know of each revision, written where they look: lists in annotations of its PodAutoscaler.
+
+Bounded, on change only, and not more often than `write_interval`: what comes in between is written together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from autoscaler.apis import DECISIONS_ANNOTATION
+from autoscaler.config import Records
+from autoscaler.scaling.fleet import Change
+from autoscaler.warmpool.marks import ANNOTATION_STARTS
+from clusters.api import Cluster
+from clusters.clock import Clock
+from clusters.errors import ClusterError
+from clusters.objects import POD_AUTOSCALER, Key, Object, annotations_of, key_of, timestamp
+
+Entry = dict[str, Any]
+Lists = dict[str, list[Entry]]  # annotation → entries, oldest first
+
+
+def read_notes(pod_autoscaler: Object, annotation: str) -> list[Entry]:
+    """The entries of that annotation, oldest first; none when it is absent or not ours."""
+    try:
+        entries = json.loads(annotations_of(pod_autoscaler).get(annotation, "[]"))
+    except ValueError:
+        return []
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+class Notes:
+    """Decisions and starts not yet written, by revision."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, records: Records, manager: str) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._records = records
+        self._manager = manager
+        self._pending: dict[Key, Lists] = {}
+        self._written: dict[Key, tuple[float, Lists]] = {}
+
+    def add_decision(self, change: Change) -> None:
+        """Note a decision."""
+        entry = {
+            "at": timestamp(self._clock.now()),
+            "from": change.before,
+            "to": change.desired,
+            "reasons": [reason.to_json() for reason in change.reasons],
+        }
+        self._add(change.key, DECISIONS_ANNOTATION, entry, self._records.kept_decisions)
+
+    def add_start(self, key: Key, entry: Mapping[str, Any]) -> None:
+        """Note a start of a replica (`reconciler/starts.py`)."""
+        self._add(key, ANNOTATION_STARTS, dict(entry), self._records.kept_starts)
+
+    def forget(self, key: Key) -> None:
+        """The revision is gone."""
+        self._pending.pop(key, None)
+        self._written.pop(key, None)
+
+    async def write(self, pod_autoscaler: Object) -> float | None:
+        """Write what is noted; returns the seconds to wait when the last write is too recent. Raises as the cluster."""
+        key = key_of(pod_autoscaler)
+        pending = self._pending.get(key)
+        if not pending:
+            return None
+        at, written = self._written.get(key) or (float("-inf"), {})
+        rest = at + self._records.write_interval - self._clock.monotonic()
+        if rest > 0.0:
+            return rest
+        lists = {name: self._joined(pod_autoscaler, written, name, added) for name, added in pending.items()}
+        texts = {name: json.dumps(some, separators=(",", ":"), ensure_ascii=False) for name, some in lists.items()}
+        patch = {"metadata": {"annotations": texts}}
+        del self._pending[key]  # what is added while this is written is written next
+        try:
+            await self._cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=self._manager)
+        except ClusterError:
+            self._put_back(key, pending)
+            raise
+        self._written[key] = (self._clock.monotonic(), written | lists)
+        return None
+
+    def _add(self, key: Key, annotation: str, entry: Entry, kept: int) -> None:
+        pending = self._pending.setdefault(key, {}).setdefault(annotation, [])
+        pending.append(entry)
+        del pending[:-kept]
+
+    def _joined(self, pod_autoscaler: Object, written: Lists, name: str, added: list[Entry]) -> list[Entry]:
+        former = written[name] if name in written else read_notes(pod_autoscaler, name)
+        kept = self._records.kept_decisions if name == DECISIONS_ANNOTATION else self._records.kept_starts
+        return [*former, *added][-kept:]
+
+    def _put_back(self, key: Key, pending: Lists) -> None:
+        later = self._pending.setdefault(key, {})
+        for name, entries in pending.items():
+            later[name] = [*entries, *later.get(name, [])]

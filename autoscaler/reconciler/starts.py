@@ -1,0 +1,163 @@
+"""How long each start of a replica took, step by step, by this process's own clock.
+
+A start begins when the replica was asked for and ends when it is ready (cold) or adopted (warm). Steps are disjoint:
+
+    cold   create    asked for → the Pod is there       warm   reserve   asked for → nobody else may take the member
+           schedule  → it has a node                           assign    → the member has acknowledged its model
+           start     → its containers run                      label     → requests may come
+           ready     → it is ready                             adopt     → it counts as the ReplicaSet's
+
+Beside them stands what the server itself measured (`/stats`: imports, load, warmup), which overlaps with them.
+An entry: `{"at","pod","kind":"cold|warm","milliseconds","steps":[{"name","milliseconds"}],"server":{"load":…}}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from autoscaler.metrics.stat import Sample
+from autoscaler.reconciler.notes import Notes
+from autoscaler.warmpool.claim import ClaimStep
+from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL
+from clusters.clock import Clock
+from clusters.endpoints import is_ready
+from clusters.objects import LABEL_REVISION, Key, Object, annotations_of, key_of, labels_of, namespace_of, timestamp
+
+MS: Final = 1000.0  # milliseconds in a second
+COLD: Final = ("create", "schedule", "start", "ready")
+LAST_OF_WARM: Final = "adopt"
+WAIT_FOR_SERVER: Final = 3.0  # s after its end in which the server's own figures of a start are waited for
+ASKED_FOR: Final = 60.0  # s after which a new Pod is not the answer to what was asked for, but replaces another
+LONGEST: Final = 3_600.0  # s; a start that has not ended by then is not worth a line
+
+
+@dataclass(slots=True)
+class _Start:
+    key: Key
+    began: float
+    kind: str
+    marks: list[tuple[str, float]] = field(default_factory=list)  # step → when it ended
+    ended: float | None = None
+
+    def reached(self, step: str, at: float) -> None:
+        if all(name != step for name, _ in self.marks):
+            self.marks.append((step, at))
+
+
+class Starts:
+    """Follows Pods and claims; tells `notes` of each start that has ended."""
+
+    def __init__(self, notes: Notes, clock: Clock) -> None:
+        self._notes = notes
+        self._clock = clock
+        self._asked: dict[Key, float] = {}
+        self._running: dict[str, _Start] = {}
+        self._done: set[str] = set()
+
+    def asked(self, key: Key) -> None:
+        """More replicas are asked for from now on."""
+        self._asked[key] = self._clock.monotonic()
+
+    def forget(self, key: Key) -> None:
+        """The revision is gone."""
+        self._asked.pop(key, None)
+        for pod in [pod for pod, start in self._running.items() if start.key == key]:
+            del self._running[pod]
+
+    def claimed(self, step: ClaimStep) -> None:
+        """A step of a claim has ended."""
+        pod = str(Key(step.key.namespace, step.pod))
+        if not step.ok:
+            self._running.pop(pod, None)
+            return
+        start = self._running.get(pod)
+        if start is None or start.kind != "warm":
+            start = self._running[pod] = _Start(step.key, self._since(step.key, step.started), "warm")
+        start.reached(step.step, step.started + step.seconds)
+        if step.step == LAST_OF_WARM:
+            start.ended = step.started + step.seconds
+
+    def pod(self, before: Object | None, after: Object | None) -> None:
+        """A Pod of a revision has changed; for `Informer.subscribe`."""
+        if after is None:
+            self._gone(before)
+            return
+        name = str(key_of(after))
+        if name in self._done or LABEL_POOL in labels_of(after) or ANNOTATION_CLAIM in annotations_of(after):
+            return
+        start = self._running.get(name) or self._begin(after, name)
+        if start is None:
+            return
+        now = self._clock.monotonic()
+        for step in _reached(after):
+            start.reached(step, now)
+        if is_ready(after):
+            start.ended = now
+
+    def heard(self, samples: Mapping[str, Sample]) -> None:
+        """Readings of replicas: a start that has ended is noted with what its server says of it."""
+        now = self._clock.monotonic()
+        for pod, start in list(self._running.items()):
+            sample = samples.get(pod)
+            late = start.ended is not None and now - start.ended > WAIT_FOR_SERVER
+            if start.ended is not None and (late or (sample is not None and sample.startup)):
+                self._note(pod, start, dict(sample.startup or {}) if sample is not None else {})
+            elif now - start.began > LONGEST:
+                del self._running[pod]
+
+    def _since(self, key: Key, now: float) -> float:
+        asked = self._asked.get(key, now)
+        return asked if now - asked < ASKED_FOR else now
+
+    def _begin(self, pod: Object, name: str) -> _Start | None:
+        revision = labels_of(pod).get(LABEL_REVISION)
+        if not revision:
+            return None
+        if is_ready(pod):  # found running
+            self._done.add(name)
+            return None
+        key = Key(namespace_of(pod), revision)
+        self._running[name] = _Start(key, self._since(key, self._clock.monotonic()), "cold")
+        return self._running[name]
+
+    def _gone(self, pod: Object | None) -> None:
+        if pod is not None:
+            self._running.pop(str(key_of(pod)), None)
+            self._done.discard(str(key_of(pod)))
+
+    def _note(self, pod: str, start: _Start, server: Mapping[str, float]) -> None:
+        del self._running[pod]
+        self._done.add(pod)
+        entry: dict[str, Any] = {
+            "at": timestamp(self._clock.now()),
+            "pod": pod.partition("/")[2],
+            "kind": start.kind,
+            "milliseconds": _ms((start.ended or start.began) - start.began),
+            "steps": list(_steps(start)),
+        }
+        self._notes.add_start(start.key, entry | ({"server": dict(server)} if server else {}))
+
+
+def _reached(pod: Object) -> Iterable[str]:
+    """The steps of a cold start that this Pod has behind it."""
+    yield "create"
+    if (pod.get("spec") or {}).get("nodeName"):
+        yield "schedule"
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    if statuses and all("running" in (status.get("state") or {}) for status in statuses):
+        yield "start"
+    if is_ready(pod):
+        yield "ready"
+
+
+def _steps(start: _Start) -> Iterable[dict[str, Any]]:
+    last = start.began
+    for name, at in start.marks:
+        yield {"name": name, "milliseconds": _ms(max(0.0, at - last))}
+        last = max(last, at)
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * MS, 1)

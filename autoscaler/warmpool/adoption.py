@@ -1,0 +1,170 @@
+"""The second half of a claim, and the undoing of halves: level-triggered from what is written on the Pods."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from autoscaler.config import WarmStart
+from autoscaler.warmpool.claim import Steps
+from autoscaler.warmpool.classes import pool_class
+from autoscaler.warmpool.marks import LABEL_POOL, LABEL_POOL_CLASS
+from autoscaler.warmpool.members import Members
+from autoscaler.warmpool.pods import is_adoptable, is_claimed, mark_of
+from clusters.api import Cluster
+from clusters.clock import Clock
+from clusters.endpoints import is_ready
+from clusters.errors import ClusterError
+from clusters.informer import Informers
+from clusters.objects import (
+    DEPLOYMENT,
+    LABEL_REVISION,
+    LABEL_TEMPLATE_HASH,
+    REPLICA_SET,
+    Key,
+    Object,
+    controller_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+
+log = logging.getLogger(__name__)
+
+SCALE_LOOK: Final = 0.05
+"""Seconds between looks while the ReplicaSet is about to follow its Deployment: it takes 10-70 ms on Kubernetes, and
+its own Pod, which the adoption spares, is being started meanwhile."""
+RETRY: Final = 1.0
+"""Seconds after an answer of the cluster that was not the wished one."""
+LEFT_ALONE: Final = 2.0
+"""Times `WarmStart.reap_after`, after which a labelled member that no `finish` looked after is deleted."""
+
+
+def room_in(replica_set: Object, pods: Iterable[Object]) -> int:
+    """How many more members the ReplicaSet can adopt without having to delete one that serves. Pure.
+
+    `pods` are the revision's active ones; of its own, those that are ready or came by a claim fill a place.
+    """
+    filled = sum(1 for pod in pods if _is_of(pod, replica_set) and (is_ready(pod) or is_claimed(pod)))
+    return int(replica_set["spec"].get("replicas", 1)) - filled
+
+
+class Adoption:
+    """Finishes or undoes what claims began."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        members: Members,
+        steps: Steps,
+        clock: Clock,
+        settings: WarmStart,
+    ) -> None:
+        self._cluster = cluster
+        self._deployments = informers[DEPLOYMENT]
+        self._members = members
+        self._steps = steps
+        self._clock = clock
+        self._settings = settings
+        self._since: dict[str, float] = {}  # uid of a claimed member → when `reap` saw it first
+
+    async def finish(self, key: Key, deployment: Object) -> float | None:
+        """One look at one revision; returns the seconds until the next one, or None."""
+        looks = [
+            await self._undo_if_late(pod, "reserved and left") for pod in self._idle(self._members.reserved_for(key))
+        ]
+        pods = self._members.of_revision(key, deployment)
+        labelled = self._idle(pod for pod in pods if is_claimed(pod) and LABEL_POOL in labels_of(pod))
+        if labelled:
+            looks += await self._settle(key, deployment, labelled, pods)
+        return min((look for look in looks if look is not None), default=None)
+
+    async def reap(self) -> float | None:
+        """One look at all claimed members; returns the seconds until the next one, or None."""
+        now, claimed = self._clock.monotonic(), self._idle(self._members.claimed())
+        self._since = {uid_of(pod): self._since.get(uid_of(pod), now) for pod in claimed}
+        living = {uid_of(deployment) for deployment in self._deployments if not is_deleting(deployment)}
+        looks = []
+        for pod in claimed:
+            left = self._since[uid_of(pod)] + self._patience(pod, living) - now
+            if left <= 0 and await self._steps.delete(pod, "nobody works on its claim", as_seen=True):
+                continue
+            looks.append(left if left > 0 else RETRY)
+        return min(looks, default=None)
+
+    def _patience(self, pod: Object, living: set[str]) -> float:
+        """Seconds for which a claimed member may stay as it is."""
+        mark = mark_of(pod)
+        served = mark is not None and mark.deployment in living and LABEL_REVISION in labels_of(pod)
+        return self._settings.reap_after * (LEFT_ALONE if served else 1.0)
+
+    def _idle(self, pods: Iterable[Object]) -> list[Object]:
+        """Those that no claim of this process is at work on."""
+        return [pod for pod in pods if not self._members.is_taken(pod)]
+
+    async def _settle(
+        self, key: Key, deployment: Object, labelled: Sequence[Object], pods: Sequence[Object]
+    ) -> list[float | None]:
+        """Adopt as many as there is room for; the others wait, or go."""
+        fitting, others = self._sorted_out(deployment, labelled)
+        for pod in others:
+            await self._steps.delete(pod, f"it cannot be a replica of {key} any more")
+        adopted = await self._adopt(key, deployment, fitting, pods)
+        replica_set = self._members.replica_set(deployment)
+        behind = replica_set is None or _replicas(replica_set) < _replicas(deployment)
+        looks: list[float | None] = [SCALE_LOOK] if behind and len(adopted) < len(fitting) else []
+        waiting = [pod for pod in fitting if uid_of(pod) not in adopted]
+        return looks + [await self._undo_if_late(pod, f"{key} has no room for it") for pod in waiting]
+
+    def _sorted_out(self, deployment: Object, labelled: Sequence[Object]) -> tuple[list[Object], list[Object]]:
+        """Those that the Deployment may have, ready ones and old claims first, and those of a former template."""
+        present = "" if is_deleting(deployment) else pool_class(deployment["spec"]["template"])
+        fitting = [pod for pod in labelled if labels_of(pod).get(LABEL_POOL_CLASS) == present]
+        others = [pod for pod in labelled if labels_of(pod).get(LABEL_POOL_CLASS) != present]
+        return sorted(fitting, key=lambda pod: (not is_ready(pod), -self._age(pod), name_of(pod))), others
+
+    async def _adopt(
+        self, key: Key, deployment: Object, labelled: Sequence[Object], pods: Sequence[Object]
+    ) -> set[str]:
+        """Adopt those for which the ReplicaSet, read from the cluster now, has room; returns their uids."""
+        known = self._members.replica_set(deployment)
+        if known is None or room_in(known, pods) <= 0:
+            return set()
+        adopted: set[str] = set()
+        try:
+            replica_set = await self._cluster.get(REPLICA_SET, name_of(known), namespace_of(known))
+            for pod in labelled[: max(0, room_in(replica_set, pods))]:
+                await self._steps.adopt(key, pod, replica_set)
+                adopted.add(uid_of(pod))
+        except ClusterError as error:
+            log.info("%s: a warm Pod is not adopted yet: %s", key, error)
+        return adopted
+
+    async def _undo_if_late(self, pod: Object, why: str) -> float | None:
+        """Delete it when its time is over; returns the seconds until it is, or until it is tried again."""
+        left = self._settings.reap_after - self._age(pod)
+        if left > 0:
+            return left
+        return None if await self._steps.delete(pod, why, as_seen=True) else RETRY
+
+    def _age(self, pod: Object) -> float:
+        """Seconds since it was claimed; a time that lies far ahead is another machine's mistake, and long ago."""
+        mark = mark_of(pod)
+        age = (self._clock.now() - mark.at).total_seconds() if mark is not None else self._settings.reap_after
+        return age if age > -self._settings.reap_after else self._settings.reap_after
+
+
+def _replicas(obj: Object) -> int:
+    return int(obj["spec"].get("replicas", 1))
+
+
+def _is_of(pod: Object, replica_set: Object) -> bool:
+    """Whether the Pod is the ReplicaSet's, or will be as soon as that looks."""
+    controller = controller_of(pod)
+    if controller is not None:
+        return bool(controller["uid"] == uid_of(replica_set))
+    return is_adoptable(pod) and labels_of(pod)[LABEL_TEMPLATE_HASH] == labels_of(replica_set).get(LABEL_TEMPLATE_HASH)

@@ -1,0 +1,57 @@
+"""What a member is told to serve: from what the revision's Deployment carries to the body of the load call. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from autoscaler.warmpool.marks import ANNOTATION_LOAD
+from clusters.objects import Object
+
+PARAMETERS: Final = ("storageUri", "digest", "modelFormat", "slots", "timeout", "cpu")
+"""Of the load call, beside `revision`; only the first must be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A model for a member: its name, and the load call's parameters (texts and numbers)."""
+
+    name: str
+    parameters: Mapping[str, str | int | float]
+
+    def body(self) -> Object:
+        """The JSON body of the load call."""
+        return {"parameters": dict(self.parameters)}
+
+
+def assignment_of(template: Object, revision: str) -> Assignment | None:
+    """What a replica of this Deployment's `spec.template` serves, as `revision`.
+
+    None when the template carries no `ANNOTATION_LOAD`, or one that cannot be read: then nothing is claimed for it.
+    """
+    text = ((template.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_LOAD)
+    if not text:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    name, parameters = found.get("name"), {key: found[key] for key in PARAMETERS if found.get(key) is not None}
+    if not _is_text(name) or not _is_text(parameters.get("storageUri")):
+        return None
+    if not all(_is_scalar(value) for value in parameters.values()):
+        return None
+    return Assignment(str(name), MappingProxyType({**parameters, "revision": revision}))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)

@@ -1,0 +1,78 @@
+"""Which Pods can become replicas of which revision: a hash over what a claim cannot change. Pure.
+
+A member runs the Pod spec of one Deployment and may join another one whose Pod spec differs in nothing that a running
+Pod cannot be told: the words for its server come by the load call, and names are names. What Knative puts its names
+into was seen in Deployments of Knative 0.50 (`pkg/reconciler/revision/resources/{deploy,queue,env_var}.go`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from clusters.objects import Object
+
+HASH_LENGTH: Final = 16
+"""Hex digits, 64 bits: two of a thousand classes are mistaken for each other once in 10^13 clusters."""
+
+NAME_VARIABLES: Final = frozenset({
+    "K_REVISION", "K_CONFIGURATION", "K_SERVICE", "SERVING_REVISION", "SERVING_CONFIGURATION", "SERVING_SERVICE",
+})  # fmt: skip
+"""Variables that tell a container or queue-proxy whose it is; only logs and traces show them."""
+
+USER_PORT: Final = "user-port"
+"""Name of the port of the container that serves, on both clusters."""
+
+_NAMING_PREFIX = "serving.knative.dev/"
+_PLACING = ("affinity", "topologySpreadConstraints")
+
+
+def pool_class(template: Object) -> str:
+    """The class of a Deployment's `spec.template`, as a label value: `HASH_LENGTH` hex digits.
+
+    Equal for equal Pod specs after the arguments of the serving container and the names of revision, configuration
+    and service are taken out. Namespaces are not in it: whoever compares classes compares namespaces too.
+    """
+    text = json.dumps(_essence(template["spec"]), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
+
+
+def serving_container(spec: Object) -> int:
+    """The index of the container that takes requests in a Pod spec: the one with the user's port, else the first."""
+    for index, container in enumerate(spec.get("containers") or ()):
+        if any(port.get("name") == USER_PORT for port in container.get("ports") or ()):
+            return index
+    return 0
+
+
+def _essence(spec: Object) -> Object:
+    """The Pod spec without what differs between revisions that one member could serve."""
+    serving = serving_container(spec)
+    essence = {name: value for name, value in spec.items() if value not in (None, [], {}, "")}
+    essence["containers"] = [
+        _container(container, serves=index == serving) for index, container in enumerate(spec.get("containers") or ())
+    ]
+    for field in _PLACING:
+        if field in essence:
+            essence[field] = _nameless(essence[field])
+    return essence
+
+
+def _container(container: Object, *, serves: bool) -> Object:
+    kept = {name: value for name, value in container.items() if name != "args" or not serves}
+    kept["env"] = [one for one in container.get("env") or () if one.get("name") not in NAME_VARIABLES]
+    return kept
+
+
+def _nameless(value: Any) -> Any:
+    """Placing rules without the selectors' Knative names: they only keep replicas of one revision apart."""
+    if isinstance(value, list):
+        return [_nameless(one) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    found = {name: _nameless(one) for name, one in value.items()}
+    if isinstance(labels := found.get("matchLabels"), Mapping):
+        found["matchLabels"] = {key: text for key, text in labels.items() if not key.startswith(_NAMING_PREFIX)}
+    return found

@@ -1,0 +1,137 @@
+"""From Pods and Deployments to what the plan of a pool is made of. Pure."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from autoscaler.warmpool.classes import pool_class
+from autoscaler.warmpool.keys import PoolKey
+from autoscaler.warmpool.marks import ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
+from autoscaler.warmpool.pods import FINISHED, is_claimed, restarts_of, token_hash_of
+from autoscaler.warmpool.pool import Fault, Member, Seed
+from autoscaler.warmpool.spec import requests_of
+from clusters.endpoints import is_ready
+from clusters.objects import (
+    LABEL_CONFIGURATION_GENERATION,
+    POD,
+    WARM_POOL,
+    Object,
+    condition_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_reference,
+    parse_timestamp,
+)
+
+POOL_ARGUMENT: Final = "--pool"
+"""Of the model server: be a member of a pool."""
+_ORDINARY_WAITS: Final = ("ContainerCreating", "PodInitializing")
+"""Reasons by which a container waits in every start."""
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""Letters of generated names, as Kubernetes has them: no vowels, so no words."""
+_SUFFIX: Final = 5
+_LONGEST_NAME: Final = 63  # a Pod's name is its host name too
+
+
+def newest_seed(deployments: Iterable[Object]) -> Object | None:
+    """Of a pool's seed Deployments the one of the newest configuration."""
+    present = [deployment for deployment in deployments if not is_deleting(deployment)]
+    return max(present, key=_generation, default=None)
+
+
+def seed_of(deployment: Object) -> Seed:
+    """What the plan needs of it."""
+    template = deployment["spec"]["template"]
+    cpu, memory = requests_of(template["spec"])
+    serves = any(_is_server(container) for container in template["spec"].get("containers") or ())
+    return Seed(name_of(deployment), pool_class(template), cpu, memory, serves)
+
+
+def member_of(pod: Object, keys: PoolKey) -> Member:
+    """What the plan needs of a Pod."""
+    return Member(
+        name=name_of(pod),
+        created=parse_timestamp(pod["metadata"]["creationTimestamp"]),
+        pool_class=labels_of(pod).get(LABEL_POOL_CLASS, ""),
+        ready=is_ready(pod),
+        claimed=is_claimed(pod),
+        fault=_fault(pod, keys),
+        waits=_waits(pod),
+    )
+
+
+def start_time(pod: Object) -> float | None:
+    """Seconds from its creation until it became ready, or None while it is not."""
+    condition = condition_of(pod, "Ready")
+    if condition is None or condition.get("status") != "True" or not condition.get("lastTransitionTime"):
+        return None
+    began: datetime = parse_timestamp(pod["metadata"]["creationTimestamp"])
+    return max(0.0, (parse_timestamp(condition["lastTransitionTime"]) - began).total_seconds())
+
+
+def make_member(pool: Object, deployment: Object, name: str, keys: PoolKey) -> Object:
+    """A member: the seed's Pod without its labels, so that no Service and no ReplicaSet takes it for a replica."""
+    template = deployment["spec"]["template"]
+    spec = copy.deepcopy(template["spec"])
+    for container in spec["containers"]:
+        if _is_server(container):
+            kept = [one for one in container.get("env") or () if one.get("name") != ENV_TOKEN]
+            container["env"] = [*kept, {"name": ENV_TOKEN, "value": keys.sha256_for(name)}]
+    return {
+        "apiVersion": POD.api_version,
+        "kind": POD.kind,
+        "metadata": {
+            "name": name,
+            "namespace": namespace_of(pool),
+            "labels": {LABEL_POOL: name_of(pool), LABEL_POOL_CLASS: pool_class(template)},
+            "annotations": dict((template.get("metadata") or {}).get("annotations") or {}),
+            "ownerReferences": [owner_reference(WARM_POOL, pool)],
+        },
+        "spec": spec,
+    }
+
+
+def member_name(pool: str, source: random.Random) -> str:
+    """A fresh name, chosen here since the member's token depends on it."""
+    suffix = "".join(source.choice(_ALPHABET) for _ in range(_SUFFIX))
+    return f"{pool[: _LONGEST_NAME - _SUFFIX - 1].rstrip('-.')}-{suffix}"
+
+
+def _generation(deployment: Object) -> tuple[int, str]:
+    text = labels_of(deployment).get(LABEL_CONFIGURATION_GENERATION, "")
+    return int(text) if text.isdecimal() else 0, str(deployment["metadata"].get("creationTimestamp", ""))
+
+
+def _is_server(container: Object) -> bool:
+    return POOL_ARGUMENT in (container.get("args") or ())
+
+
+def _fault(pod: Object, keys: PoolKey) -> Fault | None:
+    if (pod.get("status") or {}).get("phase") in FINISHED:
+        return Fault.ENDED
+    if restarts_of(pod):
+        return Fault.RESTARTED
+    return None if token_hash_of(pod) == keys.sha256_for(name_of(pod)) else Fault.TOKEN
+
+
+def _waits(pod: Object) -> str:
+    """Why it does not start, when the scheduler or a container says so: one line."""
+    scheduled = condition_of(pod, "PodScheduled")
+    if scheduled is not None and scheduled.get("status") == "False":
+        return _line(scheduled)
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        waiting = (status.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") and waiting["reason"] not in _ORDINARY_WAITS:
+            return _line(waiting)
+    return ""
+
+
+def _line(said: Mapping[str, Any]) -> str:
+    words = (str(said.get(field) or "").partition("\n")[0] for field in ("reason", "message"))
+    return ": ".join(word for word in words if word)

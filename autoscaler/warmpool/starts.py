@@ -1,0 +1,76 @@
+"""The warm pool as the autoscaler sees it: claims for replicas, the keeper of members, the reaper, joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from autoscaler.config import WarmStart
+from autoscaler.warmpool.caller import LoadCaller
+from autoscaler.warmpool.claim import ClaimStep
+from autoscaler.warmpool.claims import Claims
+from autoscaler.warmpool.classes import pool_class
+from autoscaler.warmpool.keys import PoolKey
+from autoscaler.warmpool.manager import PoolManager
+from autoscaler.warmpool.marks import ANNOTATION_LOAD
+from autoscaler.warmpool.pods import is_claimed
+from clusters.api import Cluster
+from clusters.clock import Clock
+from clusters.controller import Controller
+from clusters.informer import Informers
+from clusters.objects import POD, Key, Object, namespace_of
+from clusters.recorder import Recorder
+
+ALL: Final = Key("", "claims")
+"""The reaper's one key: it looks at all claimed members at once."""
+
+
+class WarmStarts:
+    """Replicas out of warm pools; run `controllers` once the informers synced."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        pool_informers: Informers,
+        *,
+        caller: LoadCaller,
+        keys: PoolKey,
+        clock: Clock,
+        settings: WarmStart,
+        recorder: Recorder,
+        log: Callable[[ClaimStep], None],
+    ) -> None:
+        self._claims = Claims(
+            cluster, informers, pool_informers, caller=caller, keys=keys, clock=clock, settings=settings, log=log
+        )
+        self._pools = PoolManager(
+            cluster, informers, pool_informers, keys=keys, clock=clock, settings=settings, recorder=recorder
+        )
+        reaper = Controller("reaper of claims", self._reap, workers=1)
+        reaper.watches_mapped(pool_informers[POD], lambda pod: [ALL] if is_claimed(pod) else [])
+        self.controllers = (self._pools.controller, reaper)
+
+    async def begin(self, key: Key, deployment: Object, wanted: int) -> int:
+        """Have members serve for this Deployment, which is to have `wanted` replicas; how many do so now."""
+        return await self._claims.begin(key, deployment, wanted)
+
+    def note(self, deployment: Object, started: int, claimed: int) -> None:
+        """So many replicas were asked for just now, of which so many serve already: what the size of pools follows."""
+        template = deployment["spec"]["template"]
+        if ANNOTATION_LOAD not in ((template.get("metadata") or {}).get("annotations") or {}):
+            return
+        found = pool_class(template)
+        for number in range(started):
+            self._pools.note_start(namespace_of(deployment), found, number < claimed)
+
+    async def finish(self, key: Key, deployment: Object) -> float | None:
+        """Have members that serve adopted, or undone; seconds until the next look, or None."""
+        return await self._claims.finish(key, deployment)
+
+    def forget(self, key: Key) -> None:
+        """The revision is gone."""
+        self._claims.forget(key)
+
+    async def _reap(self, _: Key) -> float | None:
+        return await self._claims.reap()

@@ -1,0 +1,33 @@
+"""Several sets of informers run as one: of the same kind with different selectors or namespaces, for one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from clusters.informer import Informer, Informers
+
+
+class InformerSets:
+    """What a process has to run, to wait for and to count, as `Informers` has it."""
+
+    def __init__(self, *sets: Informers) -> None:
+        self._sets = sets
+
+    def __iter__(self) -> Iterator[Informer]:
+        return (informer for informers in self._sets for informer in informers)
+
+    async def run(self) -> None:
+        """Run all informers asked for so far, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informers in self._sets:
+                group.create_task(informers.run())
+
+    async def synced(self) -> None:
+        """Return once every informer holds its first list."""
+        for informers in self._sets:
+            await informers.synced()
+
+    async def caught_up(self) -> None:
+        """Return once every informer has seen all that the cluster holds at this moment."""
+        await asyncio.gather(*(informers.caught_up() for informers in self._sets))

@@ -1,0 +1,1 @@
+"""Measurements on real Kubernetes with Knative: `python -m loadtests.cluster`."""

@@ -1,0 +1,78 @@
+"""Starts from zero on real Kubernetes with Knative, in turn: Knative's class, ours cold, ours warm; then a crowd.
+
+The cluster is the one of KUBECONFIG, else the testbed, with Knodel installed. Same model (magika, 3 MB ONNX), same
+image, each answer through the ingress; the time is the client's, from before it connects until it has the whole answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform as machine
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+
+from clusters.errors import NotFound
+from clusters.objects import MODEL, NAMESPACE, SERVICE, WARM_POOL
+from examples.magika_client import model_file
+from loadtests.cluster.bench import LONGEST, MANAGER, Bench, until
+from loadtests.cluster.crowd import crowd
+from loadtests.cluster.starts import report, starts
+from loadtests.cluster.subjects import COLD, KPA, POOL_SIZE, SUBJECTS, WARM, knative_service, model, pool
+from tests.support.artifacts import artifact_server
+from tests.support.kubernetes import find_target, installed_settings, kubernetes_cluster
+
+STARTS = 20
+
+
+@asynccontextmanager
+async def deployed(bench: Bench, uri: str) -> AsyncIterator[None]:
+    """All three, ready; their namespaces go at the end."""
+    for subject in SUBJECTS:
+        made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": subject.namespace}}
+        await bench.cluster.create(NAMESPACE, made, manager=MANAGER)
+    try:
+        await bench.cluster.create(SERVICE, knative_service(KPA, uri, bench.settings), manager=MANAGER)
+        await bench.cluster.create(MODEL, model(COLD, uri), manager=MANAGER)
+        await bench.cluster.create(WARM_POOL, pool(WARM, POOL_SIZE), manager=MANAGER)
+        await bench.cluster.create(MODEL, model(WARM, uri), manager=MANAGER)
+        for kind, subject in ((SERVICE, KPA), (MODEL, COLD), (MODEL, WARM)):
+            await until(partial(bench.is_ready, kind, subject))
+        yield
+    finally:
+        for subject in SUBJECTS:
+            with suppress(NotFound):
+                await bench.cluster.delete(NAMESPACE, subject.namespace)
+
+
+async def run(count: int) -> int:
+    """Everything; the exit code."""
+    target = find_target()
+    print(f"{machine.platform()}, {os.cpu_count()} cores, {target.context}; {count} starts each")
+    with tempfile.TemporaryDirectory() as folder, artifact_server(Path(folder), target.server) as artifacts:
+        (Path(folder) / "magika.onnx").write_bytes(model_file().read_bytes())
+        timeout = aiohttp.ClientTimeout(total=LONGEST)
+        async with kubernetes_cluster(target) as cluster, aiohttp.ClientSession(timeout=timeout) as client:
+            bench = Bench(cluster, await installed_settings(cluster), client)
+            async with deployed(bench, artifacts.uri("magika")):
+                met = report(await starts(bench, count))
+                met &= await crowd(bench, artifacts.uri("slow"))
+    return int(not met)
+
+
+def main() -> int:
+    """Exit code 1 when an aim is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--starts", type=int, default=STARTS, help="of each [%(default)s]")
+    return asyncio.run(run(parser.parse_args().starts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Many slow requests at once: how soon there are the replicas that they call for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+
+import aiohttp
+
+from clusters.objects import MODEL, POD, WARM_POOL, is_deleting, is_true
+from loadtests.cluster.bench import LOOK, MANAGER, Bench, until
+from loadtests.cluster.subjects import NAME, POOL, WARM
+
+CROWD = 8  # slow requests at once
+CROWD_REPLICAS = 4  # that they call for: scaleTarget 2, targetUtilization 1
+CROWD_MOST = 6
+WATCHED = 20.0  # s
+SOON = 5.0  # s, the aim
+
+
+async def crowd(bench: Bench, uri: str) -> bool:
+    """Eight slow requests at once on one replica: seconds until four are ready, the most there were, what was lost."""
+    limits = {"minReplicas": 1, "maxReplicas": CROWD_MOST, "scaleTarget": 2, "targetUtilization": 1.0}
+    await bench.cluster.patch(MODEL, NAME, {"spec": {"storageUri": uri, **limits}}, WARM.namespace, manager=MANAGER)
+    await bench.cluster.patch(WARM_POOL, POOL, {"spec": {"size": CROWD_REPLICAS}}, WARM.namespace, manager=MANAGER)
+    await until(partial(bench.is_ready, MODEL, WARM))
+    await until(partial(bench.pool_has, CROWD_REPLICAS))
+    stop, most, lost, answered = asyncio.Event(), 0, 0, 0
+    body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1.0]}]}
+
+    async def loop() -> None:
+        nonlocal lost, answered
+        while not stop.is_set():
+            try:
+                await bench.ask(WARM, body)
+                answered += 1
+            except (SystemExit, aiohttp.ClientError):
+                lost += 1
+
+    tasks = [asyncio.create_task(loop()) for _ in range(CROWD)]
+    began, took = time.perf_counter(), float("inf")
+    while time.perf_counter() - began < WATCHED:
+        found = (await bench.cluster.list(POD, WARM.namespace, WARM.pods)).items
+        living = [pod for pod in found if not is_deleting(pod)]
+        most = max(most, len(living))
+        if sum(is_true(pod, "Ready") for pod in living) >= CROWD_REPLICAS:
+            took = min(took, time.perf_counter() - began)
+        await asyncio.sleep(LOOK / 2)
+    stop.set()
+    await asyncio.gather(*tasks)
+    print(f"\n{CROWD} slow requests at once: {CROWD_REPLICAS} replicas after {took:.1f} s (aim 5), at most {most} of "
+          f"{CROWD_MOST} allowed, {answered} answered, {lost} lost")  # fmt: skip
+    return took <= SOON and most <= CROWD_MOST and lost == 0

@@ -1,0 +1,53 @@
+"""Starts from zero, each way in turn, and what is wanted of them."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from examples.magika_client import infer_request
+from loadtests.cluster.bench import Bench, until
+from loadtests.cluster.subjects import POOL_SIZE, SUBJECTS, WARM, Subject
+
+CALM = 1.0  # s after all is at zero, so that no start pays for what ended before it
+MS = 1000.0
+BODY = infer_request(Path(__file__).read_bytes())
+
+
+async def starts(bench: Bench, count: int) -> dict[Subject, list[float]]:
+    """`count` starts of each, in turn; milliseconds."""
+    took: dict[Subject, list[float]] = {subject: [] for subject in SUBJECTS}
+    for number in range(count):
+        for subject in SUBJECTS:
+            await until(partial(bench.at_zero, subject))
+            await until(partial(bench.pool_has, POOL_SIZE))
+            await asyncio.sleep(CALM)
+            took[subject].append(await bench.ask(subject, BODY) * MS)
+        line = "  ".join(f"{subject.label} {times[-1]:7.1f} ms" for subject, times in took.items())
+        print(f"{number + 1:3}  {line}", flush=True)
+    return took
+
+
+def report(took: dict[Subject, list[float]]) -> bool:
+    """Print the table and the ratios beside their aims; whether all are met."""
+    print(f"\n{'':26} {'p50':>9} {'p95':>9} {'least':>9} {'most':>9}  ms")
+    for subject, times in took.items():
+        figures = (statistics.median(times), _p95(times), min(times), max(times))
+        print(f"{subject.label:26} " + " ".join(f"{figure:9.1f}" for figure in figures))
+    kpa, cold, warm = (statistics.median(took[subject]) for subject in SUBJECTS)
+    checks = (
+        ("warm, p50 in ms", warm, 100.0, warm <= 100.0),
+        ("warm, p95 in ms", _p95(took[WARM]), 250.0, _p95(took[WARM]) <= 250.0),
+        ("Knative's class cold ÷ warm, p50", kpa / warm, 12.0, kpa / warm >= 12.0),
+        ("our class cold ÷ Knative's class cold, p50", cold / kpa, 1.1, cold / kpa <= 1.1),
+    )
+    for what, value, aim, met in checks:
+        print(f"{what:45} {value:8.2f}  aim {aim:g}  {'ok' if met else 'MISSED'}")
+    return all(met for *_, met in checks)
+
+
+def _p95(times: Sequence[float]) -> float:
+    return statistics.quantiles(times, n=20, method="inclusive")[-1] if len(times) > 1 else times[0]

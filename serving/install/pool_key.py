@@ -1,0 +1,43 @@
+"""The Secret `knodel-pool-key`: what the autoscaler makes the tokens of warm pools from.
+
+Made once and never written over: a new key would replace every member. Nobody has to read it for that.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+
+from clusters.api import Cluster
+from clusters.errors import AlreadyExists, NotFound
+from clusters.manager.options import SYSTEM_NAMESPACE
+from clusters.objects import SECRET, Object
+from serving.install.bundle import LABEL, PART_OF
+from serving.reconciler.apply import FIELD_MANAGER
+
+NAME = "knodel-pool-key"
+KEY = "key"
+LENGTH = 32
+"""Random bytes: as many as the output of the HMAC-SHA256 that they are the key of (RFC 2104, section 3)."""
+
+
+async def make_pool_key(cluster: Cluster, dry_run: bool = False) -> bool:
+    """Make the Secret where there is none; whether it was, or with `dry_run` would be, made."""
+    try:
+        await cluster.create(SECRET, _secret(), manager=FIELD_MANAGER, dry_run=dry_run)
+    except AlreadyExists:
+        return False
+    except NotFound:
+        if not dry_run:  # only a dry run may meet a namespace that is not made
+            raise
+    return True
+
+
+def _secret() -> Object:
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.kind,
+        "metadata": {"name": NAME, "namespace": SYSTEM_NAMESPACE, "labels": {LABEL: PART_OF}},
+        "type": "Opaque",
+        "data": {KEY: base64.b64encode(secrets.token_bytes(LENGTH)).decode()},
+    }

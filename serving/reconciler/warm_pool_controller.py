@@ -1,0 +1,43 @@
+"""The controller of WarmPools: which changes in the cluster wake which WarmPool.
+
+A seed's Configuration says all that its Revision says, so Revisions need not be watched.
+"""
+
+from __future__ import annotations
+
+from clusters.api import Cluster
+from clusters.controller import Controller
+from clusters.informer import Informers
+from clusters.objects import CONFIGURATION, WARM_POOL, Key, Object, key_of
+from serving.apis.settings import Settings
+from serving.reconciler.warm_pool import WarmPoolReconciler
+from serving.resources.warm_pool import pool_of_seed
+
+WORKERS = 1
+"""A few pools, each written once in a long while."""
+
+
+class WarmPoolController:
+    """Runs passes over WarmPools whenever they, or what stands in their seeds' place, change.
+
+    Make it before `informers.run()`: it asks for the informers that it needs.
+    """
+
+    def __init__(self, cluster: Cluster, informers: Informers, *, settings: Settings) -> None:
+        self._informers = informers
+        reconciler = WarmPoolReconciler(cluster, informers, settings)
+        self.controller = Controller("warm pool", reconciler.reconcile, workers=WORKERS)
+        self.controller.watches(informers[WARM_POOL])
+        self.controller.watches_owned(informers[CONFIGURATION], WARM_POOL)
+        self.controller.watches_mapped(informers[CONFIGURATION], _by_name)
+
+    async def run(self) -> None:
+        """Work until cancelled, once every informer holds its first list."""
+        await self._informers.synced()
+        await self.controller.run()
+
+
+def _by_name(configuration: Object) -> list[Key]:
+    """The WarmPool whose seed's name it bears: it may have been in its way."""
+    pool = pool_of_seed(key_of(configuration))
+    return [pool] if pool is not None else []

@@ -1,0 +1,135 @@
+"""The data port of a server that has no model yet: health is answered, all else waits for the model.
+
+What waits counts as queued, so that the autoscaler sees it. Bodies are read meanwhile, within the budget of all bodies,
+and handed on when the model is there: whatever was asked is answered by the application of that model alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serving.server.admission import FULL, fail
+from serving.server.answers import send_error
+from serving.server.body import read_content
+from serving.server.connection import Connection, connection_of
+from serving.server.errors import ClientLeft, Overloaded, QueueExpired, ServingError
+from serving.server.limits import BodyBudget
+from serving.server.stats import Stats
+
+HEALTH: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
+
+
+class Hold:
+    """ASGI application; at most `limit` requests wait, each at most `timeout` seconds."""
+
+    def __init__(self, health: ASGIApp, stats: Stats, budget: BodyBudget, limit: int, timeout: float) -> None:
+        self._health = health
+        self._stats = stats
+        self._budget = budget
+        self._limit = limit
+        self._timeout = timeout
+        self._waiting: dict[asyncio.Future[ASGIApp], None] = {}
+        self._closed: ServingError | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return len(self._waiting)
+
+    def bound(self, limit: int, timeout: float) -> None:
+        """Other bounds from now on; who waits keeps its deadline."""
+        self._limit = limit
+        self._timeout = timeout
+
+    def open(self, app: ASGIApp) -> None:
+        """There is a model: `app` answers what waits, in order. What still comes is not for us any more."""
+        for place in self._waiting:
+            if not place.done():
+                place.set_result(app)
+
+    def close(self, error: ServingError) -> None:
+        """There will be no model: what waits and what still comes is answered with `error`."""
+        self._closed = error
+        for place in self._waiting:
+            fail(place, error)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, now or later."""
+        if scope["path"] in HEALTH:
+            await self._health(scope, receive, send)
+            return
+        try:
+            app, content, lent = await self._held(connection_of(scope), receive)
+        except ClientLeft:
+            return
+        except ServingError as error:
+            await send_error(send, error)
+            return
+        try:
+            await app(scope, _Again(content, receive), send)
+        finally:
+            self._budget.give_back(lent)
+
+    async def _held(self, connection: Connection, receive: Receive) -> tuple[ASGIApp, bytes, int]:
+        """Who answers, the body, and how much of it is lent. Raises ServingError."""
+        place = self._join()
+        refuse = partial(_refuse, connection)
+        place.add_done_callback(refuse)  # a body that comes slowly keeps nobody waiting for the refusal
+        try:
+            content, lent = await read_content(receive, self._budget)
+            place.remove_done_callback(refuse)
+            connection.when_gone(partial(fail, place, ClientLeft()))
+            try:
+                return await place, content, lent
+            except BaseException:
+                self._budget.give_back(lent)
+                raise
+        finally:
+            connection.when_gone(None)
+            self._leave(place)
+
+    def _join(self) -> asyncio.Future[ASGIApp]:
+        if self._closed is not None:
+            raise self._closed
+        if len(self._waiting) >= self._limit:
+            raise Overloaded(FULL)
+        loop = asyncio.get_running_loop()
+        place: asyncio.Future[ASGIApp] = loop.create_future()
+        expired = QueueExpired(f"no model was loaded within {self._timeout:g} s: try again")
+        timer = loop.call_later(self._timeout, fail, place, expired)
+        place.add_done_callback(lambda _: timer.cancel())
+        self._waiting[place] = None
+        self._stats.change(queued=1)
+        return place
+
+    def _leave(self, place: asyncio.Future[ASGIApp]) -> None:
+        del self._waiting[place]
+        self._stats.change(queued=-1)
+        if not place.cancel() and not place.cancelled():
+            place.exception()  # seen, though nobody may have waited for it
+
+
+class _Again:
+    """ASGI's `receive` of a request whose body was read: the body in one piece, then what else comes."""
+
+    __slots__ = ("_content", "_receive")
+
+    def __init__(self, content: bytes, receive: Receive) -> None:
+        self._content: bytes | None = content
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        content, self._content = self._content, None
+        if content is None:
+            return await self._receive()
+        return {"type": "http.request", "body": content, "more_body": False}
+
+
+def _refuse(connection: Connection, place: asyncio.Future[ASGIApp]) -> None:
+    error = None if place.cancelled() else place.exception()
+    if isinstance(error, ServingError):
+        connection.refuse(error)

@@ -1,0 +1,46 @@
+"""Tokens of members."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from pathlib import Path
+
+import pytest
+
+from autoscaler.warmpool.keys import BadPoolKey, PoolKey
+
+KEY = b"0123456789abcdef0123456789abcdef"
+
+
+def test_the_token_is_the_hmac_of_the_pods_name_and_the_member_is_told_its_hash() -> None:
+    token = PoolKey(KEY).token_for("small-0001")
+    assert token == hmac.new(KEY, b"small-0001", hashlib.sha256).hexdigest()
+    assert PoolKey(KEY).sha256_for("small-0001") == hashlib.sha256(token.encode()).hexdigest()
+    assert PoolKey(KEY).token_for("small-0002") != token
+
+
+def test_processes_with_the_same_file_make_the_same_tokens_whether_it_ends_with_a_newline_or_not(
+    tmp_path: Path,
+) -> None:
+    plain, ended = tmp_path / "plain", tmp_path / "ended"
+    plain.write_bytes(KEY)
+    ended.write_bytes(KEY + b"\n")
+    assert PoolKey.from_file(plain).token_for("a") == PoolKey.from_file(ended).token_for("a")
+
+
+def test_a_random_key_is_of_one_process_alone() -> None:
+    assert PoolKey.random().token_for("a") != PoolKey.random().token_for("a")
+
+
+def test_a_key_does_not_show_in_logs() -> None:
+    assert "0123" not in repr(PoolKey(KEY))
+
+
+def test_a_file_that_is_missing_or_too_short_is_refused_with_its_name(tmp_path: Path) -> None:
+    short = tmp_path / "short"
+    short.write_bytes(b"secret\n")
+    with pytest.raises(BadPoolKey, match=r"short: 6 bytes: at least 16"):
+        PoolKey.from_file(short)
+    with pytest.raises(BadPoolKey, match=r"none: cannot read it: No such file"):
+        PoolKey.from_file(tmp_path / "none")

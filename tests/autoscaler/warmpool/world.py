@@ -1,0 +1,333 @@
+"""Claims over a real embedded cluster with its workload controllers; the test plays Knative, pool manager, kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from autoscaler.config import WarmStart
+from autoscaler.warmpool.assignment import Assignment
+from autoscaler.warmpool.caller import LoadCaller, LoadFailed
+from autoscaler.warmpool.claim import ClaimStep
+from autoscaler.warmpool.claims import Claims
+from autoscaler.warmpool.classes import pool_class
+from autoscaler.warmpool.keys import PoolKey
+from autoscaler.warmpool.marks import ANNOTATION_CLAIM, ANNOTATION_LOAD, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
+from clusters.api import Cluster
+from clusters.clock import SystemClock
+from clusters.embedded.admission import Validator
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.workloads import Workloads
+from clusters.endpoints import Endpoint
+from clusters.informer import Informers
+from clusters.objects import (
+    DEPLOYMENT,
+    LABEL_REVISION,
+    LABEL_REVISION_UID,
+    POD,
+    REPLICA_SET,
+    WARM_POOL,
+    Key,
+    Kind,
+    Object,
+    annotations_of,
+    controller_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    owner_reference,
+)
+from tests.support.clock import SteppedClock
+from tests.support.clusters import embedded_cluster
+from tests.support.wait import eventually
+
+TEST = "test"
+NAMESPACE = "default"
+POOL = "small"
+KEYS = PoolKey(b"a key that all processes have")
+SETTINGS = WarmStart()
+LOAD = {"name": "iris", "storageUri": "file:///models/iris", "digest": "", "slots": 4, "timeout": 300, "cpu": "1"}
+
+
+class Acks:
+    """A LoadCaller whose members answer at once, but for those that fail, and those that are held until `release`."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, str]] = []  # Pod, token, revision
+        self.failing: set[str] = set()
+        self.on_call: Callable[[str], Awaitable[None]] | None = None
+
+    async def load(self, endpoint: Endpoint, token: str, assignment: Assignment) -> None:
+        pod = endpoint.pod.partition("/")[2]
+        self.calls.append((pod, token, str(assignment.parameters["revision"])))
+        if self.on_call is not None:
+            await self.on_call(pod)
+        if pod in self.failing:
+            raise LoadFailed(f"{pod} answers 500")
+
+    async def close(self) -> None:
+        self.calls.clear()
+
+    @property
+    def pods(self) -> list[str]:
+        return [pod for pod, _, _ in self.calls]
+
+
+def deployment(revision: str = "iris-00001", namespace: str = NAMESPACE, replicas: int = 0, **changes: Any) -> Object:
+    """As Knative makes it of a Revision; `changes`: `image`, `load` (the annotation's text)."""
+    name = {"app": revision, LABEL_REVISION: revision, LABEL_REVISION_UID: f"uid-of-{revision}"}
+    container = {
+        "name": "server",
+        "image": changes.get("image", "server:1"),
+        "args": ["--name", revision],
+        "ports": [{"name": "user-port", "containerPort": 8080}],
+        "env": [{"name": "PORT", "value": "8080"}, {"name": "K_REVISION", "value": revision}],
+    }
+    load = changes.get("load", json.dumps(LOAD))
+    annotations = {"team": "blue"} | ({ANNOTATION_LOAD: load} if load else {})
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": f"{revision}-deployment", "namespace": namespace, "labels": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {LABEL_REVISION_UID: f"uid-of-{revision}"}},
+            "template": {"metadata": {"labels": name, "annotations": annotations}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+SEED = deployment("knodel-pool-small-00001", load="")
+
+
+class World:
+    """The cluster with everything but claims."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+        self.clock = SteppedClock()
+        self.caller = Acks()
+        self.steps: list[ClaimStep] = []
+        self._made = 0
+
+    # --- Knative and the pool manager ---
+
+    async def deploy(self, revision: str = "iris-00001", namespace: str = NAMESPACE, **changes: Any) -> Key:
+        """A revision with its Deployment, of which the ReplicaSet is made."""
+        made = await self.cluster.create(DEPLOYMENT, deployment(revision, namespace, **changes), manager=TEST)
+
+        async def followed() -> bool:
+            sets = (await self.cluster.list(REPLICA_SET, namespace)).items
+            return any((controller_of(one) or {}).get("uid") == made["metadata"]["uid"] for one in sets)
+
+        await eventually(followed)
+        return Key(namespace, revision)
+
+    async def pool(self, namespace: str = NAMESPACE, **spec: Any) -> None:
+        made = {"metadata": {"name": POOL, "namespace": namespace}, "spec": {"size": 1, **spec}}
+        await self.cluster.create(WARM_POOL, made, manager=TEST)
+
+    async def members(self, number: int, namespace: str = NAMESPACE, **changes: Any) -> list[str]:
+        """Free ready members; `changes`: `image`, `ready`, `restarts`, `keys`."""
+        return [await self._member(namespace, **changes) for _ in range(number)]
+
+    async def _member(
+        self, namespace: str, *, image: str = "server:1", ready: bool = True, restarts: int = 0, keys: PoolKey = KEYS
+    ) -> str:
+        self._made += 1
+        name = f"{POOL}-{self._made:04}"
+        template = deployment(f"knodel-pool-{POOL}-00001", namespace, image=image, load="")["spec"]["template"]
+        container = template["spec"]["containers"][0]
+        env = [*container["env"], {"name": ENV_TOKEN, "value": keys.sha256_for(name)}]
+        owner = await self.cluster.get(WARM_POOL, POOL, namespace)
+        pod = {
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "labels": {LABEL_POOL: POOL, LABEL_POOL_CLASS: pool_class(template)},
+                "annotations": dict(template["metadata"]["annotations"]),
+                "ownerReferences": [owner_reference(WARM_POOL, owner)],
+            },
+            "spec": {"nodeName": "node", "containers": [{**container, "args": ["--pool"], "env": env}]},
+        }
+        await self.cluster.create(POD, pod, manager=TEST)
+        await self.report(name, namespace, ready=ready, restarts=restarts)
+        return name
+
+    # --- the kubelet ---
+
+    async def report(self, pod: str, namespace: str = NAMESPACE, *, ready: bool = True, restarts: int = 0) -> None:
+        status = {
+            "phase": "Running",
+            "podIP": "127.0.0.1",
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            "containerStatuses": [{"name": "server", "restartCount": restarts}],
+        }
+        await self.cluster.patch(POD, pod, {"status": status}, namespace, manager=TEST, subresource="status")
+
+    # --- looking and scaling ---
+
+    async def deployment(self, key: Key) -> Object:
+        return await self.cluster.get(DEPLOYMENT, f"{key.name}-deployment", key.namespace)
+
+    async def scale(self, key: Key, replicas: int) -> None:
+        """As the reconciler does it, and the ReplicaSet follows."""
+        await self.cluster.scale(DEPLOYMENT, f"{key.name}-deployment", key.namespace, replicas, manager=TEST)
+
+    async def followed(self, key: Key, replicas: int) -> None:
+        async def same() -> bool:
+            return int((await self.replica_set(key))["spec"]["replicas"]) == replicas
+
+        await eventually(same)
+
+    async def replica_set(self, key: Key) -> Object:
+        sets = (await self.cluster.list(REPLICA_SET, key.namespace, f"{LABEL_REVISION}={key.name}")).items
+        return next(iter(sets))
+
+    async def pod(self, name: str, namespace: str = NAMESPACE) -> Object:
+        return await self.cluster.get(POD, name, namespace)
+
+    async def pods(self, namespace: str = NAMESPACE, selector: str = "") -> list[Object]:
+        """Those that are not being deleted."""
+        return [pod for pod in (await self.cluster.list(POD, namespace, selector)).items if not is_deleting(pod)]
+
+    async def names(self, selector: str = "") -> set[str]:
+        return {name_of(pod) for pod in await self.pods(selector=selector)}
+
+    async def of(self, key: Key) -> set[str]:
+        """The living Pods of a revision."""
+        return {name_of(pod) for pod in await self.pods(key.namespace, f"{LABEL_REVISION}={key.name}")}
+
+    async def owned(self, key: Key) -> set[str]:
+        """Those that its ReplicaSet owns."""
+        uid = (await self.replica_set(key))["metadata"]["uid"]
+        pods = await self.pods(key.namespace)
+        return {name_of(pod) for pod in pods if (controller_of(pod) or {}).get("uid") == uid}
+
+    async def claimed(self) -> set[str]:
+        return {name_of(pod) for pod in await self.pods() if ANNOTATION_CLAIM in annotations_of(pod)}
+
+    async def halves(self) -> set[str]:
+        """Members between free and adopted."""
+        pods = await self.pods()
+        return {
+            name_of(pod) for pod in pods if ANNOTATION_CLAIM in annotations_of(pod) and LABEL_POOL in labels_of(pod)
+        }
+
+    def uses(self) -> Counter[str]:
+        """How often each member was given a model."""
+        return Counter(self.caller.pods)
+
+
+class Process:
+    """One autoscaler, as far as claims go, with informers of its own."""
+
+    def __init__(self, world: World, cluster: Cluster | None = None, caller: LoadCaller | None = None) -> None:
+        self._world = world
+        self._cluster = cluster or world.cluster
+        self.informers = Informers(world.cluster, selectors={POD: LABEL_REVISION})
+        self.pool_informers = Informers(world.cluster, selectors={POD: LABEL_POOL})
+        self.claims = Claims(
+            self._cluster,
+            self.informers,
+            self.pool_informers,
+            caller=caller or world.caller,
+            keys=KEYS,
+            clock=world.clock,
+            settings=SETTINGS,
+            log=world.steps.append,
+        )
+
+    async def caught_up(self) -> None:
+        await self.informers.caught_up()
+        await self.pool_informers.caught_up()
+
+    async def start(self, key: Key, replicas: int) -> int:
+        """A pass of the reconciler that raises replicas: claim, then scale."""
+        found = await self._world.deployment(key)
+        served = await self.claims.begin(key, found, replicas)
+        if int(found["spec"]["replicas"]) != replicas:
+            name = f"{key.name}-deployment"
+            await self._cluster.scale(DEPLOYMENT, name, key.namespace, replicas, manager=TEST)
+        return served
+
+    async def finish(self, key: Key) -> float | None:
+        """One look, at what the cluster holds now."""
+        await self.caught_up()
+        return await self.claims.finish(key, await self._world.deployment(key))
+
+    async def finished(self, key: Key) -> None:
+        """Look until there is nothing to wait for."""
+
+        async def done() -> bool:
+            return await self.finish(key) is None
+
+        await eventually(done)
+
+
+@contextlib.asynccontextmanager
+async def running(world: World, cluster: Cluster | None = None) -> AsyncIterator[Process]:
+    """A process whose informers have seen what there is."""
+    process = Process(world, cluster)
+    tasks = [asyncio.create_task(one.run()) for one in (process.informers, process.pool_informers)]
+    try:
+        await process.informers.synced()
+        await process.pool_informers.synced()
+        yield process
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def playing(path: Path, validators: Mapping[Kind, Validator] | None = None) -> AsyncIterator[World]:
+    """A world whose workload controllers are at work."""
+    async with embedded_cluster(path, validators=validators) as cluster:
+        informers = Informers(cluster)
+        workloads = Workloads(cluster, informers, SystemClock())
+        tasks = [asyncio.create_task(informers.run()), asyncio.create_task(workloads.run())]
+        try:
+            yield World(cluster)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+class DyingCluster:
+    """Passes everything on; the process dies after its `last` write, with that write done."""
+
+    def __init__(self, cluster: EmbeddedCluster, last: int, death: type[BaseException] = Crash) -> None:
+        self._cluster = cluster
+        self._last = last
+        self._death = death
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._cluster, name)
+        return self._dying(call) if name in ("patch", "delete", "scale", "create", "apply") else call
+
+    def _dying(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def write(*args: Any, **options: Any) -> Any:
+            if self.writes >= self._last:
+                raise self._death  # a dead process writes nothing more
+            answer = await call(*args, **options)
+            self.writes += 1
+            if self.writes >= self._last:
+                raise self._death
+            return answer
+
+        return write
+
+
+__all__ = ["KEYS", "NAMESPACE", "POOL", "Crash", "DyingCluster", "Process", "World", "deployment", "playing", "running"]

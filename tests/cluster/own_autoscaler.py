@@ -1,0 +1,80 @@
+"""Autoscalers of the test's own, in this process and limited to one namespace; what they write is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+from autoscaler.config import Settings, Zero
+from autoscaler.main import PROGRAM, make
+from autoscaler.settings_file import FileSettings
+from clusters.api import Cluster
+from clusters.clock import SystemClock
+from clusters.errors import NotFound
+from clusters.lease import LeaderLease
+from clusters.manager.options import SYSTEM_NAMESPACE, parse_options
+from clusters.manager.process import LEASE_DURATION, LEASE_PERIOD
+from clusters.objects import DEPLOYMENT, LEASE
+from tests.cluster.acting import MANAGER, NOTICED_WITHIN, Recording
+
+LEASE_NAME = PROGRAM.lease
+GRACE = 2.0
+"""s, as the testbed's: Kourier's Envoy follows within a second."""
+
+
+@asynccontextmanager
+async def own_autoscaler(
+    cluster: Cluster, namespace: str, settings: FileSettings | None = None
+) -> AsyncIterator[Recording]:
+    """The autoscaler as its process composes it; ended at the end of the block as a process would, without a word."""
+    recording = Recording(cluster)
+    options = parse_options(PROGRAM.name, PROGRAM.about, ["--namespace", namespace], {"HOST": "127.0.0.1"})
+    given = settings or FileSettings(Settings(zero=Zero(grace=GRACE)))
+    component = make(cast(Cluster, recording), options, given, SystemClock())
+    tasks = [asyncio.create_task(component.informers.run())]
+    try:
+        await component.informers.synced()
+        tasks.append(asyncio.create_task(component.run()))
+        yield recording
+        for task in tasks:
+            assert not task.done(), task
+    finally:
+        for task in reversed(tasks):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def is_running(cluster: Cluster) -> bool:
+    """Whether an installed autoscaler runs."""
+    try:
+        found = await cluster.get(DEPLOYMENT, LEASE_NAME, SYSTEM_NAMESPACE)
+    except NotFound:
+        return False
+    return bool((found.get("status") or {}).get("readyReplicas"))
+
+
+@asynccontextmanager
+async def standing_by(cluster: Cluster) -> AsyncIterator[None]:
+    """The installed autoscalers do not act until the end of the block: their Lease is held here."""
+    if not await is_running(cluster):
+        yield
+        return
+    identity = f"tests-{uuid.uuid4().hex[:10]}"
+    taken = {"spec": {"holderIdentity": identity}}
+    await cluster.patch(LEASE, LEASE_NAME, taken, SYSTEM_NAMESPACE, manager=MANAGER)
+    lease = LeaderLease(cluster, LEASE_NAME, SYSTEM_NAMESPACE, identity, SystemClock(), LEASE_DURATION, LEASE_PERIOD)
+    await lease.acquire()
+    holding = asyncio.create_task(lease.hold())
+    try:
+        await asyncio.sleep(NOTICED_WITHIN)
+        yield
+    finally:
+        holding.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await holding
+        await lease.release()

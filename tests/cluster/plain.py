@@ -1,0 +1,296 @@
+"""Plain Knative Services of one autoscaler class or another, with Knative's own annotations and a tiny container."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import aiohttp
+
+from autoscaler.apis import CLASS
+from autoscaler.knative_annotations import PROGRESS_DEADLINE
+from clusters.api import Cluster
+from clusters.informer import Informers
+from clusters.objects import (
+    ANNOTATION_CLASS,
+    DEPLOYMENT,
+    LABEL_REVISION,
+    POD,
+    POD_AUTOSCALER,
+    REVISION,
+    SERVERLESS_SERVICE,
+    SERVICE,
+    Key,
+    Kind,
+    Object,
+    condition_of,
+    generation_of,
+    is_deleting,
+    is_true,
+    labels_of,
+    name_of,
+)
+from tests.support.kourier import Kourier
+from tests.support.wait import eventually
+
+MANAGER = "tests"
+NAME = "app"
+FIRST = f"{NAME}-00001"
+WITHIN = 60.0  # s for a step
+REQUEST_WITHIN = 60.0  # s for an answer
+ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", status=False)
+LABEL_OF_SLICE = "kubernetes.io/service-name"
+PROGRAM = (Path(__file__).parent / "sleeper.py").read_text()
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+KINDS = (SERVICE, REVISION, POD_AUTOSCALER, SERVERLESS_SERVICE, DEPLOYMENT, POD, ENDPOINT_SLICE)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A change that was seen: when (monotonic seconds), and the object after it, None when it went."""
+
+    at: float
+    kind: Kind
+    name: str
+    after: Object | None
+
+
+class Plain:
+    """A namespace, and what is made, asked and seen in it. What is not named is of the Service `app`, revision 1."""
+
+    def __init__(self, cluster: Cluster, namespace: str, kourier: Kourier, image: str) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.kourier = kourier
+        self.image = image
+        self.moments: list[Moment] = []
+        self._seen = Informers(cluster, namespace=namespace)
+        for kind in KINDS:
+            self._seen[kind].subscribe(partial(self._note, kind))
+
+    def _note(self, kind: Kind, before: Object | None, after: Object | None) -> None:
+        self.moments.append(Moment(time.monotonic(), kind, name_of(after or before or {}), after))
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[Plain]:
+        """Its memory follows the cluster for as long as the block runs."""
+        task = asyncio.create_task(self._seen.run())
+        await self._seen.synced()
+        try:
+            yield self
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def create(
+        self, name: str = NAME, *, autoscaler_class: str = CLASS, env: Mapping[str, str] = NOTHING,
+        spec: Mapping[str, Any] = MappingProxyType({}), container: Mapping[str, Any] = MappingProxyType({}),
+        deadline: str = "", **scaling: str,
+    ) -> float:  # fmt: skip
+        """A Service; returns when it was made (monotonic seconds).
+
+        `scaling`: `min_scale` stands for `autoscaling.knative.dev/min-scale`; `spec` and `container` are laid over the
+        revision's; `deadline` is its progress deadline.
+        """
+        annotations = {f"autoscaling.knative.dev/{key.replace('_', '-')}": value for key, value in scaling.items()}
+        annotations[ANNOTATION_CLASS] = autoscaler_class
+        if deadline:
+            annotations[PROGRESS_DEADLINE] = deadline
+        made = {**make_container(self.image, env), **container}
+        template = {"metadata": {"annotations": annotations}, "spec": {"containers": [made], **spec}}
+        metadata = {"name": name, "namespace": self.namespace}
+        service = {"apiVersion": SERVICE.api_version, "kind": SERVICE.kind, "metadata": metadata}
+        began = time.monotonic()
+        await self.cluster.create(SERVICE, {**service, "spec": {"template": template}}, manager=MANAGER)
+        return began
+
+    async def change(self, patch: Object, name: str = NAME) -> Object:
+        """Merge `patch` into the Service."""
+        return await self.cluster.patch(SERVICE, name, patch, self.namespace, manager=MANAGER)
+
+    async def delete(self, name: str = NAME) -> None:
+        """Delete the Service; return once nothing is left of it but Pods that end."""
+        await self.cluster.delete(SERVICE, name, self.namespace)
+        await self.until(lambda: not self.leftovers(name))
+
+    def get(self, kind: Kind, name: str = FIRST) -> Object:
+        """An object as last seen; raises AssertionError where there is none."""
+        found = self._seen[kind].get(name, self.namespace)
+        assert found is not None, f"there is no {kind} {name}"
+        return found
+
+    def history(self, kind: Kind, name: str = FIRST) -> list[Object]:
+        """All that was seen of an object, oldest first."""
+        return [one.after for one in self.moments if (one.kind, one.name) == (kind, name) and one.after is not None]
+
+    async def until(self, look: Callable[[], Any], within: float = WITHIN) -> float:
+        """Wait until `look` is true of what was seen; the seconds that it took."""
+        began = time.monotonic()
+        await eventually(look, within)
+        return time.monotonic() - began
+
+    async def ready(self, name: str = NAME, within: float = WITHIN) -> None:
+        """Wait until the Service is Ready at its present generation."""
+        await self.says(SERVICE, name, "Ready", "True", within=within)
+
+    async def says(
+        self, kind: Kind, name: str, condition: str, status: str, reason: str | None = None, within: float = WITHIN
+    ) -> Object:
+        """Wait until a condition is so, at the object's present generation; the condition."""
+
+        def look() -> Object:
+            found = self.get(kind, name)
+            said = condition_of(found, condition) or {}
+            seen = (found.get("status") or {}).get("observedGeneration")
+            assert seen == generation_of(found), f"{name}: {seen} of {generation_of(found)} observed"
+            assert said.get("status") == status and reason in (None, said.get("reason")), f"{name}: {said}"
+            return said
+
+        return await eventually(look, within)
+
+    def asked(self, revision: str = FIRST) -> int:
+        """Replicas that the Deployment is asked for."""
+        return int(self.get(DEPLOYMENT, f"{revision}-deployment")["spec"]["replicas"])
+
+    async def scaled(self, replicas: int, revision: str = FIRST, within: float = WITHIN) -> float:
+        """Wait until the Deployment is asked for so many; the seconds that it took."""
+
+        def look() -> bool:
+            assert self.asked(revision) == replicas, f"{revision}: {self.asked(revision)} replicas, not {replicas}"
+            return True
+
+        return await self.until(look, within)
+
+    def history_of_scale(self, revision: str = FIRST) -> list[Object]:
+        """All that was seen of the Deployment."""
+        return self.history(DEPLOYMENT, f"{revision}-deployment")
+
+    def most_asked(self, revision: str = FIRST) -> int:
+        """The most replicas that the Deployment was ever asked for."""
+        return max(int(one["spec"]["replicas"]) for one in self.history(DEPLOYMENT, f"{revision}-deployment"))
+
+    def pods(self, revision: str = FIRST) -> list[Object]:
+        """Its Pods that are not ending."""
+        return [pod for pod in self._seen[POD] if labels_of(pod).get(LABEL_REVISION) == revision and _lives(pod)]
+
+    async def running(self, replicas: int, revision: str = FIRST, within: float = WITHIN) -> float:
+        """Wait until so many Pods are ready; the seconds that it took."""
+
+        def look() -> bool:
+            ready = len(self.addresses(revision))
+            assert ready == replicas, f"{revision}: {ready} ready Pods, not {replicas}"
+            return True
+
+        return await self.until(look, within)
+
+    def addresses(self, revision: str = FIRST) -> set[str]:
+        """The IPs of its ready Pods."""
+        return {pod["status"]["podIP"] for pod in self.pods(revision) if is_true(pod, "Ready")}
+
+    def mode(self, revision: str = FIRST) -> str:
+        """Of the ServerlessService."""
+        return str(self.get(SERVERLESS_SERVICE, revision)["spec"]["mode"])
+
+    def backends(self, revision: str = FIRST) -> set[str]:
+        """The IPs behind the public Service."""
+        slices = [one for one in self._seen[ENDPOINT_SLICE] if labels_of(one).get(LABEL_OF_SLICE) == revision]
+        return {ip for one in slices for end in one.get("endpoints") or () for ip in end["addresses"]}
+
+    def request(self, name: str = NAME, ms: int = 0) -> tuple[str, Mapping[str, str]]:
+        """URL and headers of a request that takes so long."""
+        return f"{self.kourier.url}/?ms={ms}", {"Host": self.kourier.host(Key(self.namespace, name))}
+
+    def leftovers(self, name: str = NAME) -> list[str]:
+        """What is there of the Service, apart from Pods that are ending."""
+        found = [(kind, one) for kind in KINDS for one in self._seen[kind]]
+        return [f"{kind} {name_of(one)}" for kind, one in found if _lives(one) and _belongs(name_of(one), name)]
+
+
+def _lives(obj: Object) -> bool:
+    return not is_deleting(obj) and (obj.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def _belongs(name: str, service: str) -> bool:
+    return name == service or name.startswith(f"{service}-0")
+
+
+def make_container(image: str, env: Mapping[str, str]) -> Object:
+    """The sleeper."""
+    return {
+        "image": image,
+        "command": ["python", "-c", PROGRAM],
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "readinessProbe": {"httpGet": {"path": "/healthz"}, "periodSeconds": 1},
+        "resources": {"requests": {"cpu": "20m", "memory": "32Mi"}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+@dataclass(slots=True)
+class Answers:
+    """What requests brought: Pods by name, seconds of each, and whatever was not a 200."""
+
+    pods: Counter[str] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+class Caller:
+    """A client of plain Services."""
+
+    def __init__(self, session: aiohttp.ClientSession, plain: Plain) -> None:
+        self._session = session
+        self._plain = plain
+
+    async def ask(self, answers: Answers, name: str = NAME, ms: int = 0) -> None:
+        """One request."""
+        url, headers = self._plain.request(name, ms)
+        began = time.monotonic()
+        try:
+            async with self._session.get(url, headers=headers) as answer:
+                text = (await answer.text()).strip()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            answers.failures.append(f"{time.monotonic() - began:.2f} s: {error!r}")
+            return
+        if answer.status == 200:
+            answers.pods[text] += 1
+            answers.seconds.append(time.monotonic() - began)
+        else:
+            answers.failures.append(f"{answer.status} {text[:100]}")
+
+    @asynccontextmanager
+    async def busy(self, concurrency: int, name: str = NAME, ms: int = 500) -> AsyncIterator[Answers]:
+        """So many callers that ask again and again, for as long as the block runs; then all answers are in."""
+        answers, stop = Answers(), asyncio.Event()
+
+        async def caller() -> None:
+            while not stop.is_set():
+                await self.ask(answers, name, ms)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(caller())
+            try:
+                yield answers
+            finally:
+                stop.set()
+
+
+@asynccontextmanager
+async def calling(plain: Plain) -> AsyncIterator[Caller]:
+    """A client without connections kept: every request goes where the routes lead now."""
+    timeout = aiohttp.ClientTimeout(total=REQUEST_WITHIN)
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+        yield Caller(session, plain)

@@ -1,0 +1,118 @@
+"""Members of warm pools at the kubelet: bare Pods that run on, whatever becomes of their labels and owners."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.kubelet.folders import Folders
+from clusters.endpoints import endpoint_of, is_ready
+from clusters.objects import POD, REPLICA_SET, SECRET, Kind, Object, annotations_of, owner_reference, uid_of
+from tests.clusters.kubelet.nodes import NAMESPACE, Nodes, get, make_pod, process_of, until
+from tests.support.wait import eventually
+
+POOL = "autoscaling.knodel.dev/pool"
+HASH = "pod-template-hash"
+
+
+def member(name: str) -> Object:
+    """A member: nobody's, with the label of its pool alone."""
+    pod = make_pod(name, container={"ports": [{"name": "user-port", "containerPort": 8080}]})
+    pod["metadata"]["labels"] = {POOL: "small"}
+    return pod
+
+
+async def patch(nodes: Nodes, name: str, **metadata: Any) -> Object:
+    """Change a Pod's metadata."""
+    return await nodes.cluster.patch(POD, name, {"metadata": metadata}, NAMESPACE, manager="test")
+
+
+async def test_a_claim_changes_labels_annotations_and_owner_and_the_process_runs_on(nodes: Nodes) -> None:
+    await nodes.start()
+    await nodes.create(member("a"))
+    pod = await nodes.ready("a")
+    process, endpoint = process_of(pod), endpoint_of(pod)
+    owner = {"metadata": {"name": "rs", "namespace": NAMESPACE}, "spec": {"replicas": 0}}
+    replica_set = await nodes.cluster.create(REPLICA_SET, owner, manager="test")
+
+    await patch(nodes, "a", annotations={"autoscaling.knodel.dev/claim": "{}"})
+    await patch(nodes, "a", labels={"serving.knative.dev/revision": "m-00001"})
+    await patch(nodes, "a", labels={HASH: "x", POOL: None}, ownerReferences=[owner_reference(REPLICA_SET, replica_set)])
+    assert await get(pod, "/unready")
+
+    async def told() -> bool:
+        return not is_ready(await nodes.pod("a"))
+
+    await until(told)  # the kubelet goes on with what the Pod is now
+    after = await nodes.pod("a")
+    assert (process_of(after), endpoint_of(after)) == (process, endpoint)
+    assert await nodes.restarts("a") == 0
+    assert annotations_of(after)["autoscaling.knodel.dev/claim"] == "{}"
+
+
+async def test_what_the_server_wrote_to_its_folder_is_there_after_a_restart(nodes: Nodes) -> None:
+    await nodes.start()
+    await nodes.create(member("a"))
+    pod = await nodes.ready("a")
+    assignment = Folders(nodes.state).scratch(uid_of(pod)) / "assignment.json"
+    assignment.write_text("{}")
+
+    await asyncio.gather(get(pod, "/crash"), return_exceptions=True)
+
+    async def restarted() -> bool:
+        return await nodes.restarts("a") == 1 and is_ready(await nodes.pod("a"))
+
+    await until(restarted)
+    assert assignment.read_text() == "{}"
+    assert endpoint_of(await nodes.pod("a")) == endpoint_of(pod)
+
+
+async def test_a_member_without_restart_policy_is_always_restarted(nodes: Nodes) -> None:
+    await nodes.start()
+    await nodes.create(member("a"))
+    pod = await nodes.ready("a")
+    await asyncio.gather(get(pod, "/exit/0"), return_exceptions=True)
+
+    async def restarted() -> bool:
+        return await nodes.restarts("a") == 1 and is_ready(await nodes.pod("a"))
+
+    await until(restarted)
+
+
+class SlowSecrets:
+    """A cluster whose Secrets are answered when the test says so."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self._cluster = cluster
+        self.asked = asyncio.Event()
+        self.answer = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
+        if kind == SECRET:
+            self.asked.set()
+            await self.answer.wait()
+        return await self._cluster.get(kind, name, namespace)
+
+
+async def test_a_pod_that_is_deleted_before_its_process_is_started_never_gets_one(
+    nodes: Nodes, cluster: EmbeddedCluster
+) -> None:
+    """As a ReplicaSet's own Pod, when it has adopted another one meanwhile."""
+    slow = SlowSecrets(cluster)
+    nodes.cluster = slow
+    source = {"secretKeyRef": {"name": "keys", "key": "token", "optional": True}}
+    await nodes.start()
+    await nodes.create(make_pod("a", container={"env": [{"name": "TOKEN", "valueFrom": source}]}))
+    await eventually(slow.asked.is_set)
+    pod = await nodes.pod("a")
+
+    await nodes.cluster.delete(POD, "a", NAMESPACE)
+    await asyncio.sleep(0.05)  # the kubelet hears of it; nothing tells that it has
+    slow.answer.set()
+    await nodes.gone("a")
+
+    assert not Folders(nodes.state).log(pod, "server").exists()

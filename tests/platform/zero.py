@@ -1,0 +1,165 @@
+"""Random schedules of a model's last request against its way to zero, many models at once, every answer checked.
+
+    python -m tests.platform.zero --schedules 10000 --models 30 --pool 4 --limit 1800
+
+A schedule is one race: a request, a random time around that in which the last replica goes, and the next request (or a
+few at once). Real processes on one machine; exit code 1 when an answer was wrong or none came.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.platform.machine import Machine, machine
+from tests.scenarios.world import infer_body
+
+IDLE = "1s"  # scaleToZeroAfter: the least that there is
+GAPS = (0.8, 2.6)  # s between an answer and the next request: a replica goes 1.0 to 2.4 s after the last one
+BURST = (1, 1, 1, 2, 3)  # requests at once, one of these
+STAGES = ("claim", "start", "queue")  # of Server-Timing: how the request found the model
+PATIENCE = 60.0  # s for one answer
+POOL = "races"
+SHOWN = 10  # failures that are printed
+
+
+@dataclass
+class Tally:
+    """What became of the schedules. `found`: how a schedule's first request found the model, `ready` or a stage."""
+
+    failures: list[str] = field(default_factory=list)
+    found: Counter[str] = field(default_factory=Counter)
+    answers: int = 0
+    schedules: int = 0
+    seconds: float = 0.0
+    waits: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        waits = sorted(self.waits) or [0.0]
+        slow = f"p50 {waits[len(waits) // 2]:.0f} ms, p99 {waits[len(waits) * 99 // 100]:.0f} ms, slowest {waits[-1]:.0f} ms"
+        kinds = ", ".join(f"{name} {count}" for name, count in self.found.most_common())
+        return (
+            f"{self.schedules} schedules in {self.seconds:.0f} s: {self.answers} answers, {len(self.failures)} failures; "
+            f"{kinds}; {slow}"
+        )
+
+
+@dataclass(frozen=True)
+class Races:
+    """Schedules of several models on one machine."""
+
+    here: Machine
+    models: int
+    seed: int = 0
+
+    def deploy(self) -> None:
+        """The models, each at its way to zero."""
+        artifact = Path(self.here.artifact("double")).as_uri()
+        made = [_model(self._name(number), artifact) for number in range(self.models)]
+        path = self.here.folder / "races.yaml"
+        path.write_text("\n---\n".join(json.dumps(model) for model in made))
+        self.here.run("deploy", "-f", str(path))
+
+    def pool(self, size: int) -> None:
+        """A warm pool that fits them; 0 turns it off."""
+        self.here.run("pool", "set", POOL, "--like", self._name(0), "--size", str(size))
+
+    async def run(self, schedules: int, limit: float) -> Tally:
+        """Run that many, or as many as `limit` seconds allow."""
+        tally, began = Tally(), time.monotonic()
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(PATIENCE)) as session:
+            async with asyncio.TaskGroup() as group:
+                for number in range(self.models):
+                    share = schedules // self.models + (number < schedules % self.models)
+                    group.create_task(self._race(session, number, share, began + limit, tally))
+        tally.seconds = time.monotonic() - began
+        return tally
+
+    async def _race(
+        self, session: aiohttp.ClientSession, number: int, share: int, deadline: float, tally: Tally
+    ) -> None:
+        source = random.Random(f"{self.seed} {number}")  # noqa: S311 - schedules, not secrets
+        for _ in range(share):
+            await asyncio.sleep(source.uniform(*GAPS))
+            if time.monotonic() > deadline:
+                return
+            values = [float(source.randrange(1000)) for _ in range(source.choice(BURST))]
+            await asyncio.gather(*(self._ask(session, self._name(number), value, tally) for value in values))
+            tally.schedules += 1
+
+    async def _ask(self, session: aiohttp.ClientSession, name: str, value: float, tally: Tally) -> None:
+        url = f"http://127.0.0.1:{self.here.port}/v2/models/{name}/infer"
+        began = time.perf_counter()
+        try:
+            async with session.post(url, json=infer_body(value)) as answer:
+                text = await answer.text()
+                status, headers = answer.status, answer.headers
+        except (aiohttp.ClientError, TimeoutError) as error:
+            tally.failures.append(f"{name}: {error!r} after {time.perf_counter() - began:.3f} s")
+            return
+        tally.answers += 1
+        tally.waits.append((time.perf_counter() - began) * 1000)
+        tally.found[_found(headers.get("server-timing", ""))] += 1
+        if fault := _fault(status, text, headers.get("knodel-revision", ""), name, value):
+            tally.failures.append(f"{name}: {fault}")
+
+    @staticmethod
+    def _name(number: int) -> str:
+        return f"race-{number:02}"
+
+
+def _model(name: str, artifact: str) -> dict[str, Any]:
+    spec = {"storageUri": artifact, "scaleToZeroAfter": IDLE, "maxReplicas": 2}
+    return {"apiVersion": "knodel.dev/v1alpha1", "kind": "Model", "metadata": {"name": name}, "spec": spec}
+
+
+def _found(timing: str) -> str:
+    return next((stage for stage in STAGES if timing.startswith(f"{stage};")), "ready")
+
+
+def _fault(status: int, text: str, revision: str, name: str, value: float) -> str:
+    """What is wrong with an answer; empty when nothing is."""
+    if status != 200:
+        return f"status {status}: {text[:200]}"
+    found = json.loads(text)["outputs"][0]["data"]
+    if found != [2 * value] or revision != f"{name}-00001":
+        return f"{found} of {revision or 'nobody'} for {value}"
+    return ""
+
+
+def main() -> int:
+    """Run schedules and print what became of them."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--schedules", type=int, default=10_000)
+    parser.add_argument("--models", type=int, default=30)
+    parser.add_argument("--pool", type=int, default=0, help="members of a warm pool [none]")
+    parser.add_argument("--limit", type=float, default=1800.0, help="seconds at most [%(default)g]")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="knodel-races-") as folder, machine(Path(folder)) as here:
+        here.up()
+        races = Races(here, options.models, options.seed)
+        races.deploy()
+        if options.pool:
+            races.pool(options.pool)
+        tally = asyncio.run(races.run(options.schedules, options.limit))
+    print(tally)
+    for failure in tally.failures[:SHOWN]:
+        print(failure)
+    return int(bool(tally.failures) or tally.schedules < options.schedules)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Warm starts: replicas out of a pool of servers that have everything but the model."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL
+from clusters.objects import POD, Object, annotations_of, controller_of, name_of
+from tests.scenarios.test_scaling import at_zero, living_pods
+from tests.scenarios.world import World
+
+FULL = 2  # members
+
+
+async def members(world: World, pool: str) -> list[Object]:
+    """The Pods of a warm pool."""
+    return list((await world.cluster.list(POD, "default", f"{LABEL_POOL}={pool}")).items)
+
+
+async def test_a_model_at_zero_wakes_by_a_claim_and_the_pool_is_filled_again(world: World) -> None:
+    await world.pool("ready", FULL)
+    await world.deploy("woken", storageUri=world.artifacts("double"), maxReplicas=1, scaleToZeroAfter="1s")
+    await at_zero(world, "woken-00001")
+    await world.pool_has("ready", FULL)
+    free = {name_of(pod) for pod in await members(world, "ready")}
+
+    answers = await asyncio.gather(*(world.ask("woken", value=float(number)) for number in range(20)))
+
+    assert [answer.body["outputs"][0]["data"] for answer in answers] == [[2.0 * number] for number in range(20)]
+    assert {answer.revision for answer in answers} == {"woken-00001"}
+
+    async def adopted() -> bool:
+        pods = await living_pods(world, "woken-00001")
+        return len(pods) == 1 and (controller_of(pods[0]) or {}).get("kind") == "ReplicaSet"
+
+    await world.eventually(adopted)
+    pod = (await living_pods(world, "woken-00001"))[0]
+    assert name_of(pod) in free
+    assert ANNOTATION_CLAIM in annotations_of(pod)
+    await world.pool_has("ready", FULL)
+    told = await world.until("woken", lambda found: _last_start(found).get("pod") == name_of(pod))
+    assert [step["name"] for step in _last_start(told)["steps"]] == ["reserve", "assign", "label", "adopt"]
+
+
+async def test_an_empty_pool_means_a_cold_start_and_no_error(world: World) -> None:
+    await world.pool("small", 1)
+    await world.deploy("first", storageUri=world.artifacts("double"), maxReplicas=1, scaleToZeroAfter="1s")
+    await world.deploy("second", storageUri=world.artifacts("double"), maxReplicas=1, scaleToZeroAfter="1s")
+    await at_zero(world, "first-00001")
+    await at_zero(world, "second-00001")
+    await world.pool_has("small", 1)
+
+    answers = await asyncio.gather(*(world.ask(name) for name in ("first", "second") for _ in range(5)))
+
+    assert [answer.status for answer in answers] == [200] * 10
+
+
+async def test_eight_slow_requests_bring_four_replicas_and_none_is_lost(world: World) -> None:
+    await world.pool("four", 4)
+    limits: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 6, "scaleTarget": 2, "targetUtilization": 1.0}
+    await world.deploy("crowd", storageUri=world.artifacts("slow"), **limits)
+    await world.pool_has("four", 4)
+    seen: list[int] = []
+
+    async def has(replicas: int) -> bool:
+        seen.append(len(await living_pods(world, "crowd-00001")))
+        return seen[-1] == replicas
+
+    async with world.under_load("crowd", concurrency=8) as load:
+        await world.eventually(lambda: has(4))
+
+    assert max(seen) <= limits["maxReplicas"]
+    await world.eventually(lambda: has(1), 120)
+    assert load.failures == []
+    assert load.total > 0
+
+
+def _last_start(found: Object) -> Object:
+    starts: list[Object] = (found.get("status") or {}).get("starts") or [{}]
+    return starts[-1]

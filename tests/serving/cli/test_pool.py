@@ -1,0 +1,206 @@
+"""`knodel pool` and pools in files, against a live control API: only what is named changes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from clusters.objects import MODEL, WARM_POOL, Object
+from tests.serving.cli.conftest import Served, check
+
+MODEL_AND_POOL = """
+apiVersion: knodel.dev/v1alpha1
+kind: Model
+metadata: {name: magika}
+spec: {storageUri: "file:///models/magika"}
+---
+apiVersion: knodel.dev/v1alpha1
+kind: WarmPool
+metadata: {name: small}
+spec: {size: 2}
+"""
+
+
+async def spec_of(served: Served, name: str = "small") -> Object:
+    """The spec of the stored WarmPool."""
+    spec: Object = (await served.cluster.get(WARM_POOL, name, "default"))["spec"]
+    return spec
+
+
+async def make(served: Served, *options: str) -> None:
+    """A pool named `small`."""
+    done = await served.knodel("pool", "set", "small", *options)
+    assert done.code == 0, done.err
+
+
+async def test_set_makes_a_pool_with_the_fields_that_are_named(served: Served) -> None:
+    done = await served.knodel(
+        "pool", "set", "small", "--size", "3", "--cpu", "50m", "--memory", "256Mi", "--max-age", "1h",
+        "--budget-memory", "2Gi", "--concurrency", "0", "--timeout", "90s", "--format", "onnx",
+    )  # fmt: skip
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "warm pool small has size 3: `knodel pool list` shows its members\n"
+    assert await spec_of(served) == {
+        "size": 3,
+        "maxAge": "1h",
+        "budget": {"memory": "2Gi"},
+        "template": {
+            "modelFormat": "onnx",
+            "resources": {"cpu": "50m", "memory": "256Mi"},
+            "containerConcurrency": 0,
+            "timeout": "90s",
+        },
+    }
+
+
+async def test_set_changes_only_the_fields_that_are_named(served: Served) -> None:
+    await make(served, "--size", "3", "--cpu", "2", "--budget-cpu", "8")
+    await make(served, "--size", "auto", "--min", "2", "--max", "5", "--memory", "1Gi")
+
+    assert await spec_of(served) == {
+        "size": "auto",
+        "min": 2,
+        "max": 5,
+        "budget": {"cpu": "8"},
+        "template": {"resources": {"cpu": "2", "memory": "1Gi"}},
+    }
+
+
+async def test_off_sets_size_0_until_set(served: Served) -> None:
+    await make(served, "--size", "3", "--cpu", "2")
+
+    done = await served.knodel("pool", "off", "small")
+    assert done.out == "warm pool small is off: `knodel pool set small --size N` turns it on\n"
+    assert await spec_of(served) == {"size": 0, "template": {"resources": {"cpu": "2"}}}
+
+    await make(served, "--size", "1")
+    assert (await spec_of(served))["size"] == 1
+
+
+async def test_a_pool_like_a_model_has_what_the_model_says_and_nothing_that_was_there_before(served: Served) -> None:
+    await make(served, "--concurrency", "9", "--timeout", "10s", "--memory", "9Gi", "--size", "2")
+    await served.deploy("magika")
+    patch = {"spec": {"resources": {"cpu": "250m"}, "modelFormat": "onnx", "serviceAccountName": "models"}}
+    await served.cluster.patch(MODEL, "magika", patch, "default", manager="user")
+
+    await make(served, "--like", "magika")
+
+    assert await spec_of(served) == {
+        "size": 2,
+        "template": {"modelFormat": "onnx", "resources": {"cpu": "250m"}, "serviceAccountName": "models"},
+    }
+
+
+async def test_options_win_over_the_model_that_a_pool_is_like(served: Served) -> None:
+    await served.deploy("magika")
+    await make(served, "--like", "magika", "--cpu", "3", "--size", "1")
+
+    assert await spec_of(served) == {"size": 1, "template": {"resources": {"cpu": "3"}}}
+
+
+async def test_a_model_with_variants_has_no_class_of_its_own(served: Served) -> None:
+    await served.deploy("magika")
+    variants = [{"name": "a", "percent": 60, "resources": {"cpu": "2"}}, {"name": "b", "percent": 40}]
+    await served.cluster.patch(MODEL, "magika", {"spec": {"variants": variants}}, "default", manager="user")
+
+    done = await served.knodel("pool", "set", "small", "--like", "magika")
+
+    check(done, 2, ["its variants (a, b) need a pool each"])
+    await make(served, "--like", "magika", "--cpu", "2", "--memory", "1Gi")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["set", "small"], 2, ["what about small? give --size N"]),
+        (["set", "small", "--size", "some"], 2, ["--size 'some': give a number of members, or auto"]),
+        (["set", "small", "--size", "-1"], 2, ["--size '-1'"]),
+        (["set", "small", "--size", "1001"], 2, ["spec.size: must be auto or a whole number from 0 to 1000"]),
+        (["set", "small", "--min", "3", "--max", "2"], 2, ["spec.min: must be at most max (2), not 3"]),
+        (["set", "small", "--cpu", "0"], 2, ["spec.template.resources.cpu: must be more than 0"]),
+        (["set", "small", "--max-age", "1s"], 2, ["spec.maxAge: must be at least 60s"]),
+        (["set", "Small", "--size", "1"], 2, ["metadata.name", "use lower-case letters"]),
+        (["set", "small", "--like", "nobody"], 3, ["--like nobody: there is no such model in namespace default"]),
+        (["off", "small"], 3, ["small", "not found"]),
+        (["set", "--size", "1"], 2, ["POOL"]),
+        (["sett", "small"], 2, ["sett"]),
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_done_is_one_line(
+    served: Served, arguments: list[str], code: int, words: list[str]
+) -> None:
+    check(await served.knodel("pool", *arguments), code, words)
+    assert (await served.cluster.list(WARM_POOL)).items == []
+
+
+async def test_pools_are_listed_before_any_model_is_there(served: Served) -> None:
+    await make(served, "--size", "2")
+    assert (await served.knodel("pool", "set", "other", "--min", "1", "-n", "team")).code == 0
+    status = {"size": 2, "ready": 1, "starting": 1, "claimed": 0, "reasons": ["Size: as asked"]}
+    await served.cluster.patch(
+        WARM_POOL, "small", {"status": status}, "default", manager="autoscaler", subresource="status"
+    )
+
+    done = await served.knodel("pool", "list")
+    rows = [line.split() for line in done.out.splitlines()]
+    assert rows[0] == ["NAME", "SIZE", "WANTED", "READY", "STARTING", "CLAIMED", "NOTE", "AGE"]
+    assert rows[1][:-1] == ["small", "2", "2", "1", "1", "0", "Size:", "as", "asked"]
+    assert len(rows) == 2
+    everywhere = (await served.knodel("pool", "list", "-A")).out
+    assert [line.split()[:3] for line in everywhere.splitlines()[1:]] == [
+        ["default", "small", "2"],
+        ["team", "other", "auto"],
+    ]
+
+
+async def test_what_keeps_the_members_away_is_in_the_list(served: Served) -> None:
+    await make(served, "--size", "2")
+    status = {"seed": {"ready": False, "message": "Configuration knodel-pool-small is there"}, "reasons": ["x"]}
+    await served.cluster.patch(
+        WARM_POOL, "small", {"status": status}, "default", manager="knodel", subresource="status"
+    )
+    assert "Configuration knodel-pool-small is there" in (await served.knodel("pool", "list")).out
+
+
+async def test_every_verb_prints_the_objects_themselves(served: Served) -> None:
+    made = json.loads((await served.knodel("pool", "set", "small", "--size", "2", "-o", "json")).out)
+    listed = (await served.knodel("pool", "list", "-o", "yaml")).value()
+    off = json.loads((await served.knodel("pool", "off", "small", "-o", "json")).out)
+
+    assert (made["kind"], made["spec"]) == ("WarmPool", {"size": 2})
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["small"]
+    assert off["spec"]["size"] == 0
+
+
+async def test_deploy_takes_pools_from_files(served: Served) -> None:
+    done = await served.knodel("deploy", "-f", "-", "--no-wait", stdin=MODEL_AND_POOL)
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[0] == "warm pool small has size 2: `knodel pool list` shows its members"
+    assert await spec_of(served) == {"size": 2}
+    assert (await served.model("magika"))["spec"] == {"storageUri": "file:///models/magika"}
+
+
+async def test_a_bad_pool_in_a_file_changes_nothing(served: Served) -> None:
+    done = await served.knodel("deploy", "-f", "-", "--no-wait", stdin=MODEL_AND_POOL.replace("size: 2", "size: x"))
+
+    check(done, 2, ["spec.size: must be auto or a whole number"])
+    assert (await served.cluster.list(MODEL)).items == []
+
+
+async def test_a_file_with_a_pool_can_be_checked_alone_and_only_once_in_it(served: Served) -> None:
+    done = await served.knodel("deploy", "-f", "-", "--dry-run", stdin=MODEL_AND_POOL)
+    assert done.out.splitlines() == [
+        "model magika is valid, nothing was changed",
+        "warm pool small is valid, nothing was changed",
+    ]
+    _, pool = MODEL_AND_POOL.split("---")
+    check(await served.knodel("deploy", "-f", "-", stdin=f"{pool}---{pool}"), 2, ["warm pool small stands twice"])
+    assert (await served.cluster.list(WARM_POOL)).items == []
+
+
+async def test_a_context_named_before_the_verb_counts_for_pools_too(served: Served) -> None:
+    check(await served.knodel("--kube-context", "absent", "pool", "list"), 2, ["absent"])
