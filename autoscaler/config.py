@@ -101,8 +101,9 @@ class Activators:
     calm: float = 0.25
     """Seconds between two polls while nothing is at zero."""
 
-    timeout: float = 0.25
-    """Seconds for one answer: an activator that hangs is not waited for, the others are polled on."""
+    timeout: float = 1.0
+    """Seconds for one answer. Nobody waits for one that hangs but the last look before zero; on a machine that is short
+    of CPU an answer takes half a second, and to give it up would make it later still."""
 
     max_bytes: int = 1_048_576
     """Bytes of one answer: some 150 a revision."""

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable
 
 from autoscaler.config import Settings
 from autoscaler.metrics.collector import Collector
+from autoscaler.metrics.families import collector_families
 from autoscaler.metrics.source import ActivatorLoad, MetricSource
 from autoscaler.reconciler.notes import Notes
 from autoscaler.reconciler.observed import View, keys_by_revision
 from autoscaler.reconciler.pod_autoscaler import MANAGER, Parts, PodAutoscalerReconciler
 from autoscaler.reconciler.scale_to_zero import Prober, ScaleToZero
+from autoscaler.reconciler.silences import Silences
 from autoscaler.reconciler.starts import Starts
 from autoscaler.scaling.fleet import Change, Fleet
 from autoscaler.warmpool.caller import LoadCaller
@@ -27,6 +29,7 @@ from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.controller import Controller
 from clusters.informer import Informers
+from clusters.manager.metrics import Family
 from clusters.objects import DEPLOYMENT, POD, POD_AUTOSCALER, REPLICA_SET, SERVERLESS_SERVICE, Key
 from clusters.recorder import Recorder
 
@@ -69,6 +72,7 @@ class Autoscaler:
         self._starts = Starts(self._notes, clock)
         zero = ScaleToZero(self._collector, activator, clock, self._settings.zero, prober)
         recorder = Recorder(cluster, MANAGER, clock)
+        self._silences = Silences(recorder, clock, hears)
         self._pool_informers = pool_informers or informers
         self._warm = WarmStarts(
             cluster, informers, self._pool_informers, caller=caller, keys=keys or PoolKey.random(), clock=clock,
@@ -78,7 +82,7 @@ class Autoscaler:
         self._reconciler = PodAutoscalerReconciler(
             Parts(
                 cluster, view, self._fleet, self._collector, activator, zero, self._notes, self._starts, self._warm,
-                recorder, clock, self._settings, hears,
+                self._silences, recorder, clock, self._settings, hears,
             )
         )  # fmt: skip
         self.controller = Controller("autoscaler", self._pass, workers=self._settings.workers)
@@ -126,12 +130,22 @@ class Autoscaler:
         for key in self._fleet:
             self.controller.queue.add(key)
 
+    def revisions(self) -> Iterable[Key]:
+        """Those that it scales."""
+        return self._fleet
+
+    def families(self) -> list[Family]:
+        """Metrics of its own."""
+        return collector_families(self._collector)
+
     async def tick(self) -> None:
         """Read all replicas, then decide for all revisions that have replicas or waiting requests."""
         targets = self._reconciler.targets(self._fleet.active())
         readings = await self._collector.read(targets)
         now = self._clock.monotonic()
         self._fleet.observe(readings, targets, now)
+        for key in self._silences.tick(targets, readings):
+            self.controller.queue.add(key)
         for key in targets:
             self._starts.heard(self._collector.last(key))
         active = self._fleet.active()

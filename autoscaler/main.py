@@ -8,6 +8,7 @@ that can be reached keeps a replica.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -39,6 +40,8 @@ SELECTORS = {DEPLOYMENT: LABEL_REVISION, REPLICA_SET: LABEL_REVISION, POD: LABEL
 POOL_SELECTORS = {POD: LABEL_POOL}
 """Members that are not adopted yet: a label selector cannot say "or"."""
 POOL_KEY = "pool-key"
+IN_POD = "KUBERNETES_SERVICE_HOST"
+"""A variable that every Pod has. Outside of the cluster the names of Services are not known, so there is no probe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Works:
 
     autoscaler: Autoscaler
     poller: ActivatorPoller
-    prober: ActivatorProber
+    prober: ActivatorProber | None
 
     async def run(self) -> None:
         """Act until cancelled."""
@@ -56,7 +59,8 @@ class Works:
                 group.create_task(self.poller.run(), name="activators")
                 group.create_task(self.autoscaler.run(), name="autoscaler")
         finally:
-            await self.prober.close()
+            if self.prober is not None:
+                await self.prober.close()
 
 
 def connect(options: Options) -> AbstractAsyncContextManager[Cluster]:
@@ -71,7 +75,7 @@ def make(cluster: Cluster, options: Options, given: FileSettings, clock: Clock) 
     members = Informers(cluster, clock, namespace=options.namespace, selectors=POOL_SELECTORS)
     activators = activator_informers(cluster, clock, given.activator_namespace)
     poller = ActivatorPoller(activators[POD], clock, settings.activators)
-    prober = ActivatorProber(domain=given.cluster_domain)
+    prober = ActivatorProber(domain=given.cluster_domain) if IN_POD in os.environ else None
     server, proxy = PodScraper(clock, settings.sampling), QueueProxyScraper(clock, settings.sampling)
     key = options.files.get(POOL_KEY)
     autoscaler = Autoscaler(

@@ -5,7 +5,7 @@ A loop of its own, so that one that hangs, drips, dies or talks nonsense delays 
     some revision of ours is at zero            Activators.poll    somebody may have to be woken at any moment
     else, while there are revisions of ours     Activators.calm
     no revision of ours                         not at all
-    after a poll that failed                    Activators.calm at least
+    after some polls that failed in a row       Activators.calm at least
     the activator is slow                       as long as its last answer took, at least: it has better things to do
 """
 
@@ -22,6 +22,7 @@ from clusters.clock import Clock
 
 log = logging.getLogger(__name__)
 
+PATIENCE = 3  # polls that fail before it is asked less often
 METRICS_PORT = 9090  # of an activator, as its Deployment sets it
 TARGET = f"/metrics?name[]={QUEUED}&name[]={ACTIVE}"
 
@@ -60,6 +61,7 @@ class ActivatorEar:
         self._waiters: list[asyncio.Future[bool]] = []
         self._heard_at = clock.monotonic()
         self._complaint = ""
+        self._failures = 0  # in a row
 
     @property
     def ready(self) -> bool:
@@ -116,7 +118,8 @@ class ActivatorEar:
             log.exception("activator %s: a fault of ours", self.name)
         finally:
             self._settle(waiters, answered)
-        return self._clock.monotonic() - began if answered else self._settings.calm
+        self._failures = 0 if answered else self._failures + 1
+        return self._clock.monotonic() - began if self._failures < PATIENCE else self._settings.calm
 
     async def _ask(self) -> bool:
         """Take what it answers; whether it did."""

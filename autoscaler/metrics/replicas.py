@@ -56,6 +56,9 @@ class ReplicaSource:
         own, other = await asyncio.gather(
             self._server.sample(endpoint), self._proxy.sample(endpoint), return_exceptions=True
         )
+        for error in (own, other):
+            if isinstance(error, BaseException) and not isinstance(error, NoSample | BadSample):
+                raise error
         if isinstance(own, Sample):
             self._remember(endpoint.pod, _Way(self._server, float("inf")))
             return own
@@ -63,9 +66,6 @@ class ReplicaSource:
             if isinstance(own, NoPage):
                 self._remember(endpoint.pod, _Way(self._proxy, self._clock.monotonic() + BELIEVED))
             return other
-        for error in (own, other):
-            if not isinstance(error, NoSample | BadSample):
-                raise error
         raise other if isinstance(own, NoPage) else own
 
     def _remember(self, pod: str, way: _Way) -> None:

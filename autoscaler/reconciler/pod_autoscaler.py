@@ -25,7 +25,8 @@ from autoscaler.reconciler.serverless_service import (
     make_serverless_service,
     wanted_mode,
 )
-from autoscaler.reconciler.spec import Wishes, make_wishes, seconds_to_expiry
+from autoscaler.reconciler.silences import Silences
+from autoscaler.reconciler.spec import Wishes, is_reachable, make_wishes, seconds_to_expiry
 from autoscaler.reconciler.starts import Starts
 from autoscaler.reconciler.status import Scale, active_threshold, is_reported, make_status
 from autoscaler.reconciler.trouble import find_trouble, seconds_to_trouble
@@ -85,6 +86,7 @@ class Parts:
     notes: Notes
     starts: Starts
     warm: WarmStarts
+    silences: Silences
     recorder: Recorder
     clock: Clock
     settings: Settings
@@ -120,9 +122,7 @@ class PodAutoscalerReconciler:
     def misplaced(self, keys: Iterable[Key]) -> list[Key]:
         """Those in whose path the activator is to come, or to go, by the work of now, as of their last pass."""
         found = ((key, self._paths.get(key)) for key in keys)
-        return [
-            key for key, path in found if path and path.burst > 0 and self._wanted_mode(key, path) is not path.mode
-        ]
+        return [key for key, path in found if path and path.burst > 0 and self._wanted_mode(key, path) is not path.mode]
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass; returns the seconds until the next look, or None."""
@@ -145,6 +145,9 @@ class PodAutoscalerReconciler:
         looks = [await self._scale_down(key, observed, service)]
         looks.append(await parts.warm.finish(key, observed.deployment))
         await self._report(key, observed, service, wishes)
+        await parts.silences.tell(
+            key, pod_autoscaler, may_be_zero=bool(wishes.spec["reachable"]) and not wishes.policy.min_replicas
+        )
         looks.append(await parts.notes.write(pod_autoscaler))
         looks.append(seconds_to_expiry(pod_autoscaler, parts.settings.zero, parts.clock.now()))
         looks.append(seconds_to_trouble(observed.pods, parts.clock.now()))
@@ -152,7 +155,14 @@ class PodAutoscalerReconciler:
 
     def _forget(self, key: Key) -> None:
         parts = self._parts
-        for memory in (parts.collector, parts.scale_to_zero, parts.notes, parts.starts, parts.warm):
+        for memory in (
+            parts.collector,
+            parts.scale_to_zero,
+            parts.notes,
+            parts.starts,
+            parts.warm,
+            parts.silences,
+        ):
             memory.forget(key)
         parts.fleet.remove(key)
         self._policies.pop(key, None)
@@ -248,7 +258,8 @@ class PodAutoscalerReconciler:
             if desired < observed.current:
                 await self._scale(observed, desired)
             return None
-        look = await parts.scale_to_zero.look(service, key, observed.endpoints)
+        reachable = is_reachable(observed.pod_autoscaler)
+        look = await parts.scale_to_zero.look(service, key, observed.endpoints, reachable=reachable)
         if look.verdict is Verdict.BUSY:
             return self._cancel(key)
         if look.verdict is Verdict.GO and parts.fleet.desired(key) == 0:  # a tick may have decided meanwhile

@@ -26,6 +26,7 @@ from clusters.objects import (
     Object,
     controller_of,
     is_deleting,
+    key_of,
     labels_of,
     name_of,
     namespace_of,
@@ -70,13 +71,12 @@ class Adoption:
         self._steps = steps
         self._clock = clock
         self._settings = settings
-        self._since: dict[str, float] = {}  # uid of a claimed member → when `reap` saw it first
+        self._since: dict[str, float] = {}  # uid of a claimed member → when this process first saw it wait
 
     async def finish(self, key: Key, deployment: Object) -> float | None:
         """One look at one revision; returns the seconds until the next one, or None."""
-        looks = [
-            await self._undo_if_late(pod, "reserved and left") for pod in self._idle(self._members.reserved_for(key))
-        ]
+        reserved = self._idle(self._members.reserved_for(key))
+        looks = [await self._undo_if_late(pod, f"its claim for {key} was not carried on") for pod in reserved]
         pods = self._members.of_revision(key, deployment)
         labelled = self._idle(pod for pod in pods if is_claimed(pod) and LABEL_POOL in labels_of(pod))
         if labelled:
@@ -85,16 +85,14 @@ class Adoption:
 
     async def reap(self) -> float | None:
         """One look at all claimed members; returns the seconds until the next one, or None."""
-        now, claimed = self._clock.monotonic(), self._idle(self._members.claimed())
-        self._since = {uid_of(pod): self._since.get(uid_of(pod), now) for pod in claimed}
+        claimed = self._idle(self._members.claimed())
+        present = {uid_of(pod) for pod in claimed}
+        self._since = {uid: since for uid, since in self._since.items() if uid in present}
         living = {uid_of(deployment) for deployment in self._deployments if not is_deleting(deployment)}
-        looks = []
-        for pod in claimed:
-            left = self._since[uid_of(pod)] + self._patience(pod, living) - now
-            if left <= 0 and await self._steps.delete(pod, "nobody works on its claim", as_seen=True):
-                continue
-            looks.append(left if left > 0 else RETRY)
-        return min(looks, default=None)
+        looks = [
+            await self._undo_if_late(pod, "nobody carries its claim on", self._patience(pod, living)) for pod in claimed
+        ]
+        return min((look for look in looks if look is not None), default=None)
 
     def _patience(self, pod: Object, living: set[str]) -> float:
         """Seconds for which a claimed member may stay as it is."""
@@ -114,18 +112,18 @@ class Adoption:
         for pod in others:
             await self._steps.delete(pod, f"it cannot be a replica of {key} any more")
         adopted = await self._adopt(key, deployment, fitting, pods)
+        waiting = [pod for pod in fitting if uid_of(pod) not in adopted]
+        looks = [await self._undo_if_late(pod, f"{key} has no room for it") for pod in waiting]
         replica_set = self._members.replica_set(deployment)
         behind = replica_set is None or _replicas(replica_set) < _replicas(deployment)
-        looks: list[float | None] = [SCALE_LOOK] if behind and len(adopted) < len(fitting) else []
-        waiting = [pod for pod in fitting if uid_of(pod) not in adopted]
-        return looks + [await self._undo_if_late(pod, f"{key} has no room for it") for pod in waiting]
+        return [*looks, SCALE_LOOK if behind else RETRY] if waiting else looks
 
     def _sorted_out(self, deployment: Object, labelled: Sequence[Object]) -> tuple[list[Object], list[Object]]:
-        """Those that the Deployment may have, ready ones and old claims first, and those of a former template."""
+        """Those that the Deployment may have, ready and old ones first, and those of a former template."""
         present = "" if is_deleting(deployment) else pool_class(deployment["spec"]["template"])
         fitting = [pod for pod in labelled if labels_of(pod).get(LABEL_POOL_CLASS) == present]
         others = [pod for pod in labelled if labels_of(pod).get(LABEL_POOL_CLASS) != present]
-        return sorted(fitting, key=lambda pod: (not is_ready(pod), -self._age(pod), name_of(pod))), others
+        return sorted(fitting, key=lambda pod: (not is_ready(pod), pod["metadata"]["creationTimestamp"])), others
 
     async def _adopt(
         self, key: Key, deployment: Object, labelled: Sequence[Object], pods: Sequence[Object]
@@ -134,28 +132,37 @@ class Adoption:
         known = self._members.replica_set(deployment)
         if known is None or room_in(known, pods) <= 0:
             return set()
-        adopted: set[str] = set()
         try:
             replica_set = await self._cluster.get(REPLICA_SET, name_of(known), namespace_of(known))
-            for pod in labelled[: max(0, room_in(replica_set, pods))]:
-                await self._steps.adopt(key, pod, replica_set)
-                adopted.add(uid_of(pod))
         except ClusterError as error:
-            log.info("%s: a warm Pod is not adopted yet: %s", key, error)
-        return adopted
+            log.info("%s: cannot read its ReplicaSet: %s", key, error)
+            return set()
+        chosen = labelled[: max(0, room_in(replica_set, pods))]
+        return {uid_of(pod) for pod in chosen if await self._adopted(key, pod, replica_set)}
 
-    async def _undo_if_late(self, pod: Object, why: str) -> float | None:
-        """Delete it when its time is over; returns the seconds until it is, or until it is tried again."""
-        left = self._settings.reap_after - self._age(pod)
+    async def _adopted(self, key: Key, pod: Object, replica_set: Object) -> bool:
+        try:
+            await self._steps.adopt(key, pod, replica_set)
+        except ClusterError as error:
+            log.info("%s: warm Pod %s is not adopted: %s", key, key_of(pod), error)
+            return False
+        self._since.pop(uid_of(pod), None)
+        return True
+
+    async def _undo_if_late(self, pod: Object, why: str, patience: float | None = None) -> float | None:
+        """Delete what this process has seen wait too long; returns the seconds until then, or until another try.
+
+        Not the claim's own age counts: after a break of the autoscaler a member that serves is not late, we are.
+        """
+        now = self._clock.monotonic()
+        waited = now - self._since.setdefault(uid_of(pod), now)
+        left = (self._settings.reap_after if patience is None else patience) - waited
         if left > 0:
             return left
-        return None if await self._steps.delete(pod, why, as_seen=True) else RETRY
-
-    def _age(self, pod: Object) -> float:
-        """Seconds since it was claimed; a time that lies far ahead is another machine's mistake, and long ago."""
-        mark = mark_of(pod)
-        age = (self._clock.now() - mark.at).total_seconds() if mark is not None else self._settings.reap_after
-        return age if age > -self._settings.reap_after else self._settings.reap_after
+        if not await self._steps.delete(pod, why, as_seen=True):
+            return RETRY
+        self._since.pop(uid_of(pod), None)
+        return None
 
 
 def _replicas(obj: Object) -> int:

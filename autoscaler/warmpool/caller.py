@@ -55,7 +55,7 @@ class HttpLoadCaller:
         call = self._open().post(url, json=assignment.body(), headers=headers, allow_redirects=False)
         try:
             async with call as response:
-                answer = await response.content.read(MAX_ANSWER)
+                answer = await _read(response)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as exc:
             raise LoadFailed(f"{endpoint.pod}: {url} did not answer: {exc or type(exc).__name__}") from exc
         if response.status != HTTP_OK:
@@ -81,6 +81,17 @@ class HttpLoadCaller:
 def load_path(model: str) -> str:
     """The path of the load call (Open Inference Protocol, model repository extension)."""
     return f"/v2/repository/models/{quote(model, safe='')}/load"
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The answer, or what of it may be read."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) >= MAX_ANSWER:
+            response.close()
+            break
+    return bytes(body[:MAX_ANSWER])
 
 
 def _words(answer: bytes) -> str:

@@ -111,7 +111,7 @@ class Claims:
 
         `claims_wanted` says how many; returns how many members serve that did not before. One that fails is given up,
         deleted if it was reserved, and the next one is tried, for as long as `WarmStart.assign_timeout` after the call
-        came: then the caller starts replicas cold, and calls again. Raises nothing for the sake of a member or the cluster.
+        came: then the caller starts replicas cold, and calls again. Raises nothing for a member's or a cluster's sake.
         """
         request = self._request(key, deployment)
         if request is None:
@@ -132,9 +132,15 @@ class Claims:
     async def reap(self) -> float | None:
         """Delete claimed members that no `finish` takes care of: of revisions that are gone, or that nobody works on.
 
-        Call it again after the seconds that it returns, or when a member was claimed.
+        Returns the seconds until the next one is due, or None when none is under way.
         """
         return await self._adoption.reap()
+
+    async def run(self) -> None:
+        """Reap until cancelled, every `WarmStart.look` seconds at the latest; the informers must have synced."""
+        while True:
+            left = await self.reap()
+            await self._clock.sleep(self._settings.look if left is None else min(left, self._settings.look))
 
     def forget(self, key: Key) -> None:
         """The revision is gone; its Pods are left to `reap`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,8 @@ KEY_BYTES: Final = 32
 """Bytes of a key made here: as many as SHA-256 uses of one."""
 SHORTEST_KEY: Final = 16
 """Bytes that a key from a file must have: 128 bits cannot be guessed."""
+KEPT_HASHES: Final = 4_096
+"""Members whose hash is remembered: it is compared at every look at a pool."""
 
 
 class BadPoolKey(KnodelError):
@@ -23,10 +26,11 @@ class BadPoolKey(KnodelError):
 class PoolKey:
     """A key, and the tokens that follow from it; every process with the same key makes the same tokens."""
 
-    __slots__ = ("_key",)
+    __slots__ = ("_key", "_sha256")
 
     def __init__(self, key: bytes) -> None:
         self._key = key
+        self._sha256 = lru_cache(maxsize=KEPT_HASHES)(self._hash)
 
     @classmethod
     def random(cls) -> PoolKey:
@@ -53,6 +57,9 @@ class PoolKey:
 
     def sha256_for(self, pod: str) -> str:
         """What the member is told of its token, in `marks.ENV_TOKEN`: its hex SHA-256."""
+        return self._sha256(pod)
+
+    def _hash(self, pod: str) -> str:
         return hashlib.sha256(self.token_for(pod).encode()).hexdigest()
 
     def __repr__(self) -> str:

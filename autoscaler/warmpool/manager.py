@@ -14,6 +14,7 @@ from typing import Final
 
 from autoscaler.config import WarmStart
 from autoscaler.warmpool.arrivals import Arrivals, ClassKey
+from autoscaler.warmpool.calm import Calm
 from autoscaler.warmpool.keys import PoolKey
 from autoscaler.warmpool.marks import LABEL_POOL, LABEL_SEED
 from autoscaler.warmpool.observed import make_member, member_name, member_of, newest_seed, seed_of, start_time
@@ -48,6 +49,8 @@ log = logging.getLogger(__name__)
 
 MANAGER: Final = "knodel-autoscaler-pools"
 """Field manager of members and of WarmPool.status."""
+GRACE: Final = 5
+"""s for a free member to end: no request comes to it, and queue-proxy would wait 30 s for one that was on its way."""
 BY_SEED: Final = "warm pool"
 """Index of Deployments by the pool that they are a seed of."""
 
@@ -62,6 +65,7 @@ class _Memory:
     refill: float = ASSUMED_REFILL
     pause: Pause | None = None
     pool_class: str = ""
+    calm: Calm = field(default_factory=Calm)
 
 
 @dataclass(slots=True)
@@ -132,13 +136,15 @@ class PoolManager:
         todo = self._plan(seen)
         for member, fault in todo.delete:
             await self._delete(seen, member, fault)
-        refused = await self._create(seen, todo.create)
+        claimed = [member.name for member in seen.members if member.claimed]
+        calm_after = seen.memory.calm.left(claimed, self._clock.monotonic())
+        refused = await self._create(seen, 0 if calm_after else todo.create)
         if todo.delete or todo.create:
             todo = self._plan(self._look(key, pool))  # what is left to do, and why
         await self._write_status(seen, todo)
         if failed or refused:
             await self._tell(seen)
-        return self._next_look(seen.memory)
+        return min(self._next_look(seen.memory), calm_after or self._settings.look)
 
     # --- seeing ---
 
@@ -220,7 +226,12 @@ class PoolManager:
         self._expectations.expect_deletion(pod)
         try:
             await self._cluster.delete(
-                POD, member.name, seen.key.namespace, uid=uid_of(pod), resource_version=version_of(pod)
+                POD,
+                member.name,
+                seen.key.namespace,
+                uid=uid_of(pod),
+                resource_version=version_of(pod),
+                grace_period=GRACE,
             )
         except NotFound:
             return
@@ -235,17 +246,18 @@ class PoolManager:
         if seen.deployment is None:
             return False
         for _ in range(number):
+            name = member_name(seen.key.name, self._names)
             try:
-                await self._create_one(seen.pool, seen.deployment)
+                await self._create_one(seen.pool, seen.deployment, name)
             except (Forbidden, Invalid) as error:
-                self._pause(seen, PoolRule.REFUSED, {"what": str(error)})
+                what = str(error).replace(name, f"{seen.key.name}-…")  # the same words each time, for the Event's count
+                self._pause(seen, PoolRule.REFUSED, {"what": what})
                 return True
             if seen.memory.pause is not None and seen.memory.pause.rule is PoolRule.REFUSED:
                 seen.memory.pause = None
         return False
 
-    async def _create_one(self, pool: Object, deployment: Object) -> None:
-        name = member_name(name_of(pool), self._names)
+    async def _create_one(self, pool: Object, deployment: Object, name: str) -> None:
         key = Key(namespace_of(pool), name)
         self._expectations.expect_creation(uid_of(pool), key)
         try:
@@ -276,8 +288,7 @@ class PoolManager:
         """Record what makes the pause as an Event."""
         pause = seen.memory.pause
         if pause is not None:
-            message = pause.reason.message
-            await self._recorder.event(WARM_POOL, seen.pool, "Warning", pause.rule.value, message)
+            await self._recorder.event(WARM_POOL, seen.pool, "Warning", pause.rule.value, pause.cause.message)
 
 
 def _pools_of_seed(deployment: Object) -> list[Key]:

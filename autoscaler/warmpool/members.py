@@ -6,6 +6,7 @@ exceptions live as long as a write takes to come back: Pods just chosen by a cla
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from typing import Final
 
@@ -15,6 +16,7 @@ from autoscaler.warmpool.pods import (
     belongs_to,
     is_active,
     is_claimed,
+    is_orphan,
     keys_by_claim,
     restarts_of,
     same_template,
@@ -46,6 +48,7 @@ FORGET_AFTER: Final = 30.0
 _BY_CLASS = "warmpool.class"
 _BY_CLAIM = "warmpool.claim"
 _BY_REVISION = "warmpool.revision"
+_ORPHANS = "warmpool.orphans"
 
 
 class Members:
@@ -65,6 +68,7 @@ class Members:
         self._taken: set[str] = set()  # uids of Pods that a claim of this process is at work on
         self._written: dict[str, tuple[float, Object]] = {}  # uid → when, the Pod as a write of ours left it
         self._pods.add_index(_BY_REVISION, _revisions_of)
+        self._pods.add_index(_ORPHANS, lambda pod: (_ORPHANS,) if is_orphan(pod) else ())
         self._members.add_index(_BY_REVISION, _revisions_of)
         self._members.add_index(_BY_CLAIM, _claims_of)
         self._members.add_index(_BY_CLASS, _classes_of)
@@ -74,7 +78,9 @@ class Members:
     def free(self, namespace: str, pool_class: str, passing_over: Collection[str] = ()) -> list[Object]:
         """Members of the class that may be claimed now, oldest first; without those of these uids."""
         found = (self._latest(pod) for pod in self._members.indexed(_BY_CLASS, f"{namespace}/{pool_class}"))
-        free = (pod for pod in found if uid_of(pod) not in passing_over and self._is_free(pod))
+        fit = [pod for pod in found if uid_of(pod) not in passing_over and self._is_free(pod)]
+        ages = {pool: self._max_age(pool, namespace) for pool in {labels_of(pod)[LABEL_POOL] for pod in fit}}
+        free = (pod for pod in fit if self._age(pod) <= ages[labels_of(pod)[LABEL_POOL]])
         return sorted(free, key=lambda pod: (str(pod["metadata"].get("creationTimestamp", "")), name_of(pod)))
 
     def take(self, pod: Object) -> None:
@@ -112,9 +118,10 @@ class Members:
         return [pod for pod in found if LABEL_REVISION not in labels_of(pod) and is_active(pod)]
 
     def claimed(self) -> list[Object]:
-        """All members that were claimed and have not left their pool, of every revision."""
+        """All Pods that were claimed and that no ReplicaSet has adopted, of every revision."""
         found = (self._latest(pod) for pod in self._members)
-        return [pod for pod in found if is_claimed(pod) and LABEL_POOL in labels_of(pod) and is_active(pod)]
+        halves = [pod for pod in found if is_claimed(pod) and LABEL_POOL in labels_of(pod)]
+        return [pod for pod in (*halves, *self._pods.indexed(_ORPHANS, _ORPHANS)) if is_active(pod)]
 
     def replica_set(self, deployment: Object) -> Object | None:
         """The Deployment's ReplicaSet of its present template; None before it is made."""
@@ -134,15 +141,17 @@ class Members:
             and is_active(pod)
             and restarts_of(pod) == 0
             and endpoint_of(pod) is not None
-            and self._is_young(pod)
             and token_hash_of(pod) == self._keys.sha256_for(name_of(pod))
         )
 
-    def _is_young(self, pod: Object) -> bool:
-        """Whether it is not older than its WarmPool allows; of a pool that is gone nothing is claimed."""
-        pool = self._pools.get(labels_of(pod)[LABEL_POOL], namespace_of(pod))
+    def _max_age(self, pool: str, namespace: str) -> float:
+        """Seconds that members of the WarmPool may be old; of a pool that is gone nothing is claimed."""
+        found = self._pools.get(pool, namespace)
+        return -math.inf if found is None else read_spec(found).max_age
+
+    def _age(self, pod: Object) -> float:
         created = parse_timestamp(str(pod["metadata"]["creationTimestamp"]))
-        return pool is not None and (self._clock.now() - created).total_seconds() <= read_spec(pool).max_age
+        return (self._clock.now() - created).total_seconds()
 
     def _latest(self, pod: Object) -> Object:
         written = self._written.get(uid_of(pod))

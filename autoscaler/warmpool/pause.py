@@ -30,9 +30,15 @@ class Pause:
         return monotonic < self.until
 
     @property
+    def cause(self) -> PoolReason:
+        """What happened."""
+        return PoolReason(self.rule, self.values)
+
+    @property
     def reason(self) -> PoolReason:
-        """For the status: the wait, not what is left of it, so that it does not change while it lasts."""
-        return PoolReason(self.rule, {**self.values, "wait": wait_after(self.failures)})
+        """For the status: the whole wait too, not what is left of it, so that it does not change while it lasts."""
+        what = f"{self.values['what']}: the next try is {wait_after(self.failures):g} s later"
+        return PoolReason(self.rule, {**self.values, "what": what})
 
 
 def wait_after(failures: int) -> float:

@@ -13,6 +13,7 @@ from clusters.objects import (
     Key,
     Object,
     annotations_of,
+    controller_of,
     is_deleting,
     labels_of,
     namespace_of,
@@ -61,6 +62,11 @@ def is_adoptable(pod: Object) -> bool:
     """Whether a ReplicaSet has adopted the Pod, or may: it left its pool and carries a template's hash."""
     labels = labels_of(pod)
     return LABEL_POOL not in labels and LABEL_TEMPLATE_HASH in labels
+
+
+def is_orphan(pod: Object) -> bool:
+    """Whether the Pod came by a claim, left its pool, and nobody owns it: its ReplicaSet may just be about to."""
+    return is_claimed(pod) and LABEL_POOL not in labels_of(pod) and controller_of(pod) is None
 
 
 def restarts_of(pod: Object) -> int:

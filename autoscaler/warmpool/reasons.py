@@ -34,8 +34,8 @@ _TEXTS = {
     PoolRule.BUDGET: "a member asks for {cpu:g} cores and {memory:.0f} MiB, the budget holds {size}",
     PoolRule.NO_SEED: "no Deployment was made from the template yet: nothing is created; see status.seed",
     PoolRule.NO_SERVER: "no container of {deployment} has the argument --pool: nothing is created",
-    PoolRule.FAILING: "{pod} {what}: the next member is started {wait:g} s later",
-    PoolRule.REFUSED: "no member may be created: {what}: tried again {wait:g} s later",
+    PoolRule.FAILING: "{pod} {what}",
+    PoolRule.REFUSED: "no member may be created: {what}",
     PoolRule.WAITING: "{pod} does not start: {what}",
     PoolRule.REPLACING: "{aged} of the members are older than {max_age:g} s and replaced one by one",
 }

@@ -11,12 +11,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from examples.magika_client import infer_request, model_file
+from loadtests.bench.figure import Figure
 from loadtests.bench.platform import LOOK, Platform
 from loadtests.bench.processes import cpu_by_pid, memory_by_role
+from loadtests.bench.warm import warm
 from tests.support import models
 
 STARTS = 3  # of the platform, after the first
@@ -32,44 +33,29 @@ NUMBERS = [float(number % 9) for number in range(WIDTH)]
 WIDE = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [WIDTH], "data": NUMBERS}]}).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One measured figure; `aim` is the largest value that is good enough, None when there is none."""
-
-    what: str
-    value: float
-    unit: str
-    aim: float | None
-
-    def __str__(self) -> str:
-        verdict = (
-            ""
-            if self.aim is None
-            else f"aim ≤ {self.aim:g} {self.unit}  {'ok' if self.value <= self.aim else 'MISSED'}"
-        )
-        return f"{self.what:<58} {self.value:>9.3f} {self.unit:<6} {verdict}"
-
-
 def main() -> int:
     """Print the figures; exit code 1 when an aim is missed."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--models", type=int, default=MANY, help="how many models the many-models part deploys")
-    many = parser.parse_args().models
+    parser.add_argument("--only", choices=[*PARTS], nargs="+", default=[*PARTS], help="parts to run [all]")
+    options = parser.parse_args()
     print(f"{machine.platform()}, {os.cpu_count()} cores, Python {machine.python_version()}")
-    figures: list[Figure] = []
+    missed = False
     with tempfile.TemporaryDirectory(prefix="knodel-bench-") as folder:
         running = Platform(Path(folder) / "state")
         try:
-            for part in (_start, _deploy, _from_zero, _gateway, lambda p: _many(p, many), _idle, _list):
-                for figure in part(running):
+            if "start" not in options.only:
+                running.start()
+            for name in options.only:
+                for figure in PARTS[name](running, options.models):
                     print(figure, flush=True)
-                    figures.append(figure)
+                    missed = missed or figure.missed
         finally:
             running.stop()
-    return int(any(figure.aim is not None and figure.value > figure.aim for figure in figures))
+    return int(missed)
 
 
-def _start(running: Platform) -> list[Figure]:
+def _start(running: Platform, _: int) -> list[Figure]:
     first = running.start()
     took = []
     for _ in range(STARTS):
@@ -86,15 +72,16 @@ def _start(running: Platform) -> list[Figure]:
     ]
 
 
-def _deploy(running: Platform) -> list[Figure]:
+def _deploy(running: Platform, _: int) -> list[Figure]:
     began = time.perf_counter()
     running.knodel("deploy", "first", "--uri", str(model_file()), "--no-wait")
     seconds = _first_200(running, "first", began)
     running.knodel("wait", "first")
+    running.knodel("delete", "first")
     return [Figure("deploy (command included) to first 200", seconds, "s", 1.5)]
 
 
-def _from_zero(running: Platform) -> list[Figure]:
+def _from_zero(running: Platform, _: int) -> list[Figure]:
     running.knodel("deploy", "-f", _written(running, "zero", scaleToZeroAfter="1s"))
     connection = running.connection()
     took = []
@@ -115,7 +102,7 @@ def _from_zero(running: Platform) -> list[Figure]:
     ]
 
 
-def _gateway(running: Platform) -> list[Figure]:
+def _gateway(running: Platform, _: int) -> list[Figure]:
     """A model without work of its own shows the gateway alone; magika, what is left of that beside 7 ms of inference.
 
     (The larger difference there is the processor's caches: the inference thread is moved about by one process more.)
@@ -147,7 +134,6 @@ def _both_ways(running: Platform, name: str, uri: str, body: bytes) -> tuple[flo
 
 
 def _many(running: Platform, count: int) -> list[Figure]:
-    running.knodel("delete", "first")
     before = _platform_memory(running)
     documents = [_model(f"many-{number:03}", scaleToZeroAfter="1s") for number in range(count)]
     path = running.state.parent / "many.yaml"
@@ -163,7 +149,7 @@ def _many(running: Platform, count: int) -> list[Figure]:
     ]
 
 
-def _idle(running: Platform) -> list[Figure]:
+def _idle(running: Platform, _: int) -> list[Figure]:
     before = cpu_by_pid(running.state)
     time.sleep(IDLE_FOR)
     after = cpu_by_pid(running.state)
@@ -171,7 +157,7 @@ def _idle(running: Platform) -> list[Figure]:
     return [Figure(f"idle with {len(running.models())} models, of one core", 100 * used / IDLE_FOR, "%", 2)]
 
 
-def _list(running: Platform) -> list[Figure]:
+def _list(running: Platform, _: int) -> list[Figure]:
     took = []
     for _ in range(5):
         began = time.perf_counter()
@@ -221,6 +207,19 @@ def _written(running: Platform, name: str, **spec: object) -> str:
     path = running.state.parent / f"{name}.yaml"
     path.write_text(json.dumps(_model(name, **spec)))
     return str(path)
+
+
+PARTS: dict[str, Callable[[Platform, int], list[Figure]]] = {
+    "start": _start,
+    "deploy": _deploy,
+    "zero": _from_zero,
+    "warm": lambda running, _: warm(running),
+    "gateway": _gateway,
+    "many": _many,
+    "idle": _idle,
+    "list": _list,
+}
+"""In this order; each takes the platform and the number of models that `many` deploys."""
 
 
 if __name__ == "__main__":

@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 KNODEL = [sys.executable, "-m", "serving.cli.main"]
+POOLS = "/apis/knodel.dev/v1alpha1/namespaces/default/warmpools/"
 LOOK = 0.005  # s between two looks at something that is about to happen
 
 
@@ -53,13 +55,40 @@ class Platform:
 
     def pods(self, name: str) -> list[dict[str, Any]]:
         """The Pods of a Model, those that are ending too."""
+        return self.list("pods", f"knodel.dev/model={name}")
+
+    def list(self, plural: str, selector: str) -> list[dict[str, Any]]:
+        """Objects of the core group in namespace default."""
+        path = f"/api/v1/namespaces/default/{plural}?labelSelector={selector}"
+        found: list[dict[str, Any]] = self._ask("GET", path)["items"]
+        return found
+
+    def deploy(self, documents: Sequence[Mapping[str, object]]) -> None:
+        """Deploy Models and wait until they are ready."""
+        path = self.state.parent / "deployed.yaml"
+        path.write_text("\n---\n".join(json.dumps(document) for document in documents))
+        self.knodel("deploy", "-f", str(path), "--timeout", "300s")
+
+    def pool_ready(self, name: str) -> int:
+        """How many members of a WarmPool can be claimed."""
+        return int((self._ask("GET", POOLS + name).get("status") or {}).get("ready") or 0)
+
+    def change_pool(self, name: str, spec: Mapping[str, object]) -> None:
+        """Change fields of a WarmPool, without the time that the command takes to start."""
+        self._ask("PATCH", POOLS + name, {"spec": spec})
+
+    def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         host, _, port = json.loads((self.state / "platform.json").read_text())["control"].rpartition(":")
         control = http.client.HTTPConnection(host, int(port), timeout=30)
         token = (self.state / "token").read_text().strip()
-        path = f"/api/v1/namespaces/default/pods?labelSelector=knodel.dev/model={name}"
-        control.request("GET", path, headers={"Authorization": f"Bearer {token}"})
-        found: list[dict[str, Any]] = json.loads(control.getresponse().read())["items"]
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/merge-patch+json"}
+        control.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = control.getresponse()
+        text = answer.read()
         control.close()
+        if answer.status >= 300:
+            raise SystemExit(f"{method} {path}: {answer.status} {text.decode()}")
+        found: dict[str, Any] = json.loads(text)
         return found
 
     def replica(self, name: str) -> Connection:
@@ -76,9 +105,10 @@ class Connection:
         self._socket = socket.create_connection((host, port), timeout=60)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
+        self.timing: dict[str, float] = {}
 
     def infer(self, name: str, body: bytes) -> int:
-        """One inference request; returns the status code."""
+        """One inference request; returns the status code. `timing` has the stages of its Server-Timing, ms."""
         head = (
             f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: {name}.default.localhost\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -87,8 +117,10 @@ class Connection:
         while b"\r\n\r\n" not in self._buffer:
             self._receive()
         answer, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
-        lengths = [line.split(b":")[1] for line in answer.split(b"\r\n") if line.lower().startswith(b"content-length:")]
-        length = int(lengths[0])
+        headers = {name.lower(): value for name, _, value in (line.partition(b":") for line in answer.split(b"\r\n"))}
+        length = int(headers[b"content-length"])
+        stages = (stage.partition(";dur=") for stage in headers.get(b"server-timing", b"").decode().split(","))
+        self.timing = {name.strip(): float(duration) for name, _, duration in stages if duration}
         while len(self._buffer) < length:
             self._receive()
         self._buffer = self._buffer[length:]

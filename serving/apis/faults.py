@@ -6,7 +6,7 @@ import re
 from urllib.parse import SplitResult, urlsplit
 
 from autoscaler.warmpool.marks import SEED_PREFIX
-from serving.apis.quantities import parse_quantity
+from clusters.quantities import parse_quantity
 from serving.apis.reader import show
 
 LONGEST_NAME = 53

@@ -14,10 +14,10 @@ from typing import Any, cast, get_args
 from clusters.errors import FieldError, Invalid
 from clusters.names import dns_label_fault
 from clusters.objects import MODEL, Object
+from clusters.quantities import canonical_quantity
 from serving.apis import defaults, faults
 from serving.apis.annotations import ANNOTATION_CAUSE
 from serving.apis.model import By, Cause, Model, ModelSpec, Resources, Scaling, TrafficEntry, Variant, Visibility
-from serving.apis.quantities import canonical_quantity
 from serving.apis.reader import Fields, show
 
 MOST_REPLICAS = 1000

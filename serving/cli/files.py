@@ -28,9 +28,9 @@ def models_of(source: str, namespace: str, *, bound: bool = False, kinds: Sequen
     placed = [_placed(model, namespace) for model in models]
     for model in placed if bound else ():
         if namespace_of(model) != namespace:
+            what, found = f"{model['kind'].lower()} {name_of(model)}", namespace_of(model)
             raise UsageError(
-                f"the file puts {model['kind']} {name_of(model)} into namespace {namespace_of(model)}, not {namespace}:"
-                " leave -n out, or correct one of them"
+                f"the file puts {what} into namespace {found}, not {namespace}: leave -n out, or correct one of them"
             )
     return placed
 

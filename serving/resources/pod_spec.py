@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from autoscaler.apis import CLASS
 from autoscaler.warmpool.marks import ANNOTATION_LOAD
 from clusters.objects import ANNOTATION_CLASS, Object
+from clusters.quantities import format_cores
 from serving.apis.annotations import (
     ANNOTATION_DIGEST,
     ANNOTATION_STORAGE_URI,
@@ -22,7 +23,6 @@ from serving.apis.annotations import (
 )
 from serving.apis.durations import format_duration
 from serving.apis.model import Model, Resources, Variant
-from serving.apis.quantities import format_cores
 from serving.apis.settings import ServerSettings
 from serving.apis.warm_pool import PoolTemplate
 

@@ -26,6 +26,7 @@ from serving.storage.errors import StorageError
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SHOWN: Final = 80  # characters of a wrong value that an error repeats
+LARGEST: Final = 1_000_000  # of each bound; what is more is a mistake
 LONGEST_URI: Final = 8192  # characters; of an object store's signed URL some 2 000
 
 
@@ -131,6 +132,6 @@ def _checked(name: str, given: _Parameters, default: Bounds) -> Assignment:
 
 
 def _positive(field: str, value: float) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise BadAssignment(f"{field} {value!r}: a positive number")
+    if not 0 < value <= LARGEST:  # NaN neither
+        raise BadAssignment(f"{field} {value!r}: more than 0, at most {LARGEST}")
     return value

@@ -34,6 +34,7 @@ class Hold:
         self._timeout = timeout
         self._waiting: dict[asyncio.Future[ASGIApp], None] = {}
         self._closed: ServingError | None = None
+        self._app: ASGIApp | None = None
 
     @property
     def waiting(self) -> int:
@@ -46,7 +47,8 @@ class Hold:
         self._timeout = timeout
 
     def open(self, app: ASGIApp) -> None:
-        """There is a model: `app` answers what waits, in order. What still comes is not for us any more."""
+        """There is a model: `app` answers what waits, in order, and what was on its way here and comes only now."""
+        self._app = app
         for place in self._waiting:
             if not place.done():
                 place.set_result(app)
@@ -61,6 +63,9 @@ class Hold:
         """Answer one request, now or later."""
         if scope["path"] in HEALTH:
             await self._health(scope, receive, send)
+            return
+        if self._app is not None:  # its task was made before `open`, and began after it
+            await self._app(scope, receive, send)
             return
         try:
             app, content, lent = await self._held(connection_of(scope), receive)

@@ -41,7 +41,7 @@ INLINE_PACE: Final = 0.0005  # s of CPU; the hop to a thread and back takes a fi
 INLINE_BODY: Final = 16 * 1024  # bytes; larger inputs take longer than the warm-up told
 INLINE_STRIKE: Final = 0.005  # s of CPU that an inference on the loop took: the model is not as fast as thought
 MOST_STRIKES: Final = 3
-PACE_SAMPLES: Final = 3  # the first inference has to do what happens only once
+PACE_SAMPLES: Final = 100  # small requests; the first ones do what happens only once
 LENGTH_HEADER: Final = b"inference-header-content-length"
 
 
@@ -128,7 +128,6 @@ class Infer:
     async def _in_thread(self, model: ServedModel, body: Body, deadline: float, connection: Connection) -> Reply:
         job = partial(answer, model, body)
         if model.pace is None and self._to_measure and len(body.content) <= INLINE_BODY:
-            self._to_measure -= 1
             job = partial(self._measured, job)
         running = self._workers.submit(job)
         give_up = partial(self._workers.give_up, running)
@@ -144,6 +143,7 @@ class Infer:
         start = time.thread_time()
         reply = job(cancellation)
         self._pace = min(time.thread_time() - start, self._pace or math.inf)
+        self._to_measure -= 1
         return reply
 
 

@@ -34,6 +34,7 @@ async def _serve(
     server = Server(options, sockets, Limits())
     if options.assignment is not None:  # a pool member's imports took nobody's time
         server.stats.startup.imports = imports
+    await server.rehearse()
     await server.start()
     loading = asyncio.create_task(server.load(artifact))
     stopping = asyncio.create_task(stop.wait())

@@ -34,6 +34,8 @@ from serving.server.listener import Listener
 from serving.server.loading import load_model
 from serving.server.management import make_management_app
 from serving.server.options import ServerOptions
+from serving.server.rehearsal import NAME as REHEARSAL
+from serving.server.rehearsal import rehearse
 from serving.server.repository import LARGEST_BODY, Repository
 from serving.server.sockets import Sockets
 from serving.server.stats import Stats
@@ -78,6 +80,13 @@ class Server:
         """Answer on both ports; a cold server is not ready before `load`."""
         await self._data.start()
         await self._management.start()
+
+    async def rehearse(self) -> None:
+        """Of a free pool member, before `start`. Raises EngineError."""
+        pool, bounds = self._options.pool, self._options.bounds
+        if pool is not None and self._assignment is None:
+            self._make_app(Assignment(REHEARSAL, REHEARSAL, "", "", pool.format, bounds))
+            await self._workers.submit(lambda _: rehearse(pool, bounds, self._limits)).answer
 
     async def load(self, artifact: Callable[[], Artifact] | None = None) -> None:
         """Load the model, whose `artifact` is on its way; a pool member waits for its claim first.

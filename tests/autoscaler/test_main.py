@@ -1,23 +1,30 @@
-"""The autoscaler as a process, and what it leaves out as long as no activator is read."""
+"""The autoscaler as a process, from its options to a request that it hears of."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from autoscaler.apis import Policy
 from autoscaler.config import Zero
-from autoscaler.main import read_settings
-from autoscaler.metrics.no_activator import NoActivator
+from autoscaler.main import PROGRAM
 from autoscaler.reconciler.spec import make_wishes
+from clusters.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
+from clusters.manager.options import BadOptions, parse_options
 from clusters.objects import LEASE, Key
+from tests.autoscaler.activators import Pods, holding
+from tests.autoscaler.pages import serving
+from tests.autoscaler.world import REVISION_NAME, World
 from tests.support.api import api_server
+from tests.support.clock import SteppedClock
 from tests.support.replicas import replica, until_ready
 from tests.support.wait import eventually
+
+HEARD = "knodel_activators_heard"
+POLLS = 'knodel_activator_polls_total{result="answered"}'
 
 
 @pytest.mark.parametrize(
@@ -27,10 +34,9 @@ from tests.support.wait import eventually
 def test_what_nobody_would_wake_keeps_a_replica_as_long_as_it_can_be_reached(
     least: int, reachability: str, floor: int
 ) -> None:
-    zero = read_settings("", "").zero
     pod_autoscaler = {"metadata": {"name": "m-00001"}, "spec": {"reachability": reachability}}
 
-    wishes = make_wishes(pod_autoscaler, Policy(min_replicas=least), zero, datetime.now(UTC))
+    wishes = make_wishes(pod_autoscaler, Policy(min_replicas=least), Zero(enabled=False), SystemClock().now())
 
     assert wishes.spec["min"] == floor
 
@@ -38,14 +44,16 @@ def test_what_nobody_would_wake_keeps_a_replica_as_long_as_it_can_be_reached(
 def test_where_somebody_listens_a_revision_may_go_to_zero() -> None:
     pod_autoscaler = {"metadata": {"name": "m-00001"}, "spec": {"reachability": "Reachable"}}
 
-    assert make_wishes(pod_autoscaler, Policy(), Zero(), datetime.now(UTC)).spec["min"] == 0
+    assert make_wishes(pod_autoscaler, Policy(), Zero(), SystemClock().now()).spec["min"] == 0
 
 
-def test_without_an_activator_nothing_waits_and_nobody_calls() -> None:
-    activator = NoActivator()
-    activator.subscribe(lambda _: pytest.fail("called"))
+def test_the_key_of_the_pools_is_an_option_of_this_program_alone() -> None:
+    argv = ["--pool-key", "/etc/knodel/pool-key/key"]
 
-    assert (activator.load(Key("n", "m")).queued, activator.load(Key("n", "m")).active) == (0, 0)
+    assert parse_options("p", "", argv, {}, PROGRAM.files).files == {"pool-key": Path(argv[1])}
+    assert parse_options("p", "", [], {}, PROGRAM.files).files == {}
+    with pytest.raises(BadOptions, match="--pool-key"):
+        parse_options("p", "", argv, {})
 
 
 async def test_the_process_is_ready_leads_and_gives_its_lease_back(cluster: EmbeddedCluster, tmp_path: Path) -> None:
@@ -59,3 +67,27 @@ async def test_the_process_is_ready_leads_and_gives_its_lease_back(cluster: Embe
 
         assert await asyncio.wait_for(one.end(), 5) == 0
         assert (await cluster.get(LEASE, "knodel-autoscaler", "knodel-system"))["spec"]["holderIdentity"] == ""
+
+
+async def test_the_process_wakes_a_revision_for_which_an_activator_holds_a_request(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    world = World(cluster, SteppedClock())
+    await world.create_revision(Policy(initial_scale=0), replicas=0)
+    async with (
+        serving(holding()) as activator,
+        api_server(cluster, tmp_path) as kubeconfig,
+        replica("autoscaler.main", ["--kubeconfig", str(kubeconfig)], tmp_path, POD_NAME="a", POD_UID="1") as one,
+    ):
+        await Pods(cluster).add("activator-0", activator)
+        await until_ready(one)
+        await eventually(one.leads)
+
+        async def listens() -> bool:
+            return (await one.metrics())[POLLS] > 1
+
+        await eventually(listens)
+        assert (await one.metrics())[HEARD] == 1.0
+        assert await world.replicas_asked() == 0
+        activator.behave = holding(queued=1, key=Key("default", REVISION_NAME))
+        await world.until(world.replicas_asked, 1)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.config import Sampling
-from autoscaler.metrics.source import NoSample, PodScraper
+from autoscaler.metrics.source import NoPage, NoSample, PodScraper
 from autoscaler.metrics.stat import BadSample, Sample, checked, parse_stats
 from clusters.clock import SystemClock
 from clusters.endpoints import Endpoint
+from tests.autoscaler.pages import Behaviour, answer, drip, hang, pour, serving, slam
 
 STATS = {
     "revision": "magika-00001",
@@ -28,64 +28,12 @@ STATS = {
 }
 SHORT = Sampling(tick=0.3, timeout=0.2, max_bytes=1_024)
 
-Behaviour = Callable[[asyncio.StreamWriter], Awaitable[None]]
-
-
-def answer(body: bytes, status: str = "200 OK") -> Behaviour:
-    async def behave(writer: asyncio.StreamWriter) -> None:
-        writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
-
-    return behave
-
-
-async def hang(writer: asyncio.StreamWriter) -> None:
-    await asyncio.Event().wait()
-
-
-async def drip(writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n")
-    while True:
-        writer.write(b" ")
-        await writer.drain()
-        await asyncio.sleep(0.01)
-
-
-async def pour(writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n")
-    with contextlib.suppress(ConnectionError):
-        while True:
-            writer.write(b" " * 65_536)
-            await writer.drain()
-
-
-async def slam(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-
 
 @contextlib.asynccontextmanager
 async def replica(behave: Behaviour) -> AsyncIterator[Endpoint]:
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            tasks.add(task)
-        with contextlib.suppress(asyncio.CancelledError, asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                request = await reader.readuntil(b"\r\n\r\n")
-                assert request.startswith(b"GET /stats HTTP/1.1")
-                await behave(writer)
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = int(server.sockets[0].getsockname()[1])
-    try:
-        yield Endpoint("default/magika-1", "127.0.0.1", 1, port)
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with serving(behave) as server:
+        yield Endpoint("default/magika-1", server.host, 1, server.port)
+        assert all(request.startswith(b"GET /stats HTTP/1.1") for request in server.requests)
 
 
 @contextlib.asynccontextmanager
@@ -121,6 +69,19 @@ async def test_a_replica_that_is_gone_gives_no_sample() -> None:
     async with scraper() as source:
         with pytest.raises(NoSample):
             await source.sample(endpoint)
+
+
+async def test_who_has_no_such_page_is_told_from_who_is_silent() -> None:
+    async with replica(answer(b"", "404 Not Found")) as endpoint, scraper() as source:
+        with pytest.raises(NoPage):
+            await source.sample(endpoint)
+    async with scraper() as source:
+        with pytest.raises(NoPage):
+            await source.sample(endpoint)  # nobody listens there any more
+    async with replica(hang) as endpoint, scraper() as source:
+        with pytest.raises(NoSample) as silent:
+            await source.sample(endpoint)
+    assert not isinstance(silent.value, NoPage)
 
 
 async def test_an_answer_without_end_is_cut_off() -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import aiohttp
 
 from autoscaler.apis import CLASS
-from autoscaler.knative_annotations import PROGRESS_DEADLINE
 from clusters.api import Cluster
 from clusters.informer import Informers
 from clusters.objects import (
@@ -44,12 +43,14 @@ from tests.support.wait import eventually
 MANAGER = "tests"
 NAME = "app"
 FIRST = f"{NAME}-00001"
-WITHIN = 60.0  # s for a step
-REQUEST_WITHIN = 60.0  # s for an answer
+WITHIN = 120.0  # s for a step
+PAUSE = 0.2  # s of a caller after a failure
+REQUEST_WITHIN = 120.0  # s for an answer
 ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", status=False)
 LABEL_OF_SLICE = "kubernetes.io/service-name"
 PROGRAM = (Path(__file__).parent / "sleeper.py").read_text()
-NOTHING: Mapping[str, str] = MappingProxyType({})
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+PROGRESS_DEADLINE = "serving.knative.dev/progress-deadline"
 
 
 KINDS = (SERVICE, REVISION, POD_AUTOSCALER, SERVERLESS_SERVICE, DEPLOYMENT, POD, ENDPOINT_SLICE)
@@ -94,26 +95,28 @@ class Plain:
                 await task
 
     async def create(
-        self, name: str = NAME, *, autoscaler_class: str = CLASS, env: Mapping[str, str] = NOTHING,
-        spec: Mapping[str, Any] = MappingProxyType({}), container: Mapping[str, Any] = MappingProxyType({}),
-        deadline: str = "", **scaling: str,
-    ) -> float:  # fmt: skip
-        """A Service; returns when it was made (monotonic seconds).
+        self,
+        name: str = NAME,
+        scaling: Mapping[str, str] = NOTHING,
+        *,
+        autoscaler_class: str = CLASS,
+        env: Mapping[str, str] = NOTHING,
+        container: Mapping[str, Any] = NOTHING,
+        deadline: str = "",
+    ) -> None:
+        """A Service. `scaling`: `min-scale` stands for `autoscaling.knative.dev/min-scale`.
 
-        `scaling`: `min_scale` stands for `autoscaling.knative.dev/min-scale`; `spec` and `container` are laid over the
-        revision's; `deadline` is its progress deadline.
+        `container` is laid over the sleeper's; `deadline` is the revision's progress deadline.
         """
-        annotations = {f"autoscaling.knative.dev/{key.replace('_', '-')}": value for key, value in scaling.items()}
+        annotations = {f"autoscaling.knative.dev/{key}": value for key, value in scaling.items()}
         annotations[ANNOTATION_CLASS] = autoscaler_class
         if deadline:
             annotations[PROGRESS_DEADLINE] = deadline
         made = {**make_container(self.image, env), **container}
-        template = {"metadata": {"annotations": annotations}, "spec": {"containers": [made], **spec}}
+        template = {"metadata": {"annotations": annotations}, "spec": {"containers": [made]}}
         metadata = {"name": name, "namespace": self.namespace}
         service = {"apiVersion": SERVICE.api_version, "kind": SERVICE.kind, "metadata": metadata}
-        began = time.monotonic()
         await self.cluster.create(SERVICE, {**service, "spec": {"template": template}}, manager=MANAGER)
-        return began
 
     async def change(self, patch: Object, name: str = NAME) -> Object:
         """Merge `patch` into the Service."""
@@ -140,9 +143,21 @@ class Plain:
         await eventually(look, within)
         return time.monotonic() - began
 
-    async def ready(self, name: str = NAME, within: float = WITHIN) -> None:
-        """Wait until the Service is Ready at its present generation."""
-        await self.says(SERVICE, name, "Ready", "True", within=within)
+    async def ready(self, name: str = NAME) -> float:
+        """Wait until the Service is Ready at its present generation; the seconds that it took."""
+        began = time.monotonic()
+        await self.says(SERVICE, name, "Ready", "True")
+        return time.monotonic() - began
+
+    async def tells(self, kind: Kind, name: str, condition: str, text: str) -> None:
+        """Wait until the message of a condition has this text in it."""
+
+        def look() -> bool:
+            said = condition_of(self.get(kind, name), condition) or {}
+            assert text in said.get("message", ""), f"{name}: {said}"
+            return True
+
+        await self.until(look)
 
     async def says(
         self, kind: Kind, name: str, condition: str, status: str, reason: str | None = None, within: float = WITHIN
@@ -172,13 +187,35 @@ class Plain:
 
         return await self.until(look, within)
 
-    def history_of_scale(self, revision: str = FIRST) -> list[Object]:
-        """All that was seen of the Deployment."""
-        return self.history(DEPLOYMENT, f"{revision}-deployment")
-
     def most_asked(self, revision: str = FIRST) -> int:
         """The most replicas that the Deployment was ever asked for."""
-        return max(int(one["spec"]["replicas"]) for one in self.history(DEPLOYMENT, f"{revision}-deployment"))
+        return max(replicas for _, replicas in self._scales(revision))
+
+    def least_asked(self, revision: str = FIRST) -> int:
+        """… and the least."""
+        return min(replicas for _, replicas in self._scales(revision))
+
+    def when_asked(self, replicas: int, revision: str = FIRST) -> float:
+        """When it was first asked for so many (monotonic seconds)."""
+        return next(at for at, asked in self._scales(revision) if asked == replicas)
+
+    def _scales(self, revision: str) -> list[tuple[float, int]]:
+        seen = [one for one in self.moments if (one.kind, one.name) == (DEPLOYMENT, f"{revision}-deployment")]
+        return [(one.at, int(one.after["spec"]["replicas"])) for one in seen if one.after is not None]
+
+    def most_ready(self, revision: str = FIRST) -> int:
+        """The most ready replicas that the Deployment ever had."""
+        seen = self.history(DEPLOYMENT, f"{revision}-deployment")
+        return max(int((one.get("status") or {}).get("readyReplicas") or 0) for one in seen)
+
+    def stood(self, kind: Kind, at: float, name: str = FIRST) -> Object:
+        """An object as it was at a moment."""
+        seen = (one for one in reversed(self.moments) if (one.kind, one.name) == (kind, name) and one.at <= at)
+        return next(one.after for one in seen if one.after is not None)
+
+    def forget(self) -> None:
+        """What was seen so far is of no interest any more."""
+        self.moments.clear()
 
     def pods(self, revision: str = FIRST) -> list[Object]:
         """Its Pods that are not ending."""
@@ -245,6 +282,11 @@ class Answers:
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
+    @property
+    def total(self) -> int:
+        """Answers that were 200."""
+        return self.pods.total()
+
 
 class Caller:
     """A client of plain Services."""
@@ -269,6 +311,11 @@ class Caller:
         else:
             answers.failures.append(f"{answer.status} {text[:100]}")
 
+    async def rounds(self, answers: Answers, more: int) -> None:
+        """Return once so many more have come."""
+        wanted = answers.total + more
+        await eventually(lambda: answers.total >= wanted, WITHIN)
+
     @asynccontextmanager
     async def busy(self, concurrency: int, name: str = NAME, ms: int = 500) -> AsyncIterator[Answers]:
         """So many callers that ask again and again, for as long as the block runs; then all answers are in."""
@@ -276,7 +323,10 @@ class Caller:
 
         async def caller() -> None:
             while not stop.is_set():
+                failed = len(answers.failures)
                 await self.ask(answers, name, ms)
+                if len(answers.failures) > failed:
+                    await asyncio.sleep(PAUSE)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(concurrency):

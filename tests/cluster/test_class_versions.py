@@ -1,8 +1,9 @@
-"""Versions of plain Services of our class: those that nobody reaches, those that never start, and namesakes."""
+"""Versions of plain Services of our class: those that nobody reaches any more, and those that never start."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -12,15 +13,22 @@ from tests.cluster.plain import FIRST, NAME, Caller, Plain
 pytestmark = pytest.mark.usefixtures("autoscaler")
 
 SECOND = f"{NAME}-00002"
+NEXT = {"spec": {"template": {"metadata": {"annotations": {"example.com/version": "2"}}}}}
+LATER = "600s"  # a progress deadline that no test waits for
+SOON = "10s"
+BROKEN = {"CRASH": "cannot load the model"}
+UNREADY = {"readinessProbe": {"httpGet": {"path": "/healthz", "port": 81}, "periodSeconds": 1}}
+NOWHERE = {"image": "dev.local/nowhere:1"}
+WITH_DEVICE = {"resources": {"limits": {"example.com/gpu": "1"}}}
 
 
 async def test_a_version_that_is_not_reached_goes_to_zero_and_comes_back_when_it_is(
     plain: Plain, caller: Caller
 ) -> None:
-    await plain.create(min_scale="1", window="6s", target_burst_capacity="0")
+    await plain.create(scaling={"min-scale": "1", "window": "6s", "target-burst-capacity": "0"})
     await plain.ready()
     async with caller.busy(2, ms=20) as answers:
-        await plain.change({"spec": {"template": {"metadata": {"annotations": {"tests/version": "2"}}}}})
+        await plain.change(NEXT)
         await plain.ready()
         await plain.scaled(0)
         assert plain.asked(SECOND) == 1
@@ -32,50 +40,28 @@ async def test_a_version_that_is_not_reached_goes_to_zero_and_comes_back_when_it
     assert plain.asked() == 1
 
 
-async def test_a_service_made_again_is_not_scaled_by_what_was_known_of_its_namesake(
-    plain: Plain, caller: Caller
-) -> None:
-    scaling = {"target": "1", "target_utilization_percentage": "100", "max_scale": "3", "window": "30s"}
-    await plain.create(**scaling)
-    await plain.ready()
-    async with caller.busy(3, ms=500):
-        await plain.scaled(3)
-    await plain.delete()
-    again = len(plain.moments)
-    await plain.create(**scaling)
-    await plain.ready()
-    await asyncio.sleep(3)
-    seen = [
-        one.after["spec"]["replicas"]
-        for one in plain.moments[again:]
-        if one.name == f"{FIRST}-deployment" and one.after
-    ]
-    assert set(seen) == {1}
-
-
-async def test_a_version_that_never_starts_is_given_up_and_says_why(plain: Plain) -> None:
+async def test_a_broken_version_says_why_within_seconds_and_not_at_its_deadline(plain: Plain) -> None:
     await asyncio.gather(
-        plain.create(
-            "unready", container={"readinessProbe": {"httpGet": {"path": "/healthz", "port": 81}}}, deadline="10s"
-        ),
-        plain.create("crashes", env={"CRASH": "cannot load the model"}, deadline="10s"),
-        plain.create("absent", container={"image": "dev.local/nowhere:1"}, deadline="10s"),
+        plain.create("crashes", env=BROKEN, deadline=LATER),
+        plain.create("absent", container=NOWHERE, deadline=LATER),
+        plain.create("homeless", {"initial-scale": "2"}, container=WITH_DEVICE, deadline=LATER),
     )
-    for name in ("unready", "crashes", "absent"):
-        await plain.says(SERVICE, name, "Ready", "False")
-        await plain.says(POD_AUTOSCALER, f"{name}-00001", "Active", "False", "TimedOut")
-        await plain.scaled(0, f"{name}-00001")
-    for name in ("unready", "crashes", "absent"):
-        r = plain.get(REVISION, f"{name}-00001")
-        print(name, [(c["type"], c["status"], c.get("reason"), c.get("message")) for c in r["status"]["conditions"]])
-        b = next(m.at for m in plain.moments if m.name == name)
-        for m in plain.moments:
-            if m.kind is REVISION and m.name == f"{name}-00001" and m.after:
-                print(
-                    "%.2f" % (m.at - b),
-                    [
-                        (c["type"], c["status"], c.get("reason"), c.get("message"))
-                        for c in m.after.get("status", {}).get("conditions", ())
-                        if c["status"] == "False"
-                    ],
-                )
+    said = await plain.says(SERVICE, "crashes", "Ready", "False", "RevisionFailed")
+    assert BROKEN["CRASH"] in said["message"]
+    await plain.says(REVISION, "crashes-00001", "ContainerHealthy", "False", "ExitCode1")
+    said = await plain.says(REVISION, "homeless-00001", "ResourcesAvailable", "False", "Unschedulable")
+    assert "example.com/gpu" in said["message"]
+    assert len(plain.pods("homeless-00001")) == plain.most_asked("homeless-00001") == 2
+    await plain.tells(POD_AUTOSCALER, "absent-00001", "Active", "ImagePullBackOff: ")
+
+
+async def test_a_version_that_never_starts_is_given_up(plain: Plain) -> None:
+    broken: dict[str, dict[str, Any]] = {"unready": UNREADY, "absent": NOWHERE, "homeless": WITH_DEVICE}
+    for name, container in broken.items():
+        await plain.create(name, container=container, deadline=SOON)
+    for name, reason in {"unready": "ProgressDeadlineExceeded", "absent": "", "homeless": ""}.items():
+        revision = f"{name}-00001"
+        await plain.says(POD_AUTOSCALER, revision, "Active", "False", "TimedOut")
+        await plain.scaled(0, revision)
+        await plain.says(REVISION, revision, "Ready", "False", reason or None)
+        assert plain.most_asked(revision) == 1

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.apis import defaults, durations, faults, quantities, validation
+from clusters import quantities
+from serving.apis import defaults, durations, faults, validation
 from serving.apis.model import ModelSpec
 from serving.apis.validation import validate_model
 from serving.resources.crds import texts

@@ -47,11 +47,11 @@ class Tally:
 
     def __str__(self) -> str:
         waits = sorted(self.waits) or [0.0]
-        slow = f"p50 {waits[len(waits) // 2]:.0f} ms, p99 {waits[len(waits) * 99 // 100]:.0f} ms, slowest {waits[-1]:.0f} ms"
-        kinds = ", ".join(f"{name} {count}" for name, count in self.found.most_common())
+        p50, p99 = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
+        found = ", ".join(f"{name} {count}" for name, count in self.found.most_common())
         return (
-            f"{self.schedules} schedules in {self.seconds:.0f} s: {self.answers} answers, {len(self.failures)} failures; "
-            f"{kinds}; {slow}"
+            f"{self.schedules} schedules in {self.seconds:.0f} s, {self.answers} answers ({found}), "
+            f"{len(self.failures)} failures; p50 {p50:.0f} ms, p99 {p99:.0f} ms, slowest {waits[-1]:.0f} ms"
         )
 
 
@@ -72,25 +72,27 @@ class Races:
         self.here.run("deploy", "-f", str(path))
 
     def pool(self, size: int) -> None:
-        """A warm pool that fits them; 0 turns it off."""
+        """A warm pool that fits them."""
         self.here.run("pool", "set", POOL, "--like", self._name(0), "--size", str(size))
 
     async def run(self, schedules: int, limit: float) -> Tally:
         """Run that many, or as many as `limit` seconds allow."""
         tally, began = Tally(), time.monotonic()
-        connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(PATIENCE)) as session:
-            async with asyncio.TaskGroup() as group:
-                for number in range(self.models):
-                    share = schedules // self.models + (number < schedules % self.models)
-                    group.create_task(self._race(session, number, share, began + limit, tally))
+        connector, patience = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(PATIENCE)
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=patience) as session,
+            asyncio.TaskGroup() as group,
+        ):
+            for number in range(self.models):
+                share = schedules // self.models + (number < schedules % self.models)
+                group.create_task(self._race(session, number, share, began + limit, tally))
         tally.seconds = time.monotonic() - began
         return tally
 
     async def _race(
         self, session: aiohttp.ClientSession, number: int, share: int, deadline: float, tally: Tally
     ) -> None:
-        source = random.Random(f"{self.seed} {number}")  # noqa: S311 - schedules, not secrets
+        source = random.Random(f"{self.seed} {number}")
         for _ in range(share):
             await asyncio.sleep(source.uniform(*GAPS))
             if time.monotonic() > deadline:

@@ -7,6 +7,7 @@ interrupted.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -61,7 +62,10 @@ def _run(asked: argparse.Namespace, testbed: Testbed, progress: Progress) -> int
 
 
 def _conformance(asked: argparse.Namespace, testbed: Testbed, progress: Progress) -> int:
-    wanted = conformance.Asked(asked.autoscaler_class, asked.suites or tuple(conformance.SUITES), asked.run)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what ends it also puts the cluster's setting back
+    wanted = conformance.Asked(
+        asked.autoscaler_class, asked.suites or tuple(conformance.SUITES), asked.run, asked.parallel
+    )
     results = conformance.conformance(wanted, paths.standard(), testbed.kubectl, progress)
     shown, deviations = conformance.conclude(wanted, results)
     print(shown)
@@ -94,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     suite.add_argument("--class", dest="autoscaler_class", default=conformance.OURS, help="default: %(default)s")
     suite.add_argument("--run", default=".", metavar="REGEX", help="the tests, as `go test -run` takes them")
     suite.add_argument("--suite", dest="suites", action="append", choices=conformance.SUITES, help="default: all")
+    suite.add_argument("--parallel", type=int, default=conformance.PARALLEL, help="tests at once; default: %(default)s")
     restart = commands.add_parser("restart", help="end a component when it runs, and start it again")
     restart.add_argument("component", choices=COMPONENTS)
     return parser

@@ -5,7 +5,8 @@ Each rule says what the function of the same check in `serving.apis` says.
 
 from __future__ import annotations
 
-from serving.apis import durations, faults, quantities
+from clusters import quantities
+from serving.apis import durations, faults
 from serving.apis.durations import format_duration
 from serving.resources.crds.schema import Schema, choice, matches, quoted, rule, text, words_of
 

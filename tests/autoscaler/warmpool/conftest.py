@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.autoscaler.warmpool.world import Process, World, playing, running
+from tests.autoscaler.warmpool.process import Process, running
+from tests.autoscaler.warmpool.world import World, playing
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ class Gate:
 
     async def create(self, kind: Kind, obj: Object, **options: Any) -> Object:
         if kind == POD and self.refuse is not None and await self._is_full():
-            raise self.refuse
+            raise type(self.refuse)(f"pods {obj['metadata']['name']!r}: {self.refuse}")
         return self._wrote(f"create {kind.kind}", await self._cluster.create(kind, obj, **options))
 
     async def patch(self, kind: Kind, name: str, patch: Any, namespace: str = "", **options: Any) -> Object:

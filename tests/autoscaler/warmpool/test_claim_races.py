@@ -20,15 +20,8 @@ from clusters.objects import (
     labels_of,
     name_of,
 )
-from tests.autoscaler.warmpool.world import (
-    NAMESPACE,
-    Crash,
-    DyingCluster,
-    Process,
-    World,
-    deployment,
-    running,
-)
+from tests.autoscaler.warmpool.process import Crash, DyingCluster, Process, running
+from tests.autoscaler.warmpool.world import NAMESPACE, World, deployment
 from tests.support.wait import eventually
 
 CLAIMS, PROCESSES, MEMBERS = 1_000, 4, 20
@@ -155,7 +148,7 @@ async def test_a_scale_down_at_any_step_leaves_as_many_replicas_as_are_wished(wo
         await world.followed(key, 1)
         await recovered(world, process, key, 1)
         await check(world, key, 1)
-        assert await world.of(key) == {own}, "the newcomer loses, not who serves"
+        assert await world.of(key) == {own}, "who became ready last goes"
 
 
 async def test_a_scale_down_between_the_reading_and_the_adoption_kills_nobody_who_serves(world: World) -> None:
@@ -183,7 +176,7 @@ async def test_a_scale_down_between_the_reading_and_the_adoption_kills_nobody_wh
     async with running(world) as process:
         await recovered(world, process, key, 1)
         await check(world, key, 1)
-    assert await world.of(key) == {own}
+    assert await world.of(key) == {own}, "who became ready last goes"
 
 
 async def test_a_scale_to_zero_while_a_member_is_claimed_ends_with_zero(world: World) -> None:
@@ -228,6 +221,7 @@ async def test_claims_of_many_revisions_share_a_pool_without_harm(world: World) 
         assert sum(served) == 5
         for key in keys:
             await process.finished(key)
+        for key in keys:
             await check(world, key, 1)
 
 

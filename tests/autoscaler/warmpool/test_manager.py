@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autoscaler.config import WarmStart
+from autoscaler.warmpool.calm import CALM
 from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.keys import PoolKey
 from autoscaler.warmpool.marks import ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
 from clusters.errors import Forbidden
-from clusters.objects import DEPLOYMENT, POD, WARM_POOL, Key, is_controlled_by, labels_of, name_of
+from clusters.objects import DEPLOYMENT, EVENT, POD, WARM_POOL, Key, is_controlled_by, labels_of, name_of
 from tests.autoscaler.warmpool.pool_world import KEY, POOL, SECRET, TEST, PoolWorld, pod_spec, pool_world
 from tests.support.wait import eventually
 
 HOUR = 3_600.0
-QUOTA = Forbidden('pods "fast-x" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=2')
+QUOTA = Forbidden("pods is forbidden: exceeded quota: pods, requested: pods=1, used: pods=2, limited: pods=2")
 
 
 @pytest.fixture
@@ -27,8 +29,8 @@ async def world(tmp_path: Path) -> AsyncIterator[PoolWorld]:
         yield made
 
 
-async def full(world: PoolWorld, size: int = 3, **spec: object) -> set[str]:
-    """A pool whose members are all ready, kept by the process that is returned by `world.process()` later."""
+async def full(world: PoolWorld, size: int = 3, **spec: Any) -> set[str]:
+    """A pool whose members are all ready; the process that made them has ended."""
     await world.pool(size=size, **spec)
     await world.seed()
     process = await world.process()
@@ -143,7 +145,7 @@ async def test_members_that_restarted_or_ended_are_replaced_after_a_pause(world:
     assert again is not None
     assert 0 < again <= 1.0
     assert ("MembersFail" in (await world.events())[0][0]) and len(await world.events()) == 1
-    assert "the next member is started 1 s later" in str((await world.status())["reasons"])
+    assert "restarted: the next try is 1 s later" in str((await world.status())["reasons"])
     world.clock.step(1.0)
     await process.settle()
     assert len(await world.names()) == 2  # one at a time, until one succeeds
@@ -158,7 +160,8 @@ async def test_members_that_never_become_ready_are_tried_ever_more_rarely(world:
     await world.pool(size=2)
     await world.seed()
     process = await world.process()
-    tries, waits = 0, []
+    tries = 0
+    waits: list[float] = []
     while len(waits) < 9:
         again = await process.settle()
         assert again is not None
@@ -191,7 +194,8 @@ async def test_a_member_that_is_refused_is_tried_again_with_the_reason_in_the_st
     for seconds in (1.0, 2.0, 4.0):
         world.clock.step(seconds)
         assert await process.settle() == min(2 * seconds, 5.0)
-    assert "tried again 8 s later" in str(await world.status())
+    assert "the next try is 8 s later" in str(await world.status())
+    assert [event["count"] for event in (await world.cluster.list(EVENT)).items] == [4]
     process.gate.refuse = None
     world.clock.step(7.5)
     await process.settle()
@@ -282,6 +286,9 @@ async def test_claimed_members_are_never_deleted_and_are_refilled(world: PoolWor
     world.clock.step(2 * HOUR)
     await world.seed(generation=2, image="server:2")
     process = await world.process(keys=PoolKey.random())
+    await process.settle()
+    assert await world.names() == set(members)  # a moment for those who wait for them
+    world.clock.step(CALM)
     await process.settle()
     assert set(members) < await world.names()
     assert await world.numbers() == (3, 0, 3, 3)

@@ -7,18 +7,17 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from autoscaler.config import WarmStart
 from autoscaler.warmpool.assignment import Assignment
-from autoscaler.warmpool.caller import LoadCaller, LoadFailed
+from autoscaler.warmpool.caller import LoadFailed
 from autoscaler.warmpool.claim import ClaimStep
-from autoscaler.warmpool.claims import Claims
 from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.keys import PoolKey
 from autoscaler.warmpool.marks import ANNOTATION_CLAIM, ANNOTATION_LOAD, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
-from clusters.api import Cluster
 from clusters.clock import SystemClock
 from clusters.embedded.admission import Validator
 from clusters.embedded.cluster import EmbeddedCluster
@@ -41,6 +40,7 @@ from clusters.objects import (
     labels_of,
     name_of,
     owner_reference,
+    timestamp,
 )
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster
@@ -114,6 +114,7 @@ class World:
         self.caller = Acks()
         self.steps: list[ClaimStep] = []
         self._made = 0
+        self._reports = 0
 
     # --- Knative and the pool manager ---
 
@@ -133,7 +134,7 @@ class World:
         await self.cluster.create(WARM_POOL, made, manager=TEST)
 
     async def members(self, number: int, namespace: str = NAMESPACE, **changes: Any) -> list[str]:
-        """Free ready members; `changes`: `image`, `ready`, `restarts`, `keys`."""
+        """Free members, the latest to become ready; `changes`: `image`, `ready`, `restarts`, `keys`."""
         return [await self._member(namespace, **changes) for _ in range(number)]
 
     async def _member(
@@ -153,7 +154,7 @@ class World:
                 "annotations": dict(template["metadata"]["annotations"]),
                 "ownerReferences": [owner_reference(WARM_POOL, owner)],
             },
-            "spec": {"nodeName": "node", "containers": [{**container, "args": ["--pool"], "env": env}]},
+            "spec": {"containers": [{**container, "args": ["--pool"], "env": env}]},
         }
         await self.cluster.create(POD, pod, manager=TEST)
         await self.report(name, namespace, ready=ready, restarts=restarts)
@@ -162,10 +163,15 @@ class World:
     # --- the kubelet ---
 
     async def report(self, pod: str, namespace: str = NAMESPACE, *, ready: bool = True, restarts: int = 0) -> None:
+        """It runs on a node; each later report tells of a later second."""
+        self._reports += 1
+        since = timestamp(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self._reports))
+        bound = {"spec": {"nodeName": "node"}}
+        await self.cluster.patch(POD, pod, bound, namespace, manager=TEST)
         status = {
             "phase": "Running",
             "podIP": "127.0.0.1",
-            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": since}],
             "containerStatuses": [{"name": "server", "restartCount": restarts}],
         }
         await self.cluster.patch(POD, pod, {"status": status}, namespace, manager=TEST, subresource="status")
@@ -224,67 +230,6 @@ class World:
         return Counter(self.caller.pods)
 
 
-class Process:
-    """One autoscaler, as far as claims go, with informers of its own."""
-
-    def __init__(self, world: World, cluster: Cluster | None = None, caller: LoadCaller | None = None) -> None:
-        self._world = world
-        self._cluster = cluster or world.cluster
-        self.informers = Informers(world.cluster, selectors={POD: LABEL_REVISION})
-        self.pool_informers = Informers(world.cluster, selectors={POD: LABEL_POOL})
-        self.claims = Claims(
-            self._cluster,
-            self.informers,
-            self.pool_informers,
-            caller=caller or world.caller,
-            keys=KEYS,
-            clock=world.clock,
-            settings=SETTINGS,
-            log=world.steps.append,
-        )
-
-    async def caught_up(self) -> None:
-        await self.informers.caught_up()
-        await self.pool_informers.caught_up()
-
-    async def start(self, key: Key, replicas: int) -> int:
-        """A pass of the reconciler that raises replicas: claim, then scale."""
-        found = await self._world.deployment(key)
-        served = await self.claims.begin(key, found, replicas)
-        if int(found["spec"]["replicas"]) != replicas:
-            name = f"{key.name}-deployment"
-            await self._cluster.scale(DEPLOYMENT, name, key.namespace, replicas, manager=TEST)
-        return served
-
-    async def finish(self, key: Key) -> float | None:
-        """One look, at what the cluster holds now."""
-        await self.caught_up()
-        return await self.claims.finish(key, await self._world.deployment(key))
-
-    async def finished(self, key: Key) -> None:
-        """Look until there is nothing to wait for."""
-
-        async def done() -> bool:
-            return await self.finish(key) is None
-
-        await eventually(done)
-
-
-@contextlib.asynccontextmanager
-async def running(world: World, cluster: Cluster | None = None) -> AsyncIterator[Process]:
-    """A process whose informers have seen what there is."""
-    process = Process(world, cluster)
-    tasks = [asyncio.create_task(one.run()) for one in (process.informers, process.pool_informers)]
-    try:
-        await process.informers.synced()
-        await process.pool_informers.synced()
-        yield process
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 @contextlib.asynccontextmanager
 async def playing(path: Path, validators: Mapping[Kind, Validator] | None = None) -> AsyncIterator[World]:
     """A world whose workload controllers are at work."""
@@ -298,36 +243,3 @@ async def playing(path: Path, validators: Mapping[Kind, Validator] | None = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class Crash(Exception):
-    """The process ends here."""
-
-
-class DyingCluster:
-    """Passes everything on; the process dies after its `last` write, with that write done."""
-
-    def __init__(self, cluster: EmbeddedCluster, last: int, death: type[BaseException] = Crash) -> None:
-        self._cluster = cluster
-        self._last = last
-        self._death = death
-        self.writes = 0
-
-    def __getattr__(self, name: str) -> Any:
-        call = getattr(self._cluster, name)
-        return self._dying(call) if name in ("patch", "delete", "scale", "create", "apply") else call
-
-    def _dying(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def write(*args: Any, **options: Any) -> Any:
-            if self.writes >= self._last:
-                raise self._death  # a dead process writes nothing more
-            answer = await call(*args, **options)
-            self.writes += 1
-            if self.writes >= self._last:
-                raise self._death
-            return answer
-
-        return write
-
-
-__all__ = ["KEYS", "NAMESPACE", "POOL", "Crash", "DyingCluster", "Process", "World", "deployment", "playing", "running"]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusters.quantities import canonical_quantity, format_cores, parse_quantity
 from serving.apis.durations import format_duration, parse_duration
-from serving.apis.quantities import canonical_quantity, format_cores, parse_quantity
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,13 @@ from serving.api.server import listen, make_server
 from serving.apis.references import make_validator
 from serving.apis.state import TOKEN_FILE, Facts, write_private
 from serving.apis.warm_pool import validate_warm_pool
-from serving.cli.main import main
+from serving.cli.main import VERBS, main
 from tests.serving.cli.kube import NOTHING, TOKEN, FakeApi, Pki, Reply, fake_api, kubeconfig, make_pki
 
 ARTIFACT = "file:///models/magika"
+GROUPS = {"pool": ("list", "set", "off")}
+COMMANDS = [f"{verb} {one}".strip() for verb in VERBS for one in GROUPS.get(verb, ("",))]
+"""Every verb, and each of those that consist of several."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from serving.cli.main import VERBS
-from tests.serving.cli.conftest import Config, Knodel
+from tests.serving.cli.conftest import COMMANDS, Config, Knodel
 from tests.serving.cli.kube import (
     CONTEXT,
     TOKEN,
@@ -26,9 +25,9 @@ MACHINE = {"up", "down", "serve", "completion"}
 """Verbs of this machine alone."""
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in MACHINE])
+@pytest.mark.parametrize("verb", [verb for verb in COMMANDS if verb not in MACHINE])
 def test_every_verb_but_those_of_the_machine_takes_a_context(knodel: Knodel, verb: str) -> None:
-    assert "--kube-context" in knodel(verb, "--help").out
+    assert "--kube-context" in knodel(*verb.split(), "--help").out
 
 
 @pytest.mark.parametrize("verb", sorted(MACHINE))

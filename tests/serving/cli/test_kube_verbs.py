@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from clusters.clock import SystemClock
-from clusters.objects import KINDS, MODEL, NAMESPACE
+from clusters.objects import KINDS, MODEL, NAMESPACE, WARM_POOL
 from serving.api.app import ControlApi
 from serving.api.guard import Guard
 from serving.api.server import listen, make_server
@@ -46,8 +46,8 @@ async def tls(served: Served, state: Path, knodel: Knodel, monkeypatch: pytest.M
     """The control API of `served` over TLS too, with its kubeconfig, as `knodel up` leaves it."""
     authority, certificate, key = ensure_certificate(state / "tls", datetime.now(UTC))
     api = ControlApi(
-        served.cluster, kinds=KINDS, writable={MODEL, NAMESPACE}, logs=NoLogs(), clock=SystemClock(), version="0",
-        ready=lambda: True,
+        served.cluster, kinds=KINDS, writable={MODEL, WARM_POOL, NAMESPACE}, logs=NoLogs(), clock=SystemClock(),
+        version="0", ready=lambda: True,
     )  # fmt: skip
     sock = listen("127.0.0.1", 0, "--control-port")
     url = f"https://127.0.0.1:{sock.getsockname()[1]}"
@@ -169,10 +169,19 @@ async def test_a_doctor_of_clusters_knows_a_platform_of_this_machine(tls: OverTl
     assert "`knodel doctor` without --kube-context looks at it" in done.out
 
 
+async def test_pools_are_made_listed_and_turned_off(tls: OverTls) -> None:
+    assert (await tls.knodel("pool", "set", "small", "--size", "2")).code == 0
+    assert (await tls.knodel("pool", "off", "small")).code == 0
+
+    listed = await tls.knodel("pool", "list", "-o", "json")
+
+    assert [item["spec"] for item in listed.value()["items"]] == [{"size": 0}]
+
+
 def test_every_verb_of_the_cluster_is_seen_here_or_has_tests_of_its_own() -> None:
     seen = {
         "deploy", "list", "get", "describe", "delete", "history", "logs", "wait", "predict", "traffic", "promote",
-        "rollback", "explain", "render", "diff", "namespace", "config", "doctor",
+        "rollback", "explain", "render", "diff", "namespace", "config", "doctor", "pool",
     }  # fmt: skip
 
     assert set(VERBS) - seen == {"up", "down", "serve", "completion", "install", "uninstall"}

@@ -203,4 +203,4 @@ async def test_a_file_with_a_pool_can_be_checked_alone_and_only_once_in_it(serve
 
 
 async def test_a_context_named_before_the_verb_counts_for_pools_too(served: Served) -> None:
-    check(await served.knodel("--kube-context", "absent", "pool", "list"), 2, ["absent"])
+    check(await served.knodel("--kube-context", "absent", "pool", "list"), 1, ["there is no kubeconfig"])

@@ -65,3 +65,27 @@ def test_a_zygote_is_told_the_engine_by_format_by_name_or_by_the_files(tmp_path:
     assert preload(["--storage-uri", tmp_path.as_uri()])[-1] == engine
     assert engine not in preload(["--storage-uri", "file:///nowhere"])
     assert preload([]) == ("serving.server.main", "serving.server.run")
+
+
+def test_a_pool_member_needs_no_model_and_knows_the_hash_of_its_token(tmp_path: Path) -> None:
+    options = parse_options(
+        ["--pool", "--slots", "3", "--cpu", "2"],
+        {"KNODEL_LOAD_TOKEN_SHA256": "AB", "K_REVISION": "pool", "TMPDIR": str(tmp_path)},
+    )
+    assert options.assignment is None and options.pool is not None
+    assert (options.pool.format, options.pool.token_sha256) == ("onnx", "ab")
+    assert (options.bounds.slots, options.bounds.threads, options.scratch) == (3, 2, tmp_path)
+
+
+@pytest.mark.parametrize("more", [("--name", "m"), ("--storage-uri", "file:///m"), ("--digest", "sha256:0")])
+def test_a_pool_member_with_a_model_is_refused(more: tuple[str, str]) -> None:
+    with pytest.raises(BadOptions, match=more[0]):
+        parse_options(["--pool", *more], {})
+
+
+def test_a_zygote_of_pool_members_has_all_that_a_claim_needs() -> None:
+    for argv in (["--pool"], ["--pool", "--format", "onnx"], ["--pool", "--format=onnx"]):
+        modules = preload(argv)
+        assert modules[:2] == ("serving.server.main", "serving.server.run")
+        assert {"serving.engines.onnx", "serving.storage.http"} <= set(modules)
+    assert "serving.engines.onnx" not in preload(["--pool", "--format", "tarot"])

@@ -17,6 +17,7 @@ from serving.server.limits import Limits
 from serving.server.options import LOAD_TOKEN, parse_options
 from serving.server.server import Server
 from serving.server.sockets import Sockets, bind
+from serving.server.workers import Workers
 from tests.serving.server.client import HOST, ask, request, tensor
 from tests.serving.server.pool import REVISION, TOKEN, TOKEN_SHA256, Member, Store, infer_of, load_path, store_of
 from tests.support import models
@@ -120,6 +121,32 @@ async def test_a_hundred_held_at_once_are_all_answered(member: Member, store: St
     store.open.set()
     answers = await asyncio.gather(*calls)
     assert [answer.json["outputs"][0]["data"] for answer in answers] == [[2.0 * number] for number in range(100)]
+
+
+async def test_a_model_that_is_not_warmed_up_shows_its_pace_by_its_first_requests(
+    member: Member, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = asyncio.create_task(ask(member.port, infer_of("m", 1.0)))
+    await held(member, 1)
+    store.open.set()
+    await member.load(store.uri)
+    assert (await first).status == 200
+    assert (await member.stats())["startup"]["warmup"] < 1
+    submitted: list[object] = []
+    submit = Workers.submit
+
+    def counted(self: Workers, job: Any) -> Any:
+        submitted.append(job)
+        return submit(self, job)
+
+    monkeypatch.setattr(Workers, "submit", counted)
+
+    async def in_the_loop() -> bool:
+        submitted.clear()
+        assert (await member.infer(tensor([1.0]))).status == 200
+        return not submitted
+
+    await eventually(in_the_loop)
 
 
 async def test_with_nobody_waiting_the_model_is_warmed_up(member: Member, store: Store) -> None:
@@ -286,6 +313,11 @@ async def test_a_draining_member_takes_no_model(member: Member, store: Store) ->
     assert (await waiting).status == 503
     assert (await member.get("/v2/health/ready")).status == 503
     assert (await member.load(store.uri)).status == 503
+
+
+async def test_a_free_member_drains_without_waiting_for_anything(member: Member) -> None:
+    with pytest.raises(StopIteration):
+        member.server.drain().send(None)
 
 
 async def test_a_server_with_a_model_of_its_own_is_no_member(serve: Any) -> None:

@@ -1,0 +1,37 @@
+"""One measured figure beside its aim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """`aim` is the largest value that is good enough (with `least`: the smallest), None when there is none."""
+
+    what: str
+    value: float
+    unit: str
+    aim: float | None = None
+    least: bool = False
+
+    @property
+    def missed(self) -> bool:
+        """Whether the aim is not reached."""
+        if self.aim is None:
+            return False
+        return self.value < self.aim if self.least else self.value > self.aim
+
+    def __str__(self) -> str:
+        verdict = ""
+        if self.aim is not None:
+            sign = "≥" if self.least else "≤"
+            verdict = f"aim {sign} {self.aim:g} {self.unit}  {'MISSED' if self.missed else 'ok'}"
+        return f"{self.what:<58} {self.value:>9.3f} {self.unit:<6} {verdict}"
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that `share` (0 to 1) of them do not exceed, one of them."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

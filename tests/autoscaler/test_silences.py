@@ -1,0 +1,69 @@
+"""What people are told about replicas and activators that are not heard."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoscaler.reconciler.silences import ACTIVATORS, AFTER, REPLICAS, Silences
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.objects import EVENT, Key, Object
+from clusters.recorder import Recorder
+from tests.support.clock import SteppedClock
+
+KEY, OTHER = Key("default", "m-00001"), Key("default", "m-00002")
+AUTOSCALER: Object = {"metadata": {"name": "m-00001", "namespace": "default", "uid": "u1"}}
+
+
+class Scene:
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+        self.clock = SteppedClock()
+        self.hears = True
+        self.silences = Silences(Recorder(cluster, "test", self.clock), self.clock, lambda: self.hears)
+
+    async def told(self, autoscaler: Object = AUTOSCALER, *, may_be_zero: bool = True) -> list[tuple[str, str, int]]:
+        await self.silences.tell(KEY, autoscaler, may_be_zero=may_be_zero)
+        events = (await self.cluster.list(EVENT)).items
+        return sorted((event["reason"], event["message"], event["count"]) for event in events)
+
+    def tick(self, *heard: Key) -> list[Key]:
+        return self.silences.tick((KEY, OTHER), heard)
+
+
+@pytest.fixture
+def scene(cluster: EmbeddedCluster) -> Scene:
+    return Scene(cluster)
+
+
+async def test_replicas_that_are_silent_for_a_while_are_told_once_and_once_that_they_are_heard_again(
+    scene: Scene,
+) -> None:
+    assert scene.tick(OTHER) == []
+    scene.clock.step(AFTER - 1.0)
+    assert scene.tick(OTHER) == [] and await scene.told() == []
+    scene.clock.step(1.0)
+    assert scene.tick(OTHER) == [KEY]
+    unavailable = ("MetricsUnavailable", REPLICAS, 1)
+    assert await scene.told() == [unavailable]
+    assert scene.tick(OTHER) == [] and await scene.told() == [unavailable]
+    assert scene.tick(KEY, OTHER) == [KEY]
+    assert await scene.told() == [("MetricsAvailable", "all is heard again", 1), unavailable]
+    assert scene.tick(KEY, OTHER) == []
+
+
+async def test_activators_that_are_not_heard_are_told_where_it_matters(scene: Scene) -> None:
+    scene.hears = False
+    assert await scene.told(may_be_zero=False) == []
+    assert await scene.told() == [("MetricsUnavailable", ACTIVATORS, 1)]
+    scene.hears = True
+    assert [reason for reason, _, _ in await scene.told()] == ["MetricsAvailable", "MetricsUnavailable"]
+
+
+async def test_a_namesake_is_told_for_itself(scene: Scene) -> None:
+    scene.hears = False
+    await scene.told()
+    namesake = {"metadata": {**AUTOSCALER["metadata"], "uid": "u2"}}
+    assert len(await scene.told(namesake)) == 2
+    scene.silences.forget(KEY)
+    scene.hears = True
+    assert len(await scene.told(namesake)) == 2

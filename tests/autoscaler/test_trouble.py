@@ -1,0 +1,83 @@
+"""Why a revision does not start: which states of Pods are told, and which are not yet."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from autoscaler.reconciler.trouble import LONGEST, NODE_WITHIN, find_trouble, seconds_to_trouble
+from clusters.objects import Object, timestamp
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ENDED = {"terminated": {"exitCode": 1, "message": "cannot load the model\n"}}
+
+
+def pod(*containers: Object, homeless: float | None = None, **metadata: Any) -> Object:
+    """A Pod with these container statuses, for which the scheduler has found no node for so many seconds."""
+    condition = {"type": "PodScheduled", "status": "True"}
+    if homeless is not None:
+        since = timestamp(NOW - timedelta(seconds=homeless))
+        said = {"status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}
+        condition |= {**said, "lastTransitionTime": since}
+    status = {"conditions": [condition], "containerStatuses": list(containers)}
+    return {"metadata": {"name": "app-1", "namespace": "default", **metadata}, "status": status}
+
+
+def waiting(reason: str, restarts: int = 0, **fields: Any) -> Object:
+    """A container that waits for this reason."""
+    state = {"waiting": {"reason": reason, "message": f"{reason} it is"}}
+    return {"name": "server", "ready": False, "restartCount": restarts, "state": state, **fields}
+
+
+RUNNING = {"name": "server", "ready": False, "restartCount": 0, "state": {"running": {}}}
+READY = {"name": "queue-proxy", "ready": True, "restartCount": 3, "state": {"running": {}}, "lastState": ENDED}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(pod(), id="nothing is known of it"),
+        pytest.param(pod(waiting("ContainerCreating")), id="it is being made"),
+        pytest.param(pod(RUNNING, READY), id="it is not ready yet"),
+        pytest.param(pod({**RUNNING, "restartCount": 1, "lastState": ENDED}), id="it ended once"),
+        pytest.param(pod(homeless=NODE_WITHIN / 2), id="no node for a moment"),
+        pytest.param(pod(waiting("ImagePullBackOff"), deletionTimestamp="2026-01-01T00:00:00Z"), id="it goes"),
+    ],
+)
+def test_what_may_pass_by_itself_is_not_told(found: Object) -> None:
+    assert find_trouble([found], NOW) == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (pod(homeless=NODE_WITHIN), "Unschedulable: 0/1 nodes are available"),
+        (pod(waiting("ImagePullBackOff")), "ImagePullBackOff: ImagePullBackOff it is"),
+        (
+            pod(READY, waiting("CrashLoopBackOff", 1, lastState=ENDED)),
+            "CrashLoopBackOff: exit code 1, cannot load the model",
+        ),
+        (
+            pod({**RUNNING, "restartCount": 2, "lastState": ENDED}),  # it runs between two crashes
+            "CrashLoopBackOff: exit code 1, cannot load the model",
+        ),
+        (
+            pod(waiting("CrashLoopBackOff", 2, lastState={"terminated": {"exitCode": 137}})),
+            "CrashLoopBackOff: exit code 137",
+        ),
+    ],
+)
+def test_what_keeps_a_replica_from_starting_is_told_with_its_message(found: Object, told: str) -> None:
+    assert find_trouble([pod(RUNNING), found], NOW) == told
+
+
+def test_a_long_message_is_cut() -> None:
+    container = waiting("ImagePullBackOff", state={"waiting": {"reason": "ImagePullBackOff", "message": "x" * 10_000}})
+    assert len(find_trouble([pod(container)], NOW)) == LONGEST
+
+
+def test_a_pod_without_a_node_is_looked_at_again_when_it_has_been_so_for_too_long() -> None:
+    assert seconds_to_trouble([pod(homeless=NODE_WITHIN - 2), pod(homeless=NODE_WITHIN - 3)], NOW) == 2.0
+    assert seconds_to_trouble([pod(homeless=NODE_WITHIN), pod(RUNNING)], NOW) is None

@@ -1,0 +1,123 @@
+"""An autoscaler as far as claims go, and how it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from autoscaler.warmpool.caller import LoadCaller
+from autoscaler.warmpool.claims import Claims
+from autoscaler.warmpool.marks import LABEL_POOL
+from clusters.api import Cluster
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.informer import Informers
+from clusters.objects import (
+    DEPLOYMENT,
+    LABEL_REVISION,
+    POD,
+    Key,
+)
+from tests.autoscaler.warmpool.world import KEYS, SETTINGS, TEST, World
+from tests.support.wait import eventually
+
+
+class Process:
+    """One autoscaler, as far as claims go, with informers of its own."""
+
+    def __init__(self, world: World, cluster: Cluster | None = None, caller: LoadCaller | None = None) -> None:
+        self._world = world
+        self._cluster = cluster or world.cluster
+        self.informers = Informers(world.cluster, selectors={POD: LABEL_REVISION})
+        self.pool_informers = Informers(world.cluster, selectors={POD: LABEL_POOL})
+        self.claims = Claims(
+            self._cluster,
+            self.informers,
+            self.pool_informers,
+            caller=caller or world.caller,
+            keys=KEYS,
+            clock=world.clock,
+            settings=SETTINGS,
+            log=world.steps.append,
+        )
+
+    async def caught_up(self) -> None:
+        await self.informers.caught_up()
+        await self.pool_informers.caught_up()
+
+    async def start(self, key: Key, replicas: int) -> int:
+        """A pass of the reconciler that raises replicas: claim, then scale."""
+        found = await self._world.deployment(key)
+        served = await self.claims.begin(key, found, replicas)
+        if int(found["spec"]["replicas"]) != replicas:
+            name = f"{key.name}-deployment"
+            await self._cluster.scale(DEPLOYMENT, name, key.namespace, replicas, manager=TEST)
+        return served
+
+    async def finish(self, key: Key) -> float | None:
+        """One look, at what the cluster holds now."""
+        await self.caught_up()
+        return await self.claims.finish(key, await self._world.deployment(key))
+
+    async def finished(self, key: Key) -> None:
+        """Look until there is nothing to wait for."""
+
+        async def done() -> bool:
+            return await self.finish(key) is None
+
+        await eventually(done)
+
+    async def settled(self, key: Key, replicas: int) -> None:
+        """Look until the revision has exactly these replicas, all owned."""
+        await self.finished(key)
+
+        async def same() -> bool:
+            return len(await self._world.of(key)) == replicas == len(await self._world.owned(key))
+
+        await eventually(same)
+
+
+@contextlib.asynccontextmanager
+async def running(world: World, cluster: Cluster | None = None) -> AsyncIterator[Process]:
+    """A process whose informers have seen what there is."""
+    process = Process(world, cluster)
+    tasks = [asyncio.create_task(one.run()) for one in (process.informers, process.pool_informers)]
+    try:
+        await process.informers.synced()
+        await process.pool_informers.synced()
+        yield process
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+class DyingCluster:
+    """Passes everything on; the process dies after its `last` write, with that write done."""
+
+    def __init__(self, cluster: EmbeddedCluster, last: int, death: type[BaseException] = Crash) -> None:
+        self._cluster = cluster
+        self._last = last
+        self._death = death
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._cluster, name)
+        return self._dying(call) if name in ("patch", "delete", "scale", "create", "apply") else call
+
+    def _dying(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def write(*args: Any, **options: Any) -> Any:
+            if self.writes >= self._last:
+                raise self._death  # a dead process writes nothing more
+            answer = await call(*args, **options)
+            self.writes += 1
+            if self.writes >= self._last:
+                raise self._death
+            return answer
+
+        return write
