@@ -116,8 +116,9 @@ class Activators:
 class WarmStart:
     """How members of warm pools are claimed and kept."""
 
-    assign_timeout: float = 0.5
-    """Seconds for a member to acknowledge its model: 3 ms when it lives. Then another one is tried, or a cold start."""
+    assign_timeout: float = 1.0
+    """Seconds for a member to acknowledge its model: 3 ms when it lives, as long as a cold start's own on a node that is
+    overloaded. Then another one is tried, or a cold start."""
 
     reap_after: float = 10.0
     """Seconds after which a claim that nobody works on is finished or undone."""

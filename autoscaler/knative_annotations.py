@@ -14,6 +14,7 @@ from typing import Any
 from clusters.errors import FieldError
 
 PREFIX = "autoscaling.knative.dev/"
+TARGET = f"{PREFIX}target"
 PROGRESS_DEADLINE = "serving.knative.dev/progress-deadline"  # "600s"; Knative copies it from Revision to PodAutoscaler
 
 KNATIVE_TARGET = 100.0  # requests: container-concurrency-target-default of config-autoscaler
@@ -95,8 +96,8 @@ _READERS = (
 def read_knative(annotations: Mapping[str, str], *, beside_policy: bool) -> tuple[dict[str, Any], list[FieldError]]:
     """Values by field name of `Policy`, and what could not be read.
 
-    `beside_policy`: only what a Model's policy does not say; else with Knative's defaults, and to zero after the longer
-    of the stable window and the retention period (Knative scales to zero once the stable window saw nothing).
+    `beside_policy`: only what a Model's policy does not say; else with Knative's defaults, and to zero after a stable
+    window that saw nothing and the retention period behind it (`pkg/reconciler/autoscaling/kpa/scaler.go`).
     """
     values: dict[str, Any] = {}
     errors: list[FieldError] = []
@@ -105,7 +106,7 @@ def read_knative(annotations: Mapping[str, str], *, beside_policy: bool) -> tupl
             _read_one(annotations, reader, values, errors)
     if beside_policy:
         return values, errors
-    idle = max(values.get("stable_window", KNATIVE_WINDOW), values.pop("retention", 0.0))
+    idle = values.get("stable_window", KNATIVE_WINDOW) + values.pop("retention", 0.0)
     values.pop("metric", None)
     defaults = {"max_replicas": KNATIVE_UNLIMITED, "scale_target": KNATIVE_TARGET, "scale_to_zero_after": idle}
     return defaults | values, errors

@@ -23,6 +23,7 @@ from autoscaler.reconciler.serverless_service import (
     Traffic,
     changed_fields,
     make_serverless_service,
+    wanted_activators,
     wanted_mode,
 )
 from autoscaler.reconciler.silences import Silences
@@ -223,7 +224,8 @@ class PodAutoscalerReconciler:
 
     async def _serverless_service(self, key: Key, observed: Observed, wishes: Wishes) -> Object:
         """The ServerlessService as it should be, created or changed where it is not."""
-        wanted = make_serverless_service(observed.pod_autoscaler, self._mode(key, observed, wishes))
+        activators = wanted_activators(observed.ready, wishes.slots, wishes.policy.target_burst_capacity)
+        wanted = make_serverless_service(observed.pod_autoscaler, self._mode(key, observed, wishes), activators)
         present, cluster = observed.serverless_service, self._parts.cluster
         if present is None:
             return await cluster.create(SERVERLESS_SERVICE, wanted, manager=MANAGER)

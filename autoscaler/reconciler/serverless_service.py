@@ -13,6 +13,7 @@ the path, `Serve` sends straight to the replicas.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,7 +28,8 @@ from clusters.objects import (
     owner_reference,
 )
 
-ACTIVATORS = 2  # of all that run; Knative's least number per revision
+LEAST_ACTIVATORS = 2  # of all that run; Knative's least number per revision
+ACTIVATOR_CAPACITY = 100.0  # requests at once of one activator: `activator-capacity` of config-autoscaler
 
 
 class Mode(StrEnum):
@@ -58,7 +60,15 @@ def wanted_mode(traffic: Traffic) -> Mode:
     return Mode.PROXY if proxied else Mode.SERVE
 
 
-def make_serverless_service(pod_autoscaler: Object, mode: Mode) -> Object:
+def wanted_activators(ready: int, slots: float, burst_capacity: float) -> int:
+    """Activators that hold what the ready replicas and a burst bring. Knative: `computeNumActivators` in `kpa.go`."""
+    if burst_capacity == 0.0:
+        return LEAST_ACTIVATORS
+    held = ready * slots + max(burst_capacity, 0.0)
+    return max(LEAST_ACTIVATORS, math.ceil(held / ACTIVATOR_CAPACITY))
+
+
+def make_serverless_service(pod_autoscaler: Object, mode: Mode, activators: int = LEAST_ACTIVATORS) -> Object:
     """The ServerlessService of this PodAutoscaler."""
     spec = pod_autoscaler["spec"]
     return {
@@ -72,7 +82,7 @@ def make_serverless_service(pod_autoscaler: Object, mode: Mode) -> Object:
         },
         "spec": {
             "mode": mode.value,
-            "numActivators": ACTIVATORS,
+            "numActivators": activators,
             "objectRef": dict(spec["scaleTargetRef"]),
             "protocolType": spec.get("protocolType", "http1"),
         },

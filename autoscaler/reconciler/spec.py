@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from autoscaler.apis import Policy
+from autoscaler.apis import POLICY_ANNOTATION, Policy
 from autoscaler.config import Zero
-from autoscaler.knative_annotations import PROGRESS_DEADLINE, parse_duration
+from autoscaler.knative_annotations import PROGRESS_DEADLINE, TARGET, parse_duration
 from autoscaler.reconciler.status import has_timed_out, is_initialized, starting_for
 from autoscaler.warmpool.marks import LABEL_SEED
 from clusters.objects import Object, annotations_of, labels_of
@@ -36,8 +36,7 @@ class Wishes:
 def make_wishes(pod_autoscaler: Object, policy: Policy, zero: Zero, now: datetime) -> Wishes:
     """All that it asks for at `now` (its progress deadline passes by itself)."""
     reachable = is_reachable(pod_autoscaler)
-    limit = int(pod_autoscaler["spec"].get("containerConcurrency") or 0)
-    slots = min(policy.scale_target, float(limit)) if limit > 0 else policy.scale_target
+    slots = slots_of(pod_autoscaler, policy)
     spec = {
         "min": policy.min_replicas if zero.enabled or not reachable else max(1, policy.min_replicas),
         "max": policy.max_replicas,
@@ -53,6 +52,17 @@ def make_wishes(pod_autoscaler: Object, policy: Policy, zero: Zero, now: datetim
         "expired": has_expired(pod_autoscaler, zero, now),
     }
     return Wishes(policy, slots, spec)
+
+
+def slots_of(pod_autoscaler: Object, policy: Policy) -> float:
+    """Slots of one replica: what is asked for, and never more than its hard limit, which stands for what is not said.
+
+    Knative: `ResolveMetricTarget` in `pkg/reconciler/autoscaling/resources/target.go`.
+    """
+    limit = float(pod_autoscaler["spec"].get("containerConcurrency") or 0)
+    annotations = annotations_of(pod_autoscaler)
+    said = POLICY_ANNOTATION in annotations or TARGET in annotations
+    return min(policy.scale_target, limit) if limit > 0 and said else limit or policy.scale_target
 
 
 def is_reachable(pod_autoscaler: Object) -> bool:

@@ -136,12 +136,6 @@ class Claims:
         """
         return await self._adoption.reap()
 
-    async def run(self) -> None:
-        """Reap until cancelled, every `WarmStart.look` seconds at the latest; the informers must have synced."""
-        while True:
-            left = await self.reap()
-            await self._clock.sleep(self._settings.look if left is None else min(left, self._settings.look))
-
     def forget(self, key: Key) -> None:
         """The revision is gone; its Pods are left to `reap`."""
         self._complained.discard(key)

@@ -47,6 +47,7 @@ class WarmStarts:
         self._pools = PoolManager(
             cluster, informers, pool_informers, keys=keys, clock=clock, settings=settings, recorder=recorder
         )
+        self._look = settings.look
         reaper = Controller("reaper of claims", self._reap, workers=1)
         reaper.watches_mapped(pool_informers[POD], lambda pod: [ALL] if is_claimed(pod) else [])
         self.controllers = (self._pools.controller, reaper)
@@ -73,4 +74,5 @@ class WarmStarts:
         self._claims.forget(key)
 
     async def _reap(self, _: Key) -> float | None:
-        return await self._claims.reap()
+        left = await self._claims.reap()
+        return None if left is None else min(left, self._look)

@@ -73,9 +73,9 @@ def test_the_older_spelling_of_knatives_keys_is_read_too() -> None:
     assert Policy.from_annotations({KNATIVE + "minScale": "1"}).min_replicas == 1
 
 
-def test_a_retention_period_keeps_the_last_pod_longer() -> None:
-    kept = {KNATIVE + "scale-to-zero-pod-retention-period": "5m"}
-    assert Policy.from_annotations(kept).scale_to_zero_after == 300.0
+def test_a_retention_period_keeps_the_last_pod_so_much_longer_than_the_window() -> None:
+    kept = {KNATIVE + "scale-to-zero-pod-retention-period": "5m", KNATIVE + "window": "30s"}
+    assert Policy.from_annotations(kept).scale_to_zero_after == 330.0
 
 
 def test_a_models_policy_speaks_instead_of_the_bounds_but_not_of_the_initial_scale() -> None:

@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import Policy
+from autoscaler.apis import POLICY_ANNOTATION, Policy
 from autoscaler.config import InvalidSettings, Sampling, Scaling, Settings, Zero
 from autoscaler.metrics.collector import Collector, Target
-from autoscaler.reconciler.scale_to_zero import ScaleToZero, Verdict
-from autoscaler.reconciler.serverless_service import Mode, Traffic, changed_fields, make_serverless_service, wanted_mode
+from autoscaler.reconciler.scale_to_zero import Look, ScaleToZero, Verdict
+from autoscaler.reconciler.serverless_service import (
+    Mode,
+    Traffic,
+    changed_fields,
+    make_serverless_service,
+    wanted_activators,
+    wanted_mode,
+)
 from autoscaler.reconciler.spec import has_expired, make_wishes, seconds_to_expiry
 from autoscaler.reconciler.status import Scale, make_status
 from autoscaler.scaling.reasons import Reason, Rule, render
@@ -137,7 +144,11 @@ def test_a_serverless_service_that_is_as_it_should_be_needs_no_patch() -> None:
 
 
 class ProbeFails:
+    def __init__(self) -> None:
+        self.ports: list[int] = []
+
     async def in_path(self, key: Key, port: int) -> bool:
+        self.ports.append(port)
         return False
 
 
@@ -196,14 +207,52 @@ async def test_the_grace_runs_from_when_the_activator_is_in_the_path_and_anew_af
 
 
 async def test_where_there_is_a_prober_its_word_is_needed_too() -> None:
-    assert await Path(prober=ProbeFails()).look() == (Verdict.WAIT, 1.0)
+    prober = ProbeFails()
+    path = Path(prober=prober)
+    assert await path.walk.look(SKS, KEY, POD) == Look(Verdict.WAIT, 1.0, "ActivatorProbeFailed")
+    await path.look({**SKS, "spec": {**SKS["spec"], "protocolType": "h2c"}})
+    assert prober.ports == [80, 81]
+
+
+async def test_activators_that_do_not_say_what_they_hold_now_are_waited_for() -> None:
+    path = Path()
+    path.activator.answers = False
+    assert await path.walk.look(SKS, KEY, POD) == Look(Verdict.WAIT, 1.0, "MetricsUnavailable")
+    path.activator.answers = True
+    assert await path.look() == (Verdict.GO, None)
+
+
+async def test_what_no_route_leads_to_needs_neither_probe_nor_activators() -> None:
+    path = Path(prober=ProbeFails())
+    path.activator.answers = False
+    assert await path.walk.look(SKS, KEY, POD, reachable=False) == Look(Verdict.GO)
+    path.replicas.silent.add("m-1-a")
+    assert (await path.walk.look(SKS, KEY, POD, reachable=False)).reason == "MetricsUnavailable"
 
 
 @pytest.mark.parametrize("limit", [0, 2, 100])
 def test_the_hard_limit_of_a_revision_bounds_the_slots_of_its_replicas(limit: int) -> None:
     made = autoscaler()
+    policy = Policy(scale_target=4.0)
     made["spec"] = {"containerConcurrency": limit}
-    assert make_wishes(made, Policy(scale_target=4.0), Zero(), NOW).slots == (2.0 if limit == 2 else 4.0)
+    made["metadata"]["annotations"] = {POLICY_ANNOTATION: policy.to_json()}
+    assert make_wishes(made, policy, Zero(), NOW).slots == (2.0 if limit == 2 else 4.0)
+
+
+@pytest.mark.parametrize(("limit", "slots"), [(0, 100.0), (2, 2.0), (250, 250.0)])
+def test_the_hard_limit_stands_for_a_target_that_a_plain_service_does_not_name(limit: int, slots: float) -> None:
+    made = autoscaler()
+    made["spec"] = {"containerConcurrency": limit}
+    assert make_wishes(made, Policy.from_annotations({}), Zero(), NOW).slots == slots
+
+
+@pytest.mark.parametrize(
+    ("ready", "burst", "activators"), [(9, 0.0, 2), (1, 211.0, 4), (1, -1.0, 2), (7, -1.0, 7), (0, 50.0, 2)]
+)
+def test_as_many_activators_are_in_the_path_as_replicas_and_a_burst_call_for(
+    ready: int, burst: float, activators: int
+) -> None:
+    assert wanted_activators(ready, 100.0, burst) == activators
 
 
 def test_every_rule_has_words() -> None:

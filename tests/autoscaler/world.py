@@ -120,6 +120,7 @@ class World:
         self.cluster = cluster
         self.clock = clock
         self.activator = Activator()
+        self.hears = True  # of requests that wait at activators
         self.replicas = Replicas(clock)
         self.informers = Informers(cluster)
         self._pods = itertools.count(1)
@@ -131,6 +132,7 @@ class World:
             caller=HttpLoadCaller(),
             clock=clock,
             settings=settings,
+            hears=lambda: self.hears,
         )
 
     async def create_revision(

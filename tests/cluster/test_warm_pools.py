@@ -1,4 +1,4 @@
-"""Seeds of WarmPools on real Knative: a Deployment without replicas, of which a member fits a Model of equal fields."""
+"""Seeds of WarmPools by the installed Knodel: Deployments without replicas, of the class of Models of equal fields."""
 
 from __future__ import annotations
 
@@ -9,91 +9,104 @@ import pytest
 
 from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.marks import LABEL_SEED
+from clusters.api import Cluster
 from clusters.errors import Invalid
-from clusters.objects import (
-    CONFIGURATION,
-    DEPLOYMENT,
-    MODEL,
-    REVISION,
-    WARM_POOL,
-    Object,
-    controller_of,
-    name_of,
-)
-from tests.cluster.place import MANAGER, SMALL, Place
+from clusters.objects import CONFIGURATION, DEPLOYMENT, MODEL, REVISION, WARM_POOL, Object, controller_of, name_of
+from serving.apis.settings import Settings
+from tests.cluster.place import MANAGER, SMALL
 from tests.scenarios.world import model
 from tests.serving.pools import pool_object
+from tests.support.artifacts import ArtifactServer
 from tests.support.wait import eventually
 
-pytestmark = pytest.mark.timeout(300)
-
 SEED = "knodel-pool-small"
-WITHIN = 90.0  # s for a step
+WITHIN = 120.0  # s for a step
 
 
-async def make(here: Place, **spec: Any) -> Object:
-    """The WarmPool `small`, without members."""
-    wanted = pool_object(**{"size": 0, "template": SMALL, **spec})
-    wanted["metadata"]["namespace"] = here.namespace
-    return await here.cluster.create(WARM_POOL, wanted, manager=MANAGER)
+class Pools:
+    """The WarmPool `small`, without members, in a namespace of the test's own."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+
+    async def make(self, **spec: Any) -> Object:
+        """Create it."""
+        wanted = pool_object(**{"size": 0, "template": SMALL, **spec})
+        wanted["metadata"]["namespace"] = self.namespace
+        return await self.cluster.create(WARM_POOL, wanted, manager=MANAGER)
+
+    async def seed_is(self, check: Callable[[Object], bool]) -> None:
+        """Wait for `status.seed`."""
+
+        async def holds() -> bool:
+            pool = await self.cluster.get(WARM_POOL, "small", self.namespace)
+            seed = (pool.get("status") or {}).get("seed") or {}
+            assert check(seed), seed
+            return True
+
+        await eventually(holds, WITHIN)
+
+    async def deployments(self, *expected: str) -> list[Object]:
+        """Wait until these are there and no others."""
+
+        async def there() -> list[Object]:
+            found = list((await self.cluster.list(DEPLOYMENT, self.namespace)).items)
+            assert sorted(map(name_of, found)) == sorted(f"{one}-deployment" for one in expected)
+            return [*found, {}]  # an empty list would be "not yet"
+
+        return (await eventually(there, WITHIN))[:-1]
 
 
-async def seed_is(here: Place, check: Callable[[Object], bool]) -> None:
-    """Wait for `status.seed`."""
-
-    async def holds() -> bool:
-        seed = ((await here.get(WARM_POOL, "small")).get("status") or {}).get("seed") or {}
-        assert check(seed), seed
-        return True
-
-    await eventually(holds, WITHIN)
+@pytest.fixture
+def pools(cluster: Cluster, installed: Settings, namespace: str) -> Pools:
+    """A namespace in which the installed Knodel acts."""
+    return Pools(cluster, namespace)
 
 
-async def test_a_seed_is_ready_without_a_replica_and_of_the_class_of_a_model_with_equal_fields(here: Place) -> None:
-    await make(here)
-    await seed_is(here, lambda seed: seed == {"ready": True, "message": ""})
-    await here.deploy("magika", minReplicas=1)
+async def test_a_seed_is_ready_without_a_replica_and_of_the_class_of_a_model_with_equal_fields(
+    pools: Pools, artifacts: ArtifactServer
+) -> None:
+    await pools.make()
+    await pools.seed_is(lambda seed: seed == {"ready": True, "message": ""})
+    wanted = model("magika", pools.namespace, storageUri=artifacts.uri("double"), **SMALL)
+    await pools.cluster.create(MODEL, wanted, manager=MANAGER)
 
-    seed = await here.get(DEPLOYMENT, f"{SEED}-00001-deployment")
-    replica = await here.get(DEPLOYMENT, "magika-00001-deployment")
+    found = {name_of(one): one for one in await pools.deployments("magika-00001", f"{SEED}-00001")}
 
+    seed, replica = found[f"{SEED}-00001-deployment"], found["magika-00001-deployment"]
     assert seed["spec"]["replicas"] == 0
     assert seed["spec"]["template"]["metadata"]["labels"][LABEL_SEED] == "small"
-    assert pool_class(seed) == pool_class(replica)
+    assert pool_class(seed["spec"]["template"]) == pool_class(replica["spec"]["template"])
 
 
-async def test_another_template_makes_a_revision_and_the_end_of_the_pool_takes_all_along(here: Place) -> None:
-    await make(here)
-    await seed_is(here, lambda seed: seed.get("ready") is True)
-    patch = {"spec": {"size": 0, "template": {"timeout": "90s"}}}
-    await here.cluster.patch(WARM_POOL, "small", patch, here.namespace, manager=MANAGER)
+async def test_another_template_makes_a_revision_and_the_end_of_the_pool_takes_all_along(pools: Pools) -> None:
+    await pools.make()
+    await pools.deployments(f"{SEED}-00001")
+    patch = {"spec": {"template": {"timeout": "90s"}}}
+    await pools.cluster.patch(WARM_POOL, "small", patch, pools.namespace, manager=MANAGER)
+    await pools.deployments(f"{SEED}-00001", f"{SEED}-00002")
 
-    async def second() -> bool:
-        found = await here.cluster.list(DEPLOYMENT, here.namespace, f"{LABEL_SEED}=small")
-        return {name_of(one) for one in found.items} == {f"{SEED}-00001-deployment", f"{SEED}-00002-deployment"}
+    await pools.cluster.delete(WARM_POOL, "small", pools.namespace)
 
-    await eventually(second, WITHIN)
-    await here.cluster.delete(WARM_POOL, "small", here.namespace)
-
-    async def gone() -> bool:
-        kinds = (CONFIGURATION, REVISION, DEPLOYMENT)
-        return not any([(await here.cluster.list(kind, here.namespace)).items for kind in kinds])
-
-    await eventually(gone, WITHIN)
+    await pools.deployments()
+    for kind in (CONFIGURATION, REVISION):
+        assert (await pools.cluster.list(kind, pools.namespace)).items == []
 
 
-async def test_a_configuration_of_somebody_else_is_told_and_not_written_over(here: Place) -> None:
+async def test_a_configuration_of_somebody_else_is_told_and_not_written_over(pools: Pools) -> None:
     template = {"spec": {"containers": [{"image": "dev.local/theirs"}]}}
-    metadata = {"name": SEED, "namespace": here.namespace}
-    theirs = {"apiVersion": CONFIGURATION.api_version, "kind": "Configuration", "metadata": metadata}
-    await here.cluster.create(CONFIGURATION, {**theirs, "spec": {"template": template}}, manager=MANAGER)
-    await make(here)
+    metadata = {"name": SEED, "namespace": pools.namespace}
+    theirs = {"apiVersion": CONFIGURATION.api_version, "kind": CONFIGURATION.kind, "metadata": metadata}
+    await pools.cluster.create(CONFIGURATION, {**theirs, "spec": {"template": template}}, manager=MANAGER)
+    await pools.make()
 
-    await seed_is(here, lambda seed: "none of this pool's" in seed.get("message", ""))
+    await pools.seed_is(lambda seed: "none of this pool's" in seed.get("message", ""))
 
-    assert controller_of(await here.get(CONFIGURATION, SEED)) is None
+    assert controller_of(await pools.cluster.get(CONFIGURATION, SEED, pools.namespace)) is None
 
 
-async def test_a_model_with_the_name_of_a_seed_is_refused(here: Place) -> None:
+async def test_a_model_with_the_name_of_a_seed_is_refused(pools: Pools) -> None:
+    wanted = model(SEED, pools.namespace, storageUri="https://models.example.org/m.onnx")
     with pytest.raises(Invalid, match="such names belong to the seeds of WarmPools"):
-        await here.cluster.create(MODEL, model(SEED, here.namespace, storageUri="https://x/y"), manager=MANAGER)
+        await pools.cluster.create(MODEL, wanted, manager=MANAGER)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL
+from autoscaler.warmpool.starts import WarmStarts
 from clusters.errors import FieldError
 from clusters.objects import (
     DEPLOYMENT,
@@ -17,8 +19,9 @@ from clusters.objects import (
     Object,
     controller_of,
 )
+from clusters.recorder import Recorder
 from tests.autoscaler.warmpool.process import Process, running
-from tests.autoscaler.warmpool.world import NAMESPACE, World, deployment, playing
+from tests.autoscaler.warmpool.world import KEYS, NAMESPACE, SETTINGS, World, deployment, playing
 from tests.support.wait import eventually
 
 
@@ -167,8 +170,20 @@ async def test_the_reaper_runs_by_itself(world: World, process: Process) -> None
     key = await world.deploy()
     await world.members(1)
     await process.caught_up()
-    task = asyncio.create_task(process.claims.run())
-    await process.claims.begin(key, await world.deployment(key), 1)
+    starts = WarmStarts(
+        world.cluster,
+        process.informers,
+        process.pool_informers,
+        caller=world.caller,
+        keys=KEYS,
+        clock=world.clock,
+        settings=replace(SETTINGS, look=0.05),
+        recorder=Recorder(world.cluster, "test", world.clock),
+        log=world.steps.append,
+    )
+    _, reaper = starts.controllers
+    task = asyncio.create_task(reaper.run())
+    assert await starts.begin(key, await world.deployment(key), 1) == 1
     await world.cluster.delete(DEPLOYMENT, f"{key.name}-deployment", NAMESPACE)
 
     async def reaped() -> bool:

@@ -15,7 +15,7 @@ from clusters.objects import (
     Object,
 )
 from tests.autoscaler.warmpool.process import Process, running
-from tests.autoscaler.warmpool.world import NAMESPACE, World
+from tests.autoscaler.warmpool.world import NAMESPACE, SETTINGS, World
 
 
 async def test_a_member_that_does_not_take_the_model_is_deleted_and_the_next_one_serves(
@@ -49,7 +49,7 @@ async def test_a_member_that_hangs_until_the_deadline_is_the_last_one_tried_befo
 
     async def deadline(pod: str) -> None:
         if pod == hanging:
-            world.clock.step(0.5)
+            world.clock.step(SETTINGS.assign_timeout)
 
     world.caller.on_call = deadline
     await process.caught_up()

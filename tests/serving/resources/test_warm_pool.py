@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.marks import ANNOTATION_LOAD, LABEL_SEED
 from clusters.embedded.knative.annotation_rules import ALLOW_ZERO_INITIAL_SCALE
 from clusters.embedded.knative.validation import KNATIVE_FEATURES, validators
@@ -49,6 +50,16 @@ def arguments(configuration: Object) -> list[str]:
 def test_a_model_with_equal_fields_has_an_equal_pod_but_for_the_arguments(fields: Object) -> None:
     [template] = make_templates(model(**fields), SETTINGS).values()
     assert pod_spec(seed(template=fields)) == pod_spec({"spec": {"template": template}})
+
+
+@pytest.mark.parametrize("fields", CLASS_FIELDS, ids=str)
+def test_equal_fields_are_one_class_and_what_a_deployment_tells_in_arguments_alone_is_none_of_it(
+    fields: Object,
+) -> None:
+    [template] = make_templates(model(**fields), SETTINGS).values()
+    made = seed(template=fields)["spec"]["template"]
+    assert pool_class(made) == pool_class(template)
+    assert pool_class(made) != pool_class(seed(template={"resources": {"cpu": "7"}})["spec"]["template"])
 
 
 @pytest.mark.parametrize("fields", CLASS_FIELDS[2:], ids=str)
