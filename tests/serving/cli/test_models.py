@@ -27,7 +27,8 @@ STATUS: Object = {
          "reasons": [{"message": "8 requests at once, one replica holds 4"}]}
     ],
     "starts": [
-        {"at": "2026-01-01T00:00:00Z", "revision": "magika-00001", "pod": "warm-x", "kind": "warm", "milliseconds": 28.5,
+        {"at": "2026-01-01T00:00:00Z", "revision": "magika-00001", "pod": "warm-x", "kind": "warm",
+         "milliseconds": 28.5,
          "steps": [{"name": "reserve", "milliseconds": 4.5}], "server": {"load": 20.5}}
     ],
     "history": [
