@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 Reconcile = Callable[[Key], Awaitable[float | None]]
 """One pass over one key; returns seconds until the next look, or None."""
 
+Patience = Callable[[Object, Object], float]
+"""Seconds that a change (before, after) may wait for others to come, so that they make one pass."""
+
 
 class Controller:
     """Workers over a queue of keys; `passes`, `failed` and `busy_seconds` count since the start."""
@@ -38,24 +41,27 @@ class Controller:
         """Wake the object's own key at each of its changes."""
         informer.subscribe(lambda before, after: self.queue.add(key_of(_either(before, after))))
 
-    def watches_owned(self, informer: Informer, owner: Kind) -> None:
-        """Wake the controlling owner (when of kind `owner`) at each change of a child."""
+    def watches_owned(self, informer: Informer, owner: Kind, patience: Patience | None = None) -> None:
+        """Wake the controlling owner (when of kind `owner`) at each change of a child; else as `watches_mapped`."""
+
+        def owners(obj: Object) -> list[Key]:
+            reference = controller_of(obj)
+            return [Key(namespace_of(obj), reference["name"])] if reference and reference["kind"] == owner.kind else []
+
+        self.watches_mapped(informer, owners, patience)
+
+    def watches_mapped(
+        self, informer: Informer, keys: Callable[[Object], list[Key]], patience: Patience | None = None
+    ) -> None:
+        """Wake `keys(object)` at each change; one that changed after `patience`, so that many changes make one pass."""
 
         def wake(before: Object | None, after: Object | None) -> None:
-            for obj in (before, after):
-                reference = controller_of(obj) if obj is not None else None
-                if obj is not None and reference and reference["kind"] == owner.kind:
-                    self.queue.add(Key(namespace_of(obj), reference["name"]))
-
-        informer.subscribe(wake)
-
-    def watches_mapped(self, informer: Informer, keys: Callable[[Object], list[Key]]) -> None:
-        """Wake `keys(object)` at each change."""
-
-        def wake(before: Object | None, after: Object | None) -> None:
+            delay = 0.0
+            if patience is not None and before is not None and after is not None:
+                delay = patience(before, after)
             for obj in (before, after):
                 for key in keys(obj) if obj is not None else ():
-                    self.queue.add(key)
+                    self.queue.add_after(key, delay)
 
         informer.subscribe(wake)
 

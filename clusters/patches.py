@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jsonpatch
+import msgspec
 from jsonpointer import JsonPointerException
 
 from clusters.errors import Conflict, FieldError, Invalid
@@ -36,7 +37,8 @@ def json_patch(target: Object, operations: Sequence[Mapping[str, Any]], what: st
     if len(operations) > LARGEST_JSON_PATCH:
         raise _invalid(what, f"{len(operations)} operations: at most {LARGEST_JSON_PATCH} are allowed")
     try:
-        patched = jsonpatch.JsonPatch([dict(operation) for operation in operations]).apply(target)
+        copied = msgspec.json.decode(msgspec.json.encode(target))  # some 15 times as fast as a deep copy
+        patched = jsonpatch.JsonPatch([dict(operation) for operation in operations]).apply(copied, in_place=True)
     except jsonpatch.JsonPatchTestFailed as error:
         raise Conflict(f"{what}: the JSON patch's test failed: {_first_line(error)}") from error
     except (jsonpatch.JsonPatchException, JsonPointerException) as error:

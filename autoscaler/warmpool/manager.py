@@ -19,6 +19,7 @@ from autoscaler.warmpool.keys import PoolKey
 from autoscaler.warmpool.marks import LABEL_POOL, LABEL_SEED
 from autoscaler.warmpool.observed import make_member, member_name, member_of, newest_seed, seed_of, start_time
 from autoscaler.warmpool.pause import Pause, after_failure
+from autoscaler.warmpool.pods import is_claimed
 from autoscaler.warmpool.policy import ASSUMED_REFILL, History, Sizing, refill_time, wanted_size
 from autoscaler.warmpool.pool import FAILURES, Fault, Member, Observed, Plan, Seed, plan
 from autoscaler.warmpool.reasons import PoolRule
@@ -51,6 +52,8 @@ MANAGER: Final = "knodel-autoscaler-pools"
 """Field manager of members and of WarmPool.status."""
 GRACE: Final = 5
 """s for a free member to end: no request comes to it, and queue-proxy would wait 30 s for one that was on its way."""
+CLAIM_PATIENCE: Final = 0.05
+"""s; what a claim writes on a member concerns its pool later, and whoever waits for the claim now."""
 BY_SEED: Final = "warm pool"
 """Index of Deployments by the pool that they are a seed of."""
 
@@ -115,7 +118,7 @@ class PoolManager:
         self.controller = Controller("warm pools", self.reconcile)
         self.controller.watches(self._pools)
         self.controller.watches_mapped(self._deployments, _pools_of_seed)
-        self.controller.watches_owned(self._pods, WARM_POOL)
+        self.controller.watches_owned(self._pods, WARM_POOL, lambda _, pod: CLAIM_PATIENCE if is_claimed(pod) else 0.0)
 
     def note_start(self, namespace: str, pool_class: str, claimed: bool) -> None:
         """A replica of a revision of that class started, by a claim or cold: what size `auto` follows."""

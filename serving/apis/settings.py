@@ -20,6 +20,7 @@ from serving.apis.setting import VARIABLE_PREFIX, SettingsError, Slot, from_vari
 from serving.apis.version import VERSION
 
 __all__ = [
+    "AutoscalerSettings",
     "ControlSettings",
     "GatewaySettings",
     "ServerSettings",
@@ -82,12 +83,31 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AutoscalerSettings:
+    """The autoscaler on Kubernetes; `autoscaler.settings_file` reads them there."""
+
+    scale_to_zero_grace: float = setting(
+        10.0,
+        "s",
+        "gateways learn within seconds that the activator is in the path; Knative gives 30 s",
+        0,
+        3600,
+    )
+    activator_poll_interval: float = setting(
+        0.025, "s", "between two looks at Knative's activators while something is at zero", 0.005, 10
+    )
+    activator_namespace: str = setting("knative-serving", "namespace", "where Knative's activators run")
+    cluster_domain: str = setting("cluster.local", "domain", "how the names of Services end")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of a platform."""
 
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     control: ControlSettings = field(default_factory=ControlSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
+    autoscaler: AutoscalerSettings = field(default_factory=AutoscalerSettings)
 
 
 def load_settings(

@@ -18,6 +18,7 @@ from clusters.objects import (
     SERVICE,
     Key,
     Object,
+    condition_of,
     key_of,
     labels_of,
     namespace_of,
@@ -32,6 +33,14 @@ from serving.reconciler.obstacles import rival_keys
 
 COMPONENT = "knodel"
 """Who the Events of Models are from; give it to the Recorder."""
+
+
+GATHER = 0.25
+"""s; a start or an end of a replica changes Revision and PodAutoscaler some ten times within this time, and what a
+Model tells of that is for people."""
+
+REMARKS = frozenset({"resourceVersion", "managedFields"})
+"""Metadata that changes with every write."""
 
 
 class ModelController:
@@ -54,18 +63,28 @@ class ModelController:
         self._informers = informers
         reconciler = ModelReconciler(cluster, informers, settings, clock, recorder, flags)
         self.controller = Controller("model", reconciler.reconcile)
-        self.controller.watches(informers[MODEL])
-        self.controller.watches_mapped(informers[MODEL], partial(rival_keys, informers[MODEL]))
+        self.controller.watches_mapped(informers[MODEL], lambda model: [key_of(model)], patience_with)
+        self.controller.watches_mapped(informers[MODEL], partial(rival_keys, informers[MODEL]), patience_with)
         for kind in (SERVICE, CONFIGURATION, ROUTE):
             self.controller.watches_owned(informers[kind], MODEL)
             self.controller.watches_mapped(informers[kind], _names)
-        for kind in (REVISION, POD_AUTOSCALER):
-            self.controller.watches_mapped(informers[kind], _labelled)
+        self.controller.watches_mapped(informers[REVISION], _labelled, patience_with)
+        self.controller.watches_mapped(informers[POD_AUTOSCALER], _labelled, lambda _before, _after: GATHER)
 
     async def run(self) -> None:
         """Work until cancelled, once every informer holds its first list: a pass over half a world would err."""
         await self._informers.synced()
         await self.controller.run()
+
+
+def patience_with(before: Object, after: Object) -> float:
+    """None with what a deploy may wait for: what is wished, and whether all is well; some with all other status."""
+    return GATHER if _wording(before) == _wording(after) else 0.0
+
+
+def _wording(obj: Object) -> tuple[Object, Object | None, Object | None]:
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in REMARKS}
+    return metadata, obj.get("spec"), condition_of(obj, "Ready")
 
 
 def _labelled(obj: Object) -> list[Key]:

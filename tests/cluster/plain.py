@@ -239,6 +239,10 @@ class Plain:
         """Of the ServerlessService."""
         return str(self.get(SERVERLESS_SERVICE, revision)["spec"]["mode"])
 
+    def was_served(self, revision: str = FIRST) -> bool:
+        """Whether requests went straight to its replicas at some time."""
+        return any(one["spec"]["mode"] == "Serve" for one in self.history(SERVERLESS_SERVICE, revision))
+
     def backends(self, revision: str = FIRST) -> set[str]:
         """The IPs behind the public Service."""
         slices = [one for one in self._seen[ENDPOINT_SLICE] if labels_of(one).get(LABEL_OF_SLICE) == revision]

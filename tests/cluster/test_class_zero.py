@@ -24,7 +24,7 @@ async def test_without_requests_the_activator_is_proven_in_the_path_before_the_l
 ) -> None:
     await plain.create(scaling={"target-burst-capacity": "0", **WINDOW})
     await plain.ready()
-    await plain.until(lambda: plain.mode() == "Serve")
+    await plain.until(plain.was_served)
     await plain.scaled(0)
     service = plain.stood(SERVERLESS_SERVICE, plain.when_asked(0))
     assert service["spec"]["mode"] == "Proxy" and is_true(service, IN_PATH)
@@ -42,7 +42,7 @@ async def test_requests_that_race_the_scale_to_zero_are_all_answered(plain: Plai
         revision = f"{name}-00001"
         await plain.create(name, {"target-burst-capacity": "0", **WINDOW})
         await plain.ready(name)
-        await plain.until(lambda: plain.mode(revision) == "Serve")
+        await plain.until(lambda: plain.was_served(revision))
         await plain.until(lambda: plain.mode(revision) == "Proxy")
         await asyncio.sleep(delay)
         answers = Answers()

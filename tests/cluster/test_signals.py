@@ -38,7 +38,9 @@ from tests.support.wait import eventually
 
 TIMES = 20
 HEARD_WITHIN = 0.1  # s from the client's request to the callback, at p50
+ANSWERS = 5.0  # times what an activator takes to answer a poll: on a machine that is short of CPU
 MOST_SHARE = 0.05  # of a core, for 40 polls a second
+CALLERS, SLEEP_MS = 4, 500
 NOBODYS = "by-hand.example.com"
 HTTP_PORT = 80
 STATS = "STATS_PORT = 9095"
@@ -106,6 +108,7 @@ async def test_a_request_to_what_is_at_zero_is_heard_at_once(cluster: Cluster, p
     called = asyncio.Event()
     delays, before = [], time.process_time()
     async with listening(cluster, revision) as poller, aiohttp.ClientSession() as session:
+        answer = statistics.median([await seconds_to_an_answer(poller) for _ in range(TIMES)])
         poller.subscribe(lambda key: called.set() if key == revision else None)
         began = time.monotonic()
         for _ in range(TIMES):
@@ -122,11 +125,12 @@ async def test_a_request_to_what_is_at_zero_is_heard_at_once(cluster: Cluster, p
             assert poller.load(revision).queued == 0
         share = (time.process_time() - before) / (time.monotonic() - began)
         print(
-            f"heard after {statistics.median(delays) * 1e3:.0f} ms at p50, {max(delays) * 1e3:.0f} ms at most; "
+            f"heard after {statistics.median(delays) * 1e3:.0f} ms at p50, {max(delays) * 1e3:.0f} ms at most "
+            f"(a poll {answer * 1e3:.0f} ms); "
             f"{poller.counts.polls} polls, {poller.counts.unanswered} unanswered, {share:.1%} of a core"
         )
         assert poller.counts.rejected == 0
-    assert statistics.median(delays) <= HEARD_WITHIN
+    assert statistics.median(delays) <= max(HEARD_WITHIN, ANSWERS * answer), "an idle machine, or a busy one"
 
 
 async def test_forty_polls_a_second_cost_next_to_nothing(cluster: Cluster) -> None:
@@ -161,10 +165,13 @@ async def test_work_in_containers_that_are_not_ours_is_read_from_queue_proxy(
             await server.sample(endpoint)
         await eventually(lambda: collector.read(target), 10)
         start = (await source.sample(endpoint)).requests
-        async with caller.busy(4, ms=500) as answers:
-            await caller.rounds(answers, 8)
-            work = [await work_after(1.0) for _ in range(3)]
-        assert all(2.0 <= one <= 4.5 for one in work), work
+        async with caller.busy(CALLERS, ms=SLEEP_MS) as answers:
+            await caller.rounds(answers, CALLERS)
+            answered, began = answers.total, time.monotonic()
+            work = [await work_after(1.0) for _ in range(4)]
+            served = (answers.total - answered) / (time.monotonic() - began)
+        assert statistics.mean(work) >= 0.5 * served * SLEEP_MS / 1000, "each request is there for as long, or longer"
+        assert max(work) <= CALLERS * 1.1
         since = clock.monotonic()
 
         async def quiet() -> bool:
@@ -199,6 +206,13 @@ async def test_the_probe_is_answered_by_the_activator_as_long_as_it_is_in_the_pa
         print(f"{prober.probes} probes, {prober.failed} of them not answered by the activator")
     finally:
         await prober.close()
+
+
+async def seconds_to_an_answer(poller: ActivatorPoller) -> float:
+    """Until all activators have answered a poll that begins now, a pause of the pace included."""
+    began = time.monotonic()
+    await eventually(poller.refresh)
+    return time.monotonic() - began
 
 
 async def ask(session: aiohttp.ClientSession, plain: Plain) -> None:

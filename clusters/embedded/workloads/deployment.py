@@ -34,6 +34,7 @@ class Deployments:
         self._clock = clock
         self._deployments = informers[DEPLOYMENT]
         self._replica_sets = informers[REPLICA_SET]
+        self._made: dict[Key, tuple[str, int, Object]] = {}  # (uid, generation of the Deployment, its ReplicaSet)
         self.controller = Controller("deployments", self.reconcile)
         self.controller.watches(self._deployments)
         self.controller.watches_owned(self._replica_sets, DEPLOYMENT)
@@ -42,8 +43,9 @@ class Deployments:
         """One pass; returns when the progress deadline is due. Raises what the cluster raises."""
         deployment = self._deployments.get(key.name, key.namespace)
         if deployment is None or is_deleting(deployment):
+            self._made.pop(key, None)
             return None
-        wanted = make_replica_set(deployment)
+        wanted = self._wanted(key, deployment)
         owned = [one for one in self._replica_sets.indexed("owner", uid_of(deployment)) if not is_deleting(one)]
         others = [one for one in owned if name_of(one) != name_of(wanted)]
         known = next((one for one in owned if name_of(one) == name_of(wanted)), None)
@@ -56,6 +58,14 @@ class Deployments:
         status = next_status(View(deployment, current, others), now)
         await write_status(self._cluster, DEPLOYMENT, deployment, status, MANAGER)
         return seconds_to_deadline(status, deployment, now)
+
+    def _wanted(self, key: Key, deployment: Object) -> Object:
+        """The ReplicaSet of its template, made once for each generation: a pass needs little more than its name."""
+        uid, generation, made = self._made.get(key, ("", 0, {}))
+        if (uid, generation) != (uid_of(deployment), generation_of(deployment)):
+            made = make_replica_set(deployment)
+            self._made[key] = (uid_of(deployment), generation_of(deployment), made)
+        return made
 
     async def _ensure(self, deployment: Object, wanted: Object) -> Object:
         """Create it, or find it where the informer does not show it yet. Raises AlreadyExists when it is another's."""

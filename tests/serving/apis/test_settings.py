@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
+from autoscaler.settings_file import FileSettings, read_settings
 from serving.apis.loader import LoadError
 from serving.apis.settings import (
     Settings,
@@ -104,3 +106,11 @@ def test_the_text_of_a_configmap_is_read_as_a_file_is_and_variables_do_not_count
     assert (settings.server.allow_hosts, settings.gateway.port) == ("", 8080)
     with pytest.raises(SettingsError, match="gatewy: unknown setting in ConfigMap knodel-config"):
         settings_from_text("gatewy: {}", "ConfigMap knodel-config")
+
+
+def test_the_autoscaler_reads_the_settings_that_the_platform_knows() -> None:
+    text = yaml.safe_dump(settings_to_dict(Settings()))
+
+    read = read_settings(text, "knodel-config")
+
+    assert read == FileSettings()
