@@ -20,6 +20,8 @@ from typing import Any
 import uvloop
 
 from autoscaler.apis import effective_policy
+from autoscaler.config import Settings as Scaling
+from autoscaler.config import WarmStart
 from autoscaler.controller import Autoscaler
 from autoscaler.metrics.source import PodScraper
 from autoscaler.warmpool.caller import HttpLoadCaller
@@ -83,6 +85,9 @@ log = logging.getLogger(__name__)
 
 WRITABLE = frozenset({MODEL, NAMESPACE, WARM_POOL})
 """What callers of the control API may write: the kinds of ours that do something already, and namespaces' labels."""
+
+SCALING = Scaling(warm=WarmStart(create_burst=1))
+"""Members of a pool start one after the other: here the replicas that serve have the same processors."""
 
 DRAIN = 30.0  # s that requests under way get when the platform ends, all parts together
 LEAST_DRAIN = 2.0  # s
@@ -189,6 +194,7 @@ class Platform:
                 caller=HttpLoadCaller(),
                 keys=self._pool_key(),
                 clock=clock,
+                settings=SCALING,
             ),
             ModelController(
                 cluster,

@@ -6,13 +6,14 @@ A loop of its own, so that one that hangs, drips, dies or talks nonsense delays 
     else, while there are revisions of ours     Activators.calm
     no revision of ours                         not at all
     after some polls that failed in a row       Activators.calm at least
-    its page is long                            BYTES_PER_SECOND at most: it has better things to do
+    its page is long, or takes it long          BYTES_PER_SECOND and SHARE at most: it has better things to do
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 
 from autoscaler.config import Activators
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 
 PATIENCE = 3  # polls that fail before it is asked less often
 BYTES_PER_SECOND = 4e6  # of pages: a tenth of a core of the activator; 100 kB (250 revisions) are read every 25 ms
+SHARE = 0.1  # of a core, which gathering the page may take: it gathers all metrics, of all revisions, to tell two
+LONGEST_REST = 0.1  # s between two polls for that reason; where all is slow, a request must not wait for it as well
+KEPT_TIMES = 20  # answers; the quickest of them tells what one costs, the others waited for a processor
 METRICS_PORT = 9090  # of an activator, as its Deployment sets it
 TARGET = f"/metrics?name[]={QUEUED}&name[]={ACTIVE}"
 
@@ -63,6 +67,7 @@ class ActivatorEar:
         self._heard_at = clock.monotonic()
         self._complaint = ""
         self._failures = 0  # in a row
+        self._took: deque[float] = deque(maxlen=KEPT_TIMES)  # s
 
     @property
     def ready(self) -> bool:
@@ -112,7 +117,7 @@ class ActivatorEar:
             return 0.0
         waiters, self._waiters = self._waiters, []
         self._hurry.clear()
-        size = None
+        size, began = None, self._clock.monotonic()
         try:
             size = await self._ask()
         except Exception:  # the frame: what befalls this one must not stop the others
@@ -120,7 +125,13 @@ class ActivatorEar:
         finally:
             self._settle(waiters, size is not None)
         self._failures = self._failures + 1 if size is None else 0
-        return (size or 0) / BYTES_PER_SECOND if self._failures < PATIENCE else self._settings.calm
+        if size is not None:
+            self._took.append(self._clock.monotonic() - began)
+        return self._rest(size or 0) if self._failures < PATIENCE else self._settings.calm
+
+    def _rest(self, size: int) -> float:
+        """Seconds that it is left in peace after an answer of `size` bytes."""
+        return max(size / BYTES_PER_SECOND, min(min(self._took, default=0.0) / SHARE, LONGEST_REST))
 
     async def _ask(self) -> int | None:
         """Take what it answers; how many bytes, or None when it did not."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from autoscaler.apis import POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
 from autoscaler.config import Settings
 from autoscaler.metrics.collector import Collector, Target
 from autoscaler.metrics.source import ActivatorLoad
+from autoscaler.reconciler.asked import Asked
 from autoscaler.reconciler.notes import Notes
 from autoscaler.reconciler.observed import Observed, View
 from autoscaler.reconciler.scale_to_zero import ScaleToZero, Verdict
@@ -114,6 +115,7 @@ class PodAutoscalerReconciler:
         self._paths: dict[Key, _Path] = {}
         self._complaints: dict[Key, str] = {}
         self._uids: dict[Key, str] = {}
+        self._asked = Asked()
 
     def targets(self, keys: Iterable[Key]) -> dict[Key, Target]:
         """The ready replicas of these revisions, as of their last pass; those without any are left out."""
@@ -141,36 +143,27 @@ class PodAutoscalerReconciler:
             return None  # its arrival wakes this key
         wishes = await self._wishes(key, pod_autoscaler)
         self._take_in(key, observed, wishes)
-        await self._raise(key, observed, observed.deployment)
+        if (wait := await self._raise(key, observed, observed.deployment)) is not None:
+            return wait
         service = await self._serverless_service(key, observed, wishes)
-        looks = [await self._scale_down(key, observed, service)]
-        looks.append(await parts.warm.finish(key, observed.deployment))
+        looks = [await self._scale_down(key, observed, service), await parts.warm.finish(key, observed.deployment)]
         await self._report(key, observed, service, wishes)
-        await parts.silences.tell(
-            key, pod_autoscaler, may_be_zero=bool(wishes.spec["reachable"]) and not wishes.policy.min_replicas
-        )
+        may_be_zero = bool(wishes.spec["reachable"]) and not wishes.policy.min_replicas
+        await parts.silences.tell(key, pod_autoscaler, may_be_zero=may_be_zero)
         looks.append(await parts.notes.write(pod_autoscaler))
-        looks.append(seconds_to_expiry(pod_autoscaler, parts.settings.zero, parts.clock.now()))
-        looks.append(seconds_to_trouble(observed.pods, parts.clock.now()))
+        now = parts.clock.now()
+        looks += [seconds_to_expiry(pod_autoscaler, parts.settings.zero, now), seconds_to_trouble(observed.pods, now)]
         return min((look for look in looks if look is not None), default=None)
 
     def _forget(self, key: Key) -> None:
         parts = self._parts
-        for memory in (
-            parts.collector,
-            parts.scale_to_zero,
-            parts.notes,
-            parts.starts,
-            parts.warm,
-            parts.silences,
-        ):
+        told = (parts.collector, parts.scale_to_zero, parts.notes, parts.starts, parts.warm, parts.silences)
+        for memory in (self._asked, *told):
             memory.forget(key)
         parts.fleet.remove(key)
-        self._policies.pop(key, None)
-        self._targets.pop(key, None)
-        self._paths.pop(key, None)
-        self._complaints.pop(key, None)
-        self._uids.pop(key, None)
+        known: tuple[dict[Key, Any], ...] = (self._policies, self._targets, self._paths, self._complaints, self._uids)
+        for one in known:
+            one.pop(key, None)
 
     async def _wishes(self, key: Key, pod_autoscaler: Object) -> Wishes:
         """What it asks for; when that cannot be followed the last policy that could, and an Event that says so."""
@@ -195,7 +188,8 @@ class PodAutoscalerReconciler:
         """Tell the fleet what is wished and seen; decide when the wishes are new."""
         fleet, now = self._parts.fleet, self._parts.clock.monotonic()
         changed = fleet.set_spec(key, wishes.spec)
-        fleet.set_replicas(key, observed.current, observed.ready, now)
+        asked = max(observed.current, self._asked.replicas(key))
+        fleet.set_replicas(key, asked, observed.ready, now)
         self._targets[key] = Target(observed.endpoints, wishes.slots)
         if changed or fleet.desired(key) == UNDECIDED:
             self._decide(key, now)
@@ -204,15 +198,29 @@ class PodAutoscalerReconciler:
         for change in self._parts.fleet.decide([key], now):
             self._parts.notes.add_decision(change)
 
-    async def _raise(self, key: Key, observed: Observed, deployment: Object) -> None:
-        """More replicas: what the warm pool has at once, then the Deployment's own, which go again where both come."""
+    async def _raise(self, key: Key, observed: Observed, deployment: Object) -> float | None:
+        """More replicas: what the warm pool has at once, then the Deployment's own, which go again where both come.
+
+        Where the pool had all, all else has a moment's time: returns the seconds until then, or None.
+        """
         parts, wanted = self._parts, self._parts.fleet.desired(key)
-        if wanted > observed.current:
+        missing = wanted - max(observed.current, self._asked.replicas(key))
+        if missing > 0:
             parts.starts.asked(key)
+            # asked for from here on: a member may have answered all that waited before the Deployment is scaled
+            parts.fleet.set_replicas(key, wanted, observed.ready, parts.clock.monotonic())
         claimed = await parts.warm.begin(key, deployment, wanted) if wanted > observed.ready else 0
-        if wanted > observed.current:
-            parts.warm.note(deployment, wanted - observed.current, claimed)
-            await self._scale(observed, wanted)
+        if wanted <= observed.current:
+            self._asked.forget(key)
+            return None
+        now = parts.clock.monotonic()
+        if missing > 0:
+            parts.warm.note(deployment, missing, claimed)
+            self._asked.ask(key, wanted, now, served=claimed >= missing)
+        if (left := self._asked.left(key, now)) > 0:
+            return left
+        await self._scale(observed, wanted)
+        return None
 
     async def _scale(self, observed: Observed, replicas: int) -> None:
         """Scale the Deployment. Raises what the cluster raises."""

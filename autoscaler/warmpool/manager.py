@@ -14,7 +14,7 @@ from typing import Final
 
 from autoscaler.config import WarmStart
 from autoscaler.warmpool.arrivals import Arrivals, ClassKey
-from autoscaler.warmpool.calm import Calm
+from autoscaler.warmpool.calm import Calms
 from autoscaler.warmpool.keys import PoolKey
 from autoscaler.warmpool.marks import LABEL_POOL, LABEL_SEED
 from autoscaler.warmpool.observed import make_member, member_name, member_of, newest_seed, seed_of, start_time
@@ -52,7 +52,7 @@ MANAGER: Final = "knodel-autoscaler-pools"
 """Field manager of members and of WarmPool.status."""
 GRACE: Final = 5
 """s for a free member to end: no request comes to it, and queue-proxy would wait 30 s for one that was on its way."""
-CLAIM_PATIENCE: Final = 0.05
+CLAIM_PATIENCE: Final = 0.2
 """s; what a claim writes on a member concerns its pool later, and whoever waits for the claim now."""
 BY_SEED: Final = "warm pool"
 """Index of Deployments by the pool that they are a seed of."""
@@ -68,7 +68,6 @@ class _Memory:
     refill: float = ASSUMED_REFILL
     pause: Pause | None = None
     pool_class: str = ""
-    calm: Calm = field(default_factory=Calm)
 
 
 @dataclass(slots=True)
@@ -114,6 +113,7 @@ class PoolManager:
         self._expectations = Expectations(self._pods, clock)
         self._arrivals = Arrivals()
         self._memories: dict[Key, _Memory] = {}
+        self._calms = Calms(self._pods, clock)
         self._names = random.Random()  # noqa: S311 - names, not secrets
         self.controller = Controller("warm pools", self.reconcile)
         self.controller.watches(self._pools)
@@ -132,6 +132,7 @@ class PoolManager:
         pool = self._pools.get(key.name, key.namespace)
         if pool is None or is_deleting(pool):  # its members go by garbage collection
             self._memories.pop(key, None)
+            self._calms.forget(key)
             return None
         seen = self._look(key, pool)
         self._learn(seen)
@@ -139,8 +140,7 @@ class PoolManager:
         todo = self._plan(seen)
         for member, fault in todo.delete:
             await self._delete(seen, member, fault)
-        claimed = [member.name for member in seen.members if member.claimed]
-        calm_after = seen.memory.calm.left(claimed, self._clock.monotonic())
+        calm_after = self._calms.left(key)
         refused = await self._create(seen, 0 if calm_after else todo.create)
         if todo.delete or todo.create:
             todo = self._plan(self._look(key, pool))  # what is left to do, and why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,9 @@ from serving.resources.pod_spec import make_revision_spec
 
 KNATIVE_CLASS = "kpa.autoscaling.knative.dev"
 NAME = "magika"
-RESOURCES = {"cpu": "50m", "memory": "256Mi"}
+RUN = secrets.token_hex(3)
+"""In the names of namespaces: those of the run before may still be going."""
+RESOURCES = {"cpu": "250m", "memory": "256Mi"}
 POOL = "bench"
 POOL_SIZE = 2
 SHORTEST_WINDOW = "6s"
@@ -33,9 +36,9 @@ class Subject:
 
 
 SUBJECTS = (
-    Subject("Knative's class, cold", "bench-kpa"),
-    Subject("our class, cold", "bench-cold"),
-    Subject("our class, warm", "bench-warm"),
+    Subject("Knative's class, cold", f"bench-kpa-{RUN}"),
+    Subject("our class, cold", f"bench-cold-{RUN}"),
+    Subject("our class, warm", f"bench-warm-{RUN}"),
 )
 KPA, COLD, WARM = SUBJECTS
 

@@ -74,10 +74,10 @@ def _restarts(obj: Object) -> Cell:
 
 
 def _pool_note(obj: Object) -> Cell:
-    """What keeps the members away, else the first reason for their number."""
+    """What keeps the members away, else the last reason, which is what had the last word on their number."""
     status = obj.get("status") or {}
     reasons = status.get("reasons") or ("",)
-    return str((status.get("seed") or {}).get("message") or reasons[0])
+    return str((status.get("seed") or {}).get("message") or reasons[-1])
 
 
 READY = Column("Ready", _ready)

@@ -66,7 +66,9 @@ def store_object(client: Client, kind: Kind, obj: Object, *, dry_run: bool = Fal
     try:
         return change_object(client, kind, name, namespace, lambda _: patch, dry_run=dry_run)
     except NotFound:
-        return _create(client, kind, {**obj, "spec": without_nulls(obj.get("spec") or {})}, dry_run)
+        spec = {} if obj.get("spec") is None else obj["spec"]  # what is no mapping is the cluster's to refuse
+        made = {**obj, "spec": without_nulls(spec) if isinstance(spec, dict) else spec}
+        return _create(client, kind, made, dry_run)
 
 
 def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:

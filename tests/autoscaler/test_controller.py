@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,26 @@ async def test_a_waiting_request_wakes_a_revision_at_zero_without_a_tick(world: 
     await world.until(lambda: world.condition("Active"), ("True", ""))
 
 
+async def test_what_was_answered_before_the_scale_is_no_reason_to_go_back_to_zero(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await at_zero(world)
+    scale = world.cluster.scale
+
+    async def answer_then_scale(*args: Any, **options: Any) -> Any:
+        await world.start_pod()  # as a member of a warm pool: it serves while the Deployment still has no replica
+        world.activator.holds(queued=0)
+        return await scale(*args, **options)
+
+    monkeypatch.setattr(world.cluster, "scale", answer_then_scale)
+    world.activator.holds(queued=1)
+    await world.until(world.replicas_asked, 1)
+    await world.until(lambda: world.condition("Active"), ("True", ""))
+    world.clock.step(1.0)
+    await world.set_policy(Policy(scale_to_zero_after=11.0).to_json())
+    await world.until(lambda: steps(world), [(1, 0), (0, 1)])
+
+
 async def test_many_waiting_requests_wake_as_many_replicas_as_they_fill_up_to_the_limit(world: World) -> None:
     await at_zero(world, Policy(scale_target=2, target_utilization=1, max_replicas=6, scale_to_zero_after=10))
     world.activator.holds(queued=8)
@@ -219,14 +240,14 @@ async def test_decisions_are_written_with_their_reasons_and_not_more_than_one_wr
     await world.until(world.replicas_asked, 2)
     world.clock.step(1.0)
     await world.set_policy(Policy(scale_to_zero_after=11.0).to_json())
-
-    async def steps() -> list[tuple[int, int]]:
-        return [(one["from"], one["to"]) for one in await world.decisions()]
-
-    await world.until(steps, [(1, 0), (0, 2)])
+    await world.until(lambda: steps(world), [(1, 0), (0, 2)])
     reasons = (await world.decisions())[-1]["reasons"]
     assert reasons[-1]["rule"] == "Waiting"
     assert "3 requests wait" in reasons[-1]["message"]
+
+
+async def steps(world: World) -> list[tuple[int, int]]:
+    return [(one["from"], one["to"]) for one in await world.decisions()]
 
 
 async def test_a_settled_revision_is_not_written_again(world: World) -> None:

@@ -17,7 +17,7 @@ from clusters.errors import NotFound
 from clusters.objects import NAMESPACE
 from serving.apis.settings import Settings
 from tests.cluster.acting import settings_of
-from tests.cluster.own_autoscaler import is_running, own_autoscaler, standing_by
+from tests.cluster.own_autoscaler import GRACE, installed_grace, is_running, own_autoscaler, standing_by
 from tests.cluster.place import Place, place
 from tests.cluster.plain import Caller, Plain, calling
 from tests.support.artifacts import ArtifactServer, artifact_server
@@ -114,10 +114,13 @@ async def alone(cluster: Cluster) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-async def autoscaler(cluster: Cluster, namespace: str) -> AsyncIterator[None]:
-    """An autoscaler that acts in the namespace: the installed one, or in this process where none runs."""
+async def autoscaler(cluster: Cluster, namespace: str) -> AsyncIterator[float]:
+    """An autoscaler that acts in the namespace: the installed one, or in this process where none runs.
+
+    Its value are the seconds of its grace between the activator in the path and scale 0.
+    """
     if await is_running(cluster):
-        yield
+        yield await installed_grace(cluster)
     else:
         async with own_autoscaler(cluster, namespace):
-            yield
+            yield GRACE

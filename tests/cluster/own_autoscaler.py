@@ -11,14 +11,14 @@ from typing import cast
 
 from autoscaler.config import Settings, Zero
 from autoscaler.main import PROGRAM, make
-from autoscaler.settings_file import FileSettings
+from autoscaler.settings_file import FileSettings, read_settings
 from clusters.api import Cluster
 from clusters.clock import SystemClock
 from clusters.errors import NotFound
 from clusters.lease import LeaderLease
 from clusters.manager.options import SYSTEM_NAMESPACE, parse_options
 from clusters.manager.process import LEASE_DURATION, LEASE_PERIOD
-from clusters.objects import DEPLOYMENT, LEASE
+from clusters.objects import CONFIG_MAP, DEPLOYMENT, LEASE
 from tests.cluster.acting import MANAGER, NOTICED_WITHIN, Recording
 
 LEASE_NAME = PROGRAM.lease
@@ -56,6 +56,12 @@ async def is_running(cluster: Cluster) -> bool:
     except NotFound:
         return False
     return bool((found.get("status") or {}).get("readyReplicas"))
+
+
+async def installed_grace(cluster: Cluster) -> float:
+    """Seconds of grace of the installed autoscaler."""
+    found = await cluster.get(CONFIG_MAP, "knodel-config", SYSTEM_NAMESPACE)
+    return read_settings(found["data"]["config.yaml"], "ConfigMap knodel-config").settings.zero.grace
 
 
 @asynccontextmanager

@@ -187,6 +187,11 @@ class Plain:
 
         return await self.until(look, within)
 
+    async def at_zero(self, revision: str = FIRST) -> None:
+        """Wait until no replica is asked for, and the activator knows of none: one that ends answers for a moment."""
+        await self.scaled(0, revision)
+        await self.says(SERVERLESS_SERVICE, revision, "EndpointsPopulated", "Unknown", "NoHealthyBackends")
+
     def most_asked(self, revision: str = FIRST) -> int:
         """The most replicas that the Deployment was ever asked for."""
         return max(replicas for _, replicas in self._scales(revision))

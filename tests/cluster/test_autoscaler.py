@@ -1,16 +1,27 @@
-"""The installed autoscaler and a plain Knative Service of our class: what works before scale from zero does.
+"""The installed autoscaler in its Pods: a plain Knative Service of our class with our model server, and a broken Model.
 
-The steps are those of `autoscaler/reconciler`: ServerlessService, the PodAutoscaler's status, the Deployment's scale.
+Plain Services with a tiny container are in `test_class_*.py`.
 """
 
 from __future__ import annotations
 
 from autoscaler.apis import POLICY_ANNOTATION
 from clusters.api import Cluster
-from clusters.objects import DEPLOYMENT, EVENT, POD_AUTOSCALER, SERVERLESS_SERVICE, SERVICE, Object, is_true
+from clusters.objects import (
+    DEPLOYMENT,
+    EVENT,
+    MODEL,
+    POD_AUTOSCALER,
+    SERVERLESS_SERVICE,
+    SERVICE,
+    Object,
+    condition_of,
+    is_true,
+)
 from serving.apis.settings import Settings
-from tests.cluster.place import MANAGER
+from tests.cluster.place import MANAGER, SMALL
 from tests.golden.scene import make_template
+from tests.scenarios.world import model
 from tests.support.artifacts import ArtifactServer
 from tests.support.wait import eventually
 
@@ -51,6 +62,20 @@ async def test_a_plain_service_of_our_class_becomes_ready_and_gets_the_replicas_
             if policy is not None:
                 await eventually(lambda: told(cluster, namespace, times), WITHIN)  # noqa: B023 - waited for here
     assert await replicated()
+
+
+async def test_a_model_that_cannot_be_loaded_says_so_within_seconds(
+    cluster: Cluster, installed: Settings, namespace: str, artifacts: ArtifactServer
+) -> None:
+    spec = {"storageUri": artifacts.uri("truncated"), **SMALL}  # its startupDeadline are ten minutes
+    await cluster.create(MODEL, model(NAME, namespace, **spec), manager=MANAGER)
+
+    async def said() -> bool:
+        found = condition_of(await cluster.get(MODEL, NAME, namespace), "Ready") or {}
+        assert found.get("status") == "False" and "Container failed with" in found.get("message", ""), found
+        return True
+
+    await eventually(said, WITHIN)
 
 
 async def annotate(cluster: Cluster, namespace: str, policy: str | None) -> None:

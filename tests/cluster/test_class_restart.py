@@ -66,9 +66,9 @@ async def test_what_one_autoscaler_has_begun_the_next_one_ends_and_without_any_a
     await caller.ask(answers, KPA)
 
     async with own_autoscaler(cluster, plain.namespace):  # ends at zero
-        await plain.scaled(0)
+        await plain.at_zero()
     async with asyncio.TaskGroup() as waiting:
-        await plain.scaled(0, f"{KPA}-00001")
+        await plain.at_zero(f"{KPA}-00001")
         waiting.create_task(caller.ask(answers))
         await caller.ask(answers, KPA)
         async with own_autoscaler(cluster, plain.namespace):  # ends as the replica starts
@@ -81,20 +81,19 @@ async def test_what_one_autoscaler_has_begun_the_next_one_ends_and_without_any_a
 async def test_a_killed_leader_is_followed_by_the_other_one(
     plain: Plain, caller: Caller, target: KubeTarget, tmp_path: Any
 ) -> None:
-    arguments = (
-        "--kubeconfig", str(target.kubeconfig), "--kube-context", target.context,
-        "--namespace", plain.namespace, "--system-namespace", plain.namespace,
-    )  # fmt: skip
+    arguments = ["--kubeconfig", str(target.kubeconfig), "--kube-context", target.context]
+    arguments += ["--namespace", plain.namespace]
+    environ = {"HOST": "127.0.0.1", "POD_NAMESPACE": plain.namespace}
     answers = Answers()
     async with (
-        replica(PROGRAM.name, arguments, tmp_path, "one", HOST="127.0.0.1") as one,
-        replica(PROGRAM.name, arguments, tmp_path, "two", HOST="127.0.0.1") as two,
+        replica(PROGRAM.name, arguments, tmp_path, "one", **environ) as one,
+        replica(PROGRAM.name, arguments, tmp_path, "two", **environ) as two,
     ):
         await until_ready(one, two)
         leader, other = await in_order(one, two)
         await plain.create(NAME, WINDOW)
         await plain.ready()
-        await plain.scaled(0)
+        await plain.at_zero()
         leader.process.kill()
         await caller.ask(answers)  # waits for the other one's lead
         assert await other.leads()

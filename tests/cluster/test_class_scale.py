@@ -7,11 +7,12 @@ import asyncio
 import pytest
 
 from clusters.objects import POD
-from tests.cluster.plain import Answers, Caller, Plain
+from tests.cluster.plain import NAME, Answers, Caller, Plain
 
 pytestmark = pytest.mark.usefixtures("autoscaler")
 
 AT_ONCE = 8
+FULL_UP = "full"
 WINDOW = {"window": "6s"}  # Knative's least
 FULL = {"target-utilization-percentage": "100"}
 IN_THE_PATH = {"never": "Serve", "always": "Proxy", "spare": "Serve", "short": "Proxy"}
@@ -42,31 +43,21 @@ async def test_a_service_starts_with_the_scale_that_it_asks_for_and_keeps_its_bo
 async def test_requests_at_once_bring_as_many_replicas_as_they_need_and_none_is_lost_when_they_go(
     plain: Plain, caller: Caller
 ) -> None:
-    bounds = {"target": "2", "min-scale": "1", "max-scale": "6", "target-burst-capacity": "0"}
-    await plain.create(scaling={**bounds, **FULL, **WINDOW})
-    await plain.ready()
-    async with caller.busy(AT_ONCE, ms=4_000) as slow:
-        await plain.scaled(4)
-        await plain.running(4)
+    common = {"min-scale": "1", "target-burst-capacity": "0", **FULL, **WINDOW}
+    await plain.create(NAME, {"target": "2", "max-scale": "6", **common})
+    await plain.create(FULL_UP, {"target": "1", "max-scale": "2", **common})
+    await asyncio.gather(plain.ready(), plain.ready(FULL_UP))
+    async with caller.busy(AT_ONCE, ms=4_000) as slow, caller.busy(AT_ONCE, FULL_UP, ms=4_000) as many:
+        await asyncio.gather(plain.scaled(4), plain.scaled(2, f"{FULL_UP}-00001"))
+        await asyncio.gather(plain.running(4), plain.running(2, f"{FULL_UP}-00001"))
         await caller.rounds(slow, 2 * AT_ONCE)
         assert plain.asked() == 4  # on average, too
-    assert slow.failures == []
     async with caller.busy(2, ms=50) as quick:
         await plain.scaled(1)
         await plain.running(1)
-    assert quick.failures == []
-    assert 4 <= plain.most_asked() <= 6  # readings of several replicas are not of one moment
-
-
-async def test_more_requests_than_the_most_replicas_hold_bring_no_more(plain: Plain, caller: Caller) -> None:
-    await plain.create(scaling={"target": "1", "max-scale": "2", **FULL, **WINDOW})
-    await plain.ready()
-    async with caller.busy(AT_ONCE, ms=1_000) as answers:
-        await plain.scaled(2)
-        await plain.running(2)
-        await caller.rounds(answers, AT_ONCE)
-    assert answers.failures == []
-    assert plain.most_asked() == 2
+    assert (slow.failures, many.failures, quick.failures) == ([], [], [])
+    assert plain.most_asked(f"{FULL_UP}-00001") == 2
+    assert plain.most_asked() <= 6  # readings of several replicas are not of one moment
 
 
 async def test_the_burst_capacity_says_whether_the_activator_is_in_the_path(plain: Plain, caller: Caller) -> None:

@@ -38,7 +38,7 @@ class Awaited:
         pods.subscribe(self._forget)
 
     def count(self, replica_set: Object) -> int:
-        """How many Pods are on their way to the ReplicaSet."""
+        """How many Pods are on their way to the ReplicaSet, which has room for them: their time begins now."""
         template = replica_set["spec"]["template"].get("metadata") or {}
         wanted = {**(template.get("labels") or {})}
         wanted.pop(LABEL_TEMPLATE_HASH, None)

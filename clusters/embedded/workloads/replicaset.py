@@ -17,7 +17,7 @@ from clusters.clock import Clock
 from clusters.controller import Controller
 from clusters.embedded.workloads.awaited import PATIENCE, Awaited
 from clusters.embedded.workloads.claims import BY_HASH, MANAGER, Claims, by_template_hash
-from clusters.embedded.workloads.ranking import FINISHED, is_ready, phase_of, pods_to_delete
+from clusters.embedded.workloads.ranking import FINISHED, is_active, is_ready, phase_of, pods_to_delete
 from clusters.embedded.workloads.status import condition, conditions_by_type, counts, write_status
 from clusters.embedded.workloads.template import make_pod, pod_name, replicas_of
 from clusters.errors import ClusterError, NotFound
@@ -79,8 +79,9 @@ class ReplicaSets:
         replica_set = self._replica_sets.get(key.name, key.namespace)
         if replica_set is None or is_deleting(replica_set):
             return None
-        unseen, awaited = self._expectations.creating(uid_of(replica_set)), self._awaited.count(replica_set)
-        done = _Pass(replica_set, unseen, awaited)
+        owned = sum(map(is_active, self._pods.indexed("owner", uid_of(replica_set))))
+        awaited = self._awaited.count(replica_set) if replicas_of(replica_set) > owned else 0
+        done = _Pass(replica_set, self._expectations.creating(uid_of(replica_set)), awaited)
         done.pods = await self._claims.claim(replica_set)
         failure: ClusterError | None = None
         try:

@@ -287,14 +287,23 @@ async def test_claimed_members_are_never_deleted_and_are_refilled(world: PoolWor
     await world.seed(generation=2, image="server:2")
     process = await world.process(keys=PoolKey.random())
     await process.settle()
-    assert await world.names() == set(members)  # a moment for those who wait for them
-    world.clock.step(CALM)
-    await process.settle()
     assert set(members) < await world.names()
     assert await world.numbers() == (3, 0, 3, 3)
     await world.change_pool(size=0)
     await process.settle()
     assert await world.names() == set(members)
+
+
+async def test_who_claimed_a_member_has_a_moment_before_the_refill(world: PoolWorld) -> None:
+    members = await full(world, size=1)
+    process = await world.process()
+    await process.settle()
+    await world.claim(*members)
+    assert await process.settle() == CALM
+    assert await world.names() == members
+    world.clock.step(CALM)
+    await process.settle()
+    assert members < await world.names()
 
 
 async def test_a_member_that_is_claimed_in_this_moment_stays(world: PoolWorld) -> None:

@@ -164,6 +164,12 @@ async def test_what_keeps_the_members_away_is_in_the_list(served: Served) -> Non
     )
     assert "Configuration knodel-pool-small is there" in (await served.knodel("pool", "list")).out
 
+    status = {"seed": {"ready": True, "message": ""}, "reasons": ["Fixed: 2", "Budget: holds 1"]}
+    await served.cluster.patch(
+        WARM_POOL, "small", {"status": status}, "default", manager="knodel", subresource="status"
+    )
+    assert "Budget: holds 1" in (await served.knodel("pool", "list")).out
+
 
 async def test_every_verb_prints_the_objects_themselves(served: Served) -> None:
     made = json.loads((await served.knodel("pool", "set", "small", "--size", "2", "-o", "json")).out)
@@ -189,6 +195,13 @@ async def test_a_bad_pool_in_a_file_changes_nothing(served: Served) -> None:
 
     check(done, 2, ["spec.size: must be auto or a whole number"])
     assert (await served.cluster.list(MODEL)).items == []
+
+
+@pytest.mark.parametrize("kind", ["Model", "WarmPool"])
+@pytest.mark.parametrize("spec", ["[1]", "[]", "x", "0"])
+async def test_a_spec_that_is_no_mapping_is_refused(served: Served, kind: str, spec: str) -> None:
+    text = f"{{apiVersion: knodel.dev/v1alpha1, kind: {kind}, metadata: {{name: a}}, spec: {spec}}}"
+    check(await served.knodel("deploy", "-f", "-", "--no-wait", stdin=text), 2, ["spec", "mapping"])
 
 
 async def test_a_file_with_a_pool_can_be_checked_alone_and_only_once_in_it(served: Served) -> None:

@@ -34,6 +34,7 @@ const (
 	sustained   = 40 * time.Second // more than the window, so that both modes of an autoscaler are passed
 	pollEvery   = 250 * time.Millisecond
 
+	services        = 3 // at once; each is a parallel subtest that waits for all others, so more than -parallel never end
 	activationScale = 5 // more than what one request asks for
 )
 
@@ -130,7 +131,7 @@ type untimed struct{}
 func (untimed) Add(string, time.Time) {}
 
 func TestManyServicesAtOnce(t *testing.T) {
-	e2e.ScaleToWithin(t, 5, upWithin, untimed{})
+	e2e.ScaleToWithin(t, services, upWithin, untimed{})
 }
 
 // setup makes a Service of the class under test that is ready and answers.
