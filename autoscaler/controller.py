@@ -142,6 +142,9 @@ class Autoscaler:
         """Read all replicas, then decide for all revisions that have replicas or waiting requests."""
         targets = self._reconciler.targets(self._fleet.active())
         readings = await self._collector.read(targets)
+        for key in [key for key in targets if key not in self._fleet]:  # gone while they were asked
+            del targets[key]
+            self._collector.forget(key)
         now = self._clock.monotonic()
         self._fleet.observe(readings, targets, now)
         for key in self._silences.tick(targets, readings):

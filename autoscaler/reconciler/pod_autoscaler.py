@@ -145,8 +145,9 @@ class PodAutoscalerReconciler:
         self._take_in(key, observed, wishes)
         if (wait := await self._raise(key, observed, observed.deployment)) is not None:
             return wait
+        looks = [await parts.warm.finish(key, observed.deployment)]  # first: what follows may be refused
         service = await self._serverless_service(key, observed, wishes)
-        looks = [await self._scale_down(key, observed, service), await parts.warm.finish(key, observed.deployment)]
+        looks.append(await self._scale_down(key, observed, service))
         await self._report(key, observed, service, wishes)
         may_be_zero = bool(wishes.spec["reachable"]) and not wishes.policy.min_replicas
         await parts.silences.tell(key, pod_autoscaler, may_be_zero=may_be_zero)

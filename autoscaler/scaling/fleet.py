@@ -59,6 +59,10 @@ class _Row:
     def starting(self) -> int:
         return max(0, self.current - self.ready)
 
+    @property
+    def alive(self) -> bool:
+        return self.current > 0 or self.ready > 0
+
 
 class Fleet:
     """The revisions, by key. Times are monotonic seconds."""
@@ -116,9 +120,9 @@ class Fleet:
         row = self._rows[key]
         if math.isnan(row.counted_at):
             row.adopted = ready > 0
-        was_alive = row.current > 0 or row.ready > 0
+        was_alive = row.alive
         self._age(row, current, ready, now)
-        if was_alive and current == 0 and ready == 0:
+        if was_alive and not row.alive:
             self._forget_readings(row, float(row.spec["stable_window"]))
             row.adopted = False
 
@@ -129,23 +133,27 @@ class Fleet:
     def is_at_zero(self, key: Key) -> bool:
         """Whether the revision has no replica, and may be sent a request at any moment."""
         row = self._rows[key]
-        return row.current == 0 and row.ready == 0 and bool(row.spec["reachable"])
+        return not row.alive and bool(row.spec["reachable"])
 
     def is_active(self, key: Key) -> bool:
         """Whether the revision has replicas, or requests that wait."""
         row = self._rows[key]
-        return row.current > 0 or row.ready > 0 or self._loads(key).queued > 0
+        return row.alive or self._loads(key).queued > 0
 
     def active(self) -> list[Key]:
         """The revisions that a tick has to look at."""
         return [key for key in self._rows if self.is_active(key)]
 
     def observe(self, readings: Mapping[Key, Reading], asked: Iterable[Key], now: float) -> None:
-        """Take what a tick has read; `asked` names all revisions whose replicas were asked."""
+        """Take what a tick has read; `asked` names all revisions whose replicas were asked.
+
+        A reading of a revision whose last replica went meanwhile is of a life that is forgotten.
+        """
         for key in asked:
             if key in self._rows:
                 self._rows[key].heard = False
-        known = [(self._rows[key], key, reading) for key, reading in readings.items() if key in self._rows]
+        found = ((self._rows.get(key), key, reading) for key, reading in readings.items())
+        known = [(row, key, reading) for row, key, reading in found if row is not None and row.alive]
         if not known:
             return
         rows = np.array([row.number for row, _, _ in known])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -84,7 +85,7 @@ class Adoption:
         return min((look for look in looks if look is not None), default=None)
 
     async def reap(self) -> float | None:
-        """One look at all claimed members; returns the seconds until the next one, or None."""
+        """One look at all claimed members; returns the seconds until the next one (infinite: no hurry), or None."""
         claimed = self._idle(self._members.claimed())
         present = {uid_of(pod) for pod in claimed}
         self._since = {uid: since for uid, since in self._since.items() if uid in present}
@@ -95,8 +96,10 @@ class Adoption:
         return min((look for look in looks if look is not None), default=None)
 
     def _patience(self, pod: Object, living: set[str]) -> float:
-        """Seconds for which a claimed member may stay as it is."""
+        """Seconds for which a claimed member may stay as it is; for ever where it is a ReplicaSet's turn."""
         mark = mark_of(pod)
+        if mark is not None and any(_is_of(pod, one) for one in self._members.replica_sets(mark.deployment)):
+            return math.inf
         served = mark is not None and mark.deployment in living and LABEL_REVISION in labels_of(pod)
         return self._settings.reap_after * (LEFT_ALONE if served else 1.0)
 
@@ -113,10 +116,12 @@ class Adoption:
             await self._steps.delete(pod, f"it cannot be a replica of {key} any more")
         adopted = await self._adopt(key, deployment, fitting, pods)
         waiting = [pod for pod in fitting if uid_of(pod) not in adopted]
-        looks = [await self._undo_if_late(pod, f"{key} has no room for it") for pod in waiting]
         replica_set = self._members.replica_set(deployment)
-        behind = replica_set is None or _replicas(replica_set) < _replicas(deployment)
-        return [*looks, SCALE_LOOK if behind else RETRY] if waiting else looks
+        coming = _replicas(deployment) - (_replicas(replica_set) if replica_set is not None else 0)
+        for pod in waiting[: max(0, coming)]:  # the ReplicaSet is late, not they
+            self._since[uid_of(pod)] = self._clock.monotonic()
+        looks = [await self._undo_if_late(pod, f"{key} has no room for it") for pod in waiting]
+        return [*looks, SCALE_LOOK if coming > 0 else RETRY] if waiting else looks
 
     def _sorted_out(self, deployment: Object, labelled: Sequence[Object]) -> tuple[list[Object], list[Object]]:
         """Those that the Deployment may have, ready and old ones first, and those of a former template."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import Final, Protocol
 from urllib.parse import quote
 
@@ -13,7 +14,6 @@ from autoscaler.warmpool.assignment import Assignment
 from clusters.endpoints import Endpoint
 from clusters.errors import KnodelError
 
-HTTP_OK: Final = 200
 MAX_ANSWER: Final = 4_096
 """Bytes of an answer that are read; ours has some 40, an error one line."""
 MAX_CALLS: Final = 64
@@ -26,13 +26,17 @@ class LoadFailed(KnodelError):
     """The member did not take the model: it refused, answered nonsense, or did not answer in time."""
 
 
+class LoadRefused(LoadFailed):
+    """The member says that nobody could serve what it was told: another one would say the same."""
+
+
 class LoadCaller(Protocol):
     """Gives models to members."""
 
     async def load(self, endpoint: Endpoint, token: str, assignment: Assignment) -> None:
         """Return when the member has written the assignment down and begins to load.
 
-        Giving it the same again is no error. Raises LoadFailed, within a deadline of its own.
+        Giving it the same again is no error. Raises LoadFailed or LoadRefused, within a deadline of its own.
         """
         ...
 
@@ -49,7 +53,7 @@ class HttpLoadCaller:
         self._session: aiohttp.ClientSession | None = None
 
     async def load(self, endpoint: Endpoint, token: str, assignment: Assignment) -> None:
-        """Raises LoadFailed after `WarmStart.assign_timeout` at the latest."""
+        """Raises LoadFailed after `WarmStart.assign_timeout` at the latest, LoadRefused for a 400."""
         url = f"http://{endpoint.host}:{endpoint.management_port}{load_path(assignment.name)}"
         headers = {"Authorization": f"Bearer {token}"}
         call = self._open().post(url, json=assignment.body(), headers=headers, allow_redirects=False)
@@ -58,8 +62,9 @@ class HttpLoadCaller:
                 answer = await _read(response)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as exc:
             raise LoadFailed(f"{endpoint.pod}: {url} did not answer: {exc or type(exc).__name__}") from exc
-        if response.status != HTTP_OK:
-            raise LoadFailed(f"{endpoint.pod}: {url} answered {response.status}: {_words(answer)}")
+        if response.status != HTTPStatus.OK:
+            kind = LoadRefused if response.status == HTTPStatus.BAD_REQUEST else LoadFailed
+            raise kind(f"{endpoint.pod}: {url} answered {response.status}: {_words(answer)}")
 
     async def close(self) -> None:
         """Close all connections; the next call opens new ones."""

@@ -84,7 +84,7 @@ class Steps:
             endpoint = endpoint_of(pod)
             if endpoint is None:
                 raise LoadFailed(f"{key_of(pod)} has no address")
-            await self._caller.load(endpoint, self._keys.token_for(key_of(pod).name), assignment)
+            await self._caller.load(endpoint, self._keys.token_for(key_of(pod)), assignment)
 
     async def label(self, key: Key, pod: Object, template: Object) -> Object:
         """Give it the labels and annotations of the Deployment's template; returns the Pod. Requests may come now."""

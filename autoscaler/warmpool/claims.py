@@ -21,7 +21,7 @@ from typing import Final
 from autoscaler.config import WarmStart
 from autoscaler.warmpool.adoption import Adoption
 from autoscaler.warmpool.assignment import Assignment, assignment_of
-from autoscaler.warmpool.caller import LoadCaller
+from autoscaler.warmpool.caller import LoadCaller, LoadRefused
 from autoscaler.warmpool.claim import ClaimStep, Steps
 from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.keys import PoolKey
@@ -98,6 +98,7 @@ class Claims:
         self._adoption = Adoption(cluster, informers, self._members, self._steps, clock, settings)
         self._by = f"{socket.gethostname()}-{secrets.token_hex(4)}"
         self._complained: set[Key] = set()
+        self._refused: dict[Key, Assignment] = {}  # what a member said that no server can serve
 
     def available(self, deployment: Object) -> int:
         """Free ready members of the Deployment's class, from memory; 0 when its replicas cannot be claimed."""
@@ -139,6 +140,7 @@ class Claims:
     def forget(self, key: Key) -> None:
         """The revision is gone; its Pods are left to `reap`."""
         self._complained.discard(key)
+        self._refused.pop(key, None)
 
     def _replicas(self, key: Key, deployment: Object) -> Replicas:
         pods = self._members.of_revision(key, deployment)
@@ -154,6 +156,8 @@ class Claims:
         if assignment is None or is_deleting(deployment):
             self._complain(key, template, assignment)
             return None
+        if self._is_refused(key, assignment):
+            return None
         return _Request(
             key,
             deployment,
@@ -167,7 +171,7 @@ class Claims:
         text = ((template.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_LOAD)
         if assignment is None and text is not None and key not in self._complained:
             self._complained.add(key)
-            log.warning("%s: its replicas start cold: %s cannot be read: %.200s", key, ANNOTATION_LOAD, text)
+            log.warning("%s: its replicas start cold: its annotation %s cannot be read", key, ANNOTATION_LOAD)
 
     async def _provide(self, request: _Request) -> bool:
         """One replica: try members until one serves, there is none left, or the time is over."""
@@ -177,9 +181,12 @@ class Claims:
                     return True
             finally:
                 self._members.let_go(pod)
-            if self._clock.monotonic() >= request.until:
+            if self._clock.monotonic() >= request.until or self._is_refused(request.key, request.assignment):
                 return False
         return False
+
+    def _is_refused(self, key: Key, assignment: Assignment) -> bool:
+        return self._refused.get(key) == assignment
 
     def _choose(self, request: _Request) -> Object | None:
         """The next member, taken: no other claim of this process chooses it."""
@@ -203,6 +210,9 @@ class Claims:
             await self._steps.assign(key, pod, request.assignment)
             await self._steps.label(key, pod, deployment["spec"]["template"])
         except KnodelError as error:
+            if isinstance(error, LoadRefused):
+                log.warning("%s: its replicas start cold: %s", key, error)
+                self._refused[key] = request.assignment
             await self._steps.delete(pod, f"its claim for {key} failed: {error}")
             return False
         return True

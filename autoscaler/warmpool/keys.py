@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from clusters.errors import KnodelError
+from clusters.objects import Key
 
 KEY_BYTES: Final = 32
 """Bytes of a key made here: as many as SHA-256 uses of one."""
@@ -51,15 +52,15 @@ class PoolKey:
             raise BadPoolKey(f"--pool-key {path}: {len(key)} bytes: at least {SHORTEST_KEY} random ones are needed")
         return cls(key)
 
-    def token_for(self, pod: str) -> str:
-        """The bearer token of the member of that Pod name: hex HMAC-SHA256 of the name."""
-        return hmac.new(self._key, pod.encode(), hashlib.sha256).hexdigest()
+    def token_for(self, pod: Key) -> str:
+        """The bearer token of that member: hex HMAC-SHA256 of `namespace/name`, so that no namesake learns it."""
+        return hmac.new(self._key, str(pod).encode(), hashlib.sha256).hexdigest()
 
-    def sha256_for(self, pod: str) -> str:
+    def sha256_for(self, pod: Key) -> str:
         """What the member is told of its token, in `marks.ENV_TOKEN`: its hex SHA-256."""
         return self._sha256(pod)
 
-    def _hash(self, pod: str) -> str:
+    def _hash(self, pod: Key) -> str:
         return hashlib.sha256(self.token_for(pod).encode()).hexdigest()
 
     def __repr__(self) -> str:

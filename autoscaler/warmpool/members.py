@@ -34,6 +34,7 @@ from clusters.objects import (
     Key,
     Object,
     is_deleting,
+    key_of,
     labels_of,
     name_of,
     namespace_of,
@@ -125,10 +126,12 @@ class Members:
 
     def replica_set(self, deployment: Object) -> Object | None:
         """The Deployment's ReplicaSet of its present template; None before it is made."""
-        for one in self._replica_sets.indexed("owner", uid_of(deployment)):
-            if not is_deleting(one) and same_template(one, deployment):
-                return one
-        return None
+        found = (one for one in self.replica_sets(uid_of(deployment)) if same_template(one, deployment))
+        return next(found, None)
+
+    def replica_sets(self, deployment: str) -> list[Object]:
+        """Those of the Deployment with that uid, of whichever template."""
+        return [one for one in self._replica_sets.indexed("owner", deployment) if not is_deleting(one)]
 
     def _is_free(self, pod: Object) -> bool:
         labels = labels_of(pod)
@@ -141,7 +144,7 @@ class Members:
             and is_active(pod)
             and restarts_of(pod) == 0
             and endpoint_of(pod) is not None
-            and token_hash_of(pod) == self._keys.sha256_for(name_of(pod))
+            and token_hash_of(pod) == self._keys.sha256_for(key_of(pod))
         )
 
     def _max_age(self, pool: str, namespace: str) -> float:

@@ -19,9 +19,11 @@ from clusters.objects import (
     LABEL_CONFIGURATION_GENERATION,
     POD,
     WARM_POOL,
+    Key,
     Object,
     condition_of,
     is_deleting,
+    key_of,
     labels_of,
     name_of,
     namespace_of,
@@ -82,7 +84,7 @@ def make_member(pool: Object, deployment: Object, name: str, keys: PoolKey) -> O
     for container in spec["containers"]:
         if _is_server(container):
             kept = [one for one in container.get("env") or () if one.get("name") != ENV_TOKEN]
-            container["env"] = [*kept, {"name": ENV_TOKEN, "value": keys.sha256_for(name)}]
+            container["env"] = [*kept, {"name": ENV_TOKEN, "value": keys.sha256_for(Key(namespace_of(pool), name))}]
     return {
         "apiVersion": POD.api_version,
         "kind": POD.kind,
@@ -117,7 +119,7 @@ def _fault(pod: Object, keys: PoolKey) -> Fault | None:
         return Fault.ENDED
     if restarts_of(pod):
         return Fault.RESTARTED
-    return None if token_hash_of(pod) == keys.sha256_for(name_of(pod)) else Fault.TOKEN
+    return None if token_hash_of(pod) == keys.sha256_for(key_of(pod)) else Fault.TOKEN
 
 
 def _waits(pod: Object) -> str:

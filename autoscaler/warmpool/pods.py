@@ -69,6 +69,11 @@ def is_orphan(pod: Object) -> bool:
     return is_claimed(pod) and LABEL_POOL not in labels_of(pod) and controller_of(pod) is None
 
 
+def is_half(pod: Object) -> bool:
+    """Whether the Pod came by a claim and no ReplicaSet has it yet: somebody is to finish or undo that."""
+    return is_claimed(pod) and (LABEL_POOL in labels_of(pod) or is_orphan(pod))
+
+
 def restarts_of(pod: Object) -> int:
     """Restarts of all its containers."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()

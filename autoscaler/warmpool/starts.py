@@ -13,7 +13,7 @@ from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.keys import PoolKey
 from autoscaler.warmpool.manager import PoolManager
 from autoscaler.warmpool.marks import ANNOTATION_LOAD
-from autoscaler.warmpool.pods import is_claimed
+from autoscaler.warmpool.pods import is_half
 from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.controller import Controller
@@ -49,7 +49,8 @@ class WarmStarts:
         )
         self._look = settings.look
         reaper = Controller("reaper of claims", self._reap, workers=1)
-        reaper.watches_mapped(pool_informers[POD], lambda pod: [ALL] if is_claimed(pod) else [])
+        for pods in (informers[POD], pool_informers[POD]):  # what left its pool is among the former alone
+            reaper.watches_mapped(pods, lambda pod: [ALL] if is_half(pod) else [], lambda *_: settings.look)
         self.controllers = (self._pools.controller, reaper)
 
     async def begin(self, key: Key, deployment: Object, wanted: int) -> int:

@@ -15,7 +15,7 @@ KNATIVE_CLASS = "kpa.autoscaling.knative.dev"
 NAME = "magika"
 RUN = secrets.token_hex(3)
 """In the names of namespaces: those of the run before may still be going."""
-RESOURCES = {"cpu": "250m", "memory": "256Mi"}
+RESOURCES = {"cpu": "100m", "memory": "256Mi"}
 POOL = "bench"
 POOL_SIZE = 2
 SHORTEST_WINDOW = "6s"

@@ -92,6 +92,8 @@ def error_of(status: Object, server: Server) -> KnodelError:
         return UsageError(message)
     if code == UNAUTHORIZED:
         return CommandError(server.unauthorized(message))
+    if code == FORBIDDEN and TERMINATING in message:
+        return CommandError(f"{message}: wait until it is gone")
     if code == FORBIDDEN:
         return Forbidden(server.forbidden(message))
     known: dict[Any, type[ClusterError]] = {NOT_FOUND: NotFound, 410: Gone, TOO_MANY: Unavailable, 503: Unavailable}

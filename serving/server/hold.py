@@ -1,6 +1,7 @@
 """The data port of a server that has no model yet: health is answered, all else waits for the model.
 
-What waits counts as queued, so that the autoscaler sees it. Bodies are read meanwhile, within the budget of all bodies,
+Inferences that wait count as queued, so that the autoscaler sees them; questions about the model are no work of its.
+Bodies are read meanwhile, within the budget of all bodies,
 and handed on when the model is there: whatever was asked is answered by the application of that model alone.
 """
 
@@ -21,6 +22,8 @@ from serving.server.limits import BodyBudget
 from serving.server.stats import Stats
 
 HEALTH: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
+WORK: Final = "POST"
+"""Method of an inference; the application's other paths are read with GET."""
 
 
 class Hold:
@@ -68,7 +71,7 @@ class Hold:
             await self._app(scope, receive, send)
             return
         try:
-            app, content, lent = await self._held(connection_of(scope), receive)
+            app, content, lent = await self._counted(scope, receive)
         except ClientLeft:
             return
         except ServingError as error:
@@ -78,6 +81,15 @@ class Hold:
             await app(scope, _Again(content, receive), send)
         finally:
             self._budget.give_back(lent)
+
+    async def _counted(self, scope: Scope, receive: Receive) -> tuple[ASGIApp, bytes, int]:
+        """As `_held`, which is work to be done or not. Raises ServingError."""
+        work = int(scope["method"] == WORK)
+        self._stats.change(queued=work)
+        try:
+            return await self._held(connection_of(scope), receive)
+        finally:
+            self._stats.change(queued=-work)
 
     async def _held(self, connection: Connection, receive: Receive) -> tuple[ASGIApp, bytes, int]:
         """Who answers, the body, and how much of it is lent. Raises ServingError."""
@@ -108,12 +120,10 @@ class Hold:
         timer = loop.call_later(self._timeout, fail, place, expired)
         place.add_done_callback(lambda _: timer.cancel())
         self._waiting[place] = None
-        self._stats.change(queued=1)
         return place
 
     def _leave(self, place: asyncio.Future[ASGIApp]) -> None:
         del self._waiting[place]
-        self._stats.change(queued=-1)
         if not place.cancel() and not place.cancelled():
             place.exception()  # seen, though nobody may have waited for it
 

@@ -39,7 +39,11 @@ class Repository:
             raise NotReady(self._lifecycle.reason)
         name = request.path_params["name"]
         try:
-            claim.take(assignment_of(name, content, self._default))
+            assignment = assignment_of(name, content, self._default)
         except BadAssignment as error:
             raise BadRequest(str(error)) from error
+        try:
+            claim.take(assignment)
+        except BadAssignment as error:  # it is this member that cannot keep it
+            raise NotReady(str(error)) from error
         return json_answer({"name": name, "state": "READY" if self._lifecycle.serves else "LOADING"})

@@ -76,6 +76,11 @@ class Server:
             self._app = self._make_app(options.assignment)
             self._data.answer_by(self._logged(self._app))
 
+    @property
+    def held(self) -> int:
+        """How many requests wait for the model of a pool member."""
+        return self._hold.waiting
+
     async def start(self) -> None:
         """Answer on both ports; a cold server is not ready before `load`."""
         await self._data.start()
@@ -143,7 +148,7 @@ class Server:
     async def _load(self, assignment: Assignment, artifact: Callable[[], Artifact]) -> None:
         startup = self.stats.startup
         loading = self._workers.submit(
-            lambda _: load_model(assignment, artifact, self._limits, startup, lambda: self._hold.waiting > 0)
+            lambda _: load_model(assignment, artifact, self._limits, startup, lambda: self.held > 0)
         )
         app = self._app or self._make_app(assignment)  # of a claimed member while the thread is at work
         model = await loading.answer

@@ -213,6 +213,20 @@ def test_after_zero_nothing_of_the_time_before_is_remembered() -> None:
     assert line.decide() == 1
 
 
+def test_a_reading_that_comes_after_the_last_replica_went_does_not_count_as_idle_time_of_the_next_one() -> None:
+    line = warm()
+    line.seconds(40)
+    assert line.current == 0
+    nothing = Reading(0.0, 0.0, 0.0, 0.0, busy=False, complete=True)
+    line.observe(nothing)  # the tick had asked the replica while it was there
+    line.clock.step(60.0)
+    line.activator.holds(queued=1)
+    assert line.decide() == 1
+    line.activator.holds(queued=0)
+    line.observe(nothing)
+    assert line.decide() == 1
+
+
 def test_rows_are_reused_and_grow_without_mixing() -> None:
     fleet = Fleet(Settings(), Activator().load)
     keys = [Key("default", f"m-{number}") for number in range(200)]

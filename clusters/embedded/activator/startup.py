@@ -51,7 +51,7 @@ def parse(page: bytes, now: float) -> Startup | None:
         startup = json.loads(page)["startup"]
         times = [float(startup.get(name) or 0.0) for name in ("imports", "load", "warmup", "readyFor")]
         known, claimed = startup.get("readyFor") is not None, bool(startup.get("claimed"))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if not all(0.0 <= time < float("inf") for time in times):
         return None

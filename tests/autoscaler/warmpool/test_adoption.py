@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL
+from autoscaler.warmpool.pods import Mark
 from autoscaler.warmpool.starts import WarmStarts
 from clusters.errors import FieldError
 from clusters.objects import (
@@ -16,13 +19,44 @@ from clusters.objects import (
     LABEL_REVISION,
     LABEL_TEMPLATE_HASH,
     POD,
+    REPLICA_SET,
     Object,
     controller_of,
+    labels_of,
 )
 from clusters.recorder import Recorder
 from tests.autoscaler.warmpool.process import Process, running
 from tests.autoscaler.warmpool.world import KEYS, NAMESPACE, SETTINGS, World, deployment, playing
 from tests.support.wait import eventually
+
+
+@contextlib.asynccontextmanager
+async def reaping(world: World, process: Process) -> AsyncIterator[WarmStarts]:
+    """The reaper at work beside the process's informers."""
+    starts = WarmStarts(
+        world.cluster,
+        process.informers,
+        process.pool_informers,
+        caller=world.caller,
+        keys=KEYS,
+        clock=world.clock,
+        settings=replace(SETTINGS, look=0.05),
+        recorder=Recorder(world.cluster, "test", world.clock),
+        log=world.steps.append,
+    )
+    _, reaper = starts.controllers
+    task = asyncio.create_task(reaper.run())
+    try:
+        yield starts
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def empty_a_second_later(world: World) -> bool:
+    """Whether no Pod is left; time goes on by a second."""
+    world.clock.step(1)
+    return not await world.names()
 
 
 async def test_a_member_waits_for_room_and_is_deleted_when_there_is_none(world: World, process: Process) -> None:
@@ -47,6 +81,46 @@ async def test_a_member_is_adopted_however_late_when_there_is_room(world: World,
     world.clock.step(60)
     await process.settled(key, 1)
     assert await world.owned(key) == {member}
+
+
+async def test_a_member_that_serves_outlives_a_replicaset_controller_that_is_down(tmp_path: Path) -> None:
+    down = True
+
+    def unmoved(before: Object | None, after: Object) -> list[FieldError]:
+        scaled = before is not None and before["spec"] != after["spec"]
+        return [FieldError("spec.replicas", "nobody is there to change it")] if down and scaled else []
+
+    async with playing(tmp_path / "state.db", {REPLICA_SET: unmoved}) as world, running(world) as process:
+        await world.pool()
+        key = await world.deploy()
+        (member,) = await world.members(1)
+        await process.caught_up()
+        assert await process.start(key, 1) == 1
+        for _ in range(4):
+            world.clock.step(SETTINGS.reap_after)
+            assert await process.finish(key) is not None
+            await process.claims.reap()
+        assert await world.of(key) == {member}
+        down = False
+        await process.settled(key, 1)
+        assert await world.owned(key) == {member}
+
+
+async def test_a_member_that_its_replicaset_is_about_to_adopt_is_not_reaped(world: World, process: Process) -> None:
+    key = await world.deploy()
+    (member,) = await world.members(1)
+    await process.caught_up()
+    deployment_uid = (await world.deployment(key))["metadata"]["uid"]
+    claim = Mark(key.name, deployment_uid, "a process that ended", world.clock.now()).to_json()
+    hash_label = labels_of(await world.replica_set(key))[LABEL_TEMPLATE_HASH]
+    labels = {LABEL_POOL: None, LABEL_REVISION: key.name, LABEL_TEMPLATE_HASH: hash_label}
+    metadata = {"labels": labels, "annotations": {ANNOTATION_CLAIM: claim}, "ownerReferences": None}
+    await world.cluster.patch(POD, member, {"metadata": metadata}, NAMESPACE, manager="test")
+    await process.caught_up()
+    await process.claims.reap()
+    world.clock.step(60)
+    await process.claims.reap()
+    assert member in await world.names()
 
 
 async def test_a_process_that_comes_late_does_not_delete_what_serves_before_the_scale_is_seen(world: World) -> None:
@@ -170,30 +244,21 @@ async def test_the_reaper_runs_by_itself(world: World, process: Process) -> None
     key = await world.deploy()
     await world.members(1)
     await process.caught_up()
-    starts = WarmStarts(
-        world.cluster,
-        process.informers,
-        process.pool_informers,
-        caller=world.caller,
-        keys=KEYS,
-        clock=world.clock,
-        settings=replace(SETTINGS, look=0.05),
-        recorder=Recorder(world.cluster, "test", world.clock),
-        log=world.steps.append,
-    )
-    _, reaper = starts.controllers
-    task = asyncio.create_task(reaper.run())
-    assert await starts.begin(key, await world.deployment(key), 1) == 1
-    await world.cluster.delete(DEPLOYMENT, f"{key.name}-deployment", NAMESPACE)
+    async with reaping(world, process) as starts:
+        assert await starts.begin(key, await world.deployment(key), 1) == 1
+        await world.cluster.delete(DEPLOYMENT, f"{key.name}-deployment", NAMESPACE)
+        await eventually(lambda: empty_a_second_later(world))
 
-    async def reaped() -> bool:
-        world.clock.step(1)
-        return not await world.names()
 
-    await eventually(reaped)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+async def test_the_reaper_finds_what_left_its_pool_and_was_adopted_by_nobody(world: World, process: Process) -> None:
+    (member,) = await world.members(1)
+    await process.caught_up()
+    async with reaping(world, process):
+        claim = Mark("iris-00001", "uid of a Deployment", "a process that ended", world.clock.now()).to_json()
+        labels = {LABEL_POOL: None, LABEL_REVISION: "iris-00001", LABEL_TEMPLATE_HASH: "gone"}
+        metadata = {"labels": labels, "annotations": {ANNOTATION_CLAIM: claim}, "ownerReferences": None}
+        await world.cluster.patch(POD, member, {"metadata": metadata}, NAMESPACE, manager="test")
+        await eventually(lambda: empty_a_second_later(world))
 
 
 async def test_a_claim_that_cannot_be_read_is_nobodys_and_reaped(world: World, process: Process) -> None:

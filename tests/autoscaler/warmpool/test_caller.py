@@ -11,7 +11,7 @@ import pytest
 
 from autoscaler.config import WarmStart
 from autoscaler.warmpool.assignment import Assignment, assignment_of
-from autoscaler.warmpool.caller import HttpLoadCaller, LoadFailed
+from autoscaler.warmpool.caller import HttpLoadCaller, LoadFailed, LoadRefused
 from autoscaler.warmpool.marks import ANNOTATION_LOAD
 from clusters.endpoints import Endpoint
 
@@ -104,10 +104,13 @@ async def test_a_name_is_one_segment_of_the_path() -> None:
 
 @pytest.mark.parametrize("status", ["400 Bad Request", "401 Unauthorized", "409 Conflict", "503 Service Unavailable"])
 async def test_a_refusal_is_told_with_its_reason(status: str) -> None:
+    kind = LoadRefused if status.startswith("400") else LoadFailed  # a 400 is about what was asked, not about who was
     refused = response(status, b'{"error": "it serves\\nanother model"}')
     async with member(refused) as (_, endpoint), calling() as caller:
-        with pytest.raises(LoadFailed, match=rf"default/small-0001: .* answered {status[:3]}: it serves another model"):
+        told = rf"default/small-0001: .* answered {status[:3]}: it serves another model"
+        with pytest.raises(LoadFailed, match=told) as raised:
             await caller.load(endpoint, "secret", ASSIGNMENT)
+    assert raised.type is kind
 
 
 async def test_a_redirect_is_not_followed_with_the_token() -> None:

@@ -40,6 +40,25 @@ async def test_when_all_members_fail_the_replica_starts_cold(world: World, proce
     await world.followed(key, 1)
 
 
+async def test_a_model_that_no_server_takes_costs_one_member_not_all(
+    world: World, process: Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, sound = await world.deploy(), await world.deploy("sound-00001")
+    first, second, third = await world.members(3)
+    world.caller.senseless = {broken.name}
+    await process.caught_up()
+    assert await process.start(broken, 1) == 0
+    await process.caught_up()
+    assert await process.start(broken, 1) == 0
+    assert await world.names(LABEL_POOL) == {second, third}
+    assert [first] == world.caller.pods
+    assert "start cold: small-0001 answers 400" in caplog.text
+    assert await process.start(sound, 1) == 1
+    process.claims.forget(broken)
+    assert await process.start(broken, 1) == 0
+    assert third in world.caller.pods
+
+
 async def test_a_member_that_hangs_until_the_deadline_is_the_last_one_tried_before_the_cold_start(
     world: World, process: Process
 ) -> None:

@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 
 from autoscaler.warmpool.keys import BadPoolKey, PoolKey
+from clusters.objects import Key
 
 KEY = b"0123456789abcdef0123456789abcdef"
+MEMBER = Key("blue", "small-0001")
 
 
 def test_the_token_is_the_hmac_of_the_pods_name_and_the_member_is_told_its_hash() -> None:
-    token = PoolKey(KEY).token_for("small-0001")
-    assert token == hmac.new(KEY, b"small-0001", hashlib.sha256).hexdigest()
-    assert PoolKey(KEY).sha256_for("small-0001") == hashlib.sha256(token.encode()).hexdigest()
-    assert PoolKey(KEY).token_for("small-0002") != token
+    token = PoolKey(KEY).token_for(MEMBER)
+    assert token == hmac.new(KEY, b"blue/small-0001", hashlib.sha256).hexdigest()
+    assert PoolKey(KEY).sha256_for(MEMBER) == hashlib.sha256(token.encode()).hexdigest()
+    for other in (Key("blue", "small-0002"), Key("green", "small-0001")):
+        assert PoolKey(KEY).token_for(other) != token
 
 
 def test_processes_with_the_same_file_make_the_same_tokens_whether_it_ends_with_a_newline_or_not(
@@ -26,11 +29,11 @@ def test_processes_with_the_same_file_make_the_same_tokens_whether_it_ends_with_
     plain, ended = tmp_path / "plain", tmp_path / "ended"
     plain.write_bytes(KEY)
     ended.write_bytes(KEY + b"\n")
-    assert PoolKey.from_file(plain).token_for("a") == PoolKey.from_file(ended).token_for("a")
+    assert PoolKey.from_file(plain).token_for(MEMBER) == PoolKey.from_file(ended).token_for(MEMBER)
 
 
 def test_a_random_key_is_of_one_process_alone() -> None:
-    assert PoolKey.random().token_for("a") != PoolKey.random().token_for("a")
+    assert PoolKey.random().token_for(MEMBER) != PoolKey.random().token_for(MEMBER)
 
 
 def test_a_key_does_not_show_in_logs() -> None:

@@ -15,7 +15,7 @@ from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.keys import PoolKey
 from autoscaler.warmpool.marks import ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
 from clusters.errors import Forbidden
-from clusters.objects import DEPLOYMENT, EVENT, POD, WARM_POOL, Key, is_controlled_by, labels_of, name_of
+from clusters.objects import DEPLOYMENT, EVENT, POD, WARM_POOL, Key, is_controlled_by, key_of, labels_of, name_of
 from tests.autoscaler.warmpool.pool_world import KEY, POOL, SECRET, TEST, PoolWorld, pod_spec, pool_world
 from tests.support.wait import eventually
 
@@ -56,7 +56,7 @@ async def test_members_are_the_seeds_pod_with_a_token_and_only_the_pools_labels(
     (reference,) = pod["metadata"]["ownerReferences"]
     assert reference["blockOwnerDeletion"] is True
     expected = pod_spec(f"knodel-pool-{POOL}-00001")
-    expected["containers"][0]["env"].append({"name": ENV_TOKEN, "value": SECRET.sha256_for(name_of(pod))})
+    expected["containers"][0]["env"].append({"name": ENV_TOKEN, "value": SECRET.sha256_for(key_of(pod))})
     assert pod["spec"] == expected
     assert template["spec"] == pod_spec(f"knodel-pool-{POOL}-00001")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from autoscaler.config import WarmStart
 from autoscaler.warmpool.assignment import Assignment
-from autoscaler.warmpool.caller import LoadFailed
+from autoscaler.warmpool.caller import LoadFailed, LoadRefused
 from autoscaler.warmpool.claim import ClaimStep
 from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.keys import PoolKey
@@ -55,11 +55,12 @@ LOAD = {"name": "iris", "storageUri": "file:///models/iris", "digest": "", "slot
 
 
 class Acks:
-    """A LoadCaller whose members answer at once, but for those that fail, and those that are held until `release`."""
+    """A LoadCaller whose members answer at once, but for `failing` ones; of `senseless` revisions all refuse models."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, str]] = []  # Pod, token, revision
         self.failing: set[str] = set()
+        self.senseless: set[str] = set()
         self.on_call: Callable[[str], Awaitable[None]] | None = None
 
     async def load(self, endpoint: Endpoint, token: str, assignment: Assignment) -> None:
@@ -69,6 +70,8 @@ class Acks:
             await self.on_call(pod)
         if pod in self.failing:
             raise LoadFailed(f"{pod} answers 500")
+        if assignment.parameters["revision"] in self.senseless:
+            raise LoadRefused(f"{pod} answers 400")
 
     async def close(self) -> None:
         self.calls.clear()
@@ -144,7 +147,7 @@ class World:
         name = f"{POOL}-{self._made:04}"
         template = deployment(f"knodel-pool-{POOL}-00001", namespace, image=image, load="")["spec"]["template"]
         container = template["spec"]["containers"][0]
-        env = [*container["env"], {"name": ENV_TOKEN, "value": keys.sha256_for(name)}]
+        env = [*container["env"], {"name": ENV_TOKEN, "value": keys.sha256_for(Key(namespace, name))}]
         owner = await self.cluster.get(WARM_POOL, POOL, namespace)
         pod = {
             "metadata": {

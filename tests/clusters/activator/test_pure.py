@@ -101,6 +101,7 @@ def test_a_start_longer_than_the_wait_began_before_the_request() -> None:
         (b'{"startup": {"load": -1}}', None),
         (b'{"startup": {"load": "x"}}', None),
         (b"[]", None),
+        pytest.param(b"[" * 60_000, None, id="deep"),
         (b"", None),
     ],
 )

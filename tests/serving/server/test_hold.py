@@ -36,4 +36,4 @@ async def test_what_arrived_before_it_opened_and_is_begun_after_it_is_passed_on(
 
 
 async def _asked(hold: Hold) -> None:
-    await hold({"type": "http", "path": "/v2/models/m"}, receive, send)
+    await hold({"type": "http", "method": "GET", "path": "/v2/models/m"}, receive, send)
