@@ -31,6 +31,8 @@ BAD_REQUESTS = (400, 405, 413, 415)
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY, INVALID = 401, 403, 404, 429, 422
 ADMISSION = re.compile(r"denied (the )?request")
 """In the message of what a webhook or a ValidatingAdmissionPolicy refused (apiserver, plugin/webhook and policy)."""
+TERMINATING = "because it is being terminated"
+"""In the message of a create in a namespace that is being deleted: 403 too (apiserver, NamespaceLifecycle)."""
 NO_SUCH_PATH = ("404 page not found", "the server could not find the requested resource")
 """What kube-apiserver says when it does not know the resource, whatever the name (apiserver, handler chain)."""
 

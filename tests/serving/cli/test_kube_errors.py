@@ -28,6 +28,10 @@ RIGHT = (
     'models.knodel.dev is forbidden: User "ann" cannot list resource "models" in API group "knodel.dev" in the '
     'namespace "default"'
 )
+TERMINATING = (
+    'models.knodel.dev "magika" is forbidden: unable to create new content in namespace team because it is being '
+    "terminated"
+)
 BAD_FIELD = (
     'Model.knodel.dev "magika" is invalid: spec.minReplicas: Invalid value: -1: spec.minReplicas in body should be '
     "greater than or equal to 0"
@@ -46,6 +50,7 @@ def invalid(message: str, field: str = "") -> Reply:
     [
         (failure(401, "Unauthorized", "Unauthorized"), 1, ["context lab does not know who asks", "log in again"]),
         (failure(403, "Forbidden", RIGHT), 1, ['cannot list resource "models"', "ask who runs the cluster"]),
+        (failure(403, "Forbidden", TERMINATING), 1, ["is being terminated: wait until it is gone\n"]),
         (NO_PATH, 1, ["does not know models.knodel.dev", "`knodel install --kube-context lab`"]),
         (
             failure(404, "NotFound", "the server could not find the requested resource"),
