@@ -150,7 +150,8 @@ class Autoscaler:
         for key in self._silences.tick(targets, readings):
             self.controller.queue.add(key)
         for key in targets:
-            self._starts.heard(self._collector.last(key))
+            for started in self._starts.heard(self._collector.last(key)):
+                self.controller.queue.add(started)
         active = self._fleet.active()
         self._take(self._fleet.decide(active, now))
         for key in self._reconciler.misplaced(active):

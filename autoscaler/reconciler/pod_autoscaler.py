@@ -30,7 +30,7 @@ from autoscaler.reconciler.serverless_service import (
 from autoscaler.reconciler.silences import Silences
 from autoscaler.reconciler.spec import Wishes, is_reachable, make_wishes, seconds_to_expiry
 from autoscaler.reconciler.starts import Starts
-from autoscaler.reconciler.status import Scale, active_threshold, is_reported, make_status
+from autoscaler.reconciler.status import Scale, active_threshold, is_initialized, is_reported, make_status
 from autoscaler.reconciler.trouble import find_trouble, seconds_to_trouble
 from autoscaler.scaling.fleet import UNDECIDED, Fleet
 from clusters.api import Cluster
@@ -202,7 +202,8 @@ class PodAutoscalerReconciler:
     async def _raise(self, key: Key, observed: Observed, deployment: Object) -> float | None:
         """More replicas: what the warm pool has at once, then the Deployment's own, which go again where both come.
 
-        Where the pool had all, all else has a moment's time: returns the seconds until then, or None.
+        Where the pool had all, all else has a moment's time: returns the seconds until then, or None. A revision that
+        was never ready has to prove itself by a start of its own: a member is ready before it has loaded the model.
         """
         parts, wanted = self._parts, self._parts.fleet.desired(key)
         missing = wanted - max(observed.current, self._asked.replicas(key))
@@ -210,7 +211,9 @@ class PodAutoscalerReconciler:
             parts.starts.asked(key)
             # asked for from here on: a member may have answered all that waited before the Deployment is scaled
             parts.fleet.set_replicas(key, wanted, observed.ready, parts.clock.monotonic())
-        claimed = await parts.warm.begin(key, deployment, wanted) if wanted > observed.ready else 0
+        claimed = 0
+        if missing > 0 and wanted > observed.ready and is_initialized(observed.pod_autoscaler):
+            claimed = await parts.warm.begin(key, deployment, wanted)
         if wanted <= observed.current:
             self._asked.forget(key)
             return None

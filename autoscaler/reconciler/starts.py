@@ -1,6 +1,7 @@
 """How long each start of a replica took, step by step, by this process's own clock.
 
-A start begins when the replica was asked for and ends when it is ready (cold) or adopted (warm). Steps are disjoint:
+A start begins when the replica was asked for and ends when it is ready (cold) or requests may come (warm); what follows
+nobody waits for. Steps are disjoint:
 
     cold   create    asked for → the Pod is there       warm   reserve   asked for → nobody else may take the member
            schedule  → it has a node                           assign    → the member has acknowledged its model
@@ -27,6 +28,8 @@ from clusters.objects import LABEL_REVISION, Key, Object, annotations_of, key_of
 
 MS: Final = 1000.0  # milliseconds in a second
 COLD: Final = ("create", "schedule", "start", "ready")
+SERVES: Final = "label"
+"""The step of a warm start after which requests come."""
 LAST_OF_WARM: Final = "adopt"
 WAIT_FOR_SERVER: Final = 3.0  # s after its end in which the server's own figures of a start are waited for
 ASKED_FOR: Final = 60.0  # s after which a new Pod is not the answer to what was asked for, but replaces another
@@ -40,6 +43,11 @@ class _Start:
     kind: str
     marks: list[tuple[str, float]] = field(default_factory=list)  # step → when it ended
     ended: float | None = None
+
+    @property
+    def served(self) -> float:
+        """When requests could come."""
+        return next((at for name, at in self.marks if name == SERVES), self.ended or self.began)
 
     def reached(self, step: str, at: float) -> None:
         if all(name != step for name, _ in self.marks):
@@ -96,16 +104,18 @@ class Starts:
         if is_ready(after):
             start.ended = now
 
-    def heard(self, samples: Mapping[str, Sample]) -> None:
-        """Readings of replicas: a start that has ended is noted with what its server says of it."""
-        now = self._clock.monotonic()
+    def heard(self, samples: Mapping[str, Sample]) -> list[Key]:
+        """Readings of replicas: a start that has ended is noted with what its server says of it; returns whose were."""
+        now, noted = self._clock.monotonic(), []
         for pod, start in list(self._running.items()):
             sample = samples.get(pod)
             late = start.ended is not None and now - start.ended > WAIT_FOR_SERVER
             if start.ended is not None and (late or (sample is not None and sample.startup)):
                 self._note(pod, start, dict(sample.startup or {}) if sample is not None else {})
+                noted.append(start.key)
             elif now - start.began > LONGEST:
                 del self._running[pod]
+        return noted
 
     def _since(self, key: Key, now: float) -> float:
         asked = self._asked.get(key, now)
@@ -134,7 +144,7 @@ class Starts:
             "at": timestamp(self._clock.now()),
             "pod": pod.partition("/")[2],
             "kind": start.kind,
-            "milliseconds": _ms((start.ended or start.began) - start.began),
+            "milliseconds": _ms(start.served - start.began),
             "steps": list(_steps(start)),
         }
         self._notes.add_start(start.key, entry | ({"server": dict(server)} if server else {}))

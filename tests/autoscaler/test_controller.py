@@ -252,7 +252,7 @@ async def steps(world: World) -> list[tuple[int, int]]:
 
 async def test_a_settled_revision_is_not_written_again(world: World) -> None:
     await serving(world, Policy(min_replicas=1))
-    await world.pass_time(3.0)
+    await world.pass_time(10.0)  # the start is noted when its server was heard, or was not for a while
     await world.until(lambda: world.condition("Active"), ("True", ""))
     before = json.dumps(await world.pod_autoscaler())
     await world.pass_time(100.0)

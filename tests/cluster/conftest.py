@@ -17,9 +17,10 @@ from clusters.errors import NotFound
 from clusters.objects import NAMESPACE
 from serving.apis.settings import Settings
 from tests.cluster.acting import settings_of
+from tests.cluster.calling import Caller, calling
 from tests.cluster.own_autoscaler import GRACE, installed_grace, is_running, own_autoscaler, standing_by
 from tests.cluster.place import Place, place
-from tests.cluster.plain import Caller, Plain, calling
+from tests.cluster.plain import Plain
 from tests.support.artifacts import ArtifactServer, artifact_server
 from tests.support.kourier import find_kourier
 from tests.support.kubernetes import KubeTarget, installed_settings, kube_target, kubernetes_cluster

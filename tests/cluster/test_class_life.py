@@ -9,7 +9,8 @@ import pytest
 
 from autoscaler.apis import CLASS
 from clusters.objects import POD_AUTOSCALER, Object
-from tests.cluster.plain import FIRST, NAME, Answers, Caller, Plain
+from tests.cluster.calling import Answers, Caller
+from tests.cluster.plain import FIRST, NAME, Plain
 from tests.support.kubernetes import KNATIVE_CLASS
 
 pytestmark = pytest.mark.usefixtures("autoscaler")

@@ -15,8 +15,9 @@ from autoscaler.main import PROGRAM
 from clusters.api import Cluster
 from clusters.errors import Conflict
 from clusters.objects import POD_AUTOSCALER, SERVERLESS_SERVICE
+from tests.cluster.calling import Answers, Caller
 from tests.cluster.own_autoscaler import own_autoscaler
-from tests.cluster.plain import FIRST, NAME, Answers, Caller, Plain
+from tests.cluster.plain import FIRST, NAME, Plain
 from tests.support.kubernetes import KNATIVE_CLASS, KubeTarget
 from tests.support.replicas import ReplicaProcess, replica, until_ready
 from tests.support.wait import eventually

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from clusters.objects import POD
-from tests.cluster.plain import NAME, Answers, Caller, Plain
+from tests.cluster.calling import Answers, Caller
+from tests.cluster.plain import NAME, Plain
 
 pytestmark = pytest.mark.usefixtures("autoscaler")
 

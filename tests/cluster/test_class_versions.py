@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from clusters.objects import POD_AUTOSCALER, REVISION, SERVICE
-from tests.cluster.plain import FIRST, NAME, Caller, Plain
+from tests.cluster.calling import Caller
+from tests.cluster.plain import FIRST, NAME, Plain
 
 pytestmark = pytest.mark.usefixtures("autoscaler")
 

@@ -8,7 +8,8 @@ import pytest
 
 from autoscaler.reconciler.scale_to_zero import IN_PATH
 from clusters.objects import POD_AUTOSCALER, SERVERLESS_SERVICE, is_true
-from tests.cluster.plain import FIRST, NAME, Answers, Caller, Plain
+from tests.cluster.calling import Answers, Caller
+from tests.cluster.plain import FIRST, NAME, Plain
 
 pytestmark = pytest.mark.usefixtures("autoscaler")
 

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL
-from clusters.objects import POD, Object, annotations_of, controller_of, name_of
+from clusters.objects import POD, Object, annotations_of, controller_of, is_true, name_of
 from tests.scenarios.test_scaling import at_zero, living_pods
-from tests.scenarios.world import World
+from tests.scenarios.world import SOON, World, reason_of, traffic_of
 
 FULL = 2  # members
 
@@ -54,6 +54,19 @@ async def test_an_empty_pool_means_a_cold_start_and_no_error(world: World) -> No
     answers = await asyncio.gather(*(world.ask(name) for name in ("first", "second") for _ in range(5)))
 
     assert [answer.status for answer in answers] == [200] * 10
+
+
+async def test_a_broken_version_is_never_ready_though_the_pool_has_a_member(world: World) -> None:
+    await world.pool("kept", 1)
+    free = {name_of(pod) for pod in await members(world, "kept")}
+
+    uri = world.artifacts("truncated")
+    await world.deploy("unfit", storageUri=uri, startupDeadline=SOON, wait=False)
+    refused = await world.until("unfit", lambda found: "unfit-00001" in reason_of(found))
+
+    assert not is_true(refused, "Ready")
+    assert traffic_of(refused) == {}
+    assert {name_of(pod) for pod in await members(world, "kept")} == free
 
 
 async def test_eight_slow_requests_bring_four_replicas_and_none_is_lost(world: World) -> None:
