@@ -30,7 +30,11 @@ async def test_an_ingress_that_names_an_unknown_revision_leaves_the_former_split
     await stage.revision("m-00002", "Serve")
     await stage.pod("pod", "m-00002", one)
     await eventually(lambda: is_ready(stage))
-    assert await answers(envoy) == "one"
+
+    async def served() -> bool:
+        return await answers(envoy) == "one"
+
+    await eventually(served)  # the Pod may have come a moment after the revision
 
 
 async def test_an_ingress_that_cannot_be_read_does_not_stop_the_others(
