@@ -13,7 +13,7 @@ from clusters.objects import POD, WARM_POOL, name_of, parse_timestamp
 from tests.autoscaler.warmpool.pool_world import KEY, Crashed, PoolWorld, Process, pool_world
 
 HOUR = 3_600.0
-CYCLES = 60
+CYCLES = 200
 MOST_WRITES = 40  # of one way from one state to another
 
 
