@@ -58,4 +58,4 @@ async def test_requests_that_race_the_scale_to_zero_are_all_answered(
     lost = await asyncio.gather(*(race(f"{NAME}{number}", start) for number, start in enumerate(STARTS)))
     assert lost == [[] for _ in STARTS]
     fates = {plain.least_asked(f"{NAME}{number}-00001") for number in range(len(STARTS))}
-    assert fates == {0, 1}, "the races were all won by the same side: choose other starts"
+    assert 0 in fates, "none of them came near zero: choose other starts"

@@ -33,7 +33,8 @@ from clusters.clock import SystemClock
 from clusters.endpoints import endpoint_of
 from clusters.objects import DEPLOYMENT, POD, POD_AUTOSCALER, SERVERLESS_SERVICE, Key
 from serving.install.kinds import CORE_SERVICE
-from tests.cluster.plain import FIRST, MANAGER, NAME, NOTHING, PROGRAM, Caller, Plain, make_container
+from tests.cluster.calling import Caller
+from tests.cluster.plain import FIRST, MANAGER, NAME, NOTHING, PROGRAM, Plain, make_container
 from tests.support.wait import eventually
 
 TIMES = 20
