@@ -161,7 +161,10 @@ class Autoscaler:
         while True:
             await self._work_to_do.wait()
             began = self._clock.monotonic()
-            await self.tick()
+            try:
+                await self.tick()
+            except Exception:  # the frame: what is wrong with one tick must not end all scaling
+                log.exception("a tick failed")
             if not self._fleet.active():
                 self._work_to_do.clear()
                 continue

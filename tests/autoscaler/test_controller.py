@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from autoscaler.apis import Policy
+from autoscaler.metrics.stat import Sample
 from clusters.embedded.cluster import EmbeddedCluster
+from clusters.endpoints import Endpoint
 from clusters.objects import (
     DEPLOYMENT,
     EVENT,
@@ -305,3 +307,17 @@ async def test_a_deployment_of_another_revision_is_not_scaled(world: World) -> N
     await world.cluster.patch(POD_AUTOSCALER, REVISION_NAME, patch, "default", manager="test")
     await world.pass_time(5.0)
     assert (await world.get(DEPLOYMENT, "other"))["spec"]["replicas"] == 1
+
+
+async def test_a_tick_that_fails_does_not_end_the_scaling(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await serving(world, Policy(max_replicas=4, scale_target=1.0, target_utilization=1.0))
+
+    async def broken(_: Endpoint) -> Sample:
+        raise RuntimeError("a fault of ours")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.replicas, "sample", broken)
+        await world.pass_time(3.0)
+    world.activator.holds(queued=3)
+
+    await world.until(world.replicas_asked, 4)
