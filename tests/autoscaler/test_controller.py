@@ -11,6 +11,8 @@ import pytest
 
 from autoscaler.apis import Policy
 from autoscaler.metrics.stat import Sample
+from autoscaler.reconciler.notes import read_notes
+from autoscaler.warmpool.marks import ANNOTATION_STARTS
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.endpoints import Endpoint
 from clusters.objects import (
@@ -252,10 +254,15 @@ async def steps(world: World) -> list[tuple[int, int]]:
     return [(one["from"], one["to"]) for one in await world.decisions()]
 
 
+async def starts(world: World) -> int:
+    return len(read_notes(await world.pod_autoscaler(), ANNOTATION_STARTS))
+
+
 async def test_a_settled_revision_is_not_written_again(world: World) -> None:
     await serving(world, Policy(min_replicas=1))
     await world.pass_time(10.0)  # the start is noted when its server was heard, or was not for a while
     await world.until(lambda: world.condition("Active"), ("True", ""))
+    await world.until(lambda: starts(world), 1)
     before = json.dumps(await world.pod_autoscaler())
     await world.pass_time(100.0)
     assert json.dumps(await world.pod_autoscaler()) == before
