@@ -187,7 +187,7 @@ async def test_hundreds_of_cycles_recycle_every_member_and_leak_none(world: Pool
         most = max(most, len(pods))
         born |= {name_of(pod) for pod in pods}
         ages = [world.clock.now() - parse_timestamp(pod["metadata"]["creationTimestamp"]) for pod in pods]
-        assert max(age.total_seconds() for age in ages) <= 1_500.0, cycle
+        assert max((age.total_seconds() for age in ages), default=0.0) <= 1_500.0, cycle  # none during a pause
     assert most <= 4
     assert len(born) >= CYCLES // 2
     assert len(process.manager._memories) == 1
