@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Protocol
 
 from autoscaler.apis import POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
@@ -141,7 +142,8 @@ class PodAutoscalerReconciler:
         if observed.deployment is None:
             parts.fleet.remove(key)
             return None  # its arrival wakes this key
-        wishes = await self._wishes(key, pod_autoscaler)
+        now = parts.clock.now()  # of the whole pass: what was not due at its beginning is looked at again, however near
+        wishes = await self._wishes(key, pod_autoscaler, now)
         self._take_in(key, observed, wishes)
         if (wait := await self._raise(key, observed, observed.deployment)) is not None:
             return wait
@@ -152,7 +154,6 @@ class PodAutoscalerReconciler:
         may_be_zero = bool(wishes.spec["reachable"]) and not wishes.policy.min_replicas
         await parts.silences.tell(key, pod_autoscaler, may_be_zero=may_be_zero)
         looks.append(await parts.notes.write(pod_autoscaler))
-        now = parts.clock.now()
         looks += [seconds_to_expiry(pod_autoscaler, parts.settings.zero, now), seconds_to_trouble(observed.pods, now)]
         return min((look for look in looks if look is not None), default=None)
 
@@ -166,7 +167,7 @@ class PodAutoscalerReconciler:
         for one in known:
             one.pop(key, None)
 
-    async def _wishes(self, key: Key, pod_autoscaler: Object) -> Wishes:
+    async def _wishes(self, key: Key, pod_autoscaler: Object, now: datetime) -> Wishes:
         """What it asks for; when that cannot be followed the last policy that could, and an Event that says so."""
         try:
             self._policies[key] = Policy.from_annotations(annotations_of(pod_autoscaler))
@@ -176,7 +177,7 @@ class PodAutoscalerReconciler:
         policy, zero = self._policies.get(key, Policy()), self._parts.settings.zero
         if not self._parts.hears():
             zero = replace(zero, enabled=False)
-        return make_wishes(pod_autoscaler, policy, zero, self._parts.clock.now())
+        return make_wishes(pod_autoscaler, policy, zero, now)
 
     async def _complain(self, key: Key, pod_autoscaler: Object, message: str) -> None:
         if self._complaints.get(key) == message:

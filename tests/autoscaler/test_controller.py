@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 import pytest
 
 from autoscaler.apis import Policy
+from autoscaler.config import Settings, Zero
+from autoscaler.knative_annotations import PROGRESS_DEADLINE
 from autoscaler.metrics.stat import Sample
 from autoscaler.reconciler.notes import read_notes
 from autoscaler.warmpool.marks import ANNOTATION_STARTS
@@ -328,3 +331,18 @@ async def test_a_tick_that_fails_does_not_end_the_scaling(world: World, monkeypa
     world.activator.holds(queued=3)
 
     await world.until(world.replicas_asked, 4)
+
+
+class Hasty(SteppedClock):
+    """Half a second passes with each look at it."""
+
+    def now(self) -> datetime:
+        self.step(0.5)
+        return super().now()
+
+
+async def test_a_deadline_that_passes_during_a_pass_is_not_missed(cluster: EmbeddedCluster) -> None:
+    async with running(World(cluster, Hasty(), Settings(zero=Zero(diagnosis=0.0)))) as world:
+        await world.create_revision(Policy(), annotations={PROGRESS_DEADLINE: "2s"})
+
+        await world.until(lambda: world.condition("Active"), ("False", "TimedOut"))
