@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 PATIENCE = 3  # polls that fail before it is asked less often
 BYTES_PER_SECOND = 4e6  # of pages: a tenth of a core of the activator; 100 kB (250 revisions) are read every 25 ms
 SHARE = 0.1  # of a core, which gathering the page may take: it gathers all metrics, of all revisions, to tell two
-LONGEST_REST = 0.1  # s between two polls for that reason; where all is slow, a request must not wait for it as well
+LONGEST_REST = 0.05  # s between two polls for that reason; where all is slow, a request must not wait for it as well
 KEPT_TIMES = 20  # answers; the quickest of them tells what one costs, the others waited for a processor
 METRICS_PORT = 9090  # of an activator, as its Deployment sets it
 TARGET = f"/metrics?name[]={QUEUED}&name[]={ACTIVE}"
