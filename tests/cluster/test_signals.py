@@ -38,7 +38,7 @@ from tests.cluster.plain import FIRST, MANAGER, NAME, NOTHING, PROGRAM, Plain, m
 from tests.support.wait import eventually
 
 TIMES = 20
-HEARD_WITHIN = 0.1  # s from the client's request to the callback, at p50
+HEARD_WITHIN = 0.25  # s from the request to the callback, at p50; 30-80 ms where the machine is not busy
 ANSWERS = 5.0  # times what an activator takes to answer a poll: on a machine that is short of CPU
 MOST_SHARE = 0.05  # of a core, for 40 polls a second
 CALLERS, SLEEP_MS = 4, 500
