@@ -29,6 +29,8 @@ DECISIONS_ANNOTATION = "autoscaling.knodel.dev/decisions"
 "reasons":[{"rule":"Waiting","message":"…","values":{…}}]}]`; at most one write a second."""
 
 MAX_REPLICAS = 1_000  # what a Model may ask for, and what a Knative Service without max-scale gets
+Entry = dict[str, Any]
+"""A decision, or a start of a replica."""
 ALWAYS_PROXY = -1.0  # targetBurstCapacity: the activator stays in the path, as in Knative
 
 _JSON_NAMES = {
@@ -132,6 +134,15 @@ def effective_policy(pod_autoscaler: Object) -> Policy:
         return Policy.from_annotations(annotations_of(pod_autoscaler))
     except InvalidPolicy:
         return Policy()
+
+
+def read_notes(pod_autoscaler: Object, annotation: str) -> list[Entry]:
+    """The entries of an annotation that the autoscaler keeps for people, oldest first; none where it is not ours."""
+    try:
+        entries = json.loads(annotations_of(pod_autoscaler).get(annotation, "[]"))
+    except ValueError:
+        return []
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def is_ours(pod_autoscaler: Object) -> bool:

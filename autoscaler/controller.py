@@ -65,7 +65,6 @@ class Autoscaler:
         self._clock = clock
         self._source = source
         self._caller = caller
-        self._activator = activator
         self._collector = Collector(source, self._settings.sampling)
         self._fleet = Fleet(self._settings, activator.load)
         self._notes = Notes(cluster, clock, self._settings.records, MANAGER)
@@ -149,9 +148,8 @@ class Autoscaler:
         self._fleet.observe(readings, targets, now)
         for key in self._silences.tick(targets, readings):
             self.controller.queue.add(key)
-        for key in targets:
-            for started in self._starts.heard(self._collector.last(key)):
-                self.controller.queue.add(started)
+        for key in self._starts.heard(self._collector.last):
+            self.controller.queue.add(key)
         active = self._fleet.active()
         self._take(self._fleet.decide(active, now))
         for key in self._reconciler.misplaced(active):

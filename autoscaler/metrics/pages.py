@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 
 import aiohttp
 
 from autoscaler.metrics.stat import BadSample, NoPage, NoSample
+from autoscaler.session import Session
 
 MAX_CONNECTIONS = 512  # sockets at once; a node's default limit of open files is 1 024
 
@@ -38,8 +40,7 @@ class Pages:
     """An HTTP client for one question to many Pods; `timeout` in seconds holds for the whole of one answer."""
 
     def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-        self._session: aiohttp.ClientSession | None = None
+        self._session = Session(timeout, partial(aiohttp.TCPConnector, limit=MAX_CONNECTIONS))
 
     async def get(
         self, address: Address, path: str, max_bytes: int, headers: Mapping[str, str] = MappingProxyType({})
@@ -47,7 +48,7 @@ class Pages:
         """The page. Raises NoPage, NoSample, or BadSample for an answer of more than `max_bytes`."""
         url = f"{address}{path}"
         try:
-            async with self._open().get(url, headers=headers, allow_redirects=False) as response:
+            async with self._session.open().get(url, headers=headers, allow_redirects=False) as response:
                 _check(response.status, f"{address.pod}: {url}")
                 return Answer(await self._read(response, path, max_bytes), response.content_type)
         except aiohttp.ClientConnectorError as error:
@@ -58,19 +59,7 @@ class Pages:
 
     async def close(self) -> None:
         """Close all connections; the next question opens new ones."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
-    def _open(self) -> aiohttp.ClientSession:
-        """The session, made in the loop that uses it."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS),
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
-                auto_decompress=False,
-            )
-        return self._session
+        await self._session.close()
 
     async def _read(self, response: aiohttp.ClientResponse, path: str, max_bytes: int) -> bytes:
         body = bytearray()

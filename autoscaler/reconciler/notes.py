@@ -9,26 +9,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from autoscaler.apis import DECISIONS_ANNOTATION
+from autoscaler.apis import DECISIONS_ANNOTATION, Entry, read_notes
 from autoscaler.config import Records
 from autoscaler.scaling.fleet import Change
 from autoscaler.warmpool.marks import ANNOTATION_STARTS
 from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.errors import ClusterError
-from clusters.objects import POD_AUTOSCALER, Key, Object, annotations_of, key_of, timestamp
+from clusters.objects import POD_AUTOSCALER, Key, Object, key_of, timestamp
 
-Entry = dict[str, Any]
 Lists = dict[str, list[Entry]]  # annotation → entries, oldest first
-
-
-def read_notes(pod_autoscaler: Object, annotation: str) -> list[Entry]:
-    """The entries of that annotation, oldest first; none when it is absent or not ours."""
-    try:
-        entries = json.loads(annotations_of(pod_autoscaler).get(annotation, "[]"))
-    except ValueError:
-        return []
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 class Notes:
@@ -37,7 +27,8 @@ class Notes:
     def __init__(self, cluster: Cluster, clock: Clock, records: Records, manager: str) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._records = records
+        self._interval = records.write_interval
+        self._kept = {DECISIONS_ANNOTATION: records.kept_decisions, ANNOTATION_STARTS: records.kept_starts}
         self._manager = manager
         self._pending: dict[Key, Lists] = {}
         self._written: dict[Key, tuple[float, Lists]] = {}
@@ -50,11 +41,11 @@ class Notes:
             "to": change.desired,
             "reasons": [reason.to_json() for reason in change.reasons],
         }
-        self._add(change.key, DECISIONS_ANNOTATION, entry, self._records.kept_decisions)
+        self._add(change.key, DECISIONS_ANNOTATION, entry)
 
     def add_start(self, key: Key, entry: Mapping[str, Any]) -> None:
         """Note a start of a replica (`reconciler/starts.py`)."""
-        self._add(key, ANNOTATION_STARTS, dict(entry), self._records.kept_starts)
+        self._add(key, ANNOTATION_STARTS, dict(entry))
 
     def forget(self, key: Key) -> None:
         """The revision is gone."""
@@ -68,7 +59,7 @@ class Notes:
         if not pending:
             return None
         at, written = self._written.get(key) or (float("-inf"), {})
-        rest = at + self._records.write_interval - self._clock.monotonic()
+        rest = at + self._interval - self._clock.monotonic()
         if rest > 0.0:
             return rest
         lists = {name: self._joined(pod_autoscaler, written, name, added) for name, added in pending.items()}
@@ -83,15 +74,14 @@ class Notes:
         self._written[key] = (self._clock.monotonic(), written | lists)
         return None
 
-    def _add(self, key: Key, annotation: str, entry: Entry, kept: int) -> None:
+    def _add(self, key: Key, annotation: str, entry: Entry) -> None:
         pending = self._pending.setdefault(key, {}).setdefault(annotation, [])
         pending.append(entry)
-        del pending[:-kept]
+        del pending[: -self._kept[annotation]]
 
     def _joined(self, pod_autoscaler: Object, written: Lists, name: str, added: list[Entry]) -> list[Entry]:
         former = written[name] if name in written else read_notes(pod_autoscaler, name)
-        kept = self._records.kept_decisions if name == DECISIONS_ANNOTATION else self._records.kept_starts
-        return [*former, *added][-kept:]
+        return [*former, *added][-self._kept[name] :]
 
     def _put_back(self, key: Key, pending: Lists) -> None:
         later = self._pending.setdefault(key, {})

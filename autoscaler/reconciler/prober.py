@@ -8,12 +8,14 @@ activatorProbe`). Each probe has a connection of its own: an older one would sti
 from __future__ import annotations
 
 import logging
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
 
+from autoscaler.session import Session
 from clusters.objects import Key
 
 log = logging.getLogger(__name__)
@@ -35,9 +37,7 @@ class ActivatorProber:
         self, *, domain: str = CLUSTER_DOMAIN, timeout: float = TIMEOUT, resolver: AbstractResolver | None = None
     ) -> None:
         self._domain = domain
-        self._timeout = timeout
-        self._resolver = resolver
-        self._session: aiohttp.ClientSession | None = None
+        self._session = Session(timeout, partial(aiohttp.TCPConnector, force_close=True, resolver=resolver))
         self._failing: dict[Key, str] = {}
         self.probes = 0
         self.failed = 0  # those that got no answer, or another's
@@ -56,14 +56,12 @@ class ActivatorProber:
 
     async def close(self) -> None:
         """Let go of connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._session.close()
 
     async def _ask(self, url: str) -> str:
         """What is wrong with the answer, empty when it is the activator's."""
         try:
-            async with self._open().get(url, headers=HEADERS, allow_redirects=False) as response:
+            async with self._session.open().get(url, headers=HEADERS, allow_redirects=False) as response:
                 said = await response.content.read(len(NAME) + 1)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return f"no answer: {error or type(error).__name__}"
@@ -78,12 +76,3 @@ class ActivatorProber:
         if len(self._failing) >= MOST_FAILURES:
             self._failing.clear()
         self._failing[key] = why
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(force_close=True, resolver=self._resolver),
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
-                auto_decompress=False,
-            )
-        return self._session

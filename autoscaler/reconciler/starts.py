@@ -14,20 +14,20 @@ An entry: `{"at","pod","kind":"cold|warm","milliseconds","steps":[{"name","milli
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from autoscaler.metrics.stat import Sample
 from autoscaler.reconciler.notes import Notes
 from autoscaler.warmpool.claim import ClaimStep
-from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL
+from autoscaler.warmpool.marks import LABEL_POOL
+from autoscaler.warmpool.pods import is_claimed
 from clusters.clock import Clock
 from clusters.endpoints import is_ready
-from clusters.objects import LABEL_REVISION, Key, Object, annotations_of, key_of, labels_of, namespace_of, timestamp
+from clusters.objects import LABEL_REVISION, Key, Object, key_of, labels_of, namespace_of, timestamp
 
 MS: Final = 1000.0  # milliseconds in a second
-COLD: Final = ("create", "schedule", "start", "ready")
 SERVES: Final = "label"
 """The step of a warm start after which requests come."""
 LAST_OF_WARM: Final = "adopt"
@@ -93,7 +93,7 @@ class Starts:
             self._gone(before)
             return
         name = str(key_of(after))
-        if name in self._done or LABEL_POOL in labels_of(after) or ANNOTATION_CLAIM in annotations_of(after):
+        if name in self._done or LABEL_POOL in labels_of(after) or is_claimed(after):
             return
         start = self._running.get(name) or self._begin(after, name)
         if start is None:
@@ -104,11 +104,11 @@ class Starts:
         if is_ready(after):
             start.ended = now
 
-    def heard(self, samples: Mapping[str, Sample]) -> list[Key]:
-        """Readings of replicas: a start that has ended is noted with what its server says of it; returns whose were."""
+    def heard(self, last: Callable[[Key], Mapping[str, Sample]]) -> list[Key]:
+        """Replicas were read: a start that has ended is noted with what its server says of it; returns whose were."""
         now, noted = self._clock.monotonic(), []
         for pod, start in list(self._running.items()):
-            sample = samples.get(pod)
+            sample = last(start.key).get(pod)
             late = start.ended is not None and now - start.ended > WAIT_FOR_SERVER
             if start.ended is not None and (late or (sample is not None and sample.startup)):
                 self._note(pod, start, dict(sample.startup or {}) if sample is not None else {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from http import HTTPStatus
 from typing import Final, Protocol
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from urllib.parse import quote
 import aiohttp
 
 from autoscaler.config import WarmStart
+from autoscaler.session import Session
 from autoscaler.warmpool.assignment import Assignment
 from clusters.endpoints import Endpoint
 from clusters.errors import KnodelError
@@ -49,14 +51,14 @@ class HttpLoadCaller:
     """`POST http://HOST:MANAGEMENT_PORT/v2/repository/models/NAME/load`, a connection each, as each member has one."""
 
     def __init__(self, settings: WarmStart | None = None) -> None:
-        self._timeout = (settings or WarmStart()).assign_timeout
-        self._session: aiohttp.ClientSession | None = None
+        timeout = (settings or WarmStart()).assign_timeout
+        self._session = Session(timeout, partial(aiohttp.TCPConnector, limit=MAX_CALLS, force_close=True))
 
     async def load(self, endpoint: Endpoint, token: str, assignment: Assignment) -> None:
         """Raises LoadFailed after `WarmStart.assign_timeout` at the latest, LoadRefused for a 400."""
         url = f"http://{endpoint.host}:{endpoint.management_port}{load_path(assignment.name)}"
         headers = {"Authorization": f"Bearer {token}"}
-        call = self._open().post(url, json=assignment.body(), headers=headers, allow_redirects=False)
+        call = self._session.open().post(url, json=assignment.body(), headers=headers, allow_redirects=False)
         try:
             async with call as response:
                 answer = await _read(response)
@@ -68,19 +70,7 @@ class HttpLoadCaller:
 
     async def close(self) -> None:
         """Close all connections; the next call opens new ones."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
-    def _open(self) -> aiohttp.ClientSession:
-        """The session, made in the loop that uses it."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=MAX_CALLS, force_close=True),
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
-                auto_decompress=False,
-            )
-        return self._session
+        await self._session.close()
 
 
 def load_path(model: str) -> str:

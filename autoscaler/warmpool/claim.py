@@ -17,12 +17,12 @@ from autoscaler.warmpool.caller import LoadCaller, LoadFailed
 from autoscaler.warmpool.keys import PoolKey
 from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL
 from autoscaler.warmpool.members import Members
-from autoscaler.warmpool.pods import Mark, is_claimed
+from autoscaler.warmpool.pods import Mark
 from clusters.api import Cluster
 from clusters.clock import Clock
-from clusters.endpoints import endpoint_of, is_ready
-from clusters.errors import ClusterError, Conflict, Invalid, NotFound
-from clusters.objects import POD, Key, Object, annotations_of, key_of, labels_of, uid_of, version_of
+from clusters.endpoints import endpoint_of
+from clusters.errors import ClusterError, Conflict, NotFound
+from clusters.objects import POD, Key, Object, annotations_of, is_deleting, key_of, labels_of, uid_of, version_of
 
 log = logging.getLogger(__name__)
 
@@ -70,13 +70,10 @@ class Steps:
         Raises Conflict or Invalid (one cluster says this, another that) or NotFound when it is no longer free.
         """
         with self._timed(key, pod, "reserve"):
-            try:
-                return await self._patch(pod, reserve_patch(pod, mark))
-            except (Conflict, Invalid):
-                present = await self._cluster.get(POD, *_address(pod))
-                if uid_of(present) != uid_of(pod) or is_claimed(present) or not is_ready(present):
-                    raise
-                return await self._patch(present, reserve_patch(present, mark))  # only its status had moved on
+            after = await self._patch(pod, reserve_patch(pod, mark))
+            if is_deleting(after):
+                raise Conflict(f"Pod {key_of(pod)} is being deleted")
+            return after
 
     async def assign(self, key: Key, pod: Object, assignment: Assignment) -> None:
         """Tell the member what to load; it has written that down when it answers. Raises LoadFailed."""
@@ -130,11 +127,10 @@ class Steps:
 
 
 def reserve_patch(pod: Object, mark: Mark) -> list[Operation]:
-    """Claims the Pod if it is exactly the one that was seen, unclaimed."""
-    annotations = [] if annotations_of(pod) else [_add(("annotations",), {})]
+    """Claims the Pod if it is the one that was seen and nobody's; its status may have been written since."""
     return [
-        _test(("resourceVersion",), version_of(pod)),
-        *annotations,
+        _test(("uid",), uid_of(pod)),
+        _test(("annotations", ANNOTATION_CLAIM), ""),
         _add(("annotations", ANNOTATION_CLAIM), mark.to_json()),
     ]
 

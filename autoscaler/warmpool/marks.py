@@ -2,7 +2,7 @@
 
 A member is a Pod with `LABEL_POOL`. What becomes of it, by what it carries:
 
-    LABEL_POOL, no ANNOTATION_CLAIM            free
+    LABEL_POOL, ANNOTATION_CLAIM empty         free
     LABEL_POOL, ANNOTATION_CLAIM               reserved: nobody else may take it, ever
     … and the labels of a revision             serving: requests may come; no ReplicaSet owns it yet
     no LABEL_POOL, ANNOTATION_CLAIM            adopted: a replica like any other
@@ -22,7 +22,7 @@ LABEL_SEED: Final = "autoscaling.knodel.dev/pool-seed"
 """On the revision template of a WarmPool's seed Configuration, hence on its Deployment: the WarmPool's name."""
 
 ANNOTATION_CLAIM: Final = "autoscaling.knodel.dev/claim"
-"""On members from the reservation on, for good: `{"revision","deployment" (uid),"by","at"}`."""
+"""On members: empty until the reservation, then for good `{"revision","deployment" (uid),"by","at"}`."""
 
 ANNOTATION_LOAD: Final = "autoscaling.knodel.dev/load"
 """On revision templates of our model server, hence on Deployments: the parameters of the load call by which a member

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.marks import ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
+from autoscaler.warmpool.marks import ANNOTATION_CLAIM, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
 from autoscaler.warmpool.pods import FINISHED, is_claimed, restarts_of, token_hash_of
 from autoscaler.warmpool.pool import Fault, Member, Seed
 from autoscaler.warmpool.spec import requests_of
@@ -92,7 +92,7 @@ def make_member(pool: Object, deployment: Object, name: str, keys: PoolKey) -> O
             "name": name,
             "namespace": namespace_of(pool),
             "labels": {LABEL_POOL: name_of(pool), LABEL_POOL_CLASS: pool_class(template)},
-            "annotations": dict((template.get("metadata") or {}).get("annotations") or {}),
+            "annotations": {**((template.get("metadata") or {}).get("annotations") or {}), ANNOTATION_CLAIM: ""},
             "ownerReferences": [owner_reference(WARM_POOL, pool)],
         },
         "spec": spec,

@@ -50,7 +50,7 @@ def mark_of(pod: Object) -> Mark | None:
 
 def is_claimed(pod: Object) -> bool:
     """Whether the Pod was ever reserved, readably or not: it is nobody else's any more."""
-    return ANNOTATION_CLAIM in annotations_of(pod)
+    return bool(annotations_of(pod).get(ANNOTATION_CLAIM))
 
 
 def is_active(pod: Object) -> bool:

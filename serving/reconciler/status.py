@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
-from autoscaler.apis import DECISIONS_ANNOTATION
+from autoscaler.apis import DECISIONS_ANNOTATION, read_notes
 from autoscaler.warmpool.marks import ANNOTATION_STARTS
-from clusters.objects import Object, annotations_of, generation_of, is_true, name_of, timestamp
+from clusters.objects import Object, generation_of, is_true, name_of, timestamp
 from serving.apis.lifecycle import Lifecycle
 from serving.apis.model import Model, history_of
 from serving.reconciler.apply import Outcome
@@ -153,15 +151,6 @@ def _newest(autoscalers: Iterable[Object], annotation: str, most: int) -> list[O
     found = [
         {"revision": name_of(autoscaler), **entry}
         for autoscaler in autoscalers
-        for entry in _parse_entries(annotations_of(autoscaler).get(annotation, ""))
+        for entry in read_notes(autoscaler, annotation)
     ]
     return sorted(found, key=lambda entry: str(entry.get("at", "")))[-most:]
-
-
-def _parse_entries(text: str) -> list[dict[str, Any]]:
-    """The annotation's list; somebody else's scribble is no entry."""
-    try:
-        value = json.loads(text) if text else []
-    except ValueError:
-        return []
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

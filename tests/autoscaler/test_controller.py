@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import Policy
+from autoscaler.apis import Policy, read_notes
 from autoscaler.config import Settings, Zero
 from autoscaler.knative_annotations import PROGRESS_DEADLINE
 from autoscaler.metrics.stat import Sample
-from autoscaler.reconciler.notes import read_notes
 from autoscaler.warmpool.marks import ANNOTATION_STARTS
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.endpoints import Endpoint

@@ -9,12 +9,11 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-from autoscaler.apis import CLASS, DECISIONS_ANNOTATION, POLICY_ANNOTATION, Policy
+from autoscaler.apis import CLASS, DECISIONS_ANNOTATION, POLICY_ANNOTATION, Policy, read_notes
 from autoscaler.config import Settings
 from autoscaler.controller import Autoscaler
 from autoscaler.metrics.source import NoSample
 from autoscaler.metrics.stat import Sample
-from autoscaler.reconciler.notes import read_notes
 from autoscaler.warmpool.caller import HttpLoadCaller
 from clusters.api import Cluster
 from clusters.clock import Clock

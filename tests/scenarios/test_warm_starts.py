@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL
-from clusters.objects import POD, Object, annotations_of, controller_of, is_true, name_of
+from autoscaler.warmpool.marks import LABEL_POOL
+from autoscaler.warmpool.pods import is_claimed
+from clusters.objects import POD, Object, controller_of, is_true, name_of
 from tests.scenarios.test_scaling import at_zero, living_pods
 from tests.scenarios.world import SOON, World, reason_of, traffic_of
 
@@ -37,7 +38,7 @@ async def test_a_model_at_zero_wakes_by_a_claim_and_the_pool_is_filled_again(wor
     await world.eventually(adopted)
     pod = (await living_pods(world, "woken-00001"))[0]
     assert name_of(pod) in free
-    assert ANNOTATION_CLAIM in annotations_of(pod)
+    assert is_claimed(pod)
     await world.pool_has("ready", FULL)
     told = await world.until("woken", lambda found: _last_start(found).get("pod") == name_of(pod))
     assert [step["name"] for step in _last_start(told)["steps"]] == ["reserve", "assign", "label", "adopt"]

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL
+from autoscaler.warmpool.marks import LABEL_POOL
+from autoscaler.warmpool.pods import is_claimed
 from clusters.objects import (
     DEPLOYMENT,
     LABEL_REVISION,
     POD,
     Key,
-    annotations_of,
     is_deleting,
     labels_of,
     name_of,
@@ -242,4 +242,4 @@ async def test_a_namesake_of_a_deleted_revision_gets_none_of_its_members(world: 
         await world.cluster.create(DEPLOYMENT, again, manager="test")
         await recovered(world, process, key, 0)
         pods = [pod for pod in (await world.cluster.list(POD, NAMESPACE)).items if not is_deleting(pod)]
-        assert not [name_of(pod) for pod in pods if ANNOTATION_CLAIM in annotations_of(pod)]
+        assert not [name_of(pod) for pod in pods if is_claimed(pod)]

@@ -8,7 +8,8 @@ import pytest
 
 from autoscaler.warmpool.claims import Replicas, claims_wanted
 from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.marks import ANNOTATION_CLAIM, ENV_TOKEN, LABEL_POOL
+from autoscaler.warmpool.marks import ENV_TOKEN, LABEL_POOL
+from autoscaler.warmpool.pods import is_claimed
 from clusters.objects import (
     LABEL_TEMPLATE_HASH,
     WARM_POOL,
@@ -45,7 +46,7 @@ async def test_a_claimed_member_serves_at_once_and_becomes_a_replica_that_the_re
     assert (controller_of(adopted) or {})["kind"] == "ReplicaSet"
     assert len(adopted["metadata"]["ownerReferences"]) == 1
     assert LABEL_POOL not in labels_of(adopted)
-    assert ANNOTATION_CLAIM in annotations_of(adopted)
+    assert is_claimed(adopted)
     assert await world.of(key) == {member}, "the ReplicaSet's own pending Pod is gone"
     assert [(step.step, step.pod, step.ok) for step in world.steps] == [
         (step, member, True) for step in ("reserve", "assign", "label", "adopt")

@@ -13,7 +13,7 @@ from autoscaler.config import WarmStart
 from autoscaler.warmpool.calm import CALM
 from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.marks import ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
+from autoscaler.warmpool.marks import ANNOTATION_CLAIM, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
 from clusters.errors import Forbidden
 from clusters.objects import DEPLOYMENT, EVENT, POD, WARM_POOL, Key, is_controlled_by, key_of, labels_of, name_of
 from tests.autoscaler.warmpool.pool_world import KEY, POOL, SECRET, TEST, PoolWorld, pod_spec, pool_world
@@ -51,7 +51,7 @@ async def test_members_are_the_seeds_pod_with_a_token_and_only_the_pools_labels(
     template = deployment["spec"]["template"]
     assert name_of(pod).startswith(f"{POOL}-")
     assert labels_of(pod) == {LABEL_POOL: POOL, LABEL_POOL_CLASS: pool_class(template)}
-    assert pod["metadata"]["annotations"] == {"knodel.dev/a": "b"}
+    assert pod["metadata"]["annotations"] == {"knodel.dev/a": "b", ANNOTATION_CLAIM: ""}
     assert is_controlled_by(pod, pool)
     (reference,) = pod["metadata"]["ownerReferences"]
     assert reference["blockOwnerDeletion"] is True

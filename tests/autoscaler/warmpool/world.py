@@ -15,9 +15,10 @@ from autoscaler.config import WarmStart
 from autoscaler.warmpool.assignment import Assignment
 from autoscaler.warmpool.caller import LoadFailed, LoadRefused
 from autoscaler.warmpool.claim import ClaimStep
-from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.marks import ANNOTATION_CLAIM, ANNOTATION_LOAD, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
+from autoscaler.warmpool.marks import ANNOTATION_LOAD, LABEL_POOL
+from autoscaler.warmpool.observed import make_member
+from autoscaler.warmpool.pods import is_claimed
 from clusters.clock import SystemClock
 from clusters.embedded.admission import Validator
 from clusters.embedded.cluster import EmbeddedCluster
@@ -34,12 +35,10 @@ from clusters.objects import (
     Key,
     Kind,
     Object,
-    annotations_of,
     controller_of,
     is_deleting,
     labels_of,
     name_of,
-    owner_reference,
     timestamp,
 )
 from tests.support.clock import SteppedClock
@@ -145,21 +144,10 @@ class World:
     ) -> str:
         self._made += 1
         name = f"{POOL}-{self._made:04}"
-        template = deployment(f"knodel-pool-{POOL}-00001", namespace, image=image, load="")["spec"]["template"]
-        container = template["spec"]["containers"][0]
-        env = [*container["env"], {"name": ENV_TOKEN, "value": keys.sha256_for(Key(namespace, name))}]
-        owner = await self.cluster.get(WARM_POOL, POOL, namespace)
-        pod = {
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "labels": {LABEL_POOL: POOL, LABEL_POOL_CLASS: pool_class(template)},
-                "annotations": dict(template["metadata"]["annotations"]),
-                "ownerReferences": [owner_reference(WARM_POOL, owner)],
-            },
-            "spec": {"containers": [{**container, "args": ["--pool"], "env": env}]},
-        }
-        await self.cluster.create(POD, pod, manager=TEST)
+        seed = deployment(f"knodel-pool-{POOL}-00001", namespace, image=image, load="")
+        seed["spec"]["template"]["spec"]["containers"][0]["args"] = ["--pool"]
+        pool = await self.cluster.get(WARM_POOL, POOL, namespace)
+        await self.cluster.create(POD, make_member(pool, seed, name, keys), manager=TEST)
         await self.report(name, namespace, ready=ready, restarts=restarts)
         return name
 
@@ -219,14 +207,12 @@ class World:
         return {name_of(pod) for pod in pods if (controller_of(pod) or {}).get("uid") == uid}
 
     async def claimed(self) -> set[str]:
-        return {name_of(pod) for pod in await self.pods() if ANNOTATION_CLAIM in annotations_of(pod)}
+        return {name_of(pod) for pod in await self.pods() if is_claimed(pod)}
 
     async def halves(self) -> set[str]:
         """Members between free and adopted."""
         pods = await self.pods()
-        return {
-            name_of(pod) for pod in pods if ANNOTATION_CLAIM in annotations_of(pod) and LABEL_POOL in labels_of(pod)
-        }
+        return {name_of(pod) for pod in pods if is_claimed(pod) and LABEL_POOL in labels_of(pod)}
 
     def uses(self) -> Counter[str]:
         """How often each member was given a model."""
