@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import time
 
 import pytest
 
 from clusters.api import Cluster
 from clusters.errors import ClusterError
-from clusters.objects import LEASE, MODEL, POD, Object, generation_of, is_true
+from clusters.objects import MODEL, Object, generation_of, is_true
 from serving.apis.settings import Settings
+from tests.cluster.calling import Answers, Caller
+from tests.cluster.killing import Kill, both, component, knative, leader
+from tests.cluster.plain import Plain
 from tests.scenarios.world import infer_body, model
 from tests.support.artifacts import ArtifactServer
-from tests.support.kubernetes import KubeTarget
+from tests.support.kubernetes import KNATIVE_CLASS, KubeTarget
 from tests.support.prober import Probes, probing
 from tests.support.wait import eventually
-from tests.testbed import testbed
 
 MANAGER = "tests"
-SYSTEM = "knodel-system"
 NAME = "warm"
 WITHIN = 120.0  # s
 MORE = 100  # answers after the fault is over
+LATER = 5.0  # s that chance may put between two starts at once on one machine
+PAUSE = 0.2  # s of a caller after a failure
 SMALL = {"resources": {"cpu": "50m", "memory": "256Mi"}, "minReplicas": 1}
 
 
@@ -37,45 +36,20 @@ def on_the_testbed(target: KubeTarget) -> None:
         pytest.skip("only the testbed's processes may be killed")
 
 
-async def controller_pid(cluster: Cluster) -> int:
-    """The leading controller, as a process of this machine: the first one in its container's cgroup."""
-    lease = await cluster.get(LEASE, "knodel-controller", SYSTEM)
-    holder = str(lease["spec"]["holderIdentity"])
-    pods = (await cluster.list(POD, SYSTEM)).items
-    leader = next(pod for pod in pods if pod["metadata"]["name"] in holder)
-    container = str(leader["status"]["containerStatuses"][0]["containerID"]).rpartition("/")[2]
-    return min(int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cgroup") if container in _read(path))
+KILLS = {
+    "controller": leader("knodel-controller"),
+    "API server": component("kube-apiserver"),
+    "store": component("etcd"),
+}
+KILLS_AT_ZERO = {
+    "autoscaler": both(leader("knodel-autoscaler"), knative("autoscaler")),
+    "controller": both(leader("knodel-controller"), knative("controller")),
+    "kubelet": component("kubelet"),
+    "activator": knative("activator"),
+}
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:  # the process has ended meanwhile
-        return ""
-
-
-async def kill_controller(cluster: Cluster) -> None:
-    """`kill -9` of the replica that leads; the kubelet starts it again, the other one takes over."""
-    os.kill(await controller_pid(cluster), signal.SIGKILL)
-
-
-async def kill_api_server(_: Cluster) -> None:
-    """`kill -9` of kube-apiserver; the testbed starts it again."""
-    await kill_component("kube-apiserver")
-
-
-async def kill_store(_: Cluster) -> None:
-    """`kill -9` of etcd; the testbed starts it again."""
-    await kill_component("etcd")
-
-
-async def kill_component(name: str) -> None:
-    """`kill -9` by the recorded id, then a start of the same component."""
-    await asyncio.to_thread(testbed.kill, name)
-    await asyncio.to_thread(testbed.restart, name)
-
-
-@pytest.mark.parametrize("kill", [kill_controller, kill_api_server, kill_store])
+@pytest.mark.parametrize("kill", KILLS.values(), ids=KILLS)
 async def test_a_warm_model_answers_every_request_and_changes_go_on_afterwards(
     cluster: Cluster,
     target: KubeTarget,
@@ -83,7 +57,7 @@ async def test_a_warm_model_answers_every_request_and_changes_go_on_afterwards(
     namespace: str,
     artifacts: ArtifactServer,
     on_the_testbed: None,
-    kill: Callable[[Cluster], Any],
+    kill: Kill,
 ) -> None:
     await cluster.create(MODEL, model(NAME, namespace, storageUri=artifacts.uri("double"), **SMALL), manager=MANAGER)
     await ready(cluster, namespace, 1)
@@ -141,3 +115,37 @@ async def answers(probes: Probes, more: int) -> None:
         return probes.answered + len(probes.failures) >= wanted
 
     await eventually(enough, WITHIN)
+
+
+@pytest.mark.parametrize("kill", KILLS_AT_ZERO.values(), ids=KILLS_AT_ZERO)
+async def test_from_zero_ours_is_back_with_knatives_own_class_and_what_is_warm_serves_on(
+    cluster: Cluster, plain: Plain, caller: Caller, autoscaler: float, on_the_testbed: None, kill: Kill
+) -> None:
+    scaling = {"window": "6s"}
+    await plain.create("ours", scaling)
+    await plain.create("theirs", scaling, autoscaler_class=KNATIVE_CLASS)
+    await plain.create(NAME, {"min-scale": "1", "target-burst-capacity": "0"})
+    for name in ("ours", "theirs", NAME):
+        await plain.ready(name)
+    await asyncio.gather(plain.at_zero("ours-00001"), plain.at_zero("theirs-00001"))
+    await plain.until(lambda: plain.mode(f"{NAME}-00001") == "Serve")
+
+    async with caller.busy(4, NAME, ms=100) as warm:
+        await caller.rounds(warm, MORE)
+        await kill(cluster)
+        ours, theirs = await asyncio.gather(first_answer(caller, "ours"), first_answer(caller, "theirs"))
+        await caller.rounds(warm, MORE)
+
+    print(f"first answer from zero: ours {ours:.2f} s, theirs {theirs:.2f} s")
+    assert warm.failures == []
+    assert ours <= theirs + LATER
+
+
+async def first_answer(caller: Caller, name: str) -> float:
+    """Ask until the Service answers; the seconds until then."""
+    began, answers = time.monotonic(), Answers()
+    while not answers.total:
+        assert time.monotonic() < began + WITHIN, answers.failures[-1:]
+        await caller.ask(answers, name)
+        await asyncio.sleep(0 if answers.total else PAUSE)
+    return time.monotonic() - began

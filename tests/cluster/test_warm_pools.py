@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from autoscaler.warmpool.classes import pool_class
-from autoscaler.warmpool.marks import LABEL_SEED
+from autoscaler.warmpool.marks import LABEL_POOL, LABEL_SEED
 from clusters.api import Cluster
+from clusters.endpoints import is_ready
 from clusters.errors import Invalid
-from clusters.objects import CONFIGURATION, DEPLOYMENT, MODEL, REVISION, WARM_POOL, Object, controller_of, name_of
+from clusters.objects import CONFIGURATION, DEPLOYMENT, MODEL, POD, REVISION, WARM_POOL, Object, controller_of, name_of
 from serving.apis.settings import Settings
 from tests.cluster.place import MANAGER, SMALL
 from tests.scenarios.world import model
@@ -46,6 +47,15 @@ class Pools:
             return True
 
         await eventually(holds, WITHIN)
+
+    async def members_are(self, number: int) -> None:
+        """Wait until there are so many, all of them ready."""
+
+        async def there() -> bool:
+            pods = (await self.cluster.list(POD, self.namespace, f"{LABEL_POOL}=small")).items
+            return len(pods) == number and all(map(is_ready, pods))
+
+        await eventually(there, WITHIN)
 
     async def deployments(self, *expected: str) -> list[Object]:
         """Wait until these are there and no others."""
@@ -92,6 +102,15 @@ async def test_another_template_makes_a_revision_and_the_end_of_the_pool_takes_a
     await pools.deployments()
     for kind in (CONFIGURATION, REVISION):
         assert (await pools.cluster.list(kind, pools.namespace)).items == []
+
+
+async def test_members_above_a_smaller_size_go(pools: Pools) -> None:
+    await pools.make(size=2)
+    await pools.members_are(2)
+
+    await pools.cluster.patch(WARM_POOL, "small", {"spec": {"size": 1}}, pools.namespace, manager=MANAGER)
+
+    await pools.members_are(1)
 
 
 async def test_a_configuration_of_somebody_else_is_told_and_not_written_over(pools: Pools) -> None:
