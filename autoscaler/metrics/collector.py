@@ -37,6 +37,8 @@ class Reading:
 
     `work`: slots in use since the last reading, on average, of all ready replicas. `missing`: slots that silent ones
     may have held. `served` slot-seconds went to `requests` requests. `complete`: every ready replica was heard.
+    `crowd`: slots used or waited for inside replicas, as this reading and the one before agree; 0 unless requests
+    waited for a slot of the same replica at both.
     """
 
     work: float
@@ -45,6 +47,7 @@ class Reading:
     requests: float
     busy: bool
     complete: bool
+    crowd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class _Claim:
     served: float
     requests: float
     busy: bool
+    stays: float = 0.0  # slots used or waited for at both readings
+    waits: bool = False  # whether requests waited for a slot at both
 
 
 class Collector:
@@ -153,6 +158,7 @@ class Collector:
             requests=sum(claim.requests for claim in claims),
             busy=any(claim.busy for claim in claims),
             complete=len(heard) == len(ready),
+            crowd=sum(claim.stays for claim in claims) * share if any(claim.waits for claim in claims) else 0.0,
         )
 
     def _claim(self, before: Sample | None, now: Sample, slots: float) -> _Claim:
@@ -162,5 +168,11 @@ class Collector:
         elapsed = now.at - before.at
         served, requests = now.busy_seconds - before.busy_seconds, now.requests - before.requests
         rate = served / elapsed if elapsed >= MIN_INTERVAL else now.in_flight
-        busy = now.in_flight > 0.0 or requests > 0.0
-        return _Claim(min(rate, most), min(served, most * max(elapsed, 0.0)), requests, busy)
+        return _Claim(
+            rate=min(rate, most),
+            served=min(served, most * max(elapsed, 0.0)),
+            requests=requests,
+            busy=now.in_flight > 0.0 or requests > 0.0,
+            stays=min(before.in_flight, now.in_flight, most),
+            waits=before.queued > 0.0 and now.queued > 0.0,
+        )

@@ -25,6 +25,7 @@ from autoscaler.scaling.table import IntArray, Observations, Specs, State
 STAGES: tuple[tuple[Rule, Stage], ...] = (
     (Rule.STABLE, stages.stable),  # what the average of the last minute calls for
     (Rule.WAITING, stages.waiting),  # what waits is counted now, not on average
+    (Rule.CROWDED, stages.crowded),  # nor what waits inside replicas
     (Rule.PANIC, stages.panic),  # a burst is met at once and held
     (Rule.STARTING, stages.keep_while_waiting),  # what starts is not taken back while requests wait
     (Rule.NO_DATA, stages.hold_without_data),  # no data is neither zero nor failure

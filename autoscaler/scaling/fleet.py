@@ -47,6 +47,7 @@ class _Row:
     last_read: float = NAN
     idle_from: float = NAN
     heard: bool = False  # whether the last tick heard every ready replica
+    crowd: float = 0.0  # as the last tick heard
     current: int = 0
     ready: int = 0
     starting_seconds: float = 0.0
@@ -151,7 +152,7 @@ class Fleet:
         """
         for key in asked:
             if key in self._rows:
-                self._rows[key].heard = False
+                self._rows[key].heard, self._rows[key].crowd = False, 0.0
         found = ((self._rows.get(key), key, reading) for key, reading in readings.items())
         known = [(row, key, reading) for row, key, reading in found if row is not None and row.alive]
         if not known:
@@ -198,6 +199,7 @@ class Fleet:
             age=np.array([now - row.first_read for _, row in known]),
             covered=stable.covered,
             queued=np.array([float(load.queued) for load in loads]),
+            crowd=np.array([row.crowd for _, row in known]),
             active=np.array([float(load.active) for load in loads]),
             idle=np.array([now - row.idle_from if row.heard and row.ready else NAN for _, row in known]),
             service_time=np.array([row.served / row.requests if row.requests > 0 else NAN for _, row in known]),
@@ -212,7 +214,7 @@ class Fleet:
         elapsed = 0.0 if math.isnan(row.last_read) else now - row.last_read
         row.first_read = now if math.isnan(row.first_read) else row.first_read
         row.last_read = now
-        row.heard = reading.complete
+        row.heard, row.crowd = reading.complete, reading.crowd
         load = self._loads(key)
         if reading.busy or load.queued or load.active or math.isnan(row.idle_from):
             row.idle_from = now
@@ -234,7 +236,7 @@ class Fleet:
         self._windows.reset(row.number, window)
         self._state.set_row(row.number, {})
         row.first_read = row.last_read = row.idle_from = NAN
-        row.heard = False
+        row.heard, row.crowd = False, 0.0
 
     def _new_number(self) -> int:
         if not self._free:

@@ -13,6 +13,7 @@ class Rule(StrEnum):
 
     STABLE = "Stable"
     WAITING = "Waiting"
+    CROWDED = "Crowded"
     PANIC = "Panic"
     STARTING = "Starting"
     NO_DATA = "NotEnoughData"
@@ -29,6 +30,8 @@ _TEXTS = {
     Rule.STABLE: "{work:.2f} slots in use over {window:g} s, {per_replica:g} per replica: {after}",
     Rule.WAITING: "{queued:g} requests wait ({backlog:.1f} slots after what starts drains) and {work:.2f} slots are in "
     "use, {per_replica:g} per replica: {after}",
+    Rule.CROWDED: "requests wait inside replicas, {crowd:g} slots are used or waited for, {per_replica:g} per "
+    "replica: {after}",
     Rule.PANIC: "{threshold:g} times the {ready:g} ready replicas or more were needed: {after} for {remaining:.0f} s",
     Rule.STARTING: "requests wait, so none of {current:g} replicas goes: {after}",
     Rule.NO_DATA: "readings cover {covered:.0f} s of {window:g} s, so nothing is scaled down: {after}",

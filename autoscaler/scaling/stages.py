@@ -99,6 +99,19 @@ def waiting(at: Situation, desired: IntArray) -> Outcome:
     return Outcome(np.maximum(desired, _waiting_wants(at)), values)
 
 
+def _crowd_wants(at: Situation) -> IntArray:
+    return np.where(at.seen.crowd > 0.0, replicas_for(at.seen.crowd, at), 0)
+
+
+def crowded(at: Situation, desired: IntArray) -> Outcome:
+    """Requests that wait inside replicas call for others at once, which those that come next will find free.
+
+    They did so for a tick already: a burst of short requests, gone before another replica is there, calls for none.
+    """
+    values = {"crowd": at.seen.crowd, "per_replica": at.specs.per_replica}
+    return Outcome(np.maximum(desired, _crowd_wants(at)), values)
+
+
 def panic(at: Situation, desired: IntArray) -> Outcome:
     """A need of `panic_threshold` times the ready replicas is met at once and held for a stable window.
 
@@ -106,8 +119,9 @@ def panic(at: Situation, desired: IntArray) -> Outcome:
     hold but seconds; requests that wait are a fact all the same.
     """
     specs, seen, state, now = at.specs, at.seen, at.state, at.now
-    wants = np.minimum(np.maximum(replicas_for(seen.panic, at), _waiting_wants(at)), specs.max)
-    trusted = ~seen.adopted | ~is_young(at) | (seen.queued > 0.0)
+    wants = np.maximum(replicas_for(seen.panic, at), np.maximum(_waiting_wants(at), _crowd_wants(at)))
+    wants = np.minimum(wants, specs.max)
+    trusted = ~seen.adopted | ~is_young(at) | (seen.queued > 0.0) | (seen.crowd > 0.0)
     over = trusted & (wants >= at.settings.panic_threshold * np.maximum(seen.ready, 1))
     before = now < state.panic_until
     peak = np.where(over | before, np.maximum(np.where(before, state.panic_peak, 0), np.where(trusted, wants, 0)), 0)

@@ -136,24 +136,24 @@ def reserve_patch(pod: Object, mark: Mark) -> list[Operation]:
 
 
 def label_patch(pod: Object, template: Object) -> list[Operation]:
-    """Adds what the template carries, without a hash: no ReplicaSet looks at the Pod, nor goes it with its pool now."""
+    """Adds what the template carries, without a hash: no ReplicaSet looks at the Pod yet."""
     metadata = template.get("metadata") or {}
     return [
         _test_claim(pod),
         *_additions("labels", metadata.get("labels") or {}),
         *_additions("annotations", metadata.get("annotations") or {}),
-        _add(("ownerReferences",), []),
     ]
 
 
 def adopt_patch(pod: Object, replica_set: Object) -> list[Operation]:
-    """Out of the pool, with all labels that the ReplicaSet's own Pods have."""
+    """Out of the pool, whose end is not its own any more, with all labels that the ReplicaSet's own Pods have."""
     labels = (replica_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
     return [
         _test_claim(pod),
         _test(("labels", LABEL_POOL), labels_of(pod)[LABEL_POOL]),
         {"op": "remove", "path": _path(("labels", LABEL_POOL))},
         *_additions("labels", labels),
+        _add(("ownerReferences",), []),
     ]
 
 

@@ -125,7 +125,7 @@ class PoolManager:
         self._arrivals.note(ClassKey(namespace, pool_class), claimed, self._clock.monotonic())
         for key, memory in self._memories.items():
             if key.namespace == namespace and memory.pool_class == pool_class:
-                self.controller.queue.add(key)
+                self.controller.queue.add_after(key, CLAIM_PATIENCE)
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass; returns the seconds until the next look. Raises what the cluster raises."""

@@ -26,18 +26,16 @@ def load_model(
     artifact: Callable[[], Artifact],
     limits: Limits,
     startup: Startup,
-    awaited: Callable[[], bool] = lambda: False,
+    *,
+    warm: bool = True,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> ServedModel:
-    """The model of the artifact; fills in `startup`. Raises StorageError, EngineError.
-
-    Somebody who is `awaited` when it is loaded makes the first inference: a warm-up would only be in the way.
-    """
+    """The model of the artifact, warmed up unless not `warm`; fills in `startup`. Raises StorageError, EngineError."""
     start = monotonic()
     engine = _engine(assignment, artifact())
     codec = Codec(assignment.name, assignment.revision, engine.signature, limits)
     loaded = monotonic()
-    pace = None if awaited() else warm_up(engine)
+    pace = warm_up(engine) if warm else None
     startup.load = (loaded - start) * _MS
     startup.warmup = (monotonic() - loaded) * _MS
     return ServedModel(assignment.name, assignment.revision, engine, codec, pace)

@@ -147,9 +147,8 @@ class Server:
 
     async def _load(self, assignment: Assignment, artifact: Callable[[], Artifact]) -> None:
         startup = self.stats.startup
-        loading = self._workers.submit(
-            lambda _: load_model(assignment, artifact, self._limits, startup, lambda: self.held > 0)
-        )
+        warm = not startup.claimed  # somebody waits for a claim, whose inference is the first: another is in its way
+        loading = self._workers.submit(lambda _: load_model(assignment, artifact, self._limits, startup, warm=warm))
         app = self._app or self._make_app(assignment)  # of a claimed member while the thread is at work
         model = await loading.answer
         self._lifecycle.serve(model)

@@ -82,7 +82,10 @@ def _hex(uri: str) -> str:
 
 @contextlib.contextmanager
 def _writing(place: Path) -> Iterator[BinaryIO]:
-    """A file that is renamed to `place`, durable, at the end of the block; after an error nothing is left."""
+    """A file that is renamed to `place` at the end of the block; after an error nothing is left.
+
+    It need not outlive a crash of the machine: with a digest it is verified at each use, without one fetched anew.
+    """
     try:
         fd, temporary = tempfile.mkstemp(dir=place.parent, prefix=_UNFINISHED)
     except OSError as error:
@@ -90,8 +93,6 @@ def _writing(place: Path) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(fd, "wb") as file:
             yield file
-            file.flush()
-            os.fsync(fd)
         Path(temporary).replace(place)
     except BaseException as error:
         with contextlib.suppress(FileNotFoundError):

@@ -67,9 +67,12 @@ class One:
         full = seen.ready * self.spec.target * self.spec.utilization
         return max(self.replicas_for((full if math.isnan(seen.panic) else seen.panic) + backlog), 1)
 
+    def crowded(self) -> int:
+        return self.replicas_for(self.seen.crowd) if self.seen.crowd > 0 else 0
+
     def panic(self) -> tuple[int, float]:
-        trusted = not self.seen.adopted or self.old or self.seen.queued > 0
-        wants = min(max(self.replicas_for(self.seen.panic), self.waiting()), self.spec.max)
+        trusted = not self.seen.adopted or self.old or self.seen.queued > 0 or self.seen.crowd > 0
+        wants = min(max(self.replicas_for(self.seen.panic), self.waiting(), self.crowded()), self.spec.max)
         over = trusted and wants >= self.settings.panic_threshold * max(self.seen.ready, 1)
         before = self.now < self.state.panic_until
         peak = 0
@@ -109,7 +112,7 @@ class One:
 def decide_one(one: One) -> tuple[int, Memory]:
     """Replicas of one revision, and what is kept."""
     peak, until = one.panic()
-    wanted = max(one.stable(one.seen.current), one.waiting(), peak)
+    wanted = max(one.stable(one.seen.current), one.waiting(), one.crowded(), peak)
     desired, since, below = one.delayed(one.limited(wanted))
     return one.bounded(desired), Memory(until, peak, since, below)
 

@@ -21,8 +21,10 @@ class Told:
         self.samples: dict[str, Sample | Exception] = {}
         self.asked: list[str] = []
 
-    def says(self, pod: str, at: float, busy: float, requests: float, in_flight: float = 0.0) -> None:
-        self.samples[pod] = Sample(at, busy, requests, in_flight, 0.0)
+    def says(
+        self, pod: str, at: float, busy: float, requests: float, in_flight: float = 0.0, queued: float = 0.0
+    ) -> None:
+        self.samples[pod] = Sample(at, busy, requests, in_flight, queued)
 
     async def sample(self, endpoint: Endpoint) -> Sample:
         self.asked.append(endpoint.pod)
@@ -63,6 +65,23 @@ async def test_later_readings_count_the_difference_over_the_time_between(collect
     await read(collector, target("a"))
     told.says("a", 12.0, busy=4.0, requests=11.0)
     assert await read(collector, target("a")) == Reading(1.5, 0.0, 3.0, 6.0, busy=True, complete=True)
+
+
+async def test_what_waits_inside_a_replica_at_two_readings_is_a_crowd(collector: Collector, told: Told) -> None:
+    crowds = []
+    for second, queued in enumerate((0.0, 6.0, 4.0, 0.0, 5.0)):
+        told.says("a", 10.0 + second, busy=8.0 * second, requests=second, in_flight=2.0, queued=queued)
+        told.says("b", 10.0 + second, busy=1.0 * second, requests=second, in_flight=1.0)
+        reading = await read(collector, target("a", "b"))
+        crowds.append(reading.crowd if reading is not None else None)
+    assert crowds == [0.0, 0.0, 7.0, 0.0, 0.0]
+
+
+async def test_a_replica_that_lies_about_its_queue_is_a_small_crowd(collector: Collector, told: Told) -> None:
+    for second in range(2):
+        told.says("a", 10.0 + second, busy=8.0 * second, requests=0.0, queued=1e9)
+        reading = await read(collector, target("a", slots=2.0))
+    assert reading is not None and reading.crowd == 2.0 * Sampling().claim_limit
 
 
 async def test_a_silence_is_made_up_by_the_next_reading(collector: Collector, told: Told) -> None:

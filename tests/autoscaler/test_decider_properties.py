@@ -49,6 +49,7 @@ observed_rows = st.fixed_dictionaries(
         "age": seconds | st.just(NAN),
         "covered": seconds,
         "queued": st.integers(0, 300).map(float),
+        "crowd": st.integers(0, 300).map(float),
         "active": st.integers(0, 30).map(float),
         "idle": seconds | st.just(NAN),
         "service_time": st.floats(1e-3, 60) | st.just(NAN),

@@ -74,6 +74,14 @@ def test_short_requests_are_worked_off_by_fewer_replicas() -> None:
     assert after(stages.waiting, 0, situation(queued=200.0, service_time=30.0)) == 100
 
 
+def test_requests_that_wait_inside_replicas_call_for_others_and_are_panic_when_they_call_for_twice_as_many() -> None:
+    assert after(stages.crowded, 1, situation(crowd=8.0)) == 4
+    assert after(stages.crowded, 6, situation(crowd=8.0)) == 6
+    assert after(stages.crowded, 2, situation(crowd=0.0)) == 2
+    assert after(stages.panic, 1, situation(crowd=8.0, ready=1)) == 4
+    assert after(stages.panic, 3, situation(crowd=8.0, ready=3)) == 3
+
+
 def test_a_need_of_twice_the_ready_replicas_is_panic_and_held_for_a_stable_window() -> None:
     result = outcome(stages.panic, 2, situation(panic=8.0, ready=2))
     assert result.desired[0] == 4

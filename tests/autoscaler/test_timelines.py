@@ -105,6 +105,15 @@ def test_a_burst_is_met_within_seconds_and_given_back_after_a_stable_window() ->
     assert line.seconds(70, work=1.0) == 1
 
 
+def test_a_crowd_inside_a_replica_is_met_at_once_and_not_after_the_panic_window() -> None:
+    line = warm()
+    assert line.seconds(1, work=8.0) == 1
+    assert line.seconds(1, work=8.0, crowd=8.0) == 4
+    assert Rule.CROWDED in line.rules
+    assert line.seconds(50, work=1.0) == 4
+    assert line.seconds(1, work=None) == 4, "a crowd that is not heard of any more is none"
+
+
 def test_an_idle_revision_goes_to_zero_when_its_time_is_over_and_not_before() -> None:
     line = warm()
     line.seconds(5, work=1.0)

@@ -20,7 +20,7 @@ from typing import Final
 
 from clusters.identity import PROC, Identity, identify, is_running
 from clusters.processes import start_detached
-from tests.testbed import commands, files
+from tests.testbed import cgroups, commands, files
 from tests.testbed.errors import TestbedError
 from tests.testbed.paths import Paths
 from tests.testbed.waiting import becomes
@@ -101,6 +101,7 @@ class Processes:
             )
         except OSError as exc:
             raise TestbedError(f"{component.name} cannot be started: {component.command[0]}: {exc.strerror}") from exc
+        cgroups.join(identity.pid)
         files.write(self._record(component.name), json.dumps(asdict(identity) | {"digest": component.digest}) + "\n")
         return identity
 

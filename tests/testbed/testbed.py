@@ -194,10 +194,10 @@ class Testbed:
 
     def _connect(self) -> bool:
         found.apply_settings()
-        cgroups.ensure()
         return network.ensure()
 
     def _configure(self) -> bool:
+        cgroups.ensure()
         kubeconfigs.ensure(self._paths)
         control_plane.write_config(self._paths)
         node.write_config(self._paths)

@@ -120,7 +120,7 @@ async def test_a_hundred_held_at_once_are_all_answered(member: Member, store: St
     assert [answer.json["outputs"][0]["data"] for answer in answers] == [[2.0 * number] for number in range(100)]
 
 
-async def test_a_model_that_is_not_warmed_up_shows_its_pace_by_its_first_requests(
+async def test_a_claimed_model_is_not_warmed_up_and_shows_its_pace_by_its_first_requests(
     member: Member, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = asyncio.create_task(ask(member.port, infer_of("m", 1.0)))
@@ -144,13 +144,6 @@ async def test_a_model_that_is_not_warmed_up_shows_its_pace_by_its_first_request
         return not submitted
 
     await eventually(in_the_loop)
-
-
-async def test_with_nobody_waiting_the_model_is_warmed_up(member: Member, store: Store) -> None:
-    store.open.set()
-    await member.load(store.uri)
-    await member.loading
-    assert (await member.stats())["startup"]["warmup"] > 0
 
 
 async def test_connections_from_before_the_claim_are_served_after_it(member: Member, store: Store) -> None:
