@@ -93,7 +93,7 @@ def make(cluster: Cluster, options: Options, given: FileSettings, clock: Clock) 
     )
     poller.follow(autoscaler.revisions, lambda: autoscaler.waiting_at_zero)
     poller.on_hearing(autoscaler.reconsider)
-    sets = InformerSets(informers, members, activators)
+    sets = InformerSets(informers, members, later=activators)  # unheard, all that can be reached stays above zero
     works = Works(autoscaler, poller, prober)
     return Component(
         sets, autoscaler.controllers, works.run, lambda: [*poller_families(poller), *autoscaler.families()]

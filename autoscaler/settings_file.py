@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import yaml
 
-from autoscaler.config import Settings, Zero
+from autoscaler.config import InvalidSettings, Settings, Zero
 from autoscaler.knative_annotations import parse_duration
 from clusters.errors import KnodelError
 
@@ -48,10 +48,11 @@ def read_settings(text: str, where: str) -> FileSettings:
     taken = FileSettings()
     settings = taken.settings
     if (grace := _seconds(given, "scaleToZeroGrace")) is not None:
-        settings = replace(settings, zero=replace(settings.zero, grace=grace))
+        settings = _changed(settings, "scaleToZeroGrace", zero=replace(settings.zero, grace=grace))
     if (poll := _seconds(given, "activatorPollInterval")) is not None:
         calm = max(poll, settings.activators.calm)
-        settings = replace(settings, activators=replace(settings.activators, poll=poll, calm=calm))
+        activators = replace(settings.activators, poll=poll, calm=calm)
+        settings = _changed(settings, "activatorPollInterval", activators=activators)
     namespace = _name(given, "activatorNamespace", _NAME) or taken.activator_namespace
     domain = _name(given, "clusterDomain", _DOMAIN) or taken.cluster_domain
     if given:
@@ -73,6 +74,13 @@ def _section(text: str, where: str) -> Mapping[str, Any]:
     if section is not None and not isinstance(section, dict):
         raise BadSettings(f"{SECTION}: expected settings in it, as in {SECTION}: {{scaleToZeroGrace: 10s}} ({where})")
     return section or {}
+
+
+def _changed(settings: Settings, key: str, **group: Any) -> Settings:
+    try:
+        return replace(settings, **group)
+    except InvalidSettings as error:
+        raise BadSettings(f"{SECTION}.{key}: {error}") from error
 
 
 def _seconds(given: dict[str, Any], key: str) -> float | None:

@@ -9,18 +9,22 @@ from clusters.informer import Informer, Informers
 
 
 class InformerSets:
-    """What a process has to run, to wait for and to count, as `Informers` has it."""
+    """What a process has to run, to wait for and to count, as `Informers` has it.
 
-    def __init__(self, *sets: Informers) -> None:
+    `later` is not waited for: what a process can do its work without, though worse, and may have no right to see.
+    """
+
+    def __init__(self, *sets: Informers, later: Informers | None = None) -> None:
         self._sets = sets
+        self._all = sets if later is None else (*sets, later)
 
     def __iter__(self) -> Iterator[Informer]:
-        return (informer for informers in self._sets for informer in informers)
+        return (informer for informers in self._all for informer in informers)
 
     async def run(self) -> None:
         """Run all informers asked for so far, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for informers in self._sets:
+            for informers in self._all:
                 group.create_task(informers.run())
 
     async def synced(self) -> None:

@@ -66,6 +66,8 @@ def list_pools(session: Session, all_namespaces: bool) -> None:
 def set_pool(session: Session, name: str, size: str | None, like: str | None, **named: Any) -> None:
     """Make the warm pool POOL, or change what is named of it."""
     client = session.client()
+    if size not in (None, AUTO) and not (named["least"] is None and named["most"] is None):
+        raise UsageError(f"--size {size} with --min or --max: they bound the size {AUTO}, leave them or the number out")
     spec = _spec(size, named)
     if like is not None:
         spec["template"] = _merged(_class_of(client, like, session.namespace, named), spec.get("template") or {})

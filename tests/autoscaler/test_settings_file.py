@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoscaler.config import InvalidSettings
 from autoscaler.settings_file import BadSettings, FileSettings, read_settings
-from clusters.errors import KnodelError
 
 
 @pytest.mark.parametrize("text", ["", "{}", "gateway: {port: 80}", "autoscaler:", "autoscaler: {}"])
@@ -53,6 +51,5 @@ def test_what_cannot_be_followed_is_named(text: str, said: str) -> None:
 
 
 def test_a_value_out_of_range_is_refused() -> None:
-    with pytest.raises(InvalidSettings, match=r"activators\.poll: must be from 0.005"):
+    with pytest.raises(BadSettings, match=r"^autoscaler\.activatorPollInterval: .* must be from 0.005"):
         read_settings("autoscaler: {activatorPollInterval: 1ms}", "f")
-    assert issubclass(InvalidSettings, KnodelError)

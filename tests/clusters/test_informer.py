@@ -14,6 +14,7 @@ from clusters.api import Cluster, ObjectList, WatchEvent
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.errors import ClusterError, FieldError, Forbidden, Gone, Invalid, Unavailable
 from clusters.informer import Informer, Informers
+from clusters.informer_sets import InformerSets
 from clusters.objects import MODEL, SECRET, Kind, Object, name_of, owner_reference, version_of
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
@@ -66,7 +67,7 @@ async def make(cluster: Cluster, name: str, **metadata: Any) -> Object:
 
 
 @contextlib.asynccontextmanager
-async def running(informer: Informer | Informers) -> AsyncIterator[None]:
+async def running(informer: Informer | Informers | InformerSets) -> AsyncIterator[None]:
     """Run until the block ends."""
     task = asyncio.create_task(informer.run())
     try:

@@ -119,6 +119,7 @@ async def test_a_model_with_variants_has_no_class_of_its_own(served: Served) -> 
         (["set", "small", "--size", "-1"], 2, ["--size '-1'"]),
         (["set", "small", "--size", "1001"], 2, ["spec.size: must be auto or a whole number from 0 to 1000"]),
         (["set", "small", "--min", "3", "--max", "2"], 2, ["spec.min: must be at most max (2), not 3"]),
+        (["set", "small", "--size", "2", "--max", "4"], 2, ["--size 2 with --min or --max", "the size auto"]),
         (["set", "small", "--cpu", "0"], 2, ["spec.template.resources.cpu: must be more than 0"]),
         (["set", "small", "--max-age", "1s"], 2, ["spec.maxAge: must be at least 60s"]),
         (["set", "Small", "--size", "1"], 2, ["metadata.name", "use lower-case letters"]),
