@@ -263,8 +263,8 @@ def test_every_rule_has_words() -> None:
 
 def _names() -> tuple[str, ...]:
     return (
-        "work", "window", "per_replica", "queued", "crowd", "backlog", "threshold", "ready", "remaining", "current", "covered",
-        "least", "most", "activation", "delay", "idle", "limit",
+        "work", "window", "per_replica", "queued", "crowd", "backlog", "threshold", "ready", "remaining", "current",
+        "covered", "least", "most", "activation", "delay", "idle", "limit",
     )  # fmt: skip
 
 
