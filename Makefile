@@ -9,7 +9,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help setup run stop test lint format bench bench-cluster races conformance constraints clean testbed-up testbed-down test-cluster scenarios manifests
+.PHONY: help setup run stop test lint format bench bench-cluster races conformance constraints proto clean testbed-up testbed-down test-cluster scenarios manifests
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -82,6 +82,10 @@ races: setup ## Run 10 000 random schedules of a model's last request against it
 
 conformance: setup ## Run Knative's own tests with Knodel's autoscaler class on the testbed (the first time builds them)
 	$(BIN)/python -m tests.testbed conformance
+
+proto: setup ## Compile the descriptions of the gRPC messages anew
+	cd serving/server/grpc && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. \
+		--descriptor_set_out=descriptions.binpb health.proto inference.proto
 
 constraints: $(UV) ## Pin the newest versions anew
 	$(UV) pip compile --quiet --upgrade --python-version 3.11 --all-extras --no-header --no-annotate --no-emit-index-url \

@@ -1,4 +1,4 @@
-"""Run all measurements of the embedded platform and print them beside their aims."""
+"""Run all measurements of the embedded platform and of the model server, and print them beside their aims."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from examples.magika_client import infer_request, model_file
 from loadtests.bench.figure import Figure
 from loadtests.bench.platform import LOOK, Platform
 from loadtests.bench.processes import cpu_by_pid, memory_by_role
+from loadtests.bench.servers import table
 from loadtests.bench.warm import warm
 from tests.support import models
 
@@ -26,6 +27,8 @@ PAIRS = 1500  # requests through the gateway, and as many to the replica itself
 WARM_UP = 50  # pairs before them that do not count
 MANY = 100  # models
 IDLE_FOR = 20.0  # s of watching an idle platform
+ROUNDS = 3  # of the model server and its peers
+SECONDS = 4.0  # of each load at 16 connections
 MEGABYTE = 1024 * 1024
 BODY = json.dumps(infer_request(Path(__file__).read_bytes())).encode()
 WIDTH = 2048  # numbers in a request to a model that only doubles them
@@ -37,22 +40,32 @@ def main() -> int:
     """Print the figures; exit code 1 when an aim is missed."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--models", type=int, default=MANY, help="how many models the many-models part deploys")
-    parser.add_argument("--only", choices=[*PARTS], nargs="+", default=[*PARTS], help="parts to run [all]")
+    parser.add_argument("--only", choices=EVERY, nargs="+", default=EVERY, help="parts to run [all]")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of the part {SERVER} [%(default)s]")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"of a load of the part {SERVER} [%(default)s]")
     options = parser.parse_args()
     print(f"{machine.platform()}, {os.cpu_count()} cores, Python {machine.python_version()}")
     missed = False
     with tempfile.TemporaryDirectory(prefix="knodel-bench-") as folder:
-        running = Platform(Path(folder) / "state")
+        for figure in _figures(options, Path(folder)):
+            print(figure, flush=True)
+            missed = missed or figure.missed
+    return int(missed)
+
+
+def _figures(options: argparse.Namespace, folder: Path) -> Iterator[Figure]:
+    of_platform = [name for name in options.only if name in PARTS]
+    if of_platform:
+        running = Platform(folder / "state")
         try:
-            if "start" not in options.only:
+            if "start" not in of_platform:
                 running.start()
-            for name in options.only:
-                for figure in PARTS[name](running, options.models):
-                    print(figure, flush=True)
-                    missed = missed or figure.missed
+            for name in of_platform:
+                yield from PARTS[name](running, options.models)
         finally:
             running.stop()
-    return int(missed)
+    if SERVER in options.only:  # alone on the machine
+        yield from table.figures(table.plan(options.rounds, options.seconds), folder)
 
 
 def _start(running: Platform, _: int) -> list[Figure]:
@@ -220,6 +233,8 @@ PARTS: dict[str, Callable[[Platform, int], list[Figure]]] = {
     "list": _list,
 }
 """In this order; each takes the platform and the number of models that `many` deploys."""
+SERVER = "server"  # the model server beside its peers: no platform, and last
+EVERY = [*PARTS, SERVER]
 
 
 if __name__ == "__main__":

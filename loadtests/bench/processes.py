@@ -8,6 +8,7 @@ from pathlib import Path
 
 PAGE = 1024
 TICKS = os.sysconf("SC_CLK_TCK")
+GROUP = 2  # field of /proc/PID/stat behind the command's name
 
 
 def processes_of(state: Path) -> Iterator[tuple[int, str]]:
@@ -26,6 +27,19 @@ def processes_of(state: Path) -> Iterator[tuple[int, str]]:
             continue
         if marker in command or marker in environment:
             yield int(folder.name), _role(int(folder.name), command)
+
+
+def members_of(group: int) -> Iterator[int]:
+    """Pids of a process group."""
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # ended meanwhile
+            continue
+        if int(fields[GROUP]) == group:
+            yield int(folder.name)
 
 
 def pss(pid: int) -> int:

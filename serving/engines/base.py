@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,18 +23,32 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A model's tensors; `platform` as the Open Inference Protocol names it (`onnx_onnxv1`)."""
+    """A model's tensors; `platform` as the Open Inference Protocol names it (`onnx_onnxv1`).
+
+    `optional` are the outputs that are computed only for a request that names them.
+    """
 
     platform: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    optional: frozenset[str] = frozenset()
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """The outputs of a request that names none."""
+        return tuple(spec.name for spec in self.outputs if spec.name not in self.optional)
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What the container grants: `threads` that one inference may use."""
+    """What the container grants: `threads` that one inference may use, whether code of the artifact may run.
+
+    `signature`: which one of a model that has several; "" is its usual one.
+    """
 
     threads: int = 1
+    allow_code: bool = False
+    signature: str = ""
 
 
 class Cancellation:
@@ -84,4 +98,14 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Let go of the model; no call follows."""
+        ...
+
+
+class StreamingEngine(Engine, Protocol):
+    """A model that answers bit by bit."""
+
+    def stream(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
+    ) -> Iterator[Sequence[Tensor]]:
+        """The named outputs of each part, in order; blocks between parts. Raises as `infer`, at any part."""
         ...

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Tensor = NDArray[Any]
-"""An array of one of `DATATYPES`; BYTES are object arrays of `str` or `bytes`."""
+"""An array of one of `DATATYPES`; BYTES are object arrays of `str` or `bytes`, BF16 are arrays of FP32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Datatype:
-    """`size` in bytes of an element; 0 for BYTES, whose elements vary."""
+    """`size` in bytes of an element as it travels; 0 for BYTES, whose elements vary."""
 
     name: str
     dtype: np.dtype[Any]
@@ -22,31 +22,33 @@ class Datatype:
 
     @property
     def is_float(self) -> bool:
-        """FP16, FP32 or FP64."""
+        """BF16, FP16, FP32 or FP64."""
         return self.dtype.kind == "f"
 
 
 def _datatype(name: str, code: str) -> Datatype:
     dtype = np.dtype(code)
-    return Datatype(name, dtype, 0 if name == BYTES else dtype.itemsize)
+    return Datatype(name, dtype, {BYTES: 0, BF16: 2}.get(name, dtype.itemsize))
 
 
 BYTES: Final = "BYTES"
+BF16: Final = "BF16"
+"""The upper half of an FP32. NumPy has no such type: engines see, and give, FP32."""
 DATATYPES: Final[dict[str, Datatype]] = {
     name: _datatype(name, code)
     for name, code in (
         ("BOOL", "?"),
         ("UINT8", "<u1"), ("UINT16", "<u2"), ("UINT32", "<u4"), ("UINT64", "<u8"),
         ("INT8", "<i1"), ("INT16", "<i2"), ("INT32", "<i4"), ("INT64", "<i8"),
-        ("FP16", "<f2"), ("FP32", "<f4"), ("FP64", "<f8"),
+        ("FP16", "<f2"), (BF16, "<f4"), ("FP32", "<f4"), ("FP64", "<f8"),
         (BYTES, "O"),
     )
 }  # fmt: skip
 """By name; little-endian, as the binary tensor extension has them."""
 
-_NAMES: Final = {datatype.dtype: name for name, datatype in DATATYPES.items()}
+_NAMES: Final = {datatype.dtype: name for name, datatype in DATATYPES.items() if name != BF16}
 
 
 def datatype_of(tensor: Tensor) -> Datatype:
-    """The datatype of an array. Raises KeyError for one that the protocol does not have."""
+    """The datatype of an array, never BF16. Raises KeyError for one that the protocol does not have."""
     return DATATYPES[BYTES if tensor.dtype.kind in "OSU" else _NAMES[tensor.dtype]]

@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from serving.engines.base import ANY, Cancellation, EngineOptions, Signature, TensorSpec
 from serving.engines.datatypes import BYTES, Tensor
 from serving.engines.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.onnx_file import ExternalData, external_data, has_control_flow
 from serving.engines.onnx_library import onnxruntime
+from serving.engines.texts import as_text
 
 if TYPE_CHECKING:
     from serving.storage.artifact import Artifact
@@ -84,7 +83,7 @@ class OnnxEngine:
     ) -> Sequence[Tensor]:
         """Run the graph once. Raises InputRefused, InferenceFailed, Cancelled."""
         if self._texts:
-            inputs = {name: _as_text(tensor) if name in self._texts else tensor for name, tensor in inputs.items()}
+            inputs = {name: as_text(tensor) if name in self._texts else tensor for name, tensor in inputs.items()}
         try:
             return self._run(inputs, outputs, cancellation)
         except _REFUSALS as error:
@@ -184,14 +183,3 @@ def _spec(arg: Any) -> TensorSpec:
     # The runtime says [] of a scalar and of an unknown rank alike.
     shape = tuple(size if isinstance(size, int) and size >= 0 else ANY for size in arg.shape) or None
     return TensorSpec(arg.name, _DATATYPES[arg.type], shape)
-
-
-def _as_text(tensor: Tensor) -> Tensor:
-    """Strings as the runtime wants them: of `bytes` it would make their representation in Python."""
-    try:
-        texts = [item.decode() if isinstance(item, bytes) else item for item in tensor.ravel()]
-    except UnicodeDecodeError as error:
-        raise InputRefused("the model's strings are UTF-8, the input's are not") from error
-    made = np.empty(len(texts), dtype=object)
-    made[:] = texts
-    return made.reshape(tensor.shape)

@@ -1,4 +1,8 @@
-"""Formats and their engines. Nothing heavy is imported before a model of the format is loaded."""
+"""Formats and their engines. Nothing heavy is imported before a model of the format is loaded.
+
+A format is found by the names of the artifact's files: by their endings, else by whole names that other programs use
+too. Formats that run code of the artifact are never found, only named, and only where that is allowed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from serving.engines.errors import MissingEngine, UnknownFormat
+from serving.engines.errors import LoadFailed, MissingEngine, UnknownFormat
 
 if TYPE_CHECKING:
     from serving.engines.base import Engine, EngineOptions
@@ -15,39 +19,69 @@ if TYPE_CHECKING:
 
     Loader = Callable[[Artifact, EngineOptions], Engine]
 
+ALLOW_CODE: Final = "label the namespace knodel.dev/allow-code=true, or start the server with --allow-code"
+"""How code of an artifact is allowed to run, for messages."""
+
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A model format: `module` has `load(artifact, options)` and needs `package`, which `extra` installs."""
+    """A model format: `module` has `load(artifact, options)` and needs `package`, which `extra` installs.
+
+    `suffixes` are endings of its files' names, `names` whole names, both in lower case; `runs_code` when loading it may
+    run whatever its author wrote.
+    """
 
     name: str
     module: str
     package: str
     extra: str
     suffixes: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    runs_code: bool = False
+
+    def marks(self) -> tuple[str, ...]:
+        """Suffixes and names, for messages."""
+        return self.suffixes + self.names
 
 
 FORMATS: Final = {
-    made.name: made for made in (Format("onnx", "serving.engines.onnx", "onnxruntime", "onnx", (".onnx",)),)
-}
+    made.name: made
+    for made in (
+        Format("onnx", "serving.engines.onnx", "onnxruntime", "onnx", (".onnx",)),
+        Format("sklearn", "serving.engines.sklearn", "skops", "sklearn", (".skops",)),
+        Format("xgboost", "serving.engines.xgboost", "xgboost", "xgboost", (".ubj", ".xgb"), ("model.json",)),
+        Format("lightgbm", "serving.engines.lightgbm", "lightgbm", "lightgbm", (".lgb",), ("model.txt",)),
+        Format("paddle", "serving.engines.paddle", "paddle", "paddle", (".pdmodel", ".pdiparams"), ("inference.json",)),
+        Format("tensorflow", "serving.engines.tensorflow", "tensorflow", "tensorflow", (), ("saved_model.pb",)),
+        Format("pickle", "serving.engines.pickled", "sklearn", "sklearn", (".pkl", ".pickle"), runs_code=True),
+        Format("joblib", "serving.engines.pickled", "sklearn", "sklearn", (".joblib",), runs_code=True),
+        Format("python", "serving.engines.python", "numpy", "python", (), ("model.py",), runs_code=True),
+    )
+}  # fmt: skip
 
 
 def find_format(name: str, files: Sequence[str]) -> Format:
     """The format called `name`, or, without a name, the one that `files` are of. Raises UnknownFormat."""
-    known = ", ".join(FORMATS)
     if name:
         if name not in FORMATS:
-            raise UnknownFormat(f"modelFormat {name!r}: this server knows {known}")
+            raise UnknownFormat(f"modelFormat {name[:80]!r}: this server knows {', '.join(FORMATS)}")
         return FORMATS[name]
-    for made in FORMATS.values():
-        if any(file.lower().endswith(made.suffixes) for file in files):
-            return made
-    suffixes = ", ".join(suffix for made in FORMATS.values() for suffix in made.suffixes)
-    raise UnknownFormat(f"the artifact has no file of a known format ({suffixes}): set modelFormat, one of {known}")
+    paths = [file.lower() for file in files]
+    found = _by_suffix(paths) or _by_name(paths)
+    safe = [made for made in found if not made.runs_code]
+    if len(safe) == 1:
+        return safe[0]
+    if safe:
+        both = " and of ".join(made.name for made in safe)
+        raise UnknownFormat(f"the artifact has files of {both}: set modelFormat to the one that is to be served")
+    raise UnknownFormat(_unknown(found))
 
 
 def loader_of(made: Format) -> Loader:
-    """The function that loads models of this format; imports the engine. Raises MissingEngine."""
+    """The function that loads models of this format; imports the engine. Raises MissingEngine.
+
+    The function raises LoadFailed for a format that runs code, unless its options allow that.
+    """
     try:
         load: Loader = importlib.import_module(made.module).load
     except ModuleNotFoundError as error:
@@ -56,4 +90,34 @@ def loader_of(made: Format) -> Loader:
         raise MissingEngine(
             f"format {made.name} needs {made.package}, which is not installed: pip install 'knodel[{made.extra}]'"
         ) from error
-    return load
+    except OSError as error:  # a wheel that needs a library of the system, as LightGBM's needs OpenMP's
+        raise MissingEngine(f"format {made.name}: {made.package} cannot be loaded ({error}): install it") from error
+    return _guarded(made, load) if made.runs_code else load
+
+
+def _by_suffix(paths: Sequence[str]) -> list[Format]:
+    return [made for made in FORMATS.values() if made.suffixes and any(path.endswith(made.suffixes) for path in paths)]
+
+
+def _by_name(paths: Sequence[str]) -> list[Format]:
+    names = {path.rpartition("/")[2] for path in paths}
+    return [made for made in FORMATS.values() if not names.isdisjoint(made.names)]
+
+
+def _unknown(code: Sequence[Format]) -> str:
+    if code:
+        name = code[0].name
+        return (
+            f"the artifact looks like {name}, which runs code as it is loaded: set modelFormat {name} and {ALLOW_CODE}"
+        )
+    marks = ", ".join(mark for made in FORMATS.values() if not made.runs_code for mark in made.marks())
+    return f"the artifact has no file of a known format ({marks}): set modelFormat, one of {', '.join(FORMATS)}"
+
+
+def _guarded(made: Format, load: Loader) -> Loader:
+    def load_if_allowed(artifact: Artifact, options: EngineOptions) -> Engine:
+        if not options.allow_code:
+            raise LoadFailed(f"{artifact.uri}: format {made.name} runs code of the artifact: {ALLOW_CODE}")
+        return load(artifact, options)
+
+    return load_if_allowed

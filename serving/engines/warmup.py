@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -25,16 +25,15 @@ def warm_up(engine: Engine, cpu_time: Callable[[], float] = time.thread_time) ->
     inputs = invented_inputs(engine.signature.inputs)
     if inputs is None:
         return None
-    outputs = [spec.name for spec in engine.signature.outputs]
 
-    def once() -> float:
+    def once(outputs: Sequence[str]) -> float:
         start = cpu_time()
         engine.infer(inputs, outputs)
         return cpu_time() - start
 
     try:
-        first = once()
-        return first if first >= ENOUGH else once()
+        first = once([spec.name for spec in engine.signature.outputs])
+        return first if first >= ENOUGH else once(engine.signature.usual)
     except EngineError as error:  # many models need inputs with a meaning
         log.info("no warm-up: the model refuses invented inputs (%s)", " ".join(str(error).split()))
         return None

@@ -1,45 +1,42 @@
-"""One JSON line for each request, when asked for."""
+"""One JSON line for each request, or for a share of them, when asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, Final, TextIO
 
 import msgspec
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+ALWAYS: Final = 500  # status from which on every request gets its line, whatever the share: somebody will ask why
 
 
 class AccessLog:
-    """Wraps an application; `monotonic` gives seconds, the lines go to `out`."""
+    """Writes to `out`, for a `share` (more than 0, at most 1) of the requests; `random` gives numbers in [0, 1)."""
 
-    def __init__(self, app: ASGIApp, monotonic: Callable[[], float], out: TextIO) -> None:
-        self._app = app
-        self._monotonic = monotonic
+    def __init__(self, share: float, out: TextIO, random: Callable[[], float]) -> None:
+        self._share = share
         self._out = out
+        self._random = random
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve and then write the line; status 0: there was no answer."""
-        start, status = self._monotonic(), 0
+    def write(self, method: str, path: str, status: int, seconds: float, trace: str = "") -> None:
+        """Write the line, or not. `trace` is the id of the request's trace, if it has one.
 
-        async def seen(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, seen)
-        finally:
-            self._write(scope, status, self._monotonic() - start)
-
-    def _write(self, scope: Scope, status: int, seconds: float) -> None:
-        line = {
+        A line that stands for others, too, says which `share` of the requests has one.
+        """
+        sampled = self._share < 1 and status < ALWAYS
+        if sampled and self._random() >= self._share:
+            return
+        line: dict[str, Any] = {
             "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "method": scope["method"],
-            "path": scope["path"],
+            "method": method,
+            "path": path,
             "status": status,
             "ms": round(seconds * 1000, 3),
         }
+        if trace:
+            line["trace"] = trace
+        if sampled:
+            line["share"] = self._share
         self._out.write(msgspec.json.encode(line).decode() + "\n")
         self._out.flush()

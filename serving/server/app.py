@@ -1,4 +1,4 @@
-"""The data port: paths of the Open Inference Protocol v2 and what answers them."""
+"""The data port: paths of the inference protocols v2 and v1, and what answers them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.engines.base import ANY, TensorSpec
 from serving.server.answers import JSON, error_body, error_headers, json_body
+from serving.server.endpoints import Endpoints
 from serving.server.errors import NotFound, NotReady, ServingError
 from serving.server.lifecycle import Lifecycle
+from serving.server.versions import is_version
 
 SERVER_NAME: Final = "knodel"
 EXTENSIONS: Final = ("binary_tensor_data",)
 """What `/v2` announces: only what works."""
 MODEL: Final = "/v2/models/{name}"
 VERSION: Final = MODEL + "/versions/{version}"
+MODEL_V1: Final = "/v1/models/{name}"
+VERSION_V1: Final = MODEL_V1 + "/versions/{version}"
 _SHOWN: Final = 63  # characters of a caller's name that an error repeats: as many as a name has
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -30,31 +34,57 @@ Handler = Callable[[Request], Awaitable[Response]]
 class DataApp:
     """The ASGI application of the data port for the model `name`, revision `revision`."""
 
-    def __init__(self, name: str, revision: str, lifecycle: Lifecycle, infer: ASGIApp) -> None:
+    def __init__(self, name: str, revision: str, lifecycle: Lifecycle, endpoints: Endpoints) -> None:
         self._name = name
         self._revision = revision
         self._lifecycle = lifecycle
-        self._infer = infer
-        self._infer_path = f"/v2/models/{name}/infer"
+        self._endpoints = endpoints
+        self._common = {
+            f"/v2/models/{name}/infer": endpoints.infer,
+            f"/v1/models/{name}:predict": endpoints.predict,
+        }
         self._app = make_app([*health_routes(lifecycle), *self._routes()])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route one request; past the middle layers when it is what almost all requests are (a third of their time)."""
-        if scope["path"] == self._infer_path and scope["method"] == "POST":
-            await self._infer(scope, receive, send)
+        common = self._common.get(scope["path"])
+        if common is not None and scope["method"] == "POST":
+            await common(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
     def _routes(self) -> list[BaseRoute]:
-        checked_infer = _Checked(self._check, self._infer)
-        routes: list[BaseRoute] = [Route("/v2", _server), Route("/v2/", _server)]
+        ends = self._endpoints
+        routes: list[BaseRoute] = [
+            Route("/v2", _server),
+            Route("/v2/", _server),
+            Route("/v1/models", self._names),
+            Route("/openapi.json", self._document),
+        ]
         for model in (VERSION, MODEL):
             routes += [
                 Route(model, self._metadata),
                 Route(f"{model}/ready", self._ready),
-                Route(f"{model}/infer", checked_infer, methods=["POST"]),
+                self._post(f"{model}/infer", ends.infer),
+                self._post(f"{model}/generate", ends.generate),
+                self._post(f"{model}/generate_stream", ends.generate_stream),
             ]
+        for model in (VERSION_V1, MODEL_V1):
+            routes += [self._post(f"{model}:predict", ends.predict), Route(model, self._ready)]
         return routes
+
+    def _post(self, path: str, endpoint: ASGIApp) -> Route:
+        return Route(path, _Posted(self._check, endpoint))
+
+    async def _names(self, _: Request) -> Response:
+        return json_answer({"models": [self._name]})
+
+    async def _document(self, _: Request) -> Response:
+        from serving.apis.version import VERSION as version  # reads the distribution's metadata
+        from serving.server.openapi import document  # only who asks needs it
+
+        model = self._lifecycle.model()
+        return json_answer(document(model.name, model.revision, model.signature, version))
 
     async def _metadata(self, request: Request) -> Response:
         self._check(request.path_params)
@@ -79,12 +109,12 @@ class DataApp:
         if params["name"] != self._name:
             raise NotFound(f"unknown model {params['name'][:_SHOWN]!r}")
         version = params.get("version")
-        if version is not None and not _is_version(version, self._revision):
+        if version is not None and not is_version(version, self._revision):
             raise NotFound(f"model {self._name!r} has no version {version[:_SHOWN]!r} here")
 
 
-class _Checked:
-    """An ASGI endpoint behind a check of its path."""
+class _Posted:
+    """An ASGI endpoint for POST behind a check of its path. To Starlette, `m:predict` is a model's name in a GET."""
 
     def __init__(self, check: Callable[[dict[str, Any]], None], app: ASGIApp) -> None:
         self._check = check
@@ -92,6 +122,8 @@ class _Checked:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._check(scope["path_params"])
+        if scope["method"] != "POST":
+            raise HTTPException(405, headers={"Allow": "POST"})
         await self._app(scope, receive, send)
 
 
@@ -137,14 +169,6 @@ def _described(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
         {"name": spec.name, "datatype": spec.datatype, "shape": unknown if spec.shape is None else spec.shape}
         for spec in specs
     ]
-
-
-def _is_version(version: str, revision: str) -> bool:
-    """Whether `version` names the revision: as such, or by its number alone."""
-    if version == revision:
-        return True
-    number = revision.rpartition("-")[2]
-    return version.isascii() and version.isdigit() and number.isdigit() and version.lstrip("0") == number.lstrip("0")
 
 
 async def _on_error(_: Request, error: Exception) -> Response:

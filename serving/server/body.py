@@ -7,6 +7,7 @@ from typing import Final
 
 from starlette.types import Receive, Scope
 
+from serving.server.compressed import GZIP, inflated
 from serving.server.errors import BadRequest, ClientLeft, UnsupportedType
 from serving.server.limits import BodyBudget
 
@@ -26,11 +27,20 @@ class Body:
     lent: int = 0
 
 
-async def read_body(scope: Scope, receive: Receive, budget: BodyBudget) -> Body:
-    """The whole body. Raises BadRequest, ClientLeft, Overloaded, UnsupportedType."""
-    json_length = _json_length(scope["headers"])
+async def read_body(scope: Scope, receive: Receive, budget: BodyBudget, limit: int) -> Body:
+    """The whole body, inflated to at most `limit` bytes.
+
+    Raises BadRequest, ClientLeft, Overloaded, TooLarge, UnsupportedType.
+    """
+    json_length, is_compressed = _described(scope["headers"])
     content, lent = await read_content(receive, budget)
-    return Body(content, json_length, lent)
+    if not is_compressed:
+        return Body(content, json_length, lent)
+    try:
+        content, inflated_lent = await inflated(content, budget, limit)
+    finally:
+        budget.give_back(lent)
+    return Body(content, json_length, inflated_lent)
 
 
 async def read_content(receive: Receive, budget: BodyBudget) -> tuple[bytes, int]:
@@ -58,9 +68,9 @@ async def read_content(receive: Receive, budget: BodyBudget) -> tuple[bytes, int
         raise
 
 
-def _json_length(headers: list[tuple[bytes, bytes]]) -> int | None:
-    """Where binary data begins. Raises UnsupportedType for a body of another kind, BadRequest."""
-    json_length, content_type = None, b""
+def _described(headers: list[tuple[bytes, bytes]]) -> tuple[int | None, bool]:
+    """Where binary data begins, and whether it is compressed. Raises UnsupportedType for another kind, BadRequest."""
+    json_length, content_type, is_compressed = None, b"", False
     for name, value in headers:
         if name == b"content-type":
             if content_type:
@@ -71,10 +81,12 @@ def _json_length(headers: list[tuple[bytes, bytes]]) -> int | None:
                 raise BadRequest("Inference-Header-Content-Length is given twice")
             json_length = _number(value)
         elif name == b"content-encoding" and value.strip().lower() != b"identity":
-            raise UnsupportedType("compressed bodies are not read: send the body as it is")
+            if is_compressed or value.strip().lower() not in GZIP:
+                raise UnsupportedType("the only Content-Encoding that is read is gzip, once")
+            is_compressed = True
     if content_type and content_type != b"application/json":
-        _check_type(content_type, json_length is not None)
-    return json_length
+        _check_type(content_type)
+    return json_length, is_compressed
 
 
 def _number(value: bytes) -> int:
@@ -83,13 +95,12 @@ def _number(value: bytes) -> int:
     return int(value)
 
 
-def _check_type(content_type: bytes, has_binary: bool) -> None:
+def _check_type(content_type: bytes) -> None:
+    """Refuse what is neither JSON nor bytes; clients that name no type (Triton's on aiohttp) send JSON as bytes."""
     kind, _, parameters = content_type.lower().partition(b";")
     kind = kind.strip()
     charset = parameters.strip().replace(b'"', b"").replace(b" ", b"")
-    if kind == b"application/octet-stream" and has_binary:
+    if kind == b"application/octet-stream":
         return
     if kind != b"application/json" or charset not in (b"", b"charset=utf-8"):
-        raise UnsupportedType(
-            "the body is application/json, or application/octet-stream with Inference-Header-Content-Length"
-        )
+        raise UnsupportedType("the body is application/json in UTF-8, or application/octet-stream")

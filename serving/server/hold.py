@@ -62,6 +62,20 @@ class Hold:
         for place in self._waiting:
             fail(place, error)
 
+    async def wait(self, *, work: bool) -> None:
+        """Of a request by another protocol, which is work or not: until there is a model. Raises ServingError."""
+        if self._app is not None:
+            return
+        self._stats.change(queued=int(work))
+        try:
+            place = self._join()
+            try:
+                await place
+            finally:
+                self._leave(place)
+        finally:
+            self._stats.change(queued=-int(work))
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, now or later."""
         if scope["path"] in HEALTH:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from serving.engines.base import Engine, EngineOptions
+from serving.engines.base import EngineOptions
 from serving.engines.registry import find_format, loader_of
 from serving.engines.warmup import warm_up
 from serving.server.assignment import Assignment
@@ -27,20 +27,19 @@ def load_model(
     limits: Limits,
     startup: Startup,
     *,
+    engine_options: EngineOptions | None = None,
     warm: bool = True,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> ServedModel:
     """The model of the artifact, warmed up unless not `warm`; fills in `startup`. Raises StorageError, EngineError."""
     start = monotonic()
-    engine = _engine(assignment, artifact())
+    files = artifact()
+    startup.fetch = (monotonic() - start) * _MS
+    options = engine_options or EngineOptions(assignment.bounds.threads)
+    engine = loader_of(find_format(assignment.format, files.names()))(files, options)
     codec = Codec(assignment.name, assignment.revision, engine.signature, limits)
     loaded = monotonic()
     pace = warm_up(engine) if warm else None
     startup.load = (loaded - start) * _MS
     startup.warmup = (monotonic() - loaded) * _MS
     return ServedModel(assignment.name, assignment.revision, engine, codec, pace)
-
-
-def _engine(assignment: Assignment, artifact: Artifact) -> Engine:
-    made = find_format(assignment.format, artifact.names())
-    return loader_of(made)(artifact, EngineOptions(threads=assignment.bounds.threads))

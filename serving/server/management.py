@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from clusters.exposition import CONTENT_TYPE
 from serving.server.app import health_routes, json_answer, make_app
 from serving.server.lifecycle import Lifecycle
 from serving.server.repository import Repository
 from serving.server.stats import Stats
 
 
-def make_management_app(stats: Stats, lifecycle: Lifecycle, repository: Repository) -> ASGIApp:
-    """`GET /stats`, the load call, and the health paths of the data port."""
+def make_management_app(
+    stats: Stats, metrics: Callable[[], str], lifecycle: Lifecycle, repository: Repository
+) -> ASGIApp:
+    """`GET /stats`, `GET /metrics` (the text of `metrics`), the load call, and the health paths of the data port."""
 
     async def page(_: Request) -> Response:
         return json_answer(stats.to_json())
 
+    async def metrics_page(_: Request) -> Response:
+        return Response(metrics(), headers={"content-type": CONTENT_TYPE})
+
     load = Route("/v2/repository/models/{name}/load", repository.load, methods=["POST"])
-    return make_app([Route("/stats", page), load, *health_routes(lifecycle)])
+    return make_app([Route("/stats", page), Route("/metrics", metrics_page), load, *health_routes(lifecycle)])

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from serving.engines.datatypes import BYTES, DATATYPES
+from serving.server.errors import TooLarge
 
 Parameters = dict[str, bool | int | float | str]
 
@@ -104,6 +105,15 @@ REQUEST: Final[msgspec.json.Decoder[InferRequest]] = msgspec.json.Decoder(
 """For data that is flat, as most clients send it."""
 
 NESTED: Final[msgspec.json.Decoder[InferRequest]] = msgspec.json.Decoder(_request_of(NestedInput))
+
+
+def check_elements(message: bytes, most: int) -> None:
+    """Before anything of JSON is decoded: each element takes many times its bytes. Raises TooLarge.
+
+    Brackets count, too: lists within lists need no comma.
+    """
+    if len(message) > most and sum(map(message.count, (b",", b"[", b"{"))) > most:
+        raise TooLarge(f"JSON has more than {most} elements: send them as binary data")
 
 
 def reason_of(error: Exception) -> str:

@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 
 from serving.server.assignment import Assignment, Bounds, is_name
 from serving.server.errors import BadOptions
+from serving.server.observability_options import ObservabilityOptions, add_arguments, observability_of
 
 DEFAULT_SLOTS: Final = 4  # requests inside the model at once; scaleTarget's default
 DEFAULT_QUEUE: Final = 1000  # as holdQueue: what was held at zero is not refused by the first replica that it reaches
@@ -40,20 +41,24 @@ class ServerOptions:
     """Checked options. `assignment`: the model to serve, None until a pool member is told; `bounds` are its default.
 
     `scratch` is a folder of this container's own that outlives its restart; `pool` is None for a server that can only
-    serve what its command line says.
+    serve what its command line says. `grpc_port` is None for a server without gRPC; `allow_code`: code of an artifact
+    may run; `signature` is that of a SavedModel to serve, "" for the usual one.
     """
 
     assignment: Assignment | None
     pool: Pool | None
     bounds: Bounds
     queue: int
-    access_log: bool
+    observability: ObservabilityOptions
     host: str
     port: int
     management_port: int
     cache: Path
     scratch: Path
     allow_hosts: frozenset[str]
+    grpc_port: int | None = None
+    allow_code: bool = False
+    signature: str = ""
 
 
 def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOptions:
@@ -66,13 +71,16 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
         pool=_pool(given, environ) if given.pool else None,
         bounds=bounds,
         queue=given.queue,
-        access_log=given.access_log,
+        observability=observability_of(given, environ),
         host=environ.get("HOST") or DEFAULT_HOST,
         port=_port(environ, "PORT", DEFAULT_PORT),
         management_port=_port(environ, "MANAGEMENT_PORT", DEFAULT_MANAGEMENT_PORT),
         cache=Path(environ.get("KNODEL_CACHE") or scratch / "knodel-cache"),
         scratch=scratch,
         allow_hosts=frozenset(filter(None, map(str.strip, environ.get("KNODEL_ALLOW_HOSTS", "").split(",")))),
+        grpc_port=_port(environ, "GRPC_PORT", 0) if environ.get("GRPC_PORT") else None,
+        allow_code=given.allow_code,
+        signature=given.signature,
     )
 
 
@@ -103,7 +111,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--queue", type=_count_or_zero, default=DEFAULT_QUEUE, help="requests that may wait for a slot [%(default)s]")
     add("--timeout", type=_seconds, default=DEFAULT_TIMEOUT, help="seconds that a request may take [%(default)s]")
     add("--cpu", type=_seconds, default=1.0, help="CPU limit of the container in cores [%(default)s]")
-    add("--access-log", action="store_true", help="write one JSON line for each request to stderr")
+    add("--signature", default="", help="signature of a SavedModel that has several [serving_default]")
+    add("--allow-code", action="store_true", help="serve formats that run code of the artifact: python, pickle, joblib")
+    add_arguments(parser)
     return parser
 
 

@@ -13,7 +13,10 @@ from serving.engines.registry import Format, find_format
 from serving.server.options import DEFAULT_POOL_FORMAT
 
 SERVER: Final = ("serving.server.main", "serving.server.run")
-FOR_LOADS: Final = ("serving.storage.http", "encodings.idna", "serving.apis.version")
+FOR_LOADS: Final = (
+    "serving.storage.http", "serving.storage.remote", "serving.storage.sources", "serving.storage.web_file",
+    "encodings.idna", "serving.apis.version",
+)  # fmt: skip
 """What a server imports only when it is asked for: downloads, names of hosts, `GET /v2`."""
 MOST_NAMES: Final = 1000  # of a folder that are looked at: this runs in the control plane's loop
 

@@ -6,17 +6,17 @@ tensor data extension is Triton's (`protocol/extension_binary_data.md`). Reading
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
-import numpy as np
 
 from serving.engines.base import Signature, TensorSpec
-from serving.engines.datatypes import BYTES, DATATYPES, Datatype, Tensor, datatype_of
+from serving.engines.datatypes import BF16, DATATYPES, Datatype, Tensor, datatype_of
 from serving.server import tensors
-from serving.server.errors import BadRequest, ModelFailed, TooLarge
+from serving.server.errors import BadRequest
+from serving.server.json_values import to_flat
 from serving.server.limits import Limits
 from serving.server.messages import (
     NESTED,
@@ -26,6 +26,7 @@ from serving.server.messages import (
     Input,
     Output,
     Parameters,
+    check_elements,
     kind_of,
     reason_of,
 )
@@ -55,16 +56,35 @@ class Reply:
     json_length: int | None = None
 
 
+CallT = TypeVar("CallT", bound=Call)
+
+
+class Dialect(Protocol[CallT]):
+    """A protocol over HTTP, of one model: what a body asks the engine, and what its answer is as a body."""
+
+    def decode(self, body: bytes, json_length: int | None = None) -> CallT:
+        """A request, whose JSON has `json_length` bytes (None: all). Raises BadRequest, TooLarge."""
+        ...
+
+    def encode(self, call: CallT, answers: Sequence[Tensor]) -> Reply:
+        """The answer to `call`. Raises BadRequest, ModelFailed."""
+        ...
+
+
 class Codec:
-    """Messages of one model."""
+    """Messages of one model.
+
+    `specs` are its inputs by name, `outputs` those of a request that names none; the other protocols use both, too.
+    """
 
     def __init__(self, name: str, version: str, signature: Signature, limits: Limits) -> None:
-        self._name = name
-        self._version = version
-        self._limits = limits
-        self._specs = {spec.name: (spec, DATATYPES[spec.datatype]) for spec in signature.inputs}
-        self._outputs = [spec.name for spec in signature.outputs]
-        self._known_outputs = frozenset(self._outputs)
+        self.name = name
+        self.version = version
+        self.limits = limits
+        self.specs = {spec.name: (spec, DATATYPES[spec.datatype]) for spec in signature.inputs}
+        self.outputs = list(signature.usual)
+        self._outputs = frozenset(spec.name for spec in signature.outputs)
+        self._bf16 = frozenset(spec.name for spec in signature.outputs if spec.datatype == BF16)
 
     def decode(self, body: bytes, json_length: int | None = None) -> Call:
         """A request, whose JSON has `json_length` bytes (None: all). Raises BadRequest, TooLarge."""
@@ -85,20 +105,44 @@ class Codec:
         blobs: list[bytes] = []
         outputs = []
         for name, binary, tensor in zip(call.outputs, call.binary, answers, strict=True):
-            datatype = datatype_of(tensor)
+            datatype = self.datatype_of(name, tensor)
             if binary:
                 blob = tensors.to_bytes(tensor, datatype)
                 blobs.append(blob)
                 outputs.append(Output(name, datatype.name, tensor.shape, parameters={"binary_data_size": len(blob)}))
             else:
-                outputs.append(Output(name, datatype.name, tensor.shape, data=_to_list(name, datatype, tensor)))
-        message = _ENCODER.encode(InferResponse(self._name, self._version, outputs, call.id))
+                outputs.append(Output(name, datatype.name, tensor.shape, data=to_flat(name, datatype, tensor)))
+        message = _ENCODER.encode(InferResponse(self.name, self.version, outputs, call.id))
         return Reply(message + b"".join(blobs), len(message)) if blobs else Reply(message)
 
+    def datatype_of(self, output: str, tensor: Tensor) -> Datatype:
+        """The datatype of the model's answer `output`; engines give BF16 as FP32."""
+        return DATATYPES[BF16] if output in self._bf16 else datatype_of(tensor)
+
+    def spec(self, name: str) -> tuple[TensorSpec, Datatype]:
+        """Of the input `name`. Raises BadRequest."""
+        found = self.specs.get(name)
+        if found is None:
+            raise BadRequest(f"the model has no input {name[:100]!r}: it takes {', '.join(map(repr, self.specs))}")
+        return found
+
+    def check_complete(self, inputs: Mapping[str, Tensor]) -> None:
+        """Raise BadRequest unless all inputs are there."""
+        if len(inputs) < len(self.specs):
+            missing = ", ".join(repr(name) for name in self.specs if name not in inputs)
+            raise BadRequest(f"the model needs input {missing} too")
+
+    def check_outputs(self, names: Sequence[str]) -> None:
+        """Raise BadRequest unless the model gives all of them, and each is named once."""
+        for name in names:
+            if name not in self._outputs:
+                known = ", ".join(map(repr, sorted(self._outputs)))
+                raise BadRequest(f"the model has no output {name[:100]!r}: it gives {known}")
+        if len(set(names)) < len(names):
+            raise BadRequest("an output is requested twice")
+
     def _parse(self, message: bytes) -> InferRequest:
-        most = self._limits.json_numbers
-        if len(message) > most and message.count(b",") > most:
-            raise TooLarge(f"JSON has more than {most} elements: send them as binary data")
+        check_elements(message, self.limits.json_numbers)
         try:
             return REQUEST.decode(message)
         except msgspec.ValidationError as error:
@@ -127,7 +171,7 @@ class Codec:
         for one in given:
             if one.name in inputs:
                 raise BadRequest(f"input {one.name!r} is given twice")
-            spec, taken = self._spec(one.name)
+            spec, taken = self.spec(one.name)
             datatype = DATATYPES[one.datatype]
             tensors.check_against(spec, datatype, one.shape)
             size = _check_parameters(one.parameters).get("binary_data_size")
@@ -139,38 +183,30 @@ class Codec:
                 inputs[one.name] = tensors.narrowed(one.name, array, taken) if taken.is_float else array
         if len(rest):
             raise BadRequest(f"{len(rest)} bytes are left over behind the binary data of the inputs")
-        if len(inputs) < len(self._specs):
-            missing = ", ".join(repr(name) for name in self._specs if name not in inputs)
-            raise BadRequest(f"the model needs input {missing} too")
+        self.check_complete(inputs)
         return inputs
-
-    def _spec(self, name: str) -> tuple[TensorSpec, Datatype]:
-        found = self._specs.get(name)
-        if found is None:
-            raise BadRequest(f"the model has no input {name[:100]!r}: it takes {', '.join(map(repr, self._specs))}")
-        return found
 
     def _requested(self, request: InferRequest) -> tuple[Sequence[str], Flags]:
         everything = _flag(request.parameters, "binary_data_output", False)
         if not request.outputs:
-            return self._outputs, [everything] * len(self._outputs)
+            return self.outputs, [everything] * len(self.outputs)
         names = [output.name for output in request.outputs]
-        for name in names:
-            if name not in self._known_outputs:
-                known = ", ".join(map(repr, self._outputs))
-                raise BadRequest(f"the model has no output {name[:100]!r}: it gives {known}")
-        if len(set(names)) < len(names):
-            raise BadRequest("an output is requested twice")
+        self.check_outputs(names)
         flags = [_flag(_check_parameters(output.parameters), "binary_data", everything) for output in request.outputs]
         return names, flags
+
+
+def check_extensions(names: Iterable[str]) -> None:
+    """Raise BadRequest for a parameter that would change what a request means."""
+    for name in names:
+        if name in UNSUPPORTED:
+            raise BadRequest(f"parameter {name!r} belongs to an extension that this server does not have")
 
 
 def _check_parameters(parameters: Parameters | None) -> Parameters:
     if not parameters:
         return {}
-    for name in parameters:
-        if name in UNSUPPORTED:
-            raise BadRequest(f"parameter {name!r} belongs to an extension that this server does not have")
+    check_extensions(parameters)
     return parameters
 
 
@@ -195,23 +231,3 @@ def _from_json(one: Input, datatype: Datatype, taken: Datatype) -> Tensor:
     if not tensors.carries(datatype):
         raise BadRequest(f"input {one.name!r}: {datatype.name} travels as binary data only")
     return tensors.from_numbers(one.name, taken if datatype.is_float else datatype, one.shape, one.data)
-
-
-def _to_list(name: str, datatype: Datatype, tensor: Tensor) -> list[Any]:
-    if not tensors.carries(datatype):
-        raise BadRequest(f"output {name!r} is {datatype.name}, which JSON cannot carry: ask for it as binary data")
-    if datatype.is_float and not np.isfinite(tensor).all():
-        raise ModelFailed(f"output {name!r} has NaN or infinity, which JSON cannot carry: ask for it as binary data")
-    values: list[Any] = tensor.ravel().tolist()
-    if datatype.name == BYTES:
-        return [_text(name, value) for value in values]
-    return values
-
-
-def _text(name: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return bytes(value).decode()
-    except UnicodeDecodeError as error:
-        raise ModelFailed(f"output {name!r} is no UTF-8, as JSON needs: ask for it as binary data") from error

@@ -11,11 +11,12 @@ from typing import Any
 class Startup:
     """Milliseconds of the stages of the start: process to main program, files to engine, first inferences.
 
-    `claimed`: the process waited in a pool, so that its imports took nobody's time. `ready_at` is when the model was
-    served first (`monotonic`, seconds).
+    `fetch`, part of `load`: until the files were here. `claimed`: the process waited in a pool, so that its imports
+    took nobody's time. `ready_at` is when the model was served first (`monotonic`, seconds).
     """
 
     imports: float = 0.0
+    fetch: float = 0.0
     load: float = 0.0
     warmup: float = 0.0
     claimed: bool = False
@@ -24,7 +25,7 @@ class Startup:
     def to_json(self, now: float) -> dict[str, Any]:
         """Of the page `/stats`; `readyFor` is null before the model is served."""
         ready_for = None if self.ready_at is None else round((now - self.ready_at) * 1000, 1)
-        stages = {"imports": self.imports, "load": self.load, "warmup": self.warmup}
+        stages = {"imports": self.imports, "fetch": self.fetch, "load": self.load, "warmup": self.warmup}
         return {
             **{stage: round(value, 1) for stage, value in stages.items()},
             "claimed": self.claimed,

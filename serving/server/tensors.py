@@ -16,13 +16,15 @@ import msgspec
 import numpy as np
 
 from serving.engines.base import ANY, TensorSpec
-from serving.engines.datatypes import BYTES, DATATYPES, Datatype, Tensor
+from serving.engines.datatypes import BF16, BYTES, DATATYPES, Datatype, Tensor
 from serving.server.errors import BadRequest
 
 MOST_DIMENSIONS: Final = 32
 LARGEST_SIZE: Final = (1 << 63) - 1  # of one dimension: an int64 in every engine
 _LENGTH_SIZE: Final = 4  # bytes in front of each element of BYTES in binary form
-_JSON_FLOATS: Final = ("FP32", "FP64")  # FP16 only as binary data
+_JSON_FLOATS: Final = ("FP32", "FP64")  # FP16 and BF16 only as binary data
+_FP32: Final = DATATYPES["FP32"].dtype
+_HALF: Final = 16  # bits of an FP32 that BF16 has
 
 
 def check_shape(name: str, shape: Sequence[int]) -> int:
@@ -54,7 +56,7 @@ def from_numbers(name: str, datatype: Datatype, shape: Sequence[int], values: li
     if len(values) != count:
         raise BadRequest(f"input {name!r}: shape {_short(shape)} has {count} elements, data has {len(values)}")
     try:
-        if datatype.name == "FP32":  # `pack` refuses what does not fit, where NumPy makes infinity
+        if datatype.dtype == _FP32:  # `pack` refuses what does not fit, where NumPy makes infinity
             return np.frombuffer(struct.pack(f"<{count}f", *values), dtype=datatype.dtype).reshape(shape)
         if datatype.name == "FP16":
             return narrowed(name, np.array(values, dtype=np.float64), datatype).reshape(shape)
@@ -87,10 +89,15 @@ def flattened(name: str, shape: Sequence[int], data: list[Any]) -> list[Any]:
             break
         if below is None:
             return level
-        if not all(isinstance(item, list) and len(item) == below for item in level):
+        if not are_lists(level, below):
             break
         level = list(chain.from_iterable(level))
     raise BadRequest(f"input {name!r}: data is neither flat nor nested as its shape {_short(shape)} says")
+
+
+def are_lists(items: list[Any], size: int) -> bool:
+    """Whether each is a list of `size` elements; without a loop of our own, for there may be millions."""
+    return set(map(type, items)) <= {list} and set(map(len, items)) <= {size}
 
 
 def from_bytes(name: str, datatype: Datatype, shape: Sequence[int], content: memoryview) -> Tensor:
@@ -103,10 +110,12 @@ def from_bytes(name: str, datatype: Datatype, shape: Sequence[int], content: mem
             f"input {name!r}: shape {_short(shape)} of {datatype.name} has {count * datatype.size} bytes, "
             f"binary_data_size is {len(content)}"
         )
+    if datatype.name == BF16:
+        return _shaped(name, (np.frombuffer(content, "<u2").astype("<u4") << _HALF).view(_FP32), shape)
     array = np.frombuffer(content, dtype=datatype.dtype)
     if datatype.name == "BOOL" and np.any(array.view(np.uint8) > 1):
         raise BadRequest(f"input {name!r}: a BOOL is a byte 0 or 1")
-    return _shaped(name, np.require(array, requirements="A"), shape)
+    return _shaped(name, array if array.flags.aligned else array.copy(), shape)
 
 
 def _shaped(name: str, array: Tensor, shape: Sequence[int]) -> Tensor:
@@ -132,11 +141,22 @@ def _texts(name: str, count: int, content: memoryview) -> Tensor:
 
 
 def to_bytes(tensor: Tensor, datatype: Datatype) -> bytes:
-    """As the binary tensor extension wants it."""
+    """As the binary tensor extension wants it; BF16 is rounded to the nearest."""
+    if datatype.name == BF16:
+        return _to_bf16(tensor)
     if datatype.name != BYTES:
         return np.ascontiguousarray(tensor, dtype=datatype.dtype).tobytes()
     texts = (item if isinstance(item, bytes) else str(item).encode() for item in tensor.ravel())
     return b"".join(len(text).to_bytes(_LENGTH_SIZE, "little") + text for text in texts)
+
+
+def _to_bf16(tensor: Tensor) -> bytes:
+    """Ties go to the even neighbour; rounding must not carry a NaN into infinity."""
+    values = np.ascontiguousarray(tensor, dtype=_FP32)
+    bits = values.view("<u4").astype("<u8")
+    rounded = (bits + 0x7FFF + (bits >> _HALF & 1)) >> _HALF
+    quiet = bits >> _HALF | 0x40
+    return np.where(np.isnan(values), quiet, rounded).astype("<u2").tobytes()
 
 
 def carries(datatype: Datatype) -> bool:

@@ -69,20 +69,27 @@ class Workers:
 
     def give_up(self, running: Running[Any], error: ServingError) -> None:
         """Nobody waits any more: ask the inference to end, and go on without it."""
-        if running.answer.done():
-            return
-        running.answer.set_exception(error)
+        if not running.answer.done():
+            running.answer.set_exception(error)
+            self._leave_alone(running)
+
+    def abandon(self, running: Running[Any]) -> None:
+        """As `give_up`, by the task that waited and was cancelled; nothing when the answer was there by then."""
+        if running.answer.cancelled():
+            self._leave_alone(running)
+
+    def close(self) -> None:
+        """Let idle threads end."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+
+    def _leave_alone(self, running: Running[Any]) -> None:
         running.cancellation.cancel()
         # A thread sets `begun` and then looks whether it is cancelled; here it is the other way round, so that every
         # inference that runs on is counted.
         if running.begun:
             running.stuck = True
             self._stuck += 1
-
-    def close(self) -> None:
-        """Let idle threads end."""
-        for _ in range(self._threads):
-            self._jobs.put(None)
 
     def _work(self) -> None:
         while (running := self._jobs.get()) is not None:

@@ -63,6 +63,11 @@ class Target:
     request_target: str  # path and query as sent in the request line
 
     @property
+    def origin(self) -> tuple[str, str, int]:
+        """What a credential may be sent to (RFC 6454)."""
+        return (self.scheme, self.host, self.port)
+
+    @property
     def host_header(self) -> str:
         """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -120,6 +125,14 @@ def is_global(address: str) -> bool:
     if isinstance(ip, ipaddress.IPv4Address):
         return not any(ip in network for network in REFUSED_V4)
     return ip in GLOBAL_V6 and not any(ip in network for network in REFUSED_V6)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, without asking anybody."""
+    try:
+        return _meant(ipaddress.ip_address(host)).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def shown(uri: str) -> str:

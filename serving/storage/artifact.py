@@ -16,14 +16,17 @@ class Artifact:
 
     path      the file or folder; for its name, not to be read again
     content   of a file: the very bytes that were verified, read once; None for a folder
-    digests   of a folder: relative path → digest of each of its files when it was verified; {} when none was promised
+    digests   of a folder: relative path → digest of each of its files when it was verified or unpacked; {} when nothing
+              was promised of a folder that is read where it is
     uri       what it was fetched from, as shown to people
+    hold      what keeps a folder in the cache for as long as the artifact lives
     """
 
     path: Path
     content: bytes | None
     digests: Mapping[str, str] = field(default_factory=dict)
     uri: str = "the artifact"
+    hold: object = field(default=None, repr=False, compare=False)
 
     def names(self) -> list[str]:
         """The relative paths of a folder's files, sorted; of a file its own name. Raises StorageError."""

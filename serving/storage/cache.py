@@ -1,102 +1,210 @@
-"""Where downloads lie: a folder of the user's own, in which a file appears whole or not at all.
+"""Where what was fetched lies: a folder of the user's own that several servers share, content-addressed, bounded.
 
-CACHE/sha256/HEX/FILE     downloaded and found to have this digest; it is verified again before each use
-CACHE/uri/HEX/FILE        the last download of the URI with this SHA-256, for which no digest was promised
+CACHE/files/HEX/FILE      a file with this SHA-256
+CACHE/folders/HEX/…       a folder with this digest (`digest.of_folder`)
+CACHE/archives/HEX/HEX    an archive with the first digest was unpacked to the folder with the second
+CACHE/images/HEX/HEX      likewise the manifest of an OCI artifact
+CACHE/work/KEY/…          a download that goes on, or was interrupted and can be continued
+CACHE/temporary/…         what no digest was promised for: of one server, for as long as it uses it
+
+What is found here is verified before each use: that it is there says nothing. An entry appears whole, by a rename. When
+all together is larger than the limit, what was used least recently goes, but nothing that a process holds (`hold`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import logging
 import os
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Final
-from urllib.parse import unquote
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
 
 from serving.storage import digest as digests
-from serving.storage import disk
-from serving.storage.addresses import parse, shown
-from serving.storage.artifact import Artifact
-from serving.storage.errors import StorageError
+from serving.storage.errors import Interrupted, StorageError
+from serving.storage.hold import Hold, hold
 
-log = logging.getLogger(__name__)
-
-UNNAMED: Final = "model"  # file name of a download whose URI has none
-_UNFINISHED: Final = ".download-"
+FILES: Final = "files"
+FOLDERS: Final = "folders"
+ARCHIVES: Final = "archives"
+IMAGES: Final = "images"
+_WORK: Final = "work"
+_TEMPORARY: Final = "temporary"
+_ENTRIES: Final = (FILES, FOLDERS, ARCHIVES, IMAGES, _WORK)  # what counts for the limit
 _OTHERS_MAY_WRITE: Final = 0o022
+_LOOK_AGAIN: Final = 0.1  # s between two looks whether another process has finished the same download
 
 
-def fetch_http(uri: str, digest: str, cache: Path, allow_hosts: frozenset[str]) -> Artifact:
-    """The file at a http(s) URI, from the cache when its digest is known and intact there. Raises StorageError."""
-    place = _place(uri, digest, cache)
-    if digest and place.is_file():
+class Cache:
+    """The cache in `folder`, which is made when missing; `limit` in bytes. Raises StorageError when it is not ours."""
+
+    def __init__(self, folder: Path, limit: int, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._folder = folder
+        self._limit = limit
+        self._sleep = sleep
+        with self._writing():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            about = folder.stat()
+            if about.st_uid != os.getuid() or about.st_mode & _OTHERS_MAY_WRITE:
+                raise StorageError(f"the cache {folder} can be written by other users: choose another folder")
+            for kind in (*_ENTRIES, _TEMPORARY):
+                (folder / kind).mkdir(mode=0o700, exist_ok=True)
+
+    def find(self, kind: str, digest: str) -> Hold | None:
+        """The entry's folder, held; None when there is none."""
+        with self._writing():
+            held = hold(self._place(kind, digest))
+        if held is not None:
+            with contextlib.suppress(OSError):  # a cache that may only be read
+                os.utime(held.path)
+        return held
+
+    def keep(self, made: Path, kind: str, digest: str) -> Hold:
+        """Move the finished folder `made` in as the entry of `digest`, held. Raises StorageError."""
+        place = self._place(kind, digest)
+        with self._writing():
+            held = self._held(made)
+            os.utime(made)
+            if _moved(made, place) or (self.drop(place) and _moved(made, place)):
+                held.path = place
+            else:  # somebody holds the entry that is there
+                self._move_to_temporary(held)
+            self._shrink()
+        return held
+
+    def keep_temporary(self, made: Path) -> Hold:
+        """Move the finished folder `made` in for this process alone; it goes with the hold. Raises StorageError."""
+        with self._writing():
+            held = self._held(made)
+            self._move_to_temporary(held)
+            self._shrink()
+        return held
+
+    def unpacked(self, kind: str, digest: str) -> str:
+        """The digest of the folder that an archive or image was unpacked to; "" when it is not known."""
+        place = self._place(kind, digest)
+        with contextlib.suppress(OSError, StorageError):
+            names = [entry.name for entry in place.iterdir()]
+            os.utime(place)
+            if len(names) == 1:
+                found = digests.PREFIX + names[0]
+                digests.check_form("", found)
+                return found
+        return ""
+
+    def note_unpacked(self, kind: str, digest: str, folder: str) -> None:
+        """Remember what `unpacked` tells. Raises StorageError."""
+        place = self._place(kind, digest)
+        with self._writing():
+            shutil.rmtree(place, ignore_errors=True)
+            (place / folder.removeprefix(digests.PREFIX)).mkdir(mode=0o700, parents=True)
+
+    @contextlib.contextmanager
+    def workplace(self, key: str) -> Iterator[Path]:
+        """A folder for the download called `key`, for this caller alone: others that want the same wait.
+
+        What is in it after an `Interrupted` is found there the next time. Without a key it is a new one. Raises
+        StorageError.
+        """
+        held = self._enter(self._folder / _WORK / key if key else self._folder / _TEMPORARY / _unique())
+        held.temporary = True
         try:
-            return _read(place, uri, digest)
-        except StorageError as error:  # that it is there says nothing
-            log.warning("downloading anew what the cache has: %s", error)
-    _download(uri, digest, place, allow_hosts)
-    return _read(place, uri, digest)
+            yield held.path
+        except Interrupted:
+            held.temporary = not key
+            raise
+        finally:
+            held.release()
+
+    def drop(self, place: Path) -> bool:
+        """Delete an entry unless somebody holds it; whether it is gone."""
+        with self._writing():
+            held = hold(place, alone=True)
+            if held is None:
+                return not place.exists()
+            self._move_to_temporary(held)
+        held.release()
+        return True
+
+    def _enter(self, place: Path) -> Hold:
+        while True:
+            with self._writing():
+                place.mkdir(mode=0o700, exist_ok=True)
+                held = hold(place, alone=True)
+            if held is not None:
+                return held
+            self._sleep(_LOOK_AGAIN)
+
+    def _held(self, made: Path) -> Hold:
+        """Held before it is renamed, so that it is at no moment without anybody who holds it."""
+        held = hold(made)
+        if held is None:
+            raise StorageError(f"the cache {self._folder} is changed by somebody else: choose another folder")
+        return held
+
+    def _move_to_temporary(self, held: Hold) -> None:
+        held.path = held.path.rename(self._folder / _TEMPORARY / _unique())
+        held.temporary = True
+
+    def _place(self, kind: str, digest: str) -> Path:
+        return self._folder / kind / digest.removeprefix(digests.PREFIX)
+
+    def _shrink(self) -> None:
+        """Delete what dead processes left, and then what was used least recently until the rest fits."""
+        for left in _folders(self._folder / _TEMPORARY):
+            self.drop(left)
+        entries = sorted(
+            (_used(entry), _size(entry), entry) for kind in _ENTRIES for entry in _folders(self._folder / kind)
+        )
+        total = sum(size for _, size, _ in entries)
+        for _, size, entry in entries:
+            if total <= self._limit:
+                return
+            total -= size if self.drop(entry) else 0
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(
+                f"the cache {self._folder} cannot be used ({error.strerror}): choose another folder"
+            ) from error
 
 
-def _read(place: Path, uri: str, digest: str) -> Artifact:
-    name = shown(uri)
-    content = disk.read_file(place, name)
-    if digest:
-        digests.check(name, digest, digests.of_bytes(content))
-    return Artifact(place, content, {}, name)
+def _unique() -> str:
+    return os.urandom(16).hex()
 
 
-def _download(uri: str, digest: str, place: Path, allow_hosts: frozenset[str]) -> None:
-    from serving.storage.http import Downloader  # ssl and http.client, which local files do not need
-
-    with _writing(place) as file:
-        found = Downloader(allow_hosts).download(uri, file)
-        digests.check(shown(uri), digest, found)
-
-
-def _place(uri: str, digest: str, cache: Path) -> Path:
-    """Where the file lies or is to lie; makes the folder."""
-    name = PurePosixPath(unquote(parse(uri).request_target.partition("?")[0])).name
-    key = ("sha256", digest.removeprefix(digests.PREFIX)) if digest else ("uri", _hex(uri))
-    folder = cache.joinpath(*key)
+def _moved(made: Path, place: Path) -> bool:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        about = cache.stat()
-    except OSError as error:
-        raise StorageError(f"the cache {cache} cannot be used ({error.strerror}): choose another folder") from error
-    if about.st_uid != os.getuid() or about.st_mode & _OTHERS_MAY_WRITE:
-        raise StorageError(f"the cache {cache} can be written by other users: choose another folder")
-    return folder / (name if _is_plain(name) else UNNAMED)
-
-
-def _is_plain(name: str) -> bool:
-    return name not in ("", ".", "..") and name.isprintable() and not name.startswith(_UNFINISHED)
-
-
-def _hex(uri: str) -> str:
-    return hashlib.sha256(uri.encode()).hexdigest()
-
-
-@contextlib.contextmanager
-def _writing(place: Path) -> Iterator[BinaryIO]:
-    """A file that is renamed to `place` at the end of the block; after an error nothing is left.
-
-    It need not outlive a crash of the machine: with a digest it is verified at each use, without one fetched anew.
-    """
-    try:
-        fd, temporary = tempfile.mkstemp(dir=place.parent, prefix=_UNFINISHED)
-    except OSError as error:
-        raise StorageError(f"the cache {place.parent} cannot be written ({error.strerror})") from error
-    try:
-        with os.fdopen(fd, "wb") as file:
-            yield file
-        Path(temporary).replace(place)
-    except BaseException as error:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        if isinstance(error, OSError):
-            raise StorageError(f"the cache {place.parent} cannot be written ({error.strerror})") from error
+        made.rename(place)
+    except OSError:
+        if place.exists():  # a folder that is not empty is never replaced
+            return False
         raise
+    return True
+
+
+def _folders(folder: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return list(folder.iterdir())
+    return []
+
+
+def _used(entry: Path) -> int:
+    """When it was used last (ns), by any process: its folder's time of change."""
+    with contextlib.suppress(OSError):
+        return entry.stat().st_mtime_ns
+    return 0
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files below; those that go meanwhile count nothing."""
+    total = 0
+    for where, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(where, name)).st_size  # noqa: PTH118 - thousands of files
+    return total

@@ -2,6 +2,8 @@
 
     KnodelError
     └── StorageError      the artifact of a storage URI cannot be had, or is not the one that was promised
+        ├── Interrupted   a connection broke or was not made: what has come so far can be continued later
+        └── Refused       the store answered with an error; `status` is its HTTP status
 
 Messages name the URI (without credentials, see `addresses.shown`) and the remedy, and no other path of this machine.
 """
@@ -13,3 +15,15 @@ from clusters.errors import KnodelError
 
 class StorageError(KnodelError):
     """The artifact of a storage URI cannot be had, or is not the one that was promised; `str(error)` is one line."""
+
+
+class Interrupted(StorageError):
+    """A connection broke, or was not made."""
+
+
+class Refused(StorageError):
+    """The store answered with an error."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status

@@ -1,55 +1,82 @@
-"""Bringing an artifact to this machine: `file://` is read where it is, `http(s)://` is kept in a cache by its digest.
+"""Bringing an artifact to this machine: files are read where they are, all else is kept in a cache by its digest.
 
 The one door of storage for the model server; blocking, to be called in a thread.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import Final
 
 from serving.storage import digest as digests
-from serving.storage import disk
 from serving.storage.addresses import shown
+from serving.storage.archive import is_archive
 from serving.storage.artifact import Artifact
-from serving.storage.cache import fetch_http
 from serving.storage.errors import StorageError
+from serving.storage.local import VOLUMES, fetch_local, file_path, volume_path
+from serving.storage.progress import Progress, nobody_looks
 
-__all__ = ["Artifact", "fetch"]
+__all__ = ["Artifact", "StorageOptions", "fetch", "options_from"]
+
+CACHE_LIMIT: Final = 64 << 30  # bytes; some models of the size that one CPU replica serves
+_MISSING: Final = {"s3": "s3", "gs": "gcs"}
+"""By scheme, the extra that installs its library."""
 
 
-def fetch(uri: str, digest: str, cache: Path, allow_hosts: frozenset[str]) -> Artifact:
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """`environ` has the credentials (`credentials.Credentials`); `cache_limit` in bytes; `volumes`: `local.VOLUMES`."""
+
+    environ: Mapping[str, str]
+    cache_limit: int = CACHE_LIMIT
+    volumes: Path = VOLUMES
+
+
+def options_from(environ: Mapping[str, str]) -> StorageOptions:
+    """KNODEL_CACHE_LIMIT, in bytes, and the credentials. Raises StorageError."""
+    text = environ.get("KNODEL_CACHE_LIMIT") or str(CACHE_LIMIT)
+    if not (text.isascii() and text.isdigit()):
+        raise StorageError(f"KNODEL_CACHE_LIMIT={text[:80]!r}: a number of bytes")
+    return StorageOptions(environ, int(text))
+
+
+def fetch(
+    uri: str,
+    digest: str,
+    cache: Path,
+    allow_hosts: frozenset[str],
+    *,
+    options: StorageOptions | None = None,
+    progress: Progress = nobody_looks,
+) -> Artifact:
     """Fetch and verify the artifact of a storage URI.
 
     `digest` is `sha256:…` or "" (nothing promised); `cache` is a folder for downloads, made when missing;
-    `allow_hosts` are host names and addresses that may be private. Raises StorageError.
+    `allow_hosts` are host names and addresses that may be private; `options` default to this process's environment;
+    `progress` is told of downloads. Raises StorageError.
     """
     name = shown(uri)
     digests.check_form(name, digest)
+    options = options or options_from(os.environ)
     scheme = uri.partition("://")[0]
-    if scheme == "file":
-        return _fetch_file(_local_path(uri, name), name, digest)
-    if scheme in ("http", "https"):
-        return fetch_http(uri, digest, cache, allow_hosts)
-    raise StorageError(f"{name}: storage of this kind is not supported: use file://, http:// or https://")
+    path = None
+    if scheme in ("file", "pvc"):
+        path = file_path(uri, name) if scheme == "file" else volume_path(uri, name, options.volumes)
+        if not is_archive(path.name) or path.is_dir():
+            return fetch_local(path, name, digest)
+    from serving.storage.remote import Wanted, fetch_remote  # all below: ssl and more, which files do not need
+    from serving.storage.sources import source_of
 
-
-def _fetch_file(path: Path, uri: str, digest: str) -> Artifact:
-    if path.is_dir():
-        files = disk.digest_files(path, uri) if digest else {}
-        if digest:
-            digests.check(uri, digest, digests.of_folder(files))
-        return Artifact(path, None, files, uri)
-    content = disk.read_file(path, uri)
-    if digest:
-        digests.check(uri, digest, digests.of_bytes(content))
-    return Artifact(path, content, {}, uri)
-
-
-def _local_path(uri: str, name: str) -> Path:
-    parts = urlsplit(uri)
-    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-        raise StorageError(f"{name}: a file is named by its whole path: write file:///PATH")
-    if parts.query or parts.fragment or "\0" in unquote(parts.path):
-        raise StorageError(f"{name}: ? and # in a path are written %3F and %23, and NUL is refused")
-    return Path(unquote(parts.path))
+    try:
+        want = Wanted(source_of(uri, path, allow_hosts, options.environ), uri, name, digest)
+        return fetch_remote(want, cache, options.cache_limit, progress)
+    except ModuleNotFoundError as error:
+        if scheme not in _MISSING:
+            raise
+        extra = _MISSING[scheme]
+        raise StorageError(
+            f"{name}: needs {error.name}, which is not installed: pip install 'knodel[{extra}]'"
+        ) from error

@@ -2,25 +2,93 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from serving.engines.errors import MissingEngine, UnknownFormat
-from serving.engines.registry import Format, find_format, loader_of
+from serving.engines.base import EngineOptions
+from serving.engines.errors import LoadFailed, MissingEngine, UnknownFormat
+from serving.engines.registry import FORMATS, Format, find_format, loader_of
+from serving.storage.artifact import Artifact
+
+CODE = [name for name, made in FORMATS.items() if made.runs_code]
 
 
-def test_a_format_is_found_by_name_or_by_the_files() -> None:
-    assert find_format("onnx", ["anything"]).name == "onnx"
-    assert find_format("", ["readme.md", "deep/Model.ONNX"]).name == "onnx"
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (["readme.md", "deep/Model.ONNX"], "onnx"),
+        (["iris.skops", "conda.yaml"], "sklearn"),
+        (["model.ubj"], "xgboost"),
+        (["iris.xgb"], "xgboost"),
+        (["model.json", "metadata.yaml"], "xgboost"),
+        (["1/model.txt"], "lightgbm"),
+        (["iris.lgb"], "lightgbm"),
+        (["inference.pdmodel", "inference.pdiparams"], "paddle"),
+        (["inference.json", "inference.pdiparams", "inference.yml"], "paddle"),
+        (["model.json", "model.pdiparams"], "paddle"),
+        (["saved_model.pb", "variables/variables.index"], "tensorflow"),
+        (["model.onnx", "model.py", "model.pkl"], "onnx"),
+    ],
+)
+def test_a_format_is_found_by_the_files(files: list[str], name: str) -> None:
+    assert find_format("", files).name == name
 
 
-def test_what_is_not_known_is_refused_with_what_is() -> None:
-    with pytest.raises(UnknownFormat, match="onnx"):
-        find_format("pickle", [])
-    with pytest.raises(UnknownFormat, match=r"\.onnx"):
-        find_format("", ["model.pkl"])
+@pytest.mark.parametrize("files", [["config.json"], ["notes.txt"], ["my_saved_model.pb"], ["supermodel.json"], []])
+def test_what_only_looks_like_a_format_is_refused_with_what_is_known(files: list[str]) -> None:
+    with pytest.raises(UnknownFormat, match=r"\.onnx, \.skops.*set modelFormat, one of onnx, sklearn"):
+        find_format("", files)
+
+
+def test_files_of_two_formats_are_not_chosen_from() -> None:
+    with pytest.raises(UnknownFormat, match="onnx and of sklearn: set modelFormat"):
+        find_format("", ["model.onnx", "model.skops"])
+    assert find_format("sklearn", ["model.onnx", "model.skops"]).name == "sklearn"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_named_format_is_taken_whatever_the_files(name: str) -> None:
+    assert find_format(name, ["anything"]).name == name
+
+
+def test_a_name_that_is_not_known_is_refused_with_those_that_are() -> None:
+    with pytest.raises(UnknownFormat, match=r"'catboost'.*onnx, sklearn"):
+        find_format("catboost", ["model.onnx"])
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [(["m.pkl"], "pickle"), (["m.pickle"], "pickle"), (["m.joblib"], "joblib"), (["model.py"], "python")],
+)
+def test_a_format_that_runs_code_is_never_found_but_named(files: list[str], name: str) -> None:
+    with pytest.raises(UnknownFormat, match=f"looks like {name}, which runs code .* set modelFormat {name} and label"):
+        find_format("", files)
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_a_format_that_runs_code_is_loaded_only_where_that_is_allowed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[Any] = []
+    module = SimpleNamespace(load=lambda artifact, options: loaded.append(artifact))
+    monkeypatch.setattr(importlib, "import_module", lambda _: module)
+    load = loader_of(FORMATS[name])
+    artifact = Artifact(Path("m"), b"", uri="file:///m")
+    with pytest.raises(LoadFailed, match=f"{name} runs code .*knodel.dev/allow-code.*--allow-code"):
+        load(artifact, EngineOptions())
+    assert not loaded
+    load(artifact, EngineOptions(allow_code=True))
+    assert loaded == [artifact]
+
+
+def test_only_what_is_named_runs_code() -> None:
+    assert CODE == ["pickle", "joblib", "python"]
 
 
 def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,11 +97,20 @@ def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPa
         loader_of(Format("x", "colorsys", "colorsys", "x", (".x",)))
 
 
+def test_a_library_without_what_it_needs_of_the_system_says_what(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "needy.py").write_text("raise OSError('libgomp.so.1: cannot open shared object file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingEngine, match=r"libgomp\.so\.1"):
+        loader_of(Format("x", "needy", "needy", "x", (".x",)))
+
+
 def test_choosing_an_engine_imports_none() -> None:
     script = (
         "import sys; from serving.engines.registry import find_format; from serving.server import preload;"
-        "find_format('onnx', []); preload(['--format', 'onnx']);"
-        "print([name for name in ('onnxruntime', 'numpy', 'starlette', 'uvicorn') if name in sys.modules])"
+        "find_format('onnx', []); find_format('', ['m.skops']); preload(['--format', 'onnx']);"
+        "print([name for name in ('onnxruntime', 'sklearn', 'numpy', 'starlette', 'uvicorn') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -25,4 +25,4 @@ async def test_a_header_that_says_two_things_is_refused(
     name: bytes, values: tuple[bytes, ...], error: type[ServingError]
 ) -> None:
     with pytest.raises(error):
-        await read_body({"headers": [(name, value) for value in values]}, whole, BodyBudget(10))
+        await read_body({"headers": [(name, value) for value in values]}, whole, BodyBudget(10), 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from typing import Any
 
 import msgspec
@@ -14,14 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from serving.engines.base import ANY, Signature, TensorSpec
-from serving.engines.datatypes import BYTES, DATATYPES, Tensor
+from serving.engines.datatypes import BF16, BYTES, DATATYPES, Tensor
 from serving.server import tensors
-from serving.server.errors import BadRequest, ServingError
+from serving.server.errors import BadRequest, ServingError, TooLarge
 from serving.server.limits import Limits
+from serving.server.messages import check_elements
 from serving.server.protocol_v2 import Codec, Reply
 
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
-NUMBERS = [name for name in DATATYPES if name not in (BYTES, "FP16")]
+NUMBERS = [name for name in DATATYPES if name not in (BYTES, "FP16", BF16)]
 
 
 def codec(datatype: str, rank: int) -> Codec:
@@ -61,7 +63,7 @@ def test_tensors_survive_json_flat_and_nested(case: tuple[str, Tensor]) -> None:
         np.testing.assert_array_equal(np.array(answer["data"], dtype=tensor.dtype).reshape(tensor.shape), tensor)
 
 
-@given(st.sampled_from([name for name in DATATYPES if name != BYTES]), st.data())
+@given(st.sampled_from([name for name in DATATYPES if name not in (BYTES, BF16)]), st.data())
 @settings(max_examples=100, deadline=None)
 def test_tensors_survive_the_binary_form_bit_by_bit(name: str, data: st.DataObject) -> None:
     tensor = data.draw(arrays.arrays(DATATYPES[name].dtype, SHAPES))
@@ -78,6 +80,53 @@ def test_tensors_survive_the_binary_form_bit_by_bit(name: str, data: st.DataObje
     assert call.inputs["x"].tobytes() == tensor.tobytes()
     reply = made.encode(call, [call.inputs["x"]])
     assert reply.body[reply.json_length :] == tensor.tobytes()
+
+
+@given(arrays.arrays(np.dtype("<u2"), arrays.array_shapes(max_dims=2, min_side=0, max_side=5)))
+def test_bf16_survives_the_binary_form_bit_by_bit(bits: Tensor) -> None:
+    datatype = DATATYPES[BF16]
+    tensor = tensors.from_bytes("x", datatype, bits.shape, memoryview(bits.tobytes()))
+    assert tensor.dtype == np.float32
+    expected = np.where(np.isnan(tensor), bits | 0x40, bits)  # a NaN is made quiet
+    np.testing.assert_array_equal(
+        np.frombuffer(tensors.to_bytes(tensor, datatype), "<u2").reshape(bits.shape), expected
+    )
+
+
+@given(st.floats(width=32, min_value=-(2.0**127), max_value=2.0**127))
+def test_an_fp32_becomes_the_nearest_bf16(value: float) -> None:
+    wire = tensors.to_bytes(np.array([value], np.float32), DATATYPES[BF16])
+    made = float(tensors.from_bytes("x", DATATYPES[BF16], [1], memoryview(wire))[0])
+    below, above = (
+        float(tensors.from_bytes("x", DATATYPES[BF16], [1], memoryview(struct.pack("<H", bits)))[0])
+        for bits in neighbours(value)
+    )
+    assert abs(made - value) == min(abs(below - value), abs(above - value))
+
+
+def neighbours(value: float) -> tuple[int, int]:
+    """The BF16 next to an FP32 on either side, as bits."""
+    half = struct.unpack("<I", struct.pack("<f", value))[0] >> 16
+    return half, half + 1
+
+
+def test_a_bf16_output_is_named_so_and_travels_as_bytes_only() -> None:
+    made = codec(BF16, 1)
+    text = json.dumps({"inputs": [{"name": "x", "shape": [2], "datatype": BF16, "parameters": {"binary_data_size": 4}}],
+                       "parameters": {"binary_data_output": True}}).encode()  # fmt: skip
+    call = made.decode(text + b"\x80\x3f\x20\xc0", len(text))
+    assert call.inputs["x"].tolist() == [1.0, -2.5]
+    reply = made.encode(call, [call.inputs["x"]])
+    assert reply.body[reply.json_length :] == b"\x80\x3f\x20\xc0"
+    assert json.loads(reply.body[: reply.json_length])["outputs"][0]["datatype"] == BF16
+    in_json = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1.5]}]}).encode()
+    with pytest.raises(BadRequest, match="binary"):
+        made.encode(made.decode(in_json), [np.ones(1, np.float32)])
+
+
+def test_what_nests_without_commas_is_counted_too() -> None:
+    with pytest.raises(TooLarge):
+        check_elements(b"[[" * 100 + b"]]" * 100, 150)
 
 
 @given(st.lists(st.binary(max_size=20), max_size=6))

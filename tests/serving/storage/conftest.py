@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -14,17 +14,22 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 class Store:
-    """`answers` by path; `asked` are the paths in order."""
+    """`answers` by path, with or without the query; `asked` are the paths in order, `headers` of each request."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
         self.asked: list[str] = []
+        self.headers: list[dict[str, str]] = []
         store = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 store.asked.append(self.path)
-                store.answers.get(self.path, _not_found)(self)
+                store.headers.append(dict(self.headers))
+                answer = store.answers.get(self.path) or store.answers.get(self.path.partition("?")[0], _not_found)
+                answer(self)
+
+            do_POST = do_GET
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Not in the output of the tests."""
@@ -49,6 +54,27 @@ class Store:
         self.answers[path] = answer
         return self.url(path)
 
+    def versioned(self, path: str, content: bytes, etag: str, breaks: Sequence[int | None] = ()) -> str:
+        """Answer as a store that can continue; `breaks` are the bytes after which each next answer ends (None: all)."""
+        left = list(breaks)
+
+        def answer(handler: BaseHTTPRequestHandler) -> None:
+            asked = handler.headers.get("Range", "")
+            start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+            if handler.headers.get("If-Range") != etag:
+                start = 0
+            handler.send_response(206 if start else 200)
+            if start:
+                handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            handler.send_header("ETag", etag)
+            handler.send_header("Content-Length", str(len(content) - start))
+            handler.end_headers()
+            most = left.pop(0) if left else None
+            handler.wfile.write(content[start:] if most is None else content[start : start + most])
+
+        self.answers[path] = answer
+        return self.url(path)
+
     def redirect(self, path: str, target: str, status: int = 302) -> str:
         """Answer with a redirect; its address."""
 
@@ -66,8 +92,7 @@ def _not_found(handler: BaseHTTPRequestHandler) -> None:
     handler.send_error(404)
 
 
-@pytest.fixture
-def store() -> Iterator[Store]:
+def running() -> Iterator[Store]:
     """A store that runs."""
     made = Store()
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -76,3 +101,15 @@ def store() -> Iterator[Store]:
     made.server.shutdown()
     made.server.server_close()
     thread.join()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """The store."""
+    yield from running()
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Store]:
+    """Another store, to which the first may redirect."""
+    yield from running()

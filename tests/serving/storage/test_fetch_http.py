@@ -43,7 +43,7 @@ def test_with_a_digest_it_is_downloaded_once(store: Store, tmp_path: Path) -> No
 def test_without_a_digest_it_is_downloaded_anew(store: Store, tmp_path: Path) -> None:
     assert get(store.file("/m.onnx", b"old"), tmp_path).content == b"old"
     assert get(store.file("/m.onnx", b"new"), tmp_path).content == b"new"
-    assert files(tmp_path) == ["m.onnx"]
+    assert files(tmp_path) == []
 
 
 def test_a_cached_file_that_was_damaged_is_downloaded_anew(store: Store, tmp_path: Path) -> None:
@@ -144,4 +144,5 @@ def test_a_cache_that_others_may_write_is_not_used(store: Store, tmp_path: Path)
 @pytest.mark.parametrize("path", ["/", "/..", "/%2e%2e", "/a%2Fb", "/.download-x"])
 def test_the_name_of_a_file_stays_inside_of_the_cache(store: Store, tmp_path: Path, path: str) -> None:
     artifact = get(store.file(path, CONTENT), tmp_path)
-    assert artifact.path.parent.parent.parent == tmp_path / "cache"
+    assert artifact.path.resolve().is_relative_to((tmp_path / "cache").resolve())
+    assert artifact.names() == [artifact.path.name] and "/" not in artifact.path.name

@@ -1,0 +1,96 @@
+"""Prometheus' text format: families that are read when somebody asks, none kept in between.
+
+Format: https://prometheus.io/docs/instrumenting/exposition_formats/ (version 0.0.4).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Literal
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_RESIDENT_FIELD = 1  # of /proc/PID/statm (proc_pid_statm(5)), in pages
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """All samples of one name: (labels, value)."""
+
+    name: str
+    type: Literal["counter", "gauge"]
+    help: str
+    samples: tuple[tuple[Labels, float], ...]
+
+    def lines(self) -> Iterator[str]:
+        """As the page has them."""
+        yield from _head(self.name, self.type, self.help)
+        for labels, value in self.samples:
+            yield _sample(self.name, labels, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Observations of one set of labels; `counts`: up to each bound but above the one before, at last above all."""
+
+    labels: Labels
+    counts: Sequence[int]
+    sum: float
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """All observations of one name, counted by the upper bounds `bounds`, which ascend."""
+
+    name: str
+    help: str
+    bounds: Sequence[float]
+    samples: tuple[Buckets, ...]
+
+    def lines(self) -> Iterator[str]:
+        """As the page has them: counts add up from bucket to bucket."""
+        yield from _head(self.name, "histogram", self.help)
+        bounds = (*(f"{bound:g}" for bound in self.bounds), "+Inf")
+        for buckets in self.samples:
+            for bound, count in zip(bounds, accumulate(buckets.counts), strict=True):
+                yield _sample(f"{self.name}_bucket", {**buckets.labels, "le": bound}, count)
+            yield _sample(f"{self.name}_sum", buckets.labels, buckets.sum)
+            yield _sample(f"{self.name}_count", buckets.labels, sum(buckets.counts))
+
+
+def one(name: str, type: Literal["counter", "gauge"], help: str, value: float) -> Family:
+    """A family with a single sample."""
+    return Family(name, type, help, (({}, value),))
+
+
+def render(families: Iterable[Family | Histogram]) -> str:
+    """The page."""
+    return "\n".join(line for family in families for line in family.lines()) + "\n"
+
+
+def process_families() -> list[Family]:
+    """This process, by the names of Prometheus' own clients."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    pages = int(Path("/proc/self/statm").read_text().split()[_RESIDENT_FIELD])
+    open_files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only counted
+    return [
+        one("process_cpu_seconds_total", "counter", "CPU time used.", usage.ru_utime + usage.ru_stime),
+        one("process_resident_memory_bytes", "gauge", "Resident memory.", float(pages * os.sysconf("SC_PAGE_SIZE"))),
+        one("process_open_fds", "gauge", "Open file descriptors.", float(open_files)),
+    ]
+
+
+def _head(name: str, type: str, help: str) -> tuple[str, str]:
+    return f"# HELP {name} {help}", f"# TYPE {name} {type}"
+
+
+def _sample(name: str, labels: Labels, value: float) -> str:
+    said = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
+    return f"{name}{{{said}}} {value:.17g}" if said else f"{name} {value:.17g}"

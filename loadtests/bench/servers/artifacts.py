@@ -1,0 +1,105 @@
+"""The models that all servers are asked, trained or written anew for each run."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+import sys
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadtests.bench.servers import apps
+from loadtests.bench.servers.load import Tensor
+from tests.support import models
+
+FLOWER = (6.8, 2.8, 4.8, 1.4)  # a versicolor
+CLASSES = 3
+FEATURES = len(FLOWER)
+SIDE = 224  # pixels of an image, as ImageNet's classifiers take it
+CHANNELS = 3
+SEED = 6
+TRAINER = Path(apps.__file__).with_name("train_iris.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Iris:
+    """One trained classifier of flowers as `skops` and `onnx` file, a request, and both right answers."""
+
+    skops: Path
+    onnx: Path
+    flower: Tensor
+    label: Sequence[float]
+    probabilities: Sequence[float]
+
+
+def train(python: Path | str, folder: Path, *options: str) -> Path:
+    """FOLDER/model.joblib, by the scikit-learn of that interpreter."""
+    folder.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run([python, TRAINER, folder, *options], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"the model of scikit-learn could not be trained: {done.stderr.strip()[-2000:]}")
+    return folder / "model.joblib"
+
+
+def iris(folder: Path) -> Iris:
+    """Train it with our own scikit-learn, in another process: its libraries would share memory with the servers'."""
+    train(sys.executable, folder, "--skops")
+    weights = json.loads((folder / "weights.json").read_text())
+    rows, intercepts = weights["coefficients"], weights["intercepts"]
+    flower = array("f", FLOWER)
+    path = folder / "iris.onnx"
+    path.write_bytes(linear(rows, intercepts))
+    scores = [sum(map(_product, flower, row)) + bias for row, bias in zip(rows, intercepts, strict=True)]
+    tensor = Tensor("input-0", (1, FEATURES), flower.tolist(), flower.tobytes())
+    return Iris(folder / "model.skops", path, tensor, (float(scores.index(max(scores))),), softmax(scores))
+
+
+def linear(rows: Sequence[Sequence[float]], intercepts: Sequence[float]) -> bytes:
+    """ONNX: FP32 input-0 [n, FEATURES] → probabilities [n, CLASSES]; `rows` has one row of weights for each class."""
+    columns = [weight for feature in zip(*rows, strict=True) for weight in feature]
+    return models.model(
+        [
+            models.node("MatMul", ["input-0", "weights"], ["products"]),
+            models.node("Add", ["products", "intercepts"], ["scores"]),
+            models.node("Softmax", ["scores"], ["probabilities"]),
+        ],
+        [models.value("input-0", models.FLOAT, ["n", FEATURES])],
+        [models.value("probabilities", models.FLOAT, ["n", CLASSES])],
+        [models.floats("weights", columns, (FEATURES, CLASSES)), models.floats("intercepts", intercepts, (CLASSES,))],
+    )
+
+
+def image_model(folder: Path) -> Path:
+    """ONNX: FP32 image [n, 3, 224, 224] → the mean of each channel. It costs next to nothing: decoding is the work."""
+    path = folder / "image.onnx"
+    path.write_bytes(
+        models.model(
+            [models.node("GlobalAveragePool", ["image"], ["means"])],
+            [models.value("image", models.FLOAT, ["n", CHANNELS, SIDE, SIDE])],
+            [models.value("means", models.FLOAT, ["n", CHANNELS, 1, 1])],
+        )
+    )
+    return path
+
+
+def image() -> tuple[Tensor, Sequence[float]]:
+    """An image of noise (2.9 MB as JSON, 0.6 MB as bytes), and the mean of each channel."""
+    noise = random.Random(SEED)
+    size = SIDE * SIDE
+    pixels = array("f", (noise.random() for _ in range(CHANNELS * size)))
+    means = [math.fsum(pixels[start : start + size]) / size for start in range(0, len(pixels), size)]
+    return Tensor("image", (1, CHANNELS, SIDE, SIDE), pixels.tolist(), pixels.tobytes()), means
+
+
+def softmax(scores: Sequence[float]) -> list[float]:
+    """Probabilities from scores."""
+    powers = [math.exp(score - max(scores)) for score in scores]
+    return [power / sum(powers) for power in powers]
+
+
+def _product(left: float, right: float) -> float:
+    return left * right

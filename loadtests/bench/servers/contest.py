@@ -1,0 +1,110 @@
+"""Servers that take turns: each round starts every one of them alone, asks it everything, and ends it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadtests.bench.servers.load import Kind, Load
+from loadtests.bench.servers.pressure import Generator, Pressure
+from loadtests.bench.servers.server import Ports, Server
+from loadtests.bench.servers.subjects import Subject
+from tests.support.ports import free_ports
+
+CONNECTIONS = 16
+WARM_UP = 1.0  # s
+ALONE_SHARE = 0.5  # of the time at 16 connections is spent at one
+MEGABYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`seconds` at 16 connections; the cores of server and generator."""
+
+    rounds: int
+    seconds: float
+    server_core: int
+    generator: Generator
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One load in one turn: under 16 connections, and alone on one."""
+
+    crowd: Pressure
+    alone: Pressure
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One server in one round: by load, its PSS in MB after all of them, seconds from exec to the first 200."""
+
+    loads: Mapping[str, Measured]
+    memory: float
+    start: float
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """By subject, the turns in order."""
+
+    turns: Mapping[str, Sequence[Turn]]
+
+    def median(self, subject: str, value: Callable[[Turn], float]) -> float:
+        """Of all rounds."""
+        return statistics.median(map(value, self.turns[subject]))
+
+    def ratio(self, above: str, over: Callable[[Turn], float], below: str, under: Callable[[Turn], float]) -> float:
+        """The median of the rounds' ratios: what disturbs a round disturbs both sides of it."""
+        pairs = zip(self.turns[above], self.turns[below], strict=True)
+        return statistics.median(over(upper) / under(lower) for upper, lower in pairs)
+
+
+def rate(load: str) -> Callable[[Turn], float]:
+    """Answers a second at 16 connections."""
+    return lambda turn: turn.loads[load].crowd.rate
+
+
+def alone(load: str) -> Callable[[Turn], float]:
+    """p50 at one connection in ms."""
+    return lambda turn: turn.loads[load].alone.p50
+
+
+def memory(turn: Turn) -> float:
+    """PSS in MB."""
+    return turn.memory
+
+
+def hold(subjects: Sequence[Subject], loads: Sequence[Load], plan: Plan, folder: Path) -> Results:
+    """Let them take turns. Raises SystemExit when one answers wrongly or not at all."""
+    turns: dict[str, list[Turn]] = {subject.label: [] for subject in subjects}
+    for _ in range(plan.rounds):
+        for subject in subjects:
+            turns[subject.label].append(_turn(subject, loads, plan, folder))
+    return Results(turns)
+
+
+def _turn(subject: Subject, loads: Sequence[Load], plan: Plan, folder: Path) -> Turn:
+    ports = Ports(*free_ports(3))
+    taken = [load for load in loads if load.kind in subject.speaks]
+    with start(subject, ports, folder, plan.server_core) as server:
+        seconds, _ = server.first_answer(next(load for load in taken if load.kind is not Kind.GRPC))
+        measured = {load.label: _measure(subject, server, load, ports, plan) for load in taken}
+        return Turn(measured, server.memory() / MEGABYTE, seconds)
+
+
+def start(subject: Subject, ports: Ports, folder: Path, core: int) -> Server:
+    """Start it."""
+    log = folder / f"{subject.label.replace(' ', '-')}.log"
+    return Server(subject.label, subject.launch(ports, folder), ports.http, log, core)
+
+
+def _measure(subject: Subject, server: Server, load: Load, ports: Ports, plan: Plan) -> Measured:
+    if subject.answers and load.kind is not Kind.GRPC:  # the client of gRPC looks at its answers itself
+        load.check(server.first_answer(load)[1])
+    press = plan.generator.press
+    press(load, ports, 1, WARM_UP)
+    crowd = press(load, ports, CONNECTIONS, plan.seconds)
+    return Measured(crowd, press(load, ports, 1, plan.seconds * ALONE_SHARE))

@@ -1,0 +1,88 @@
+"""How much a server does, and how soon it answers, under requests without a pause: by wrk, and by a client of gRPC."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadtests.bench.servers.load import PATH, Kind, Load
+from loadtests.bench.servers.server import HOST, Ports
+
+SCRIPT = Path(__file__).with_name("load.lua")
+MARK = "BENCH "
+LONGEST_ANSWER = "60s"  # wrk counts a slower one as an error
+LEEWAY = 120.0  # s that a generator may take beyond its time
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Answers a second, and quantiles of their time in ms."""
+
+    rate: float
+    p50: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """Sends from one core."""
+
+    core: int
+
+    def press(self, load: Load, ports: Ports, connections: int, seconds: float) -> Pressure:
+        """Each connection sends its next request when it has its answer. Raises SystemExit when one was refused."""
+        with tempfile.NamedTemporaryFile(prefix="knodel-bench-") as body:
+            body.write(load.body)
+            body.flush()
+            if load.kind is Kind.GRPC:
+                command = _grpc(load, ports.grpc, body.name, connections, seconds)
+            else:
+                command = _wrk(load, ports.http, connections, seconds)
+            return parse(self._run(command, body.name), load.label)
+
+    def _run(self, command: list[str], body: str) -> str:
+        command = ["taskset", "--cpu-list", str(self.core), *command]
+        environment = os.environ | {"BENCH_BODY": body}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LEEWAY, check=False)
+        if done.returncode:
+            raise SystemExit(f"{command[3]} failed: {(done.stderr or done.stdout).strip()[-2000:]}")
+        return done.stdout
+
+
+def parse(output: str, label: str) -> Pressure:
+    """What a generator printed. Raises SystemExit when a request failed: then the figures mean nothing."""
+    line = next((line for line in output.splitlines() if line.startswith(MARK)), None)
+    if line is None:
+        raise SystemExit(f"{label}: the generator said nothing of what it measured: {output[-500:]}")
+    found = json.loads(line.removeprefix(MARK))
+    if found["refused"] or found["broken"] or not found["requests"]:
+        raise SystemExit(f"{label}: not every request was answered: {line}")
+    rate = found["requests"] / (found["microseconds"] / 1e6)
+    return Pressure(rate, found["p50"] / 1000, found["p99"] / 1000)
+
+
+def wrk() -> str:
+    """The program. Raises SystemExit when it is not installed."""
+    program = shutil.which("wrk")
+    if program is None:
+        raise SystemExit("wrk is not installed: it sends the requests (package wrk of Debian and Ubuntu)")
+    return program
+
+
+def _wrk(load: Load, port: int, connections: int, seconds: float) -> list[str]:
+    headers = [word for name, value in load.headers.items() for word in ("--header", f"{name}: {value}")]
+    times = ["--threads", "1", "--connections", str(connections), "--duration", f"{max(1, round(seconds))}s"]
+    times += ["--timeout", LONGEST_ANSWER]
+    return [wrk(), *times, "--script", str(SCRIPT), *headers, f"http://{HOST}:{port}{PATH}"]
+
+
+def _grpc(load: Load, port: int, body: str, connections: int, seconds: float) -> list[str]:
+    numbers = ",".join(map(repr, load.answer))
+    program = [sys.executable, "-m", "loadtests.bench.servers.grpc_load", f"{HOST}:{port}", body]
+    return [*program, "--connections", str(connections), "--seconds", str(seconds), f"--answer={numbers}"]

@@ -1,0 +1,65 @@
+"""From nothing to the first 200: by exec, beside a bare application and the peers, and forked from a zygote."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from loadtests.bench.figure import Figure
+from loadtests.bench.servers.contest import Plan, start
+from loadtests.bench.servers.load import Load
+from loadtests.bench.servers.server import Ports
+from loadtests.bench.servers.subjects import (
+    BARE_LABEL,
+    KNODEL_LABEL,
+    Subject,
+    knodel_arguments,
+    knodel_environment,
+)
+from loadtests.bench.servers.zygote import Zygote
+from serving.server.preloading import modules_for
+from tests.support.ports import free_ports
+
+PER_ROUND = 3  # starts of each
+OVER_BARE = 1.4
+FORKED_MS = 150
+
+
+def figures(model: Path, load: Load, subjects: Sequence[Subject], plan: Plan, folder: Path) -> list[Figure]:
+    """`model`: the ONNX file that all of them serve; `subjects`: those that are started by exec."""
+    count = plan.rounds * PER_ROUND
+    took = by_exec(subjects, load, count, plan.server_core, folder)
+    forked = by_fork(model, load, count, plan.server_core, folder)
+    forks = f"forked from the zygote to first 200, p50 of {count}"
+    medians = {label: statistics.median(times) * 1000 for label, times in took.items()}
+    ratios = [ours / bare for ours, bare in zip(took[KNODEL_LABEL], took[BARE_LABEL], strict=True)]
+    return [
+        *(Figure(f"exec to first 200, p50 of {count}: {label}", value, "ms") for label, value in medians.items()),
+        Figure(f"  {KNODEL_LABEL} to {BARE_LABEL}", statistics.median(ratios), "x", OVER_BARE),
+        Figure(forks, statistics.median(forked) * 1000, "ms", FORKED_MS),
+        Figure("forked from the zygote, slowest", max(forked) * 1000, "ms"),
+    ]
+
+
+def by_exec(
+    subjects: Sequence[Subject], load: Load, count: int, core: int, folder: Path
+) -> Mapping[str, Sequence[float]]:
+    """Seconds of each start by subject, in turn."""
+    took: dict[str, list[float]] = {subject.label: [] for subject in subjects}
+    for _ in range(count):
+        for subject in subjects:
+            with start(subject, Ports(*free_ports(3)), folder, core) as server:
+                took[subject.label].append(server.first_answer(load)[0])
+    return took
+
+
+def by_fork(model: Path, load: Load, count: int, core: int, folder: Path) -> Sequence[float]:
+    """Seconds of each start out of one zygote."""
+    arguments = knodel_arguments(model)[2:]
+    took = []
+    with Zygote(folder, modules_for(arguments), core) as zygote:
+        for _ in range(count):
+            ports = Ports(*free_ports(3))
+            took.append(zygote.first_answer(arguments, knodel_environment(ports), ports.http, load))
+    return took

@@ -1,0 +1,125 @@
+"""An engine in a process of its own.
+
+For libraries that keep Python's lock while they work (the server could not even say that it lives), that must be called
+by always the same thread, or that a model can make crash: the server survives, and the process is started again for the
+next request.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from serving.engines.base import Cancellation, EngineOptions, Signature
+from serving.engines.child_messages import Answer, Failed, Infer, Load, Loaded, Message, heads_of
+from serving.engines.child_process import ChildGone, ChildProcess, Patience
+from serving.engines.datatypes import Tensor
+from serving.engines.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.folder import Folder
+
+if TYPE_CHECKING:
+    from serving.storage.artifact import Artifact
+
+log = logging.getLogger(__name__)
+
+_RAISED: Final[dict[str, type[EngineError]]] = {
+    kind.__name__: kind for kind in (LoadFailed, InputRefused, InferenceFailed)
+}
+
+
+class ChildEngine:
+    """The model that `module` loads from `folder`, as other engines' modules do, but in a process of its own.
+
+    One inference at a time. Closes `folder`. Raises LoadFailed.
+    """
+
+    def __init__(self, module: str, folder: Folder, artifact: Artifact, options: EngineOptions) -> None:
+        self._load = Load(module, str(folder.path), artifact.uri, options)
+        self._folder = folder
+        self._turn = threading.Lock()
+        self._child: ChildProcess | None = None
+        try:
+            self._signature = self._start()[1]
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def signature(self) -> Signature:
+        """The model's tensors."""
+        return self._signature
+
+    @property
+    def bounded(self) -> bool:
+        """Never: the time of this process says nothing of the other's."""
+        return False
+
+    def infer(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
+    ) -> Sequence[Tensor]:
+        """Ask the process. Raises InputRefused, InferenceFailed, Cancelled; LoadFailed if it does not start again."""
+        with self._turn:
+            if cancellation is not None and cancellation.cancelled:
+                raise Cancelled("the inference was cancelled")
+            answer, tensors = self._ask(inputs, outputs, cancellation)
+        if isinstance(answer, Failed):
+            raise _error_of(answer)
+        if not isinstance(answer, Answer) or len(tensors) != len(outputs):
+            raise InferenceFailed("the process of the model gave something else than an answer")
+        return tensors
+
+    def close(self) -> None:
+        """End the process."""
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+        self._folder.close()
+
+    def _ask(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None
+    ) -> tuple[Message, list[Tensor]]:
+        child = self._running()
+        patience = Patience(child)
+        if cancellation is not None:
+            cancellation.on_cancel(patience.begin)
+        tensors = list(inputs.values())
+        try:
+            return child.ask(Infer(heads_of(list(inputs), tensors), list(outputs)), tensors)
+        except ChildGone as error:
+            self._child = None
+            log.warning("the process of the model ended %s: it is started again for the next request", error)
+            if cancellation is not None and cancellation.cancelled:
+                raise Cancelled("the inference did not end and was killed") from error
+            raise InferenceFailed(f"the process of the model ended {error}") from error
+        finally:
+            patience.end()
+
+    def _running(self) -> ChildProcess:
+        if self._child is not None and not self._child.ended:
+            return self._child
+        if self._child is not None:
+            log.warning("the process of the model ended while nobody asked it: it is started again")
+            self._child.close()
+            self._child = None
+        return self._start()[0]
+
+    def _start(self) -> tuple[ChildProcess, Signature]:
+        child = ChildProcess()
+        try:
+            answer, _ = child.ask(self._load)
+        except ChildGone as error:
+            raise LoadFailed(f"the process that loads {self._load.uri} ended {error}") from error
+        except BaseException:
+            child.close()
+            raise
+        if isinstance(answer, Loaded):
+            self._child = child
+            return child, answer.signature
+        child.close()
+        raise _error_of(answer) if isinstance(answer, Failed) else LoadFailed("the model's process gave no signature")
+
+
+def _error_of(failed: Failed) -> EngineError:
+    return _RAISED.get(failed.error, InferenceFailed)(failed.words)

@@ -1,0 +1,88 @@
+"""An artifact's files in a folder, for libraries that load from paths and from nothing else."""
+
+from __future__ import annotations
+
+import posixpath
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from serving.engines.errors import LoadFailed
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from serving.storage.artifact import Artifact
+
+
+class Folder:
+    """The files of an artifact below `path`, until `close`.
+
+    What was promised by a digest is copied into a folder of this process's own ($TMPDIR): the very bytes that were
+    verified are loaded, whatever happens to the files meanwhile. So is an artifact of one file, under the name `only`.
+    A folder of which nothing was promised is used where it is.
+    """
+
+    def __init__(self, artifact: Artifact, only: str = "") -> None:
+        names = artifact.names()  # refuses what leads outside of the folder
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        if artifact.content is None and not artifact.digests:
+            self.path = artifact.path
+            return
+        self._copy = tempfile.TemporaryDirectory(prefix="knodel-model-", ignore_cleanup_errors=True)
+        self.path = Path(self._copy.name)
+        try:
+            for name in names:
+                _write(self.path / (only if artifact.content is not None else name), artifact.read(name))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the copy, if there is one."""
+        if self._copy is not None:
+            self._copy.cleanup()
+
+    def without_path(self, words: str) -> str:
+        """`words` on one line, without the place of the folder on this machine."""
+        return " ".join(words.replace(f"{self.path}/", "").replace(str(self.path), "…").split())
+
+
+def only_file(artifact: Artifact, suffixes: tuple[str, ...]) -> str:
+    """The one file of the artifact whose name ends so, the highest in its folders. Raises LoadFailed, StorageError.
+
+    A whole name is a suffix too; `model.py` does not find `my_model.py`.
+    """
+    names = artifact.names()
+    if artifact.content is not None:
+        return names[0]  # a download may have any name
+    found = [name for name in names if _ends_with(posixpath.basename(name), suffixes)]
+    top = min((name.count("/") for name in found), default=0)
+    found = [name for name in found if name.count("/") == top]
+    if len(found) != 1:
+        raise LoadFailed(
+            f"{artifact.uri} has {len(found)} files {' or '.join(suffixes)} in one place: name the folder of one model"
+        )
+    return found[0]
+
+
+def _ends_with(name: str, suffixes: tuple[str, ...]) -> bool:
+    return any(name.endswith(suffix) if suffix.startswith(".") else name == suffix for suffix in suffixes)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise LoadFailed(
+            f"the model's files cannot be copied to the temporary folder ({error.strerror}): give $TMPDIR more space"
+        ) from error

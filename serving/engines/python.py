@@ -1,0 +1,150 @@
+"""Models that are Python code: a class in `model.py`. The registry lets none come here that was not named, and allowed.
+
+    class Model:
+        inputs = [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]      # optional, as are outputs
+        def load(self, folder): ...                                         # optional; so is the parameter, a Path
+        def predict(self, x): ...
+
+Arrays are NumPy's. A class that declares nothing has one input and one output of FP64, `input-0` and `output-0`.
+`python_stages` says which methods there are, `python_tensors` what they may give. Code that raises
+`serving.engines.errors.InputRefused` blames the caller (400); whatever else it raises is the model's fault (500).
+
+Plain methods are called by one thread at a time, unless the class says `thread_safe = True`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from serving.engines.base import Cancellation, EngineOptions, Signature, TensorSpec
+from serving.engines.datatypes import Tensor
+from serving.engines.errors import Cancelled, EngineError, InferenceFailed
+from serving.engines.folder import Folder, only_file
+from serving.engines.loop_thread import LoopThread
+from serving.engines.python_module import FILE, UserModule
+from serving.engines.python_pipeline import AsyncPipeline, Pipeline, SyncPipeline
+from serving.engines.python_stages import LOAD, is_async, method, stages_of, takes
+from serving.engines.python_tensors import INPUT, OUTPUT, answers, declared, joined, own
+
+if TYPE_CHECKING:
+    from serving.storage.artifact import Artifact
+
+PLATFORM: Final = "python"
+THREAD_SAFE: Final = "thread_safe"
+LARGEST_JOINED: Final = 1 << 28  # bytes of an answer that is gathered from parts; a generator may never end
+
+
+def load(artifact: Artifact, _: EngineOptions) -> PythonEngine:
+    """The model of the artifact's `model.py`. Raises LoadFailed, StorageError."""
+    inside = posixpath.dirname(only_file(artifact, (FILE,)))
+    with ExitStack() as opened:
+        folder = opened.enter_context(Folder(artifact, FILE))
+        place = folder.path / inside
+        module = opened.enter_context(closing(UserModule(folder, place)))
+        model = module.instance()
+        loop = opened.enter_context(closing(LoopThread("model"))) if is_async(model) else None
+        with module.user_code(LOAD):
+            _load(model, place, loop)
+        inputs, outputs = declared(model, "inputs", INPUT), declared(model, "outputs", OUTPUT)
+        stages = stages_of(model, [spec.name for spec in inputs])
+        pipeline = SyncPipeline(stages) if loop is None else AsyncPipeline(stages, loop)
+        alone = loop is None and not getattr(model, THREAD_SAFE, False)
+        made = StreamingPythonEngine if stages.yields else PythonEngine
+        return made(pipeline, Signature(PLATFORM, inputs, outputs), alone, opened.pop_all())
+
+
+class PythonEngine:
+    """An object of a user's class; `opened` is what it needs until it is closed, `alone`: one call at a time."""
+
+    def __init__(self, pipeline: Pipeline, signature: Signature, alone: bool, opened: ExitStack) -> None:
+        self._pipeline = pipeline
+        self._signature = signature
+        self._outputs: Mapping[str, TensorSpec] = {spec.name: spec for spec in signature.outputs}
+        self._turn: AbstractContextManager[Any] = threading.Lock() if alone else nullcontext()
+        self._opened = opened
+
+    @property
+    def signature(self) -> Signature:
+        """What the class declares."""
+        return self._signature
+
+    @property
+    def bounded(self) -> bool:
+        """Never: nobody knows what the code does."""
+        return False
+
+    def infer(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
+    ) -> Sequence[Tensor]:
+        """Call the stages once. Raises InputRefused, InferenceFailed, Cancelled."""
+        with self._turn:
+            _check(cancellation)
+            with _translated():
+                return answers(self._pipeline.value(own(inputs), cancellation), self._outputs, outputs)
+
+    def close(self) -> None:
+        """Forget the object and its module."""
+        self._opened.close()
+
+
+class StreamingPythonEngine(PythonEngine):
+    """An object whose `predict` is a generator."""
+
+    def stream(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
+    ) -> Generator[Sequence[Tensor], None, None]:
+        """The outputs of each part that it yields. Raises as `infer`, at any part."""
+        with self._turn, closing(self._pipeline.parts(own(inputs), cancellation)) as parts:
+            while True:
+                _check(cancellation)
+                with _translated():
+                    try:
+                        made = answers(next(parts), self._outputs, outputs)
+                    except StopIteration:
+                        return
+                yield made
+
+    def infer(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
+    ) -> Sequence[Tensor]:
+        """All parts as one, see `joined`. Raises InputRefused, InferenceFailed, Cancelled."""
+        parts, size = [], 0
+        with closing(self.stream(inputs, outputs, cancellation)) as stream:
+            for part in stream:
+                parts.append(part)
+                size += sum(tensor.nbytes for tensor in part)
+                if size > LARGEST_JOINED:
+                    raise InferenceFailed(f"the answer has more than {LARGEST_JOINED} bytes: ask for it as a stream")
+        if not parts:
+            raise InferenceFailed("the model's generator gave nothing")
+        return joined(parts)
+
+
+def _load(model: Any, place: Path, loop: LoopThread | None) -> None:
+    found = method(model, LOAD)
+    if found is None:
+        return
+    result = found(place) if takes(found, place) else found()
+    if loop is not None and hasattr(result, "__await__"):
+        loop.run(result)
+
+
+def _check(cancellation: Cancellation | None) -> None:
+    if cancellation is not None and cancellation.cancelled:
+        raise Cancelled("the inference was cancelled")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """What users' code raises as the server knows it."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except BaseException as error:  # also of code that exits: it may run on the server's own loop
+        raise InferenceFailed(f"{type(error).__name__}: {error}") from error

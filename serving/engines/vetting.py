@@ -1,0 +1,125 @@
+"""Which types of scikit-learn are served although skops vouches for none of them, and what is checked instead.
+
+skops knows that a file makes objects of harmless types, not that what they hold is harmless. Trees hold the positions
+of their nodes and features, and scikit-learn reads memory there without looking: skops trusts no tree since 0.16. Here
+the positions are checked; trees of neighbours are made anew from their points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from sklearn.ensemble._gb import BaseGradientBoosting
+from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
+from sklearn.neighbors import BallTree, KDTree
+from sklearn.neighbors._base import NeighborsBase
+from sklearn.tree import BaseDecisionTree
+from sklearn.tree._tree import Tree
+
+from serving.engines.datatypes import Tensor
+from serving.engines.errors import LoadFailed
+
+_VETTED: Final = (
+    "sklearn.tree._tree.Tree",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.neighbors._ball_tree.BallTree",
+    "sklearn.metrics._dist_metrics.EuclideanDistance64",
+    "sklearn.metrics._dist_metrics.ManhattanDistance64",
+    "sklearn.metrics._dist_metrics.MinkowskiDistance64",
+)
+_KERNELS: Final = (
+    "ConstantKernel", "WhiteKernel", "RBF", "Matern", "RationalQuadratic", "ExpSineSquared", "DotProduct",
+    "Sum", "Product", "Exponentiation", "CompoundKernel",
+)  # fmt: skip
+_SCORES: Final = ("f_classif", "f_regression", "chi2", "r_regression")
+_PLAIN: Final = (
+    "functools.partial",  # of a function that is trusted too
+    "numpy.dtype",
+    "numpy.mean",
+    "sklearn._loss.loss.HalfTweedieLoss",
+    "sklearn._loss.loss.HalfTweedieLossIdentity",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.compose._column_transformer._RemainderColsList",
+    "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.utils.validation.check_array",
+    *(f"sklearn.gaussian_process.kernels.{kernel}" for kernel in _KERNELS),
+    *(f"sklearn.feature_selection._univariate_selection.{score}" for score in _SCORES),
+)
+"""Python that holds numbers and does arithmetic."""
+TRUSTED: Final = frozenset(_VETTED + _PLAIN)
+
+_LEAF: Final = -1  # as the left child; sklearn/tree/_tree.pyx
+
+
+def vet(parts: Sequence[Any]) -> None:
+    """Check the parts of a model that was loaded from a file, before it is asked anything. Raises LoadFailed."""
+    vetted = set()
+    for part in parts:
+        if isinstance(part, Tree):
+            _vet_tree(part)
+        elif isinstance(part, BaseDecisionTree) and hasattr(part, "tree_"):
+            _require(part.tree_.n_features == part.n_features_in_)
+        elif isinstance(part, BaseGradientBoosting) and hasattr(part, "estimators_"):
+            _vet_boosting(part)
+        elif isinstance(part, BaseHistGradientBoosting) and hasattr(part, "_predictors"):
+            _vet_histograms(part)
+        elif isinstance(part, NeighborsBase) and getattr(part, "_tree", None) is not None:
+            vetted.add(id(part._tree))
+            _plant_anew(part)
+    if any(isinstance(part, KDTree | BallTree) and id(part) not in vetted for part in parts):
+        raise LoadFailed("the model keeps a tree of neighbours in a place where it is not known how to check it")
+
+
+def _vet_tree(tree: Tree) -> None:
+    _require(0 < tree.node_count <= tree.capacity)
+    nodes = tree.__getstate__()["nodes"]
+    inner = nodes["left_child"] != _LEAF
+    _vet_nodes(nodes, inner, ("left_child", "right_child", "feature"), tree.n_features)
+
+
+def _vet_boosting(model: BaseGradientBoosting) -> None:
+    """Whose trees are read past their owners, and add to what its first guess is given room for."""
+    width, targets = model.n_features_in_, model.n_trees_per_iteration_
+    _require(model.estimators_.ndim == 2 and model.estimators_.shape[1] == targets)
+    _require(all(tree.tree_.n_features == width and tree.tree_.n_outputs == 1 for tree in model.estimators_.flat))
+    _require(model._raw_predict_init(np.zeros((1, width), np.float32)).shape == (1, targets))
+
+
+def _vet_histograms(model: BaseHistGradientBoosting) -> None:
+    categorical = np.asarray(model._bin_mapper.is_categorical_, bool)
+    _require(len(categorical) == model.n_features_in_)
+    for predictor in (predictor for row in model._predictors for predictor in row):
+        nodes = predictor.nodes
+        _require(len(nodes) > 0)
+        inner = nodes["is_leaf"] == 0
+        _vet_nodes(nodes, inner, ("left", "right", "feature_idx"), model.n_features_in_)
+        splits = nodes[inner & (nodes["is_categorical"] != 0)]
+        _require(bool(categorical[splits["feature_idx"]].all()))
+        _require(bool((splits["bitset_idx"] < len(predictor.raw_left_cat_bitsets)).all()))
+
+
+def _vet_nodes(nodes: Tensor, inner: Tensor, fields: tuple[str, str, str], features: int) -> None:
+    """Children come behind their parents, so that no way down is endless, and are nodes; features are features."""
+    place = np.flatnonzero(inner)
+    left, right, feature = (nodes[field][place].astype(np.int64) for field in fields)
+    for child in (left, right):
+        _require(bool(((child > place) & (child < len(nodes))).all()))
+    _require(bool(((feature >= 0) & (feature < features)).all()))
+
+
+def _plant_anew(model: NeighborsBase) -> None:
+    kind = KDTree if isinstance(model._tree, KDTree) else BallTree
+    model._tree = kind(
+        model._fit_X, model.leaf_size, metric=model.effective_metric_, **model.effective_metric_params_
+    )  # fmt: skip
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise LoadFailed("a tree of the model is damaged: save the model again")

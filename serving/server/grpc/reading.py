@@ -1,0 +1,125 @@
+"""Receiving the one message of a call.
+
+gRPC buffers a message until it is whole and says nothing of it meanwhile, neither its size nor its pace. So a call
+whose message does not come at once borrows memory for a large one, few calls may do so, and they have to be done in
+time: callers that drip hold neither much memory nor that for long, and none that others need for small messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Protocol
+
+from serving.server.errors import ClientLeft, Overloaded, RequestTimeout, ServingError
+from serving.server.grpc.library import grpc
+from serving.server.limits import MEBIBYTE, BodyBudget, Limits
+
+PROMPT: Final = 0.5  # s; by then, or once more so long, a message is here that is not large
+LONGEST: Final = 60.0  # s; the largest message in this time is 1 MB/s
+LOAN: Final = 16 * MEBIBYTE  # for a message that is not here yet; one page of OCR is 13 MB
+SMALL: Final = 64 * 1024  # bytes; a message that is no larger borrows nothing, as over HTTP one that comes in one piece
+SHARE: Final = 2  # the part of the budget that slow messages may have is one half
+
+
+class Context(Protocol):
+    """What is used of `grpc.aio.ServicerContext`."""
+
+    async def read(self) -> Any:
+        """The next message, or EOF."""
+        ...
+
+    def time_remaining(self) -> float | None:
+        """Seconds until the caller's deadline; None without one."""
+        ...
+
+    def set_trailing_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None:
+        """Send it with the status."""
+        ...
+
+    async def abort(self, code: Any, details: str, trailing_metadata: tuple[tuple[str, str], ...]) -> None:
+        """End the call with an error; raises what ends the handler."""
+        ...
+
+
+class Messages:
+    """Receives messages within `budget`; each is for `done` when it is not needed any more."""
+
+    def __init__(
+        self, budget: BodyBudget, limits: Limits, loop: asyncio.AbstractEventLoop, prompt: float = PROMPT,
+        longest: float = LONGEST,
+    ) -> None:  # fmt: skip
+        self._budget = budget
+        self._loan = min(LOAN, limits.body)
+        self._most_slow = max(1, limits.bodies // SHARE // self._loan)
+        self._loop = loop
+        self._prompt = prompt
+        self._longest = longest
+        self._begun: dict[asyncio.Task[Any], float] = {}  # in this order
+        self._lent: set[asyncio.Task[Any]] = set()
+        self._refused: dict[asyncio.Task[Any], ServingError] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def receive(self, context: Context) -> bytes:
+        """The message of a call. Raises ClientLeft, Overloaded, RequestTimeout."""
+        task = _task()
+        self._begun[task] = self._loop.time()
+        if self._timer is None:  # one for all: nearly every message is here before it fires
+            self._timer = self._loop.call_later(self._prompt, self._look)
+        try:
+            message = await context.read()
+        except asyncio.CancelledError:
+            if task in self._refused:
+                task.uncancel()
+                raise self._refused[task] from None
+            raise
+        finally:
+            self._end(task)
+        if message is grpc.aio.EOF:
+            raise ClientLeft
+        if len(message) > SMALL:
+            self._budget.borrow(len(message))
+        return bytes(message)
+
+    def done(self, message: bytes) -> None:
+        """Its memory is free again."""
+        if len(message) > SMALL:
+            self._budget.give_back(len(message))
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        del self._begun[task]
+        self._refused.pop(task, None)
+        if task in self._lent:
+            self._lent.remove(task)
+            self._budget.give_back(self._loan)
+
+    def _look(self) -> None:
+        """At what is not here yet."""
+        now = self._loop.time()
+        for task, begun in self._begun.items():
+            if task in self._lent and now - begun >= self._longest:
+                self._refuse(task, RequestTimeout(f"the message was not complete within {self._longest:g} s"))
+            elif task not in self._lent and now - begun >= self._prompt:
+                self._lend(task)
+        self._timer = self._loop.call_later(self._prompt, self._look) if self._begun else None
+
+    def _lend(self, task: asyncio.Task[Any]) -> None:
+        try:
+            if len(self._lent) >= self._most_slow:
+                raise Overloaded("too many slow messages at once: try again")
+            self._budget.borrow(self._loan)
+        except Overloaded as error:
+            self._refuse(task, error)
+        else:
+            self._lent.add(task)
+
+    def _refuse(self, task: asyncio.Task[Any], error: ServingError) -> None:
+        if task not in self._refused:
+            self._refused[task] = error
+            task.cancel()
+
+
+def _task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("a message is received by a task")
+    return task

@@ -1,0 +1,88 @@
+"""The gRPC port: one `grpc.aio` server in the event loop of the model server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from serving.server.errors import CannotListen
+from serving.server.grpc.library import grpc
+from serving.server.grpc.reading import Messages
+from serving.server.grpc.service import Observer, Service, Target
+from serving.server.hold import Hold
+from serving.server.inference import Inference
+from serving.server.lifecycle import Lifecycle
+from serving.server.limits import BodyBudget, Limits
+
+log = logging.getLogger(__name__)
+
+MOST_CALLS: Final = 4096  # at once, of all callers, whatever they ask for; as many wait in the kernel for HTTP
+MOST_STREAMS: Final = 1024  # calls at once on one connection
+MOST_ROUNDS: Final = 4  # of waiting for silence at the end: a caller that never stops is told to go by the connection
+LONGEST_END: Final = 600.0  # s; no request takes longer (Knative's max-revision-timeout-seconds)
+
+
+class GrpcServer:
+    """Serves from `start` to `close`, the model that `answer_by` tells; before that, inferences wait in `hold`."""
+
+    def __init__(
+        self, lifecycle: Lifecycle, hold: Hold, budget: BodyBudget, limits: Limits, metrics: Observer | None = None,
+        monotonic: Callable[[], float] = time.monotonic, *, interceptors: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
+        receiver = Messages(budget, limits, asyncio.get_running_loop())
+        self._service = Service(lifecycle, hold, receiver, metrics, monotonic)
+        self._server = grpc.aio.server(
+            interceptors=interceptors, options=_options(limits), maximum_concurrent_rpcs=MOST_CALLS
+        )
+        self._server.add_generic_rpc_handlers(self._service.handlers())
+
+    def label(self, revision: str) -> None:
+        """The revision of all answers from now on."""
+        self._service.label(revision)
+
+    def answer_by(self, name: str, revision: str, inference: Inference) -> None:
+        """Requests are for this model from now on."""
+        self._service.answer_by(Target(name, revision, inference))
+
+    async def start(self, host: str, port: int) -> int:
+        """Serve on this port (0: any free one) and return it. Raises CannotListen."""
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            bound = int(self._server.add_insecure_port(address))
+        except RuntimeError as error:
+            raise CannotListen(f"{address} cannot be used for gRPC: free it, or set GRPC_PORT") from error
+        await self._server.start()
+        return bound
+
+    async def drain(self, quiet: float, limit: float) -> None:
+        """Go on serving until `quiet` seconds brought no inference, then ask connections to end.
+
+        Returns when all calls have ended; those that take longer than `limit` seconds are cancelled.
+        """
+        seen = -1
+        for _ in range(MOST_ROUNDS):
+            if seen == self._service.calls:
+                break
+            seen = self._service.calls
+            await asyncio.sleep(quiet)
+        await self._server.stop(limit)
+
+    async def close(self) -> None:
+        """Accept nothing more, and return when what is in flight has ended."""
+        await self._server.stop(LONGEST_END)
+
+
+def _options(limits: Limits) -> list[tuple[str, Any]]:
+    """Of gRPC's core; names and meanings in its `channel_arg_names.h`."""
+    return [
+        ("grpc.max_receive_message_length", limits.body),
+        ("grpc.max_send_message_length", -1),  # the model decides how much it says, as over HTTP
+        ("grpc.max_metadata_size", limits.head),
+        ("grpc.absolute_max_metadata_size", limits.head),
+        ("grpc.max_concurrent_streams", MOST_STREAMS),
+        ("grpc.compression_enabled_algorithms_bitset", 1),  # none: what a message inflates to has no bound there
+        ("grpc.so_reuseport", 0),  # else a second server would get a share of our callers
+    ]

@@ -1,0 +1,132 @@
+"""All that watches a server's requests: counts, access log, traces, payload log. What is off costs nothing.
+
+The heavy parts are imported here, when the server is made, and only those that are on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Sequence
+from random import random
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from starlette.types import ASGIApp
+
+from clusters.exposition import Family
+from serving.engines.base import Cancellation
+from serving.server.access_log import AccessLog
+from serving.server.admission import Admission
+from serving.server.errors import BadOptions
+from serving.server.inference import Inference
+from serving.server.lifecycle import Lifecycle
+from serving.server.metrics import Metrics, MetricsPage
+from serving.server.observability_options import ENDPOINTS, ObservabilityOptions, PayloadOptions
+from serving.server.observed import Observed
+from serving.server.stats import Stats
+from serving.server.workers import Workers
+
+if TYPE_CHECKING:
+    from serving.server.payload_log import PayloadLog
+    from serving.server.tracing import Tracing
+
+log = logging.getLogger(__name__)
+
+PATIENCE: Final = 3.0  # s that the end of a server waits for collectors; Kubernetes grants 30 for all of it
+INSTALL: Final = "pip install 'knodel[tracing]'"
+
+
+class Observability:
+    """One server's; made inside of its event loop. `out` takes the access log."""
+
+    def __init__(
+        self, options: ObservabilityOptions, stats: Stats, out: TextIO, monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self.metrics = Metrics()
+        self._stats = stats
+        self._monotonic = monotonic
+        self._access_log = AccessLog(options.access_log, out, random) if options.access_log else None
+        self._tracing = _tracing() if options.tracing else None
+        self._payloads = _payload_log(options.payload_log) if options.payload_log else None
+        self.page = MetricsPage(self.metrics, stats, self._families).text
+
+    def assign(self, model: str, revision: str) -> None:
+        """It is known what is served."""
+        for part in (self._tracing, self._payloads):
+            if part is not None:
+                part.assign(model, revision)
+
+    def watch(self, app: ASGIApp) -> ASGIApp:
+        """`app` of the data port, watched."""
+        if self._payloads is not None:
+            app = self._payloads.wrap(app)
+        if self._tracing is not None:
+            from serving.server.tracing import Traced
+
+            app = Traced(app, self._tracing)
+        return Observed(app, self.metrics, self._access_log, self._monotonic)
+
+    def inference(
+        self, lifecycle: Lifecycle, admission: Admission, workers: Workers, timeout: float, loop: AbstractEventLoop
+    ) -> Inference:
+        """What runs inferences, traced if that is on."""
+        if self._tracing is None:
+            return Inference(lifecycle, admission, workers, timeout, loop)
+        from serving.server.tracing import TracedInference
+
+        return TracedInference(self._tracing, lifecycle, admission, workers, timeout, loop)
+
+    def interceptors(self) -> Sequence[Any]:
+        """Of a gRPC server; counts are told to `metrics` by its methods."""
+        if self._tracing is None:
+            return ()
+        from serving.server.grpc.tracing import TracingInterceptor
+
+        return (TracingInterceptor(self._tracing),)
+
+    async def close(self) -> None:
+        """Send what is left, within `PATIENCE`."""
+        loop = asyncio.get_running_loop()
+        closings = [part.close for part in (self._tracing, self._payloads) if part is not None]
+        threads = Workers(len(closings), loop)
+        if closings:
+            await asyncio.wait([threads.submit(_last(close)).answer for close in closings], timeout=PATIENCE)
+        threads.close()
+
+    def _families(self) -> list[Family]:
+        if self._payloads is None:
+            return []
+        counts = self._payloads.sender.counts
+        results = (("sent", counts.sent), ("failed", counts.failed), ("dropped", counts.dropped))
+        revision = self._stats.revision
+        samples = tuple(({"revision": revision, "result": result}, float(count)) for result, count in results)
+        return [Family("knodel_payload_events_total", "counter", "Events of the payload log.", samples)]
+
+
+def _payload_log(options: PayloadOptions) -> PayloadLog:
+    from serving.server.payload_log import PayloadLog
+    from serving.server.payload_sender import PayloadSender
+
+    return PayloadLog(options, PayloadSender(options.target), random)
+
+
+def _tracing() -> Tracing | None:
+    """None, and a warning, where the library is missing: a model is served without traces rather than not at all.
+
+    Raises BadOptions.
+    """
+    try:
+        from serving.server.tracing import Tracing, exporting
+    except ImportError as error:
+        log.warning("no traces are sent, %s is not installed: %s", error.name, INSTALL)
+        return None
+    try:
+        return Tracing(exporting())
+    except ValueError as error:
+        raise BadOptions(f"OTEL_…: {error}: correct the variable, or unset {ENDPOINTS[1]}") from error
+
+
+def _last(close: Callable[[float], None]) -> Callable[[Cancellation], None]:
+    return lambda _: close(PATIENCE)

@@ -1,0 +1,66 @@
+"""The outermost layer of the data port: each answer is counted, and written down when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serving.server.access_log import AccessLog
+from serving.server.errors import ClientLeft
+from serving.server.metrics import Metrics
+
+V1: Final = "v1"
+V2: Final = "v2"
+OTHER: Final = "other"
+"""Health, metadata, and what is no path of ours."""
+TRACE_KEY: Final = "knodel.trace"
+PARENT_KEY: Final = "knodel.traceparent"
+"""Of the scope: the id of the request's trace, and the `traceparent` of what it causes, when it has one."""
+_FAILED: Final = 500  # what a caller gets when the application raises
+
+
+class Observed:
+    """Wraps an application; `monotonic` gives seconds."""
+
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, access_log: AccessLog | None, monotonic: Callable[[], float]
+    ) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._access_log = access_log
+        self._monotonic = monotonic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve, and tell; a request that was not answered counts as one whose caller left."""
+        start, status = self._monotonic(), 0
+
+        def seen(message: Message) -> Awaitable[None]:  # no coroutine of its own: this is on the way of every request
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            return send(message)
+
+        try:
+            await self._app(scope, receive, seen)
+        except Exception:
+            status = status or _FAILED
+            raise
+        finally:
+            seconds, status = self._monotonic() - start, status or ClientLeft.status
+            self._metrics.observe(protocol_of(scope["method"], scope["path"]), status, seconds)
+            if self._access_log is not None:
+                trace = scope.get(TRACE_KEY, "")
+                self._access_log.write(scope["method"], scope["path"], status, seconds, trace)
+
+
+def protocol_of(method: str, path: str) -> str:
+    """The protocol of a request for an inference, else `OTHER`: whatever else there is, is read with GET."""
+    if method == "POST":
+        start = path[:4]
+        if start == "/v2/":
+            return V2
+        if start == "/v1/":
+            return V1
+    return OTHER

@@ -1,0 +1,85 @@
+"""The generator of gRPC requests, against real servers of gRPC."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from tritonclient.grpc import service_pb2
+
+from loadtests.bench.servers.grpc_load import numbers_of, press
+from loadtests.bench.servers.load import GRPC_METHOD, Tensor, as_grpc
+
+FLOWER = Tensor("x", (1, 2), [1.0, 2.0], struct.pack("<2f", 1, 2))
+Serve = Callable[[bytes], Awaitable[str]]
+
+
+def response(raw: bytes = b"", **contents: Any) -> bytes:
+    message = service_pb2.ModelInferResponse(raw_output_contents=[raw] if raw else [])
+    message.outputs.add(name="y", datatype="FP32", contents=contents or None)
+    return bytes(message.SerializeToString())
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Start a server that gives each caller the same answer."""
+    servers = []
+
+    async def start(answer: bytes) -> str:
+        async def infer(request: bytes, context: Any) -> bytes:
+            if not answer:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "no")
+            return answer
+
+        _, service, method = GRPC_METHOD.split("/")
+        server = grpc.aio.server()
+        handlers = {method: grpc.unary_unary_rpc_method_handler(infer)}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        servers.append(server)
+        return f"127.0.0.1:{port}"
+
+    yield start
+    for server in servers:
+        await server.stop(None)
+
+
+def test_numbers_are_read_from_raw_and_from_typed_contents() -> None:
+    assert list(numbers_of(response(struct.pack("<2f", 0.5, 2)))) == [0.5, 2]
+    assert list(numbers_of(response(fp32_contents=[0.5, 2]))) == [0.5, 2]
+    assert list(numbers_of(response(int64_contents=[7]))) == [7]
+
+
+def test_a_request_carries_the_tensor_raw() -> None:
+    sent = service_pb2.ModelInferRequest.FromString(as_grpc("call", FLOWER, [1]).body)
+
+    assert (sent.inputs[0].name, sent.inputs[0].datatype, list(sent.inputs[0].shape)) == ("x", "FP32", [1, 2])
+    assert list(sent.raw_input_contents) == [FLOWER.raw]
+
+
+async def test_every_connection_asks_until_the_time_is_over(serve: Serve) -> None:
+    target = await serve(response(struct.pack("<f", 3)))
+
+    took = await press(target, as_grpc("call", FLOWER, [3]), connections=4, seconds=0.2)
+
+    assert len(took) >= 4
+    assert all(microseconds > 0 for microseconds in took)
+
+
+async def test_a_wrong_answer_ends_the_measurement(serve: Serve) -> None:
+    target = await serve(response(struct.pack("<f", 4)))
+
+    with pytest.raises(SystemExit, match="call: the answer is"):
+        await press(target, as_grpc("call", FLOWER, [3]), connections=1, seconds=0.1)
+
+
+async def test_a_failed_call_ends_the_measurement(serve: Serve) -> None:
+    target = await serve(b"")
+
+    with pytest.raises(grpc.aio.AioRpcError):
+        await press(target, as_grpc("call", FLOWER, [3]), connections=1, seconds=0.1)

@@ -1,0 +1,71 @@
+"""A model that does what its input says, for tests of engines in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from serving.engines.base import Cancellation, EngineOptions, Signature, TensorSpec
+from serving.engines.datatypes import Tensor
+from serving.engines.errors import InferenceFailed, InputRefused, LoadFailed
+from serving.storage.artifact import Artifact
+
+CRASH, EXIT, HANG, REFUSE, FAIL, NONSENSE = -1, -2, -3, -4, -5, -6
+
+
+def load(artifact: Artifact, _: EngineOptions) -> Deed:
+    """The model of a folder whose file `how` says how it loads."""
+    how = artifact.read("how")
+    print("loading", how.decode())
+    if how == b"refused":
+        raise LoadFailed("no model")
+    if how == b"crash":
+        _crash()
+    return Deed()
+
+
+class Deed:
+    """y = 2x, and the number of its process; an x below zero is a deed."""
+
+    signature = Signature("deed", (TensorSpec("x", "FP64", (-1,)),), (TensorSpec("y", "FP64", (-1,)),))
+    bounded = True
+
+    def infer(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _: Cancellation | None = None
+    ) -> Sequence[Tensor]:
+        """What the input says."""
+        x = inputs["x"]
+        deed = _DEEDS.get(int(x[0])) if x.size else None
+        if deed is not None:
+            deed()
+        return [np.array(os.getpid()) if name == "pid" else 2 * x for name in outputs]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _crash() -> None:
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _refuse() -> None:
+    raise InputRefused("not this")
+
+
+def _fail() -> None:
+    raise InferenceFailed("cannot")
+
+
+def _nonsense() -> None:
+    os.write(int(sys.argv[1]), b"\xff" * 64)
+
+
+_DEEDS: Final[dict[int, Callable[[], object]]] = {
+    CRASH: _crash, EXIT: lambda: os._exit(3), HANG: signal.pause, REFUSE: _refuse, FAIL: _fail, NONSENSE: _nonsense,
+}  # fmt: skip

@@ -1,0 +1,141 @@
+"""An engine in a process of its own, with a model that does what its input says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serving.engines import child_process
+from serving.engines.base import Cancellation, EngineOptions
+from serving.engines.child import ChildEngine
+from serving.engines.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.folder import Folder
+from serving.engines.warmup import warm_up
+from serving.storage.artifact import Artifact
+from tests.serving.engines.child_model import CRASH, EXIT, FAIL, HANG, NONSENSE, REFUSE
+from tests.support.wait import eventually
+
+MODULE = "tests.serving.engines.child_model"
+
+
+def started(folder: Path, how: str = "well") -> ChildEngine:
+    (folder / "how").write_text(how)
+    artifact = Artifact(folder, None, uri="file:///models/m")
+    return ChildEngine(MODULE, Folder(artifact), artifact, EngineOptions())
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[ChildEngine]:
+    made = started(tmp_path)
+    yield made
+    made.close()
+
+
+def ask(engine: ChildEngine, *x: float, cancellation: Cancellation | None = None) -> list[float]:
+    (answer,) = engine.infer({"x": np.array(x)}, ["y"], cancellation)
+    made: list[float] = answer.tolist()
+    return made
+
+
+def pid_of(engine: ChildEngine) -> int:
+    return int(engine.infer({"x": np.ones(1)}, ["pid"])[0])
+
+
+def test_it_answers_as_the_engine_that_lives_there(engine: ChildEngine) -> None:
+    assert engine.signature.platform == "deed"
+    assert warm_up(engine) is not None
+    assert ask(engine, 1, 2) == [2, 4]
+    assert ask(engine) == []
+    assert pid_of(engine) != os.getpid()
+    large = np.ones(1 << 22)
+    np.testing.assert_array_equal(engine.infer({"x": large}, ["y"])[0], 2 * large)
+
+
+def test_many_threads_each_get_their_own_answer(engine: ChildEngine) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda number: ask(engine, number), range(64))) == [[2 * number] for number in range(64)]
+
+
+def test_errors_come_as_what_they_are(engine: ChildEngine) -> None:
+    with pytest.raises(InputRefused, match="not this"):
+        ask(engine, REFUSE)
+    with pytest.raises(InferenceFailed, match="cannot"):
+        ask(engine, FAIL)
+    assert ask(engine, 1) == [2]
+
+
+@pytest.mark.parametrize(("deed", "words"), [(CRASH, "by SIGSEGV"), (EXIT, "exit code 3"), (NONSENSE, "no sense")])
+def test_a_process_that_ends_costs_one_request_and_is_started_again(engine: ChildEngine, deed: int, words: str) -> None:
+    before = pid_of(engine)
+    with pytest.raises(InferenceFailed, match=words):
+        ask(engine, deed)
+    assert ask(engine, 1) == [2]
+    assert pid_of(engine) != before
+
+
+async def test_a_process_that_ended_meanwhile_costs_no_request(engine: ChildEngine) -> None:
+    before = pid_of(engine)
+    os.kill(before, signal.SIGKILL)
+    await eventually(lambda: os.waitid(os.P_PID, before, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+    assert ask(engine, 1) == [2]
+    assert pid_of(engine) != before
+
+
+def test_an_inference_that_hangs_is_killed_after_nobody_waits_for_it_any_more(
+    engine: ChildEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_process, "PATIENCE", 0.05)
+    cancellation = Cancellation()
+    with ThreadPoolExecutor(2) as pool:
+        hanging = pool.submit(ask, engine, HANG, cancellation=cancellation)
+        cancellation.cancel()
+        with pytest.raises(Cancelled):
+            hanging.result(10)
+        assert ask(engine, 1) == [2]
+
+
+def test_who_left_long_ago_kills_nobody(engine: ChildEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_process, "PATIENCE", 0.0)
+    before, cancellation = pid_of(engine), Cancellation()
+    assert ask(engine, 1, cancellation=cancellation) == [2]
+    cancellation.cancel()
+    assert pid_of(engine) == before
+    with pytest.raises(Cancelled):
+        ask(engine, 1, cancellation=cancellation)
+
+
+def test_a_signal_for_the_whole_group_does_not_end_it(engine: ChildEngine) -> None:
+    before = pid_of(engine)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        os.kill(before, number)
+    assert pid_of(engine) == before
+
+
+@pytest.mark.parametrize(("how", "words"), [("refused", "no model"), ("crash", r"/models/m ended by SIGSEGV")])
+def test_a_model_that_cannot_be_loaded_is_refused(tmp_path: Path, how: str, words: str) -> None:
+    with pytest.raises(LoadFailed, match=words) as error:
+        started(tmp_path, how)
+    assert isinstance(error.value, EngineError)
+
+
+async def test_no_process_is_left_behind(tmp_path: Path) -> None:
+    made = started(tmp_path)
+    pid = pid_of(made)
+    made.close()
+    assert not Path(f"/proc/{pid}").exists()
+    script = (
+        "import os\nfrom pathlib import Path\nfrom tests.serving.engines import test_child\n"
+        f"engine = test_child.started(Path({str(tmp_path)!r}))\n"
+        "print(test_child.pid_of(engine), flush=True)\nos._exit(0)"  # as after a SIGKILL: nothing is closed
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    orphan = Path(f"/proc/{int(done.stdout)}/cmdline")
+    assert await eventually(lambda: not orphan.exists() or not orphan.read_bytes())

@@ -1,0 +1,238 @@
+"""The TensorFlow engine with models trained and saved here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serving.engines.base import ANY, Cancellation, EngineOptions, TensorSpec
+from serving.engines.errors import Cancelled, InputRefused, LoadFailed
+from serving.engines.tensorflow import TensorflowEngine, load
+from serving.engines.tensorflow_library import tensorflow as tf
+from serving.engines.warmup import warm_up
+from serving.storage import digest as digests
+from serving.storage.fetch import fetch
+
+STEPS = 60  # of training; the loss is a tenth of its first value then
+ANY_ROWS = (ANY,)
+
+
+def loaded(folder: Path, digest: str = "", **options: Any) -> TensorflowEngine:
+    return load(fetch(folder.as_uri(), digest, folder.parent / "cache", frozenset()), EngineOptions(**options))
+
+
+def function(*specs: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator: a graph of tensors of these specs."""
+    made: Callable[[Callable[..., Any]], Any] = tf.function(input_signature=specs)
+    return made
+
+
+class Line(tf.Module):  # type: ignore[misc]
+    """y = 2x + 1, learnt."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = tf.Variable(0.0), tf.Variable(0.0)
+
+    @function(tf.TensorSpec([None], tf.float32, name="x"))
+    def __call__(self, x: Any) -> Any:
+        return {"y": self.weight * x + self.bias, "twice": 2 * (self.weight * x + self.bias)}
+
+    def train(self) -> None:
+        x = tf.constant(np.linspace(-1, 1, 50, dtype=np.float32))
+        for _ in range(STEPS):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self(x)["y"] - (2 * x + 1)) ** 2)
+            variables = self.trainable_variables
+            for variable, slope in zip(variables, tape.gradient(loss, variables), strict=True):
+                variable.assign_sub(0.3 * slope)
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a trained SavedModel."""
+    folder = tmp_path_factory.mktemp("line") / "model"
+    model = Line()
+    model.train()
+    tf.saved_model.save(model, str(folder))
+    yield folder
+
+
+def saved(folder: Path, graph: Any, **signatures: Any) -> Path:
+    """The folder of a SavedModel of a graph without variables."""
+    module = tf.Module()
+    module.graph = graph
+    tf.saved_model.save(module, str(folder / "model"), signatures=signatures or None)
+    return folder / "model"
+
+
+def test_a_trained_model_is_described_warmed_up_and_asked(line: Path) -> None:
+    made = loaded(line)
+    assert made.signature.platform == "tensorflow_savedmodel"
+    assert made.signature.inputs == (TensorSpec("x", "FP32", ANY_ROWS),)
+    assert set(made.signature.outputs) == {TensorSpec("y", "FP32", ANY_ROWS), TensorSpec("twice", "FP32", ANY_ROWS)}
+    assert warm_up(made) is not None
+    twice, y = made.infer({"x": np.array([0, 1], np.float32)}, ["twice", "y"])
+    np.testing.assert_allclose(y, [1, 3], atol=0.05)
+    np.testing.assert_array_equal(twice, 2 * y)
+    assert not made.bounded
+
+
+def test_many_threads_each_get_their_own_answer(line: Path) -> None:
+    made = loaded(line, threads=2)
+    with ThreadPoolExecutor(8) as pool:
+        answers = pool.map(lambda number: made.infer({"x": np.full(1, number, np.float32)}, ["y"])[0][0], range(64))
+    np.testing.assert_allclose(list(answers), [2 * number + 1 for number in range(64)], rtol=0.05)
+
+
+def test_the_verified_bytes_are_loaded_also_from_the_folder_of_a_version(line: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    for path in (path for path in line.rglob("*") if path.is_file()):
+        to = folder / "1" / path.relative_to(line)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(path.read_bytes())
+    names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    promised = digests.of_folder({name: digests.of_bytes(path.read_bytes()) for name, path in names.items()})
+    artifact = fetch(folder.as_uri(), promised, tmp_path / "cache", frozenset())
+    made = load(artifact, EngineOptions())
+    assert made.infer({"x": np.ones(1, np.float32)}, ["y"])[0][0] == pytest.approx(3, abs=0.1)
+    (folder / "1" / "saved_model.pb").write_bytes(b"other")
+    with pytest.raises(Exception, match="changed"):
+        load(artifact, EngineOptions())
+
+
+def test_texts_halves_and_single_numbers_go_in_and_out(tmp_path: Path) -> None:
+    @function(
+        tf.TensorSpec([None], tf.string, name="text"),
+        tf.TensorSpec([], tf.float16, name="half"),
+        tf.TensorSpec([None], tf.bfloat16, name="brain"),
+        tf.TensorSpec([None], tf.bool, name="flag"),
+    )
+    def graph(text: Any, half: Any, brain: Any, flag: Any) -> Any:
+        texts = {"upper": tf.strings.upper(text), "joined": tf.strings.reduce_join(text)}
+        return {**texts, "half": half * 2, "brain": brain * 2, "not": tf.logical_not(flag)}
+
+    made = loaded(saved(tmp_path, graph))
+    inputs = {
+        "text": np.array(["ü", b"b"], dtype=object),
+        "half": np.array(1.5, np.float16),
+        "brain": np.array([1.5], np.float32),
+        "flag": np.array([True]),
+    }
+    assert {spec.name: spec.datatype for spec in made.signature.inputs}["brain"] == "BF16"
+    upper, joined, half, brain, inverse = made.infer(inputs, ["upper", "joined", "half", "brain", "not"])
+    assert (brain.dtype, brain.tolist()) == (np.dtype(np.float32), [3.0])
+    assert (upper.tolist(), joined.tolist(), joined.shape) == (["ü".encode(), b"B"], "üb".encode(), ())
+    assert half.dtype == np.float16
+    assert (half.shape, float(half), inverse.tolist()) == ((), 3.0, [False])
+
+
+def test_the_only_signature_is_served_or_the_one_that_is_named(tmp_path: Path) -> None:
+    @function(tf.TensorSpec([None], tf.float32, name="x"))
+    def double(x: Any) -> Any:
+        return {"y": 2 * x}
+
+    @function(tf.TensorSpec([None], tf.float32, name="x"))
+    def triple(x: Any) -> Any:
+        return {"y": 3 * x}
+
+    x = {"x": np.ones(1, np.float32)}
+    one = saved(tmp_path / "one", double, double=double)
+    assert loaded(one).infer(x, ["y"])[0] == 2
+    two = saved(tmp_path / "two", double, double=double, triple=triple)
+    assert loaded(two, signature="triple").infer(x, ["y"])[0] == 3
+    with pytest.raises(LoadFailed, match="'double', 'triple'"):
+        loaded(two)
+    usual = saved(tmp_path / "usual", double, double=double, serving_default=triple)
+    assert loaded(usual).infer(x, ["y"])[0] == 3
+
+
+def test_an_input_that_the_graph_refuses_is_the_callers_fault(tmp_path: Path) -> None:
+    @function(tf.TensorSpec([None], tf.int32, name="index"))
+    def graph(index: Any) -> Any:
+        return {"y": tf.gather(tf.constant([1.0, 2.0]), index)}
+
+    with pytest.raises(InputRefused):
+        loaded(saved(tmp_path, graph)).infer({"index": np.array([7], np.int32)}, ["y"])
+
+
+def test_an_inference_ends_soon_after_it_is_cancelled(tmp_path: Path) -> None:
+    @function(tf.TensorSpec([], tf.float32, name="x"))
+    def graph(x: Any) -> Any:
+        return {"y": tf.while_loop(lambda y: y < 1e30, lambda y: [tf.minimum(y, 5.0) + 1], [x])[0]}
+
+    made, cancellation = loaded(saved(tmp_path, graph)), Cancellation()
+    outcome: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            made.infer({"x": np.array(1, np.float32)}, ["y"], cancellation)
+        except Cancelled as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    cancellation.cancel()
+    thread.join(10)
+    assert outcome
+
+
+def reads(name: Any) -> Any:
+    return tf.io.read_file(name)
+
+
+def writes(name: Any) -> Any:
+    with tf.control_dependencies([tf.io.write_file(name, "x")]):
+        return tf.identity(name)
+
+
+def calls_python(name: Any) -> Any:
+    return tf.py_function(lambda: b"", [], tf.string)
+
+
+def prints_to_a_file(name: Any) -> Any:
+    with tf.control_dependencies([tf.print(name, output_stream="file:///tmp/x")]):
+        return tf.identity(name)
+
+
+def looks_up_in_a_file(name: Any) -> Any:
+    values = tf.data.TextLineDataset(name)
+    return next(iter(values))
+
+
+@pytest.mark.parametrize("body", [reads, writes, calls_python, prints_to_a_file, looks_up_in_a_file])
+def test_a_graph_that_reaches_for_files_or_python_is_refused_unless_code_may_run(tmp_path: Path, body: Any) -> None:
+    folder = saved(tmp_path, function(tf.TensorSpec([], tf.string, name="name"))(lambda name: {"y": body(name)}))
+    with pytest.raises(LoadFailed, match="--allow-code"):
+        loaded(folder)
+    assert loaded(folder, allow_code=True).signature.outputs
+
+
+def test_a_graph_that_prints_to_the_log_is_served(tmp_path: Path) -> None:
+    def prints(name: Any) -> Any:
+        with tf.control_dependencies([tf.print(name)]):
+            return tf.identity(name)
+
+    folder = saved(tmp_path, function(tf.TensorSpec([], tf.string, name="name"))(lambda name: {"y": prints(name)}))
+    assert loaded(folder).infer({"name": np.array(b"x", dtype=object)}, ["y"])[0] == b"x"
+
+
+def test_what_is_no_saved_model_is_refused_in_one_line_without_places(line: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for content in (
+        b"",
+        b"nonsense",
+        (line / "saved_model.pb").read_bytes()[:-100],
+        (line / "saved_model.pb").read_bytes(),
+    ):
+        (folder / "saved_model.pb").write_bytes(content)  # the last one has no variables
+        with pytest.raises(LoadFailed) as error:
+            loaded(folder)
+        assert "\n" not in str(error.value) and str(folder) not in str(error.value).replace(folder.as_uri(), "")

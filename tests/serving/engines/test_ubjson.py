@@ -1,0 +1,31 @@
+"""Whether files are whole, with files made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from serving.engines import ubjson
+
+WHOLE = b"{L\0\0\0\0\0\0\0\1a[$d#L\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0i\1b[#i\2TSi\2xyU\1c{i\1dI\0\1}}"
+
+
+def test_a_whole_file_is_taken() -> None:
+    assert ubjson.begins(WHOLE)
+    ubjson.check(WHOLE)
+    for text in (b"{}", b'{"a": 1}', b"{ }", b"", b"{"):
+        assert not ubjson.begins(text)
+
+
+@pytest.mark.parametrize("cut", range(len(WHOLE)))
+def test_a_file_that_is_cut_off_anywhere_is_refused(cut: int) -> None:
+    with pytest.raises(ValueError, match="cut off"):
+        ubjson.check(WHOLE[:cut])
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [WHOLE + b"Z", b"{i\xff", b"{x", b"[$S#i\1", b"[$d#L" + b"\xff" * 8, b"[" * 1000, b"[$d#L\x7f" + b"\xff" * 7, b"?"],
+)
+def test_a_file_that_lies_is_refused(damaged: bytes) -> None:
+    with pytest.raises(ValueError, match="file"):
+        ubjson.check(damaged)

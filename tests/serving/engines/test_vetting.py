@@ -1,0 +1,119 @@
+"""Models whose files say what no training would: they are refused before they read memory that is not theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import skops.io
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    IsolationForest,
+    RandomForestClassifier,
+)
+from sklearn.neighbors import BallTree, KDTree, KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from serving.engines import sklearn
+from serving.engines.base import EngineOptions
+from serving.engines.errors import LoadFailed
+from serving.engines.estimator import parts_of
+from serving.engines.vetting import vet
+from tests.support.tabular import ask, file, iris, two_kinds
+
+
+def changed(tree: Any, field: str, value: Any) -> None:
+    """Write into the nodes of a fitted tree, as the author of a file can."""
+    state = tree.__getstate__()
+    if field in state:
+        state[field] = value
+    else:
+        state["nodes"][field][0] = value
+    tree.__setstate__(state)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("left_child", 10**6), ("left_child", 0), ("left_child", -2), ("right_child", 17 << 32), ("feature", 4),
+     ("feature", -1), ("node_count", 10**6), ("node_count", 0)],
+)  # fmt: skip
+def test_a_tree_that_leads_elsewhere_is_refused(field: str, value: int) -> None:
+    model = RandomForestClassifier(2).fit(*iris())
+    vet(parts_of(model))
+    changed(model.estimators_[1].tree_, field, value)
+    with pytest.raises(LoadFailed, match="damaged"):
+        vet(parts_of(model))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("left", 10**6), ("left", 0), ("right", 0), ("feature_idx", 4), ("is_categorical", 1)]
+)
+def test_a_tree_of_histograms_that_leads_elsewhere_is_refused(field: str, value: int) -> None:
+    model = HistGradientBoostingClassifier(max_iter=2).fit(*iris())
+    vet(parts_of(model))
+    model._predictors[1][0].nodes[field][0] = value
+    with pytest.raises(LoadFailed, match="damaged"):
+        vet(parts_of(model))
+
+
+def narrower(model: Any) -> None:
+    model.n_features_in_ = 2
+
+
+def fewer_targets(model: Any) -> None:
+    model.n_trees_per_iteration_ = 1
+
+
+def missing_trees(model: Any) -> None:
+    model.estimators_ = model.estimators_[:, :2]
+
+
+@pytest.mark.parametrize("change", [narrower, fewer_targets, missing_trees])
+def test_trees_that_do_not_fit_their_model_are_refused(change: Callable[[Any], None]) -> None:
+    model = GradientBoostingClassifier(n_estimators=2).fit(*iris())
+    vet(parts_of(model))
+    change(model)
+    with pytest.raises((LoadFailed, ValueError)):
+        vet(parts_of(model))
+    tree = DecisionTreeClassifier().fit(*iris())
+    narrower(tree)
+    with pytest.raises(LoadFailed):
+        vet(parts_of(tree))
+
+
+def test_trees_of_neighbours_are_made_anew_of_their_points() -> None:
+    features, kinds = iris()
+    for algorithm in ("kd_tree", "ball_tree"):
+        model = KNeighborsClassifier(algorithm=algorithm, metric="manhattan").fit(features, kinds)
+        expected = model.predict_proba(features)
+        model._tree = type(model._tree)(features[:1] * 0)  # points that the model never saw
+        vet(parts_of(model))
+        np.testing.assert_array_equal(model.predict_proba(features), expected)
+
+
+@pytest.mark.parametrize("kind", [KDTree, BallTree])
+def test_a_tree_of_neighbours_elsewhere_is_refused(kind: Any) -> None:
+    model = BaseEstimator()
+    model.tree_ = kind(iris()[0])
+    with pytest.raises(LoadFailed, match="place"):
+        vet(parts_of(model))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [DecisionTreeClassifier(max_leaf_nodes=4), IsolationForest(n_estimators=3, random_state=0),
+     HistGradientBoostingClassifier(max_iter=3, categorical_features=[3]), GradientBoostingClassifier(n_estimators=2),
+     KNeighborsClassifier(algorithm="ball_tree")],
+    ids=lambda model: type(model).__name__,
+)  # fmt: skip
+def test_what_was_trained_is_served(model: Any) -> None:
+    features, kinds = two_kinds()
+    features = features.copy()
+    features[:, 3] = features[:, 3].round()
+    model.fit(features, kinds)
+    made = sklearn.load(file(skops.io.dumps(model)), EngineOptions())
+    np.testing.assert_array_equal(ask(made, "output-0", features), model.predict(features))

@@ -1,0 +1,158 @@
+"""Inferences of whatever protocol: slots, deadlines, and callers that leave by being cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from serving.engines.base import Cancellation
+from serving.engines.errors import Cancelled, InputRefused
+from serving.server.admission import Admission
+from serving.server.errors import BadRequest, ClientLeft, DeadlineExceeded, ModelFailed, NotReady, QueueExpired
+from serving.server.inference import INLINE_BODY, Inference
+from serving.server.lifecycle import Lifecycle, ServedModel
+from serving.server.stats import Stats
+from serving.server.workers import Workers
+from tests.support.clock import SteppedClock
+from tests.support.wait import eventually
+
+LARGE = INLINE_BODY + 1  # bytes: of a request that has a thread
+
+
+class Engine:
+    """As far as an inference looks at it."""
+
+    bounded = True
+
+
+class Nobody:
+    """A caller that stays."""
+
+    def when_gone(self, callback: Callable[[], object] | None) -> None:
+        """Never."""
+
+
+class Parts:
+    """An inference with one slot."""
+
+    def __init__(self, pace: float | None = 0.0) -> None:
+        loop = asyncio.get_running_loop()
+        self.stats = Stats(SteppedClock().monotonic)
+        self.workers = Workers(1, loop)
+        self.lifecycle = Lifecycle(self.workers)
+        admission = Admission(1, 10, self.stats)
+        self.inference = Inference(self.lifecycle, admission, self.workers, 10.0, loop)
+        engine: Any = Engine()
+        codec: Any = None
+        self.model = ServedModel("m", "m-00001", engine, codec, pace)
+        self.lifecycle.serve(self.model)
+
+    async def run(self, job: Any, size: int = LARGE, timeout: float | None = None) -> Any:
+        """An inference."""
+        return await self.inference.run(job, size, Nobody(), timeout)
+
+
+@pytest.fixture
+async def parts() -> Any:
+    made = Parts()
+    yield made
+    made.workers.close()
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """Ends the inferences that wait for it."""
+    made = threading.Event()
+    yield made
+    made.set()
+
+
+async def test_the_job_gets_the_model_and_its_result_comes_back(parts: Parts) -> None:
+    assert await parts.run(lambda model, _: model) is parts.model
+
+
+async def test_a_small_request_of_a_fast_model_has_no_thread_and_a_large_one_has(parts: Parts) -> None:
+    here = threading.get_ident()
+    assert await parts.run(lambda *_: threading.get_ident(), size=INLINE_BODY) == here
+    assert await parts.run(lambda *_: threading.get_ident(), size=LARGE) != here
+
+
+async def test_without_a_model_nothing_is_begun(parts: Parts) -> None:
+    loop = asyncio.get_running_loop()
+    empty = Inference(Lifecycle(parts.workers), Admission(1, 1, parts.stats), parts.workers, 1.0, loop)
+    with pytest.raises(NotReady):
+        await empty.run(lambda *_: None, LARGE, Nobody())
+
+
+async def test_a_callers_deadline_counts_when_it_is_shorter(parts: Parts, release: threading.Event) -> None:
+    begun = threading.Event()
+
+    def waits(_: ServedModel, __: Cancellation | None) -> None:
+        begun.set()
+        release.wait(10)
+
+    slow = asyncio.ensure_future(parts.run(waits, timeout=0.05))
+    await eventually(begun.is_set)
+    with pytest.raises(QueueExpired):
+        await parts.run(lambda *_: None, timeout=0.0)
+    with pytest.raises(DeadlineExceeded):
+        await slow
+    assert (parts.stats.active, parts.stats.queued) == (0, 0)
+
+
+async def test_a_task_that_is_cancelled_frees_slot_and_place_and_asks_the_model_to_end(parts: Parts) -> None:
+    begun, asked = threading.Event(), threading.Event()
+
+    def obeys(_: ServedModel, cancellation: Cancellation) -> None:
+        cancellation.on_cancel(asked.set)
+        begun.set()
+        asked.wait(10)
+
+    inside = asyncio.ensure_future(parts.run(obeys))
+    await eventually(begun.is_set)
+    waiting = asyncio.ensure_future(parts.run(obeys))
+    await eventually(lambda: parts.stats.queued == 1)
+    for task in (waiting, inside):
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert asked.is_set()
+    assert (parts.stats.active, parts.stats.queued) == (0, 0)
+    assert await parts.run(lambda *_: 7) == 7
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [(InputRefused("secret"), BadRequest), (ValueError("secret"), ModelFailed), (BadRequest("said"), BadRequest)],
+)
+@pytest.mark.parametrize("size", [1, LARGE])
+async def test_what_the_job_raises_is_told_in_our_words(
+    parts: Parts, raised: Exception, told: type[Exception], size: int
+) -> None:
+    def fails(*_: Any) -> None:
+        raise raised
+
+    with pytest.raises(told) as error:
+        await parts.run(fails, size)
+    assert "secret" not in str(error.value)
+    assert parts.stats.active == 0
+
+
+async def test_an_engine_that_was_asked_to_end_did_not_fail(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
+    def ended(*_: Any) -> None:
+        raise Cancelled("as asked")
+
+    with pytest.raises(ClientLeft):
+        await parts.run(ended)
+    assert not caplog.records
+
+
+async def test_a_model_that_was_not_warmed_up_proves_its_pace() -> None:
+    parts = Parts(pace=None)
+    idents = [await parts.run(lambda *_: threading.get_ident(), size=1) for _ in range(2)]
+    assert idents[0] != threading.get_ident() == idents[1]
+    parts.workers.close()

@@ -1,0 +1,175 @@
+"""The cache: shared by processes, bounded, and never believed."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from serving.storage.cache import FILES, FOLDERS, Cache
+from serving.storage.errors import Interrupted, StorageError
+from serving.storage.fetch import StorageOptions, fetch, options_from
+from tests.serving.storage.conftest import LOOPBACK, Store
+from tests.support.wait import eventually
+
+SIZE = 1000
+
+
+def digest(letter: str) -> str:
+    return "sha256:" + letter * 64
+
+
+def put(cache: Cache, letter: str, used: int) -> Path:
+    """An entry of SIZE bytes, used last at `used` (ns)."""
+    with cache.workplace("") as work:
+        made = work / "made"
+        made.mkdir()
+        (made / "file").write_bytes(letter.encode() * SIZE)
+        held = cache.keep(made, FILES, digest(letter))
+    os.utime(held.path, ns=(used, used))
+    return held.path
+
+
+def test_what_was_used_least_recently_goes_when_it_is_full(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 3 * SIZE)
+    entries = [put(cache, letter, used) for used, letter in enumerate("abc", start=1)]
+    cache.find(FILES, digest("a"))
+    put(cache, "d", 4)
+    assert [entry.exists() for entry in entries] == [True, False, True]
+
+
+def test_what_somebody_uses_stays_though_it_is_full(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, SIZE)
+    first = put(cache, "a", 1)
+    held = cache.find(FILES, digest("a"))
+    os.utime(first, ns=(1, 1))
+    put(cache, "b", 2)
+    assert first.exists() and held is not None
+    held.release()
+    put(cache, "c", 3)
+    assert not first.exists()
+
+
+def test_another_process_can_be_the_one_that_uses_it(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, SIZE)
+    entry = put(cache, "a", 1)
+    script = "import sys; from pathlib import Path; from serving.storage.hold import hold; " \
+             "held = hold(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(entry)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+        put(cache, "b", 2)
+        assert entry.exists()
+        other.send_signal(signal.SIGKILL)
+    put(cache, "c", 3)
+    assert not entry.exists()
+
+
+def test_an_entry_that_is_in_use_is_not_replaced(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 1 << 20)
+    put(cache, "a", 1)
+    held = cache.find(FILES, digest("a"))
+    assert held is not None
+    inode = held.path.stat().st_ino
+    again = put(cache, "a", 2)
+    assert held.path.stat().st_ino == inode and again != held.path
+
+
+def test_what_a_dead_process_left_is_deleted(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 1 << 20)
+    left = tmp_path / "temporary" / "left"
+    left.mkdir()
+    (left / "file").write_bytes(b"x")
+    put(cache, "a", 1)
+    assert not left.exists()
+
+
+def test_a_temporary_folder_lives_as_long_as_its_hold(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 1 << 20)
+    with cache.workplace("") as work:
+        (work / "made").mkdir()
+        held = cache.keep_temporary(work / "made")
+    put(cache, "a", 1)
+    path = held.path
+    assert path.is_dir()
+    del held
+    gc.collect()
+    assert not path.exists()
+
+
+def test_a_workplace_is_kept_only_after_an_interruption(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 1 << 20)
+    with pytest.raises(Interrupted), cache.workplace("key") as work:
+        (work / "part").write_bytes(b"x")
+        raise Interrupted("broken")
+    with pytest.raises(StorageError), cache.workplace("key") as work:
+        assert (work / "part").read_bytes() == b"x"
+        raise StorageError("damaged")
+    with cache.workplace("key") as work:
+        assert list(work.iterdir()) == []
+    assert not work.exists()
+
+
+async def test_who_wants_the_same_waits_and_finds_it(store: Store, tmp_path: Path) -> None:
+    content = b"x" * 100_000
+    promised = "sha256:" + hashlib.sha256(content).hexdigest()
+    uri = store.file("/m.onnx", content)
+    whole, begun, go_on = store.answers["/m.onnx"], threading.Event(), threading.Event()
+
+    def slowly(handler: BaseHTTPRequestHandler) -> None:
+        begun.set()
+        assert go_on.wait(10)
+        whole(handler)
+
+    store.answers["/m.onnx"] = slowly
+    got: list[bytes | None] = []
+
+    def get() -> None:
+        got.append(fetch(uri, promised, tmp_path / "cache", LOOPBACK).content)
+
+    threads = [threading.Thread(target=get) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert begun.wait(10)
+    go_on.set()
+    await eventually(lambda: len(got) == len(threads))
+    assert got == [content] * len(threads) and store.asked == ["/m.onnx"]
+
+
+def test_what_is_dropped_is_gone_and_may_be_dropped_again(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 1 << 20)
+    entry = put(cache, "a", 1)
+    assert cache.drop(entry) and not entry.exists() and cache.drop(entry)
+    assert cache.find(FOLDERS, digest("a")) is None
+
+
+@pytest.mark.parametrize("names", [[], ["0" * 64, "1" * 64], ["no digest"]])
+def test_a_note_that_makes_no_sense_is_none(tmp_path: Path, names: list[str]) -> None:
+    cache = Cache(tmp_path, 1 << 20)
+    for name in names:
+        (tmp_path / "archives" / ("a" * 64) / name).mkdir(parents=True)
+    assert cache.unpacked("archives", digest("a")) == ""
+    cache.note_unpacked("archives", digest("a"), digest("b"))
+    assert cache.unpacked("archives", digest("a")) == digest("b")
+
+
+def test_a_cache_in_a_place_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="choose another folder"):
+        Cache(tmp_path / "file", 1)
+
+
+def test_the_limit_is_a_number_of_bytes() -> None:
+    assert options_from({"KNODEL_CACHE_LIMIT": "5"}).cache_limit == 5
+    assert options_from({}) == StorageOptions({})
+    with pytest.raises(StorageError, match="bytes"):
+        options_from({"KNODEL_CACHE_LIMIT": "5 GB"})

@@ -1,0 +1,184 @@
+"""Downloads that break off go on where they were, and never mix two versions of a file."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from serving.storage.artifact import Artifact
+from serving.storage.credentials import Credentials
+from serving.storage.errors import Interrupted, Refused, StorageError
+from serving.storage.http import Downloader, DownloadLimits
+from serving.storage.progress import Progress, nobody_looks
+from serving.storage.remote import Wanted, fetch_remote
+from serving.storage.source import Access
+from serving.storage.web_file import WebFile
+from tests.serving.storage.conftest import LOOPBACK, Store
+from tests.support.wait import eventually
+
+CONTENT = bytes(range(256)) * 4000
+OTHER = CONTENT[::-1]
+DIGEST = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
+
+
+class Pauses:
+    """Instead of sleeping: how long it would have been."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def __call__(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+def get(
+    uri: str, cache: Path, digest: str = DIGEST, progress: Progress = nobody_looks, pauses: Pauses | None = None
+) -> Artifact:
+    downloader = Downloader(LOOPBACK, DownloadLimits(retries=2), sleep=pauses or Pauses())
+    source = WebFile(uri, Access(downloader, Credentials({})))
+    return fetch_remote(Wanted(source, uri, uri, digest), cache / "cache", 1 << 30, progress)
+
+
+def ranges(store: Store) -> list[str]:
+    return [headers.get("Range", "") for headers in store.headers]
+
+
+def test_a_download_that_breaks_goes_on_from_where_it_was(store: Store, tmp_path: Path) -> None:
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 200_000])
+    assert get(uri, tmp_path, digest="").content == CONTENT
+    assert ranges(store) == ["", "bytes=100000-", "bytes=300000-"]
+    assert [headers.get("If-Range") for headers in store.headers] == [None, '"1"', '"1"']
+
+
+def test_a_file_that_changes_meanwhile_is_taken_anew(store: Store, tmp_path: Path) -> None:
+    class Changes(Pauses):
+        def __call__(self, seconds: float) -> None:
+            store.versioned("/m.onnx", OTHER, '"2"')
+
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000])
+    assert get(uri, tmp_path, digest="", pauses=Changes()).content == OTHER
+
+
+@pytest.mark.parametrize("etag", ['W/"1"', ""])
+def test_what_no_strong_tag_names_is_not_continued(store: Store, tmp_path: Path, etag: str) -> None:
+    uri = store.versioned("/m.onnx", CONTENT, etag, breaks=[100_000])
+    with pytest.raises(Interrupted, match="ended after 100000 of"):
+        get(uri, tmp_path)
+    assert store.asked == ["/m.onnx"]
+
+
+def test_a_store_that_brings_nothing_more_is_left_after_some_tries(store: Store, tmp_path: Path) -> None:
+    pauses = Pauses()
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0, 0])
+    with pytest.raises(Interrupted):
+        get(uri, tmp_path, pauses=pauses)
+    assert pauses.slept == [1, 2, 4]
+
+
+def test_with_a_digest_the_next_start_goes_on(store: Store, tmp_path: Path) -> None:
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0, 0])
+    with pytest.raises(Interrupted):
+        get(uri, tmp_path)
+    asked = len(store.asked)
+    assert get(uri, tmp_path).content == CONTENT
+    assert ranges(store)[asked:] == ["bytes=100000-"]
+
+
+def test_without_a_digest_the_next_start_begins_anew(store: Store, tmp_path: Path) -> None:
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0, 0])
+    with pytest.raises(Interrupted):
+        get(uri, tmp_path, digest="")
+    asked = len(store.asked)
+    assert get(uri, tmp_path, digest="").content == CONTENT
+    assert ranges(store)[asked:] == [""]
+
+
+def test_what_was_left_damaged_is_found_by_the_digest_and_not_kept(store: Store, tmp_path: Path) -> None:
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0, 0])
+    with pytest.raises(Interrupted):
+        get(uri, tmp_path)
+    (part,) = (path for path in tmp_path.rglob("parts/*") if path.suffix != ".etag")
+    part.write_bytes(b"x" * part.stat().st_size)
+    with pytest.raises(StorageError, match="digest"):
+        get(uri, tmp_path)
+    assert get(uri, tmp_path).content == CONTENT
+
+
+def test_a_part_that_is_longer_than_the_file_is_forgotten(store: Store, tmp_path: Path) -> None:
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0, 0])
+    with pytest.raises(Interrupted):
+        get(uri, tmp_path)
+
+    whole = store.answers["/m.onnx"]
+
+    def refuse_ranges(handler: BaseHTTPRequestHandler) -> None:
+        if "Range" in store.headers[-1]:
+            handler.send_error(416)
+        else:
+            whole(handler)
+
+    store.answers["/m.onnx"] = refuse_ranges
+    assert get(uri, tmp_path).content == CONTENT
+
+
+def test_a_store_that_answers_with_another_part_is_not_believed(store: Store, tmp_path: Path) -> None:
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000])
+    right = store.answers["/m.onnx"]
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if "Range" not in store.headers[-1]:
+            right(handler)
+            return
+        store.versioned("/m.onnx", CONTENT, '"1"')
+        handler.send_response(206)
+        handler.send_header("Content-Range", f"bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}")
+        handler.end_headers()
+
+    store.answers["/m.onnx"] = answer
+    assert get(uri, tmp_path).content == CONTENT
+
+
+def test_a_refusal_is_not_tried_again(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="404"):
+        get(store.url("/nothing.onnx"), tmp_path)
+    assert store.asked == ["/nothing.onnx"]
+
+
+async def test_after_a_kill_the_next_process_goes_on(store: Store, tmp_path: Path) -> None:
+    uri = store.versioned("/m.onnx", CONTENT, '"1"')
+    whole, go_on = store.answers["/m.onnx"], threading.Event()
+
+    def stops(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("ETag", '"1"')
+        handler.send_header("Content-Length", str(len(CONTENT)))
+        handler.end_headers()
+        handler.wfile.write(CONTENT[:700_000])
+        go_on.wait(20)
+
+    store.answers["/m.onnx"] = stops
+    script = "import sys; from pathlib import Path; from serving.storage.fetch import fetch; " \
+             "fetch(sys.argv[1], sys.argv[2], Path(sys.argv[3]), frozenset({'127.0.0.1'}))"  # fmt: skip
+    arguments = [uri, DIGEST, str(tmp_path / "cache")]
+    with subprocess.Popen([sys.executable, "-c", script, *arguments]) as other:
+        await eventually(lambda: sum(path.stat().st_size for path in tmp_path.rglob("parts/0")) >= 500_000)
+        other.kill()
+    go_on.set()
+    store.answers["/m.onnx"] = whole
+    assert get(uri, tmp_path).content == CONTENT
+    assert int(ranges(store)[-1].removeprefix("bytes=").rstrip("-")) >= 500_000
+
+
+def test_progress_is_told_over_all_connections(store: Store, tmp_path: Path) -> None:
+    told: list[tuple[int, int | None]] = []
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[300_000])
+    get(uri, tmp_path, progress=lambda received, total: told.append((received, total)))
+    received = [bytes_ for bytes_, _ in told]
+    assert received == sorted(received) and told[-1] == (len(CONTENT), len(CONTENT))
+    assert {total for _, total in told} == {len(CONTENT)}

@@ -1,0 +1,64 @@
+"""Claims: `pvc://CLAIM/PATH` is a path below where the claim is mounted, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serving.storage.artifact import Artifact
+from serving.storage.digest import of_bytes
+from serving.storage.errors import StorageError
+from serving.storage.fetch import StorageOptions, fetch
+from tests.serving.storage.archives import MODEL, tar
+
+
+@pytest.fixture
+def claim(tmp_path: Path) -> Path:
+    made = tmp_path / "pvc" / "models"
+    (made / "magika").mkdir(parents=True)
+    (made / "magika" / "model.onnx").write_bytes(b"a model")
+    (tmp_path / "secret").write_bytes(b"secret")
+    return made
+
+
+def get(uri: str, tmp_path: Path, digest: str = "") -> Artifact:
+    options = StorageOptions({}, volumes=tmp_path / "pvc")
+    return fetch(uri, digest, tmp_path / "cache", frozenset(), options=options)
+
+
+def test_a_file_a_folder_and_the_whole_claim(claim: Path, tmp_path: Path) -> None:
+    assert get("pvc://models/magika/model.onnx", tmp_path, of_bytes(b"a model")).content == b"a model"
+    assert get("pvc://models/magika", tmp_path).read("model.onnx") == b"a model"
+    assert get("pvc://models/magika/", tmp_path).names() == ["model.onnx"]
+    assert get("pvc://models", tmp_path).names() == ["magika/model.onnx"]
+
+
+def test_an_archive_in_it_is_unpacked(claim: Path, tmp_path: Path) -> None:
+    (claim / "m.tar").write_bytes(tar(MODEL))
+    assert get("pvc://models/m.tar", tmp_path).names() == sorted(MODEL)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["pvc://", "pvc:///x", "pvc://MODELS/x", "pvc://../secret", "pvc://models/../../secret", "pvc://models/..",
+     "pvc://models/%2e%2e/%2e%2e/secret", "pvc://models/missing", "pvc://other/x", "pvc://models/a%00b",
+     "pvc://models/x?y", "pvc://models/x#y"],
+)  # fmt: skip
+def test_what_is_no_path_in_a_mounted_claim_is_refused(claim: Path, tmp_path: Path, uri: str) -> None:
+    with pytest.raises(StorageError) as error:
+        get(uri, tmp_path)
+    assert "\n" not in str(error.value) and str(tmp_path) not in str(error.value)
+
+
+def test_a_link_out_of_the_claim_is_refused(claim: Path, tmp_path: Path) -> None:
+    (claim / "link").symlink_to(tmp_path / "secret")
+    (claim / "circle").symlink_to("circle")
+    for name in ("link", "circle"):
+        with pytest.raises(StorageError):
+            get(f"pvc://models/{name}", tmp_path)
+
+
+def test_a_claim_may_be_a_link_itself(claim: Path, tmp_path: Path) -> None:
+    (tmp_path / "pvc" / "linked").symlink_to(claim)
+    assert get("pvc://linked/magika", tmp_path).names() == ["model.onnx"]
