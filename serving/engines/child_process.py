@@ -33,7 +33,7 @@ class ChildProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", MODULE, str(theirs.fileno())],
+                [sys.executable, "-P", "-m", MODULE, str(theirs.fileno())],  # nothing of the folder that it starts in
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=_STDERR,
             )  # fmt: skip
         self._channel = Channel(ours)

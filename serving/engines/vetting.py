@@ -2,7 +2,8 @@
 
 skops knows that a file makes objects of harmless types, not that what they hold is harmless. Trees hold the positions
 of their nodes and features, and scikit-learn reads memory there without looking: skops trusts no tree since 0.16. Here
-the positions are checked; trees of neighbours are made anew from their points.
+the positions are checked; trees of neighbours are made anew from their points. Sparse matrices, which SciPy reads and
+writes by positions of their own, are checked likewise, and no vectorizer opens what a caller names.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.ensemble._gb import BaseGradientBoosting
 from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
+from sklearn.feature_extraction.text import _VectorizerMixin
 from sklearn.neighbors import BallTree, KDTree
 from sklearn.neighbors._base import NeighborsBase
 from sklearn.tree import BaseDecisionTree
@@ -54,6 +57,8 @@ _PLAIN: Final = (
 """Python that holds numbers and does arithmetic."""
 TRUSTED: Final = frozenset(_VETTED + _PLAIN)
 
+_COMPRESSED: Final = frozenset({"csr", "csc"})
+_TEXT: Final = "content"  # as `input` of a vectorizer: callers send texts, not names of files
 _LEAF: Final = -1  # as the left child; sklearn/tree/_tree.pyx
 
 
@@ -63,10 +68,12 @@ def vet(parts: Sequence[Any]) -> None:
     for part in parts:
         if isinstance(part, Tree):
             _vet_tree(part)
+        elif issparse(part):
+            _vet_matrix(part)
+        elif isinstance(part, _VectorizerMixin):
+            _vet_vectorizer(part)
         elif isinstance(part, BaseDecisionTree) and hasattr(part, "tree_"):
             _require(part.tree_.n_features == part.n_features_in_)
-        elif isinstance(part, BaseGradientBoosting) and hasattr(part, "estimators_"):
-            _vet_boosting(part)
         elif isinstance(part, BaseHistGradientBoosting) and hasattr(part, "_predictors"):
             _vet_histograms(part)
         elif isinstance(part, NeighborsBase) and getattr(part, "_tree", None) is not None:
@@ -74,6 +81,23 @@ def vet(parts: Sequence[Any]) -> None:
             _plant_anew(part)
     if any(isinstance(part, KDTree | BallTree) and id(part) not in vetted for part in parts):
         raise LoadFailed("the model keeps a tree of neighbours in a place where it is not known how to check it")
+    for part in reversed(parts):  # owners come before what they hold; this asks what all else was checked for
+        if isinstance(part, BaseGradientBoosting) and hasattr(part, "estimators_"):
+            _vet_boosting(part)
+
+
+def _vet_matrix(matrix: Any) -> None:
+    if matrix.format not in _COMPRESSED:
+        raise LoadFailed(f"the model holds a sparse matrix of format {matrix.format}: save it as csr")
+    try:
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise LoadFailed("a sparse matrix of the model is damaged: save the model again") from error
+
+
+def _vet_vectorizer(vectorizer: Any) -> None:
+    if vectorizer.input != _TEXT:
+        raise LoadFailed(f"{type(vectorizer).__name__} has input={vectorizer.input!r}: only {_TEXT!r} is served")
 
 
 def _vet_tree(tree: Tree) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from sklearn.ensemble import (
     IsolationForest,
     RandomForestClassifier,
 )
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
+from sklearn.linear_model import SGDClassifier
 from sklearn.neighbors import BallTree, KDTree, KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
@@ -117,3 +121,41 @@ def test_what_was_trained_is_served(model: Any) -> None:
     model.fit(features, kinds)
     made = sklearn.load(file(skops.io.dumps(model)), EngineOptions())
     np.testing.assert_array_equal(ask(made, "output-0", features), model.predict(features))
+
+
+@pytest.mark.parametrize("damage", [("indices", 10**6), ("indices", -1), ("indptr", 10**6)])
+def test_a_sparse_matrix_that_leads_elsewhere_is_refused(damage: tuple[str, int]) -> None:
+    model = SGDClassifier(max_iter=5, tol=None).fit(*iris()).sparsify()
+    vet(parts_of(model))
+    field, value = damage
+    getattr(model.coef_, field)[1] = value
+    with pytest.raises(LoadFailed, match="a sparse matrix of the model is damaged"):
+        vet(parts_of(model))
+
+
+def test_a_sparse_matrix_of_another_form_is_refused() -> None:
+    model = SGDClassifier(max_iter=5, tol=None).fit(*iris()).sparsify()
+    model.coef_ = model.coef_.tocoo()
+    with pytest.raises(LoadFailed, match="sparse matrix of format coo: save it as csr"):
+        vet(parts_of(model))
+
+
+@pytest.mark.parametrize("kind", [CountVectorizer, TfidfVectorizer, HashingVectorizer])
+@pytest.mark.parametrize("source", ["filename", "file"])
+def test_a_vectorizer_that_opens_what_callers_name_is_refused(kind: Any, source: str, tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("a word")
+    document = io.StringIO("a word") if source == "file" else str(path)
+    step = kind(input=source).fit([document])
+    step.categories_ = [[str(path)]]
+    with pytest.raises(LoadFailed, match=f"{kind.__name__} has input='{source}': only 'content' is served"):
+        sklearn.load(file(skops.io.dumps(step), "m.skops"), EngineOptions(allow_code=True))
+
+
+def test_a_damaged_tree_inside_a_first_guess_is_refused_before_it_is_asked() -> None:
+    guess = RandomForestClassifier(2)
+    model = GradientBoostingClassifier(n_estimators=2, init=guess).fit(*two_kinds())
+    vet(parts_of(model))
+    changed(model.init_.estimators_[0].tree_, "left_child", 0)
+    with pytest.raises(LoadFailed, match="damaged"):
+        vet(parts_of(model))
