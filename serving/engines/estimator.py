@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import _VectorizerMixin
 
 from serving.engines.base import EngineOptions, TensorSpec
 from serving.engines.datatypes import Tensor
@@ -25,7 +26,7 @@ from serving.engines.threads import ThreadLimit
 
 _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 _LIBRARIES: Final = frozenset({"sklearn", "numpy", "scipy", "builtins", "xgboost", "lightgbm"})
-"""Whose code takes a time that depends on the size of its input only."""
+"""Whose code takes a time that depends on the size of its input only; but for the patterns by which texts are cut."""
 
 
 def engine_of(model: Any, platform: str, options: EngineOptions) -> TabularEngine:
@@ -34,7 +35,7 @@ def engine_of(model: Any, platform: str, options: EngineOptions) -> TabularEngin
     parts = parts_of(model)
     _prepare(parts)
     answers = _answers(model, features)
-    bounded = all(_package(part) in _LIBRARIES for part in parts)
+    bounded = all(_package(part) in _LIBRARIES and not isinstance(part, _VectorizerMixin) for part in parts)
     return TabularEngine(platform, features.specs, answers, rows=features.rows, bounded=bounded,
                          enter_thread=ThreadLimit(options.threads))  # fmt: skip
 

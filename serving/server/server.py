@@ -144,6 +144,8 @@ class Server:
             await self._grpc.close()
         await self._observability.close()
         self._workers.close()
+        if self._lifecycle.serves:
+            self._lifecycle.model().engine.close()
         log.info("stopped")
 
     async def _claimed(self) -> Assignment:

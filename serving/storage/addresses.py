@@ -137,12 +137,16 @@ def is_loopback(host: str) -> bool:
 
 def shown(uri: str) -> str:
     """The URI as messages may show it: without password and query (they can carry tokens), on one line."""
-    head, at, tail = uri.partition("://")
-    authority, slash, path = tail.partition("/")
-    path = path.partition("#")[0]
-    path, query, _ = path.partition("?")
-    authority = authority.rpartition("@")[2]
-    text = f"{head}{at}{authority}{slash}{path}" + ("?…" if query else "")
+    whole, query, _ = uri.partition("#")[0].partition("?")
+    head, at, tail = whole.partition("://")
+    if at:
+        authority, slash, path = tail.partition("/")
+        _, colon, port = authority.rpartition("@")[2].rpartition(":")
+        broken = bool(colon) and not port.isdigit() and not port.endswith("]")  # a password with a slash in it
+        tail = tail.rpartition("@")[2] if broken else f"{authority.rpartition('@')[2]}{slash}{path}"
+    else:
+        head = head.rpartition("@")[2]
+    text = f"{head}{at}{tail}" + ("?…" if query else "")
     return "".join(sign if sign.isprintable() else "�" for sign in text)[:500]
 
 

@@ -16,7 +16,7 @@ from serving.storage.addresses import shown
 from serving.storage.archive import is_archive
 from serving.storage.artifact import Artifact
 from serving.storage.errors import StorageError
-from serving.storage.local import VOLUMES, fetch_local, file_path, volume_path
+from serving.storage.local import VOLUMES, fetch_local, file_path, is_folder, volume_path
 from serving.storage.progress import Progress, nobody_looks
 
 __all__ = ["Artifact", "StorageOptions", "fetch", "options_from"]
@@ -65,7 +65,7 @@ def fetch(
     path = None
     if scheme in ("file", "pvc"):
         path = file_path(uri, name) if scheme == "file" else volume_path(uri, name, options.volumes)
-        if not is_archive(path.name) or path.is_dir():
+        if not is_archive(path.name) or is_folder(path, name):
             return fetch_local(path, name, digest)
     from serving.storage.remote import Wanted, fetch_remote  # all below: ssl and more, which files do not need
     from serving.storage.sources import source_of

@@ -19,7 +19,7 @@ _CLAIM: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")  # a DNS sub
 
 def fetch_local(path: Path, uri: str, digest: str) -> Artifact:
     """The file or folder at `path`, verified. Raises StorageError."""
-    if path.is_dir():
+    if is_folder(path, uri):
         files = disk.digest_files(path, uri) if digest else {}
         if digest:
             digests.check(uri, digest, digests.of_folder(files))
@@ -30,9 +30,20 @@ def fetch_local(path: Path, uri: str, digest: str) -> Artifact:
     return Artifact(path, content, {}, uri)
 
 
+def is_folder(path: Path, uri: str) -> bool:
+    """Whether there is a folder at `path`. Raises StorageError when that cannot be seen."""
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise StorageError(f"{uri}: cannot be opened ({error.strerror}): check the path and its rights") from error
+
+
 def file_path(uri: str, name: str) -> Path:
     """The path that a `file://` URI names. Raises StorageError."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise StorageError(f"{name}: is no URL ({error}): write file:///PATH") from error
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise StorageError(f"{name}: a file is named by its whole path: write file:///PATH")
     if parts.query or parts.fragment or "\0" in unquote(parts.path):
@@ -47,7 +58,7 @@ def volume_path(uri: str, name: str, volumes: Path) -> Path:
     if not _CLAIM.fullmatch(claim) or not rest.isprintable() or "?" in uri or "#" in uri:
         raise StorageError(f"{name}: write pvc://CLAIM/PATH")
     root = volumes / claim
-    if not root.is_dir():
+    if not is_folder(root, name):
         raise StorageError(f"{name}: the claim {claim!r} is not mounted: check that it exists in the model's namespace")
     try:
         path = (root / rest.strip("/")).resolve(strict=True)

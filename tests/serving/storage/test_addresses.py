@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.storage.addresses import Target, allowed_after, check_addresses, is_global, parse
+from serving.storage.addresses import Target, allowed_after, check_addresses, is_global, parse, shown
 from serving.storage.errors import StorageError
 
 PRIVATE = (
@@ -62,3 +62,19 @@ def test_a_url_is_taken_apart_as_it_is_sent() -> None:
 )
 def test_a_public_server_cannot_redirect_to_what_was_allowed_for_direct_use(peer: str, allowed: frozenset[str]) -> None:
     assert allowed_after(peer, ALLOWED) == allowed
+
+
+@pytest.mark.parametrize(
+    ("uri", "text"),
+    [
+        ("https://user:secret@host:8080/m.onnx?sig=secret#secret", "https://host:8080/m.onnx?…"),
+        ("https://host?sig=secret/x", "https://host?…"),
+        ("https://user:se/cret@host/m.onnx", "https://host/m.onnx"),
+        ("https:/user:secret@host/m.onnx?sig=secret", "host/m.onnx?…"),
+        ("https://[::1]:8080/a@b.onnx", "https://[::1]:8080/a@b.onnx"),
+        ("oci://host/team/m@sha256:00", "oci://host/team/m@sha256:00"),
+        ("models/m.onnx", "models/m.onnx"),
+    ],
+)
+def test_no_secret_of_a_uri_is_shown(uri: str, text: str) -> None:
+    assert shown(uri) == text

@@ -120,7 +120,7 @@ def test_what_is_not_there_is_named_by_its_uri(tmp_path: Path) -> None:
     "uri",
     ["file://host/x", "file:x", "/x", "", "ftp://x/y", "s3://b/k", "file:///x?y", "file:///x#y", "file:///a%00b",
      "http:///x", "http://u:p@host/x", "http://host:99999/x", "http://ho st/x", "http://host\r\n/x", "HTTP//x",
-     "http://ex\u00e4mple/x", "http://host\\@other/x"],
+     "http://ex\u00e4mple/x", "http://host\\@other/x", "file://[x/m.onnx", "file:///" + 300 * "x" + "/m.onnx"],
 )  # fmt: skip
 def test_a_uri_that_cannot_be_meant_is_refused_on_one_line(uri: str, tmp_path: Path) -> None:
     with pytest.raises(StorageError) as error:
