@@ -103,9 +103,7 @@ class Observations(Columns):
     age: FloatArray = field(metadata=_default(NAN))  # s since the first reading
     covered: FloatArray = field(metadata=_default(0.0))  # s of the stable window with readings
     queued: FloatArray = field(metadata=_default(0.0))  # requests waiting at the activator now
-    crowd: FloatArray = field(
-        metadata=_default(0.0)
-    )  # slots used or waited for inside replicas, if requests wait there
+    crowd: FloatArray = field(metadata=_default(0.0))  # slots used or waited for inside replicas where requests wait
     active: FloatArray = field(metadata=_default(0.0))  # requests passing through the activator now
     idle: FloatArray = field(metadata=_default(NAN))  # s without any work, NaN while not all replicas are heard
     service_time: FloatArray = field(metadata=_default(NAN))  # slot-seconds of one request, as measured

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from serving.storage.s3 import S3Bucket
 from tests.serving.storage.archives import MODEL, tar
 from tests.serving.storage.conftest import LOOPBACK, Store
 from tests.support.ports import free_ports
+from tests.testbed.waiting import becomes
 
 pytest.importorskip("botocore")
 pytest.importorskip("moto")
@@ -38,16 +38,18 @@ def endpoint() -> Iterator[str]:
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        deadline = time.monotonic() + STARTED_WITHIN
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert server.poll() is None and time.monotonic() < deadline, "moto's server does not start"
-                time.sleep(0.05)
+        becomes(lambda: server.poll() is not None or _listens(port), STARTED_WITHIN)
+        assert server.poll() is None and _listens(port), "moto's server does not start"
         yield f"http://127.0.0.1:{port}"
         server.kill()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")
