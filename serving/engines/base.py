@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from serving.engines.datatypes import Tensor
 
@@ -12,8 +13,7 @@ ANY: int = -1
 """A dimension that each request chooses."""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
+class TensorSpec(msgspec.Struct, frozen=True):
     """One input or output: `shape` has `ANY` where it varies, and is None when not even the rank is known."""
 
     name: str
@@ -21,8 +21,7 @@ class TensorSpec:
     shape: tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """A model's tensors; `platform` as the Open Inference Protocol names it (`onnx_onnxv1`).
 
     `optional` are the outputs that are computed only for a request that names them.
@@ -39,8 +38,7 @@ class Signature:
         return tuple(spec.name for spec in self.outputs if spec.name not in self.optional)
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
+class EngineOptions(msgspec.Struct, frozen=True):
     """What the container grants: `threads` that one inference may use, whether code of the artifact may run.
 
     `signature`: which one of a model that has several; "" is its usual one.

@@ -8,7 +8,7 @@ next request.
 from __future__ import annotations
 
 import logging
-import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -18,51 +18,47 @@ from serving.engines.child_process import ChildGone, ChildProcess, Patience
 from serving.engines.datatypes import Tensor
 from serving.engines.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.folder import Folder
+from serving.engines.loaded import LoadedModel
+from serving.engines.turn import PATIENCE, Turn
 
 if TYPE_CHECKING:
     from serving.storage.artifact import Artifact
 
 log = logging.getLogger(__name__)
 
+LONGER: Final = 5.0  # times as long as the first time may it take to load the model again
+
 _RAISED: Final[dict[str, type[EngineError]]] = {
     kind.__name__: kind for kind in (LoadFailed, InputRefused, InferenceFailed)
 }
 
 
-class ChildEngine:
+class ChildEngine(LoadedModel):
     """The model that `module` loads from `folder`, as other engines' modules do, but in a process of its own.
 
-    One inference at a time. Closes `folder`. Raises LoadFailed.
+    One inference at a time. Never bounded: the time of this process says nothing of the other's. Closes `folder`.
+    Raises LoadFailed.
     """
 
     def __init__(self, module: str, folder: Folder, artifact: Artifact, options: EngineOptions) -> None:
         self._load = Load(module, str(folder.path), artifact.uri, options)
         self._folder = folder
-        self._turn = threading.Lock()
+        self._turn = Turn()
         self._child: ChildProcess | None = None
+        self._load_time = 0.0
+        began = time.monotonic()
         try:
-            self._signature = self._start()[1]
+            super().__init__(self._start()[1])
         except BaseException:
             self.close()
             raise
-
-    @property
-    def signature(self) -> Signature:
-        """The model's tensors."""
-        return self._signature
-
-    @property
-    def bounded(self) -> bool:
-        """Never: the time of this process says nothing of the other's."""
-        return False
+        self._load_time = time.monotonic() - began
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Sequence[Tensor]:
         """Ask the process. Raises InputRefused, InferenceFailed, Cancelled; LoadFailed if it does not start again."""
-        with self._turn:
-            if cancellation is not None and cancellation.cancelled:
-                raise Cancelled("the inference was cancelled")
+        with self._turn.taken(cancellation):
             answer, tensors = self._ask(inputs, outputs, cancellation)
         if isinstance(answer, Failed):
             raise _error_of(answer)
@@ -81,7 +77,9 @@ class ChildEngine:
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None
     ) -> tuple[Message, list[Tensor]]:
         child = self._running()
-        patience = Patience(child)
+        if cancellation is not None and cancellation.cancelled:
+            raise Cancelled("the inference was cancelled")
+        patience = Patience(child, PATIENCE)
         if cancellation is not None:
             cancellation.on_cancel(patience.begin)
         tensors = list(inputs.values())
@@ -103,10 +101,14 @@ class ChildEngine:
             log.warning("the process of the model ended while nobody asked it: it is started again")
             self._child.close()
             self._child = None
-        return self._start()[0]
+        return self._start(PATIENCE + LONGER * self._load_time)[0]
 
-    def _start(self) -> tuple[ChildProcess, Signature]:
-        child = ChildProcess()
+    def _start(self, within: float | None = None) -> tuple[ChildProcess, Signature]:
+        """The process and what it says of its model, which it loads `within` seconds."""
+        child = ChildProcess(self._load.options.threads)
+        patience = Patience(child, within or 0.0)
+        if within is not None:
+            patience.begin()
         try:
             answer, _ = child.ask(self._load)
         except ChildGone as error:
@@ -114,6 +116,8 @@ class ChildEngine:
         except BaseException:
             child.close()
             raise
+        finally:
+            patience.end()
         if isinstance(answer, Loaded):
             self._child = child
             return child, answer.signature

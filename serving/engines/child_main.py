@@ -5,7 +5,10 @@ python -m serving.engines.child_main FD
 
 from __future__ import annotations
 
+import fcntl
 import importlib
+import os
+import select
 import signal
 import socket
 import sys
@@ -22,6 +25,7 @@ from serving.storage.errors import StorageError
 
 def main(descriptor: int) -> None:
     """Serve the socket `descriptor`."""
+    _end_with_server(sys.stdin.fileno())
     channel = Channel(socket.socket(fileno=descriptor))
     try:
         engine = _load(channel)
@@ -30,6 +34,19 @@ def main(descriptor: int) -> None:
             _answer(channel, engine)
     except (EOFError, OSError):
         return  # nobody is left to ask
+
+
+def _end_with_server(pipe: int) -> None:
+    """The kernel ends this process when the server's end of the pipe is gone, whatever it is busy with then.
+
+    By SIGIO, whose usual action that is. PR_SET_PDEATHSIG would ask for the end of the server's thread.
+    """
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+    gone = select.poll()
+    gone.register(pipe, select.POLLHUP)
+    if gone.poll(0):  # before it could be told
+        sys.exit()
 
 
 def _stay() -> None:
@@ -43,7 +60,7 @@ def _load(channel: Channel) -> Engine | None:
     if not isinstance(message, Load):
         raise EOFError
     try:
-        artifact = Artifact(Path(message.folder), None, uri=message.uri)
+        artifact = Artifact(Path(message.folder).resolve(), None, uri=message.uri)
         engine: Engine = importlib.import_module(message.module).load(artifact, message.options)
     except (LoadFailed, StorageError) as error:
         channel.send(Failed(LoadFailed.__name__, str(error)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from serving.engines.datatypes import Tensor
 from serving.engines.errors import EngineError
 
 MODULE: Final = "serving.engines.child_main"
-PATIENCE: Final = 10.0  # s that an inference which nobody waits for may go on; to load the model again takes as long
+_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # read when libraries are imported
 _ENDING: Final = 1.0  # s between the end of a process's socket and its own
 _STDERR: Final = 2  # the descriptor, whatever Python has put in its place
 
@@ -27,14 +28,19 @@ class ChildGone(EngineError):
 
 
 class ChildProcess:
-    """Python, with one socket to this process; what it prints goes to this process's stderr."""
+    """Python, with one socket to this process; what it prints goes to this process's stderr.
 
-    def __init__(self) -> None:
+    Its libraries use `threads` threads, unless the environment says how many. Its stdin is a pipe that nothing is
+    written to: the process ends with this one.
+    """
+
+    def __init__(self, threads: int) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", MODULE, str(theirs.fileno())],  # nothing of the folder that it starts in
-                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=_STDERR,
+                pass_fds=[theirs.fileno()], stdin=subprocess.PIPE, stdout=_STDERR,
+                env={**dict.fromkeys(_THREADS, str(threads)), **os.environ},
             )  # fmt: skip
         self._channel = Channel(ours)
 
@@ -67,7 +73,7 @@ class ChildProcess:
         """End it."""
         self._channel.close()
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()  # closes the pipe, and waits
 
     def _ended(self) -> str:
         try:
@@ -80,24 +86,25 @@ class ChildProcess:
 
 
 class Patience:
-    """For one inference: kills the process when it goes on for long after nobody waits for it any more."""
+    """Kills the process when what it was asked goes on for `seconds` after `begin`."""
 
-    def __init__(self, child: ChildProcess) -> None:
+    def __init__(self, child: ChildProcess, seconds: float) -> None:
         self._child = child
+        self._seconds = seconds
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._over = False
 
     def begin(self) -> None:
-        """Nobody waits any more."""
+        """From now on."""
         with self._lock:
             if not self._over:
-                self._timer = threading.Timer(PATIENCE, self._lose)
+                self._timer = threading.Timer(self._seconds, self._lose)
                 self._timer.daemon = True
                 self._timer.start()
 
     def end(self) -> None:
-        """The inference is over."""
+        """It has answered."""
         with self._lock:
             self._over = True
             if self._timer is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,8 +12,7 @@ Tensor = NDArray[Any]
 """An array of one of `DATATYPES`; BYTES are object arrays of `str` or `bytes`, BF16 are arrays of FP32."""
 
 
-@dataclass(frozen=True, slots=True)
-class Datatype:
+class Datatype(msgspec.Struct, frozen=True):
     """`size` in bytes of an element as it travels; 0 for BYTES, whose elements vary."""
 
     name: str

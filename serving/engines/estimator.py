@@ -21,7 +21,9 @@ from serving.engines.base import EngineOptions, TensorSpec
 from serving.engines.datatypes import Tensor
 from serving.engines.errors import LoadFailed
 from serving.engines.features import Features, by_position, features_of
-from serving.engines.tabular import FLOATS, OUTPUT, PROBABILITIES, Answer, TabularEngine, as_tensor, reason_of, spec_of
+from serving.engines.linear import direct
+from serving.engines.reasons import reason_of
+from serving.engines.tabular import FLOATS, OUTPUT, PROBABILITIES, Answer, TabularEngine, as_tensor, spec_of
 from serving.engines.threads import ThreadLimit
 
 _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
@@ -91,7 +93,7 @@ def _prepare(parts: Iterable[Any]) -> None:
 
 
 def _answers(model: Any, features: Features) -> list[Answer]:
-    ask = getattr(model, "predict", None) or getattr(model, "transform", None)
+    ask = direct(model) or getattr(model, "predict", None) or getattr(model, "transform", None)
     if ask is None:
         raise LoadFailed(f"a {type(model).__name__} has neither predict nor transform: it cannot be served")
     classes = getattr(model, "classes_", None)

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Final
 import lightgbm
 import numpy as np
 
+from serving.engines import lightgbm_model
 from serving.engines.datatypes import DATATYPES
 from serving.engines.errors import LoadFailed
 from serving.engines.folder import only_file
+from serving.engines.reasons import reason_of
 from serving.engines.tabular import (
     FLOATS,
     OUTPUT,
@@ -26,7 +28,6 @@ from serving.engines.tabular import (
     as_it_is,
     both_classes,
     matrix,
-    reason_of,
     spec_of,
 )
 
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 PLATFORM: Final = "lightgbm_booster"
 SUFFIXES: Final = (".lgb", "model.txt")
-_END: Final = "end of parameters"
-"""The last line but for what Python adds. Without it LightGBM reads on into whatever is there, and the process ends."""
 _OBJECTIVE: Final = re.compile(r"^objective=(\w+)", re.MULTILINE)
 _WITH_PROBABILITIES: Final = frozenset({"binary", "multiclass", "multiclassova"})
 
@@ -48,9 +47,9 @@ def load(artifact: Artifact, options: EngineOptions) -> TabularEngine:
     """The model of the artifact's only `*.lgb` or `model.txt`. Raises LoadFailed, StorageError."""
     name = only_file(artifact, SUFFIXES)
     try:
-        text = artifact.read(name).decode()
-        if not re.search(rf"^{_END}$", text, re.MULTILINE):
-            raise ValueError(f"the file is cut off: it has no line '{_END}'")
+        content = artifact.read(name)
+        lightgbm_model.vet(content)
+        text = content.decode()
         return _engine(lightgbm.Booster(model_str=text), text, options)
     except (lightgbm.basic.LightGBMError, ValueError, TypeError) as error:
         raise LoadFailed(f"LightGBM cannot load {name}: {reason_of(error)}") from error

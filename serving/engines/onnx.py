@@ -7,7 +7,6 @@ verified is what runs, and no path in a model can lead anywhere.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -15,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from serving.engines.base import ANY, Cancellation, EngineOptions, Signature, TensorSpec
 from serving.engines.datatypes import BYTES, Tensor
 from serving.engines.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.loaded import LoadedModel
 from serving.engines.onnx_file import ExternalData, external_data, has_control_flow
 from serving.engines.onnx_library import onnxruntime
+from serving.engines.reasons import reason_of
 from serving.engines.texts import as_text
 
 if TYPE_CHECKING:
@@ -34,9 +35,6 @@ _DATATYPES: Final = {
     "tensor(float16)": "FP16", "tensor(float)": "FP32", "tensor(double)": "FP64",
     "tensor(string)": BYTES,
 }  # fmt: skip
-_STATUS: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
-_SOURCE: Final = re.compile(r"(?<!\w)/[\w./+-]+(:\d+)?")
-_LONGEST_REASON: Final = 300  # characters of the runtime's words that are repeated
 _STATE: Final = onnxruntime.capi.onnxruntime_pybind11_state
 _REFUSALS: Final = (_STATE.InvalidArgument,)
 """What the runtime raises for inputs that it, or an operator, does not take (an index out of bounds, say)."""
@@ -59,24 +57,16 @@ def load(artifact: Artifact, options: EngineOptions) -> OnnxEngine:
     return OnnxEngine(session, bounded)
 
 
-class OnnxEngine:
-    """A session of ONNX Runtime."""
+class OnnxEngine(LoadedModel):
+    """A session of ONNX Runtime; outputs that are no tensors (sequences, maps) are left out.
+
+    `bounded`: whether the graph is known to have no operator that runs a graph of its own.
+    """
 
     def __init__(self, session: Any, bounded: bool) -> None:
+        super().__init__(_signature(session), bounded)
         self._session = session
         self._texts = frozenset(arg.name for arg in session.get_inputs() if arg.type == "tensor(string)")
-        self._signature = _signature(session)
-        self._bounded = bounded
-
-    @property
-    def signature(self) -> Signature:
-        """The model's tensors; outputs that are no tensors (sequences, maps) are left out."""
-        return self._signature
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the graph is known to have no operator that runs a graph of its own."""
-        return self._bounded
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
@@ -106,12 +96,6 @@ class OnnxEngine:
             cancellation.on_cancel(partial(setattr, run, "terminate", True))  # seen between two operators
         answers: Sequence[Tensor] = self._session.run(outputs, inputs, run)
         return answers
-
-
-def reason_of(error: Exception) -> str:
-    """The runtime's words on one line, without its status and without paths of its sources."""
-    words = _SOURCE.sub("…", _STATUS.sub("", str(error)))
-    return " ".join(words.split())[:_LONGEST_REASON]
 
 
 def _model_file(artifact: Artifact) -> str:

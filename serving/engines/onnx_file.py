@@ -7,15 +7,16 @@ not needed to serve models.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from serving.engines.errors import LoadFailed
 
 # Field numbers of onnx.proto
 _MODEL_GRAPH, _MODEL_FUNCTIONS = 7, 25
 _GRAPH_NODES, _GRAPH_INITIALIZERS, _GRAPH_SPARSE = 1, 5, 15
-_FUNCTION_NODES = 7
+_FUNCTION_NODES, _FUNCTION_DEFAULTS = 7, 11
 _NODE_ATTRIBUTES = 5
 _ATTRIBUTE_TENSORS = frozenset({5, 10})
 _ATTRIBUTE_GRAPHS = frozenset({6, 11})
@@ -26,6 +27,7 @@ _ENTRY_KEY, _ENTRY_VALUE = 1, 2
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 _LONGEST_VARINT = 10  # bytes
+_LARGEST_KEY: Final = (1 << 32) - 1  # protobuf's reader drops what is above, and then sees another field than we do
 _DEEPEST: Final = 32  # graphs within graphs; real models have two or three
 
 _LOCATION: Final = b"location"
@@ -33,8 +35,7 @@ _CONTROL_FLOW: Final = tuple(b"\x22" + bytes([len(name)]) + name for name in (b"
 """NodeProto.op_type (field 4) of the operators that run graphs of their own, as bytes of the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExternalData:
+class ExternalData(msgspec.Struct, frozen=True):
     """A tensor whose values are in the file `location`, from `offset`, `length` bytes (None: to its end)."""
 
     tensor: str
@@ -70,6 +71,8 @@ def _in_model(model: memoryview) -> Iterator[ExternalData]:
             for part, node in _fields(content):
                 if part == _FUNCTION_NODES:
                     _refuse_in_node(node, 0)
+                elif part == _FUNCTION_DEFAULTS:
+                    _refuse_in_attribute(node, 0)
 
 
 def _in_graph(graph: memoryview) -> Iterator[ExternalData]:
@@ -98,15 +101,18 @@ def _refuse_in_graph(graph: memoryview, depth: int) -> None:
 
 def _refuse_in_node(node: memoryview, depth: int) -> None:
     for field, attribute in _fields(node):
-        if field != _NODE_ATTRIBUTES:
-            continue
-        for part, content in _fields(attribute):
-            if part in _ATTRIBUTE_TENSORS:
-                _refuse(content)
-            elif part in _ATTRIBUTE_GRAPHS:
-                _refuse_in_graph(content, depth + 1)
-            elif part in _ATTRIBUTE_SPARSE:
-                _refuse_in_sparse(content)
+        if field == _NODE_ATTRIBUTES:
+            _refuse_in_attribute(attribute, depth)
+
+
+def _refuse_in_attribute(attribute: memoryview, depth: int) -> None:
+    for part, content in _fields(attribute):
+        if part in _ATTRIBUTE_TENSORS:
+            _refuse(content)
+        elif part in _ATTRIBUTE_GRAPHS:
+            _refuse_in_graph(content, depth + 1)
+        elif part in _ATTRIBUTE_SPARSE:
+            _refuse_in_sparse(content)
 
 
 def _refuse_in_sparse(sparse: memoryview) -> None:
@@ -144,6 +150,8 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
     at, end = 0, len(message)
     while at < end:
         key, at = _varint(message, at)
+        if key > _LARGEST_KEY:
+            raise ValueError(f"field {key >> 3}")
         wire = key & 7
         if wire == _BYTES:
             length, at = _varint(message, at)

@@ -32,4 +32,5 @@ def load(artifact: Artifact, options: EngineOptions) -> ChildEngine:
             f"{artifact.uri} is one file: a PaddlePaddle model is a folder with a program and its parameters"
         )
     files_of(artifact)  # before a process is started
-    return ChildEngine(PREDICTOR, Folder(artifact), artifact, options)
+    folder = Folder(artifact, copy=not options.allow_code)  # what is checked is loaded
+    return ChildEngine(PREDICTOR, folder, artifact, options)

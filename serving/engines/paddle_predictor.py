@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,16 +10,15 @@ import numpy as np
 from serving.engines.base import Cancellation, EngineOptions, Signature
 from serving.engines.datatypes import Tensor
 from serving.engines.errors import InferenceFailed, InputRefused, LoadFailed
+from serving.engines.loaded import LoadedModel
 from serving.engines.paddle_library import core, inference
 from serving.engines.paddle_program import Program, files_of, program_of
+from serving.engines.reasons import reason_of
 
 if TYPE_CHECKING:
     from serving.storage.artifact import Artifact
 
 PLATFORM: Final = "paddle_inference"
-_TRACE: Final = re.compile(r".*Error Message Summary:\s*-*\s*", re.DOTALL)
-_PLACE: Final = re.compile(r"\(at /\S+\)|(?<!\w)/[\w./+-]+(:\d+)?")
-_LONGEST_REASON: Final = 300  # characters of the library's words that are repeated
 _REFUSALS: Final = (ValueError, IndexError)  # what its InvalidArgument and OutOfRange are in Python
 
 
@@ -39,10 +37,10 @@ def load(artifact: Artifact, options: EngineOptions) -> PaddleEngine:
     except LoadFailed:
         raise
     except Exception as error:  # the library's have no common base
-        raise LoadFailed(f"PaddlePaddle cannot load {artifact.uri}: {_reason_of(error)}") from error
+        raise LoadFailed(f"PaddlePaddle cannot load {artifact.uri}: {reason_of(error)}") from error
 
 
-class PaddleEngine:
+class PaddleEngine(LoadedModel):
     """A predictor; always called by the same thread."""
 
     def __init__(self, predictor: Any, program: Program) -> None:
@@ -54,19 +52,8 @@ class PaddleEngine:
             raise LoadFailed(f"the program does not say what its tensors {', '.join(unknown)} are")
         self._inputs = {name: predictor.get_input_handle(name) for name in inputs}
         self._outputs = {name: predictor.get_output_handle(name) for name in outputs}
-        self._signature = Signature(
-            PLATFORM, tuple(program.inputs[name] for name in inputs), tuple(program.outputs[name] for name in outputs)
-        )
-
-    @property
-    def signature(self) -> Signature:
-        """What the program says."""
-        return self._signature
-
-    @property
-    def bounded(self) -> bool:
-        """Never, see `child`."""
-        return False
+        taken, given = (program.inputs[name] for name in inputs), (program.outputs[name] for name in outputs)
+        super().__init__(Signature(PLATFORM, tuple(taken), tuple(given)))
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _: Cancellation | None = None
@@ -78,17 +65,11 @@ class PaddleEngine:
             self._predictor.run()
             return [self._outputs[name].copy_to_cpu() for name in outputs]
         except _REFUSALS as error:
-            raise InputRefused(_reason_of(error)) from error
+            raise InputRefused(reason_of(error)) from error
         except Exception as error:  # as in `load`
-            raise InferenceFailed(_reason_of(error)) from error
+            raise InferenceFailed(reason_of(error)) from error
 
     def close(self) -> None:
         """Let go of the predictor."""
         self._inputs = self._outputs = {}
         self._predictor = None
-
-
-def _reason_of(error: Exception) -> str:
-    """The library's words on one line, without its stack and its sources."""
-    words = _PLACE.sub("…", _TRACE.sub("", str(error)))
-    return " ".join(words.split())[:_LONGEST_REASON] or type(error).__name__

@@ -18,7 +18,7 @@ import msgspec
 from serving.engines.base import ANY, TensorSpec
 from serving.engines.errors import LoadFailed
 from serving.engines.folder import only_file
-from serving.engines.registry import ALLOW_CODE
+from serving.engines.registry import OWN_SERVER
 
 if TYPE_CHECKING:
     from serving.storage.artifact import Artifact
@@ -29,6 +29,7 @@ PROTOBUF: Final = ".pdmodel"
 _INPUTS: Final = frozenset({"data", "feed"})
 _OUTPUT: Final = "fetch"
 _DIALECT: Final = re.compile(r"^\d+\.")
+"""In front of names; the long names of dialects (`pd_op.`) are written by no release, and not taken here."""
 _JSON_TYPES: Final = {
     "t_bool": "BOOL", "t_ui8": "UINT8", "t_i8": "INT8", "t_i32": "INT32", "t_i64": "INT64",
     "t_f16": "FP16", "t_f32": "FP32", "t_f64": "FP64",
@@ -36,9 +37,12 @@ _JSON_TYPES: Final = {
 _PROTOBUF_TYPES: Final = {name: name for name in _JSON_TYPES.values()}
 """What the library can copy in and out."""
 _REACHES_OUT: Final = frozenset({
-    "save", "save_combine", "load", "load_combine", "read_file", "py_func",
-    "send", "recv", "send_and_recv", "listen_and_serv",
+    "save", "save_combine", "load", "load_combine", "read_file", "py_func", "pylayer", "run_program",
+    "send", "recv", "send_and_recv", "listen_and_serv", "recv_save", "send_barrier", "fetch_barrier",
+    "gen_nccl_id", "gen_bkcl_id", "c_gen_nccl_id", "c_gen_bkcl_id", "checkpoint_notify", "heter_listen_and_serv",
+    "tensorrt_engine", "cinn_jit_kernel", "lite_engine", "nnadapter_engine", "onnxruntime_engine", "dlnne_engine",
 })  # fmt: skip
+"""Operators for files, the network and Python, and those that hand over to an engine which has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +59,14 @@ class Program:
         if found:
             raise LoadFailed(
                 f"the program has operators that use files, the network or Python ({', '.join(found)}): "
-                f"save it without them, or {ALLOW_CODE}"
+                f"save it without them, or {OWN_SERVER}"
             )
 
 
 def files_of(artifact: Artifact) -> tuple[str, str]:
     """The names of program and parameters. Raises LoadFailed, StorageError."""
     parameters = only_file(artifact, (PARAMETERS,))
-    stem = parameters.removesuffix(PARAMETERS)
+    stem = parameters[: -len(PARAMETERS)]  # in whatever case
     names = artifact.names()
     for form in (JSON, PROTOBUF):
         if stem + form in names:
@@ -86,14 +90,22 @@ def _of_json(content: bytes) -> Program:
     inputs: dict[str, TensorSpec] = {}
     outputs: dict[str, TensorSpec] = {}
     for operator in _operators(program):
-        kind = _DIALECT.sub("", operator["#"])
+        kind = _short(operator["#"])
         names.add(kind.rstrip("_"))  # of one that works in place
         if kind in _INPUTS or kind == _OUTPUT:
             name = next(item["AT"]["D"] for item in operator["A"] if item["N"] == "name")
             element, shape = operator["O"][0]["TT"]["D"][:2]
-            spec = _spec(name, _DIALECT.sub("", element["#"]), _JSON_TYPES, shape)
+            spec = _spec(name, _short(element["#"]), _JSON_TYPES, shape)
             (outputs if kind == _OUTPUT else inputs)[name] = spec
     return Program(inputs, outputs, frozenset(names))
+
+
+def _short(name: str) -> str:
+    """Without the number of its dialect. Raises ValueError when a dialect's name stands there."""
+    kind = _DIALECT.sub("", name)
+    if "." in kind:
+        raise ValueError(f"{name!r} has no number of a dialect")
+    return kind
 
 
 def _operators(node: Any) -> Iterator[Any]:

@@ -13,7 +13,8 @@ import joblib
 from serving.engines.errors import LoadFailed
 from serving.engines.estimator import engine_of
 from serving.engines.folder import only_file
-from serving.engines.tabular import TabularEngine, reason_of
+from serving.engines.reasons import reason_of
+from serving.engines.tabular import TabularEngine
 
 if TYPE_CHECKING:
     from serving.engines.base import EngineOptions

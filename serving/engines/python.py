@@ -9,15 +9,17 @@ Arrays are NumPy's. A class that declares nothing has one input and one output o
 `python_stages` says which methods there are, `python_tensors` what they may give. Code that raises
 `serving.engines.errors.InputRefused` blames the caller (400); whatever else it raises is the model's fault (500).
 
-Plain methods are called by one thread at a time, unless the class says `thread_safe = True`.
+Plain methods are called by one thread at a time, unless the class says `thread_safe = True`; a generator is asked for
+its last part before anybody else is asked anything, unless its reader stalls and others wait (`turn`).
 """
 
 from __future__ import annotations
 
+import logging
 import posixpath
-import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,14 +27,18 @@ from serving.engines.base import Cancellation, EngineOptions, Signature, TensorS
 from serving.engines.datatypes import Tensor
 from serving.engines.errors import Cancelled, EngineError, InferenceFailed
 from serving.engines.folder import Folder, only_file
+from serving.engines.loaded import LoadedModel
 from serving.engines.loop_thread import LoopThread
 from serving.engines.python_module import FILE, UserModule
 from serving.engines.python_pipeline import AsyncPipeline, Pipeline, SyncPipeline
 from serving.engines.python_stages import LOAD, is_async, method, stages_of, takes
-from serving.engines.python_tensors import INPUT, OUTPUT, answers, declared, joined, own
+from serving.engines.python_tensors import INPUT, OUTPUT, answers, declared, joined, own, size_of
+from serving.engines.turn import Turn
 
 if TYPE_CHECKING:
     from serving.storage.artifact import Artifact
+
+log = logging.getLogger(__name__)
 
 PLATFORM: Final = "python"
 THREAD_SAFE: Final = "thread_safe"
@@ -58,34 +64,23 @@ def load(artifact: Artifact, _: EngineOptions) -> PythonEngine:
         return made(pipeline, Signature(PLATFORM, inputs, outputs), alone, opened.pop_all())
 
 
-class PythonEngine:
+class PythonEngine(LoadedModel):
     """An object of a user's class; `opened` is what it needs until it is closed, `alone`: one call at a time."""
 
     def __init__(self, pipeline: Pipeline, signature: Signature, alone: bool, opened: ExitStack) -> None:
+        super().__init__(signature)  # not bounded: nobody knows what the code does
         self._pipeline = pipeline
-        self._signature = signature
         self._outputs: Mapping[str, TensorSpec] = {spec.name: spec for spec in signature.outputs}
-        self._turn: AbstractContextManager[Any] = threading.Lock() if alone else nullcontext()
+        one = Turn()
+        self._turn: Callable[[], Turn] = (lambda: one) if alone else Turn
         self._opened = opened
-
-    @property
-    def signature(self) -> Signature:
-        """What the class declares."""
-        return self._signature
-
-    @property
-    def bounded(self) -> bool:
-        """Never: nobody knows what the code does."""
-        return False
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Sequence[Tensor]:
         """Call the stages once. Raises InputRefused, InferenceFailed, Cancelled."""
-        with self._turn:
-            _check(cancellation)
-            with _translated():
-                return answers(self._pipeline.value(own(inputs), cancellation), self._outputs, outputs)
+        with self._turn().taken(cancellation), _translated():
+            return answers(self._pipeline.value(own(inputs), cancellation), self._outputs, outputs)
 
     def close(self) -> None:
         """Forget the object and its module."""
@@ -99,7 +94,8 @@ class StreamingPythonEngine(PythonEngine):
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Generator[Sequence[Tensor], None, None]:
         """The outputs of each part that it yields. Raises as `infer`, at any part."""
-        with self._turn, closing(self._pipeline.parts(own(inputs), cancellation)) as parts:
+        parts, turn = self._pipeline.parts(own(inputs), cancellation), self._turn()
+        with turn.taken(cancellation, partial(_end, parts)) as mine:
             while True:
                 _check(cancellation)
                 with _translated():
@@ -107,7 +103,8 @@ class StreamingPythonEngine(PythonEngine):
                         made = answers(next(parts), self._outputs, outputs)
                     except StopIteration:
                         return
-                yield made
+                with turn.aside(mine):
+                    yield made
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
@@ -117,7 +114,7 @@ class StreamingPythonEngine(PythonEngine):
         with closing(self.stream(inputs, outputs, cancellation)) as stream:
             for part in stream:
                 parts.append(part)
-                size += sum(tensor.nbytes for tensor in part)
+                size += sum(map(size_of, part))
                 if size > LARGEST_JOINED:
                     raise InferenceFailed(f"the answer has more than {LARGEST_JOINED} bytes: ask for it as a stream")
         if not parts:
@@ -132,6 +129,14 @@ def _load(model: Any, place: Path, loop: LoopThread | None) -> None:
     result = found(place) if takes(found, place) else found()
     if loop is not None and hasattr(result, "__await__"):
         loop.run(result)
+
+
+def _end(parts: Generator[Any, None, None]) -> None:
+    """End a generator, by whatever code it has for that."""
+    try:
+        parts.close()
+    except BaseException as error:  # also of one that exits
+        log.warning("the model's generator failed to end: %s: %s", type(error).__name__, error)
 
 
 def _check(cancellation: Cancellation | None) -> None:

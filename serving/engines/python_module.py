@@ -1,8 +1,8 @@
 """Importing a user's `model.py` and making an object of its class.
 
 Files beside it can be imported relatively, and by name: installed packages of that name come first, and so does what
-another model in this process has imported by it. No bytecode is written: the folder stays as it was, and so does its
-digest.
+another model in this process has imported by it. No bytecode is written, by this process any more, since code may be
+imported at any time: the folder stays as it was, and so does its digest.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any, Final
 from serving.engines.errors import LoadFailed
 from serving.engines.folder import Folder
 from serving.engines.python_stages import PREDICT
+from serving.engines.reasons import shortened
 
 FILE: Final = "model.py"
 CLASS: Final = "Model"
-_LONGEST_REASON: Final = 300  # characters of the user's error that are repeated
 _numbers: Final = itertools.count(1)
 
 
@@ -34,6 +34,7 @@ class UserModule:
         self._folder = folder
         self._place = place
         self._name = f"knodel_model_{next(_numbers)}"  # several models may be loaded
+        sys.dont_write_bytecode = True
         sys.path.append(str(place))
         try:
             with self.user_code("import"):
@@ -51,15 +52,12 @@ class UserModule:
     @contextmanager
     def user_code(self, what: str) -> Iterator[None]:
         """Around user's code while the model is loaded: what it raises is a LoadFailed that names its line."""
-        writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             yield
         except LoadFailed:
             raise
         except BaseException as error:  # also of one that exits
             raise LoadFailed(f"{what} failed: {self._reason_of(error)}") from error
-        finally:
-            sys.dont_write_bytecode = writes
 
     def close(self) -> None:
         """Forget the module, and those beside it."""
@@ -97,7 +95,7 @@ class UserModule:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if self._is_own(frame.filename)]
         where = f"{Path(frames[-1].filename).name} line {frames[-1].lineno}: " if frames else ""
         words = self._folder.without_path(f"{type(error).__name__}: {error}")
-        return f"{where}{words}"[:_LONGEST_REASON]
+        return shortened(f"{where}{words}")
 
     def _is_own(self, file: str | None) -> bool:
         return file is not None and Path(file).is_relative_to(self._place)

@@ -11,12 +11,14 @@ import numpy as np
 from serving.engines.base import ANY, TensorSpec
 from serving.engines.datatypes import BYTES, DATATYPES, Tensor
 from serving.engines.errors import InferenceFailed, LoadFailed
+from serving.engines.shapes import fits
 
 INPUT: Final = TensorSpec("input-0", "FP64", None)
 OUTPUT: Final = TensorSpec("output-0", "FP64", None)
 """Of a class that declares nothing: FP64 holds every number that JSON and FP32 can carry."""
 
 _INTEGERS: Final = "iu"  # numpy's kinds
+_ITEM: Final = 64  # bytes that an object or array takes beside what it holds, roughly
 
 
 class _Declaration(msgspec.Struct, forbid_unknown_fields=True):
@@ -49,13 +51,19 @@ def answers(value: Any, specs: Mapping[str, TensorSpec], names: Sequence[str]) -
     """The outputs `names` of what a user's code gave. Raises InferenceFailed.
 
     It may give a mapping by name; with one output, the array itself; with several, a tuple or list of them in order.
-    Nothing is converted silently: floats may be rounded, integers must fit.
+    Nothing is converted silently: floats may be rounded, numbers must fit.
     """
     found = _by_name(value, specs)
     missing = [name for name in names if name not in found]
     if missing:
         raise InferenceFailed(f"the model's answer has no output {missing[0]!r}")
     return [_checked(specs[name], found[name]) for name in names]
+
+
+def size_of(tensor: Tensor) -> int:
+    """The memory that a part of an answer takes (bytes), its texts included."""
+    texts = sum(len(item) + _ITEM for item in tensor.ravel()) if tensor.dtype.kind == "O" else 0
+    return tensor.nbytes + texts + _ITEM
 
 
 def joined(parts: Sequence[Sequence[Tensor]]) -> list[Tensor]:
@@ -96,7 +104,7 @@ def _by_name(value: Any, specs: Mapping[str, TensorSpec]) -> Mapping[str, Any]:
 
 def _checked(spec: TensorSpec, value: Any) -> Tensor:
     array = _texts(spec, value) if spec.datatype == BYTES else _numbers(spec, np.asarray(value))
-    if spec.shape is not None and not _fits(spec.shape, array.shape):
+    if spec.shape is not None and not fits(spec.shape, array.shape):
         raise InferenceFailed(f"output {spec.name!r} has shape {list(array.shape)}, declared is {list(spec.shape)}")
     return array
 
@@ -115,14 +123,9 @@ def _numbers(spec: TensorSpec, array: Tensor) -> Tensor:
     whole = array.dtype.kind in _INTEGERS and wanted.kind in _INTEGERS
     if not whole and not np.can_cast(array.dtype, wanted, "same_kind"):
         raise InferenceFailed(f"output {spec.name!r} is {array.dtype}, declared is {spec.datatype}")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         made: Tensor = array.astype(wanted)
-    if whole and not np.array_equal(made, array):
+    lost = not np.array_equal(made, array) if whole else bool(np.any(np.isinf(made) & ~np.isinf(array)))
+    if lost:
         raise InferenceFailed(f"output {spec.name!r} has a number beyond {spec.datatype}")
     return made
-
-
-def _fits(expected: Sequence[int], shape: Sequence[int]) -> bool:
-    return len(shape) == len(expected) and all(
-        wanted in (ANY, given) for wanted, given in zip(expected, shape, strict=True)
-    )

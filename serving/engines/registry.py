@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from serving.engines.errors import LoadFailed, MissingEngine, UnknownFormat
 
@@ -20,11 +19,14 @@ if TYPE_CHECKING:
     Loader = Callable[[Artifact, EngineOptions], Engine]
 
 ALLOW_CODE: Final = "label the namespace knodel.dev/allow-code=true, or start the server with --allow-code"
-"""How code of an artifact is allowed to run, for messages."""
+"""How code of an artifact is allowed to run, for messages about formats that always do."""
+OWN_SERVER: Final = "serve it by a server of your own with --allow-code"
+"""Likewise about files that only some formats run code of: a platform allows it for whole formats."""
+_OUR_OWN: Final = frozenset({"serving", "clusters"})
+"""Packages that no extra installs: what is missing in them is a mistake of ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(NamedTuple):  # light, as all here: the command knows formats by this, too
     """A model format: `module` has `load(artifact, options)` and needs `package`, which `extra` installs.
 
     `suffixes` are endings of its files' names, `names` whole names, both in lower case; `runs_code` when loading it may
@@ -85,10 +87,11 @@ def loader_of(made: Format) -> Loader:
     try:
         load: Loader = importlib.import_module(made.module).load
     except ModuleNotFoundError as error:
-        if error.name != made.package:
+        missing = (error.name or "").partition(".")[0]
+        if missing in _OUR_OWN:
             raise
         raise MissingEngine(
-            f"format {made.name} needs {made.package}, which is not installed: pip install 'knodel[{made.extra}]'"
+            f"format {made.name} needs {missing}, which is not installed: pip install 'knodel[{made.extra}]'"
         ) from error
     except OSError as error:  # a wheel that needs a library of the system, as LightGBM's needs OpenMP's
         raise MissingEngine(f"format {made.name}: {made.package} cannot be loaded ({error}): install it") from error

@@ -14,8 +14,9 @@ import skops.io
 from serving.engines.errors import LoadFailed
 from serving.engines.estimator import engine_of, parts_of
 from serving.engines.folder import only_file
-from serving.engines.registry import ALLOW_CODE
-from serving.engines.tabular import TabularEngine, reason_of
+from serving.engines.reasons import reason_of
+from serving.engines.registry import OWN_SERVER
+from serving.engines.tabular import TabularEngine
 from serving.engines.vetting import TRUSTED, vet
 
 if TYPE_CHECKING:
@@ -58,5 +59,5 @@ def _trusted(name: str, content: bytes, options: EngineOptions) -> list[str]:
     unknown = sorted(set(found) - TRUSTED)
     if unknown and not options.allow_code:
         shown = ", ".join(unknown[:_MOST_NAMED]) + (", …" if len(unknown) > _MOST_NAMED else "")
-        raise LoadFailed(f"{name} has types that may run code ({shown}): save it as ONNX, or {ALLOW_CODE}")
+        raise LoadFailed(f"{name} has types that may run code ({shown}): save it as ONNX, or {OWN_SERVER}")
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -12,6 +11,7 @@ import numpy as np
 from serving.engines.base import ANY, Cancellation, Signature, TensorSpec
 from serving.engines.datatypes import BYTES, DATATYPES, Tensor, datatype_of
 from serving.engines.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.loaded import LoadedModel
 
 INPUT: Final = "input-0"
 OUTPUT: Final = "output-0"
@@ -25,9 +25,6 @@ FLOATS: Final = "FP64"
 
 Rows: TypeAlias = Any
 """What a library takes for its features: an array, whose first dimension are the rows."""
-
-_PATH: Final = re.compile(r"(?<!\w)/[\w./+-]+(:\d+)?")
-_LONGEST_REASON: Final = 300  # characters of a library's words that are repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ def first_input(inputs: Mapping[str, Tensor]) -> Rows:
     return inputs[INPUT]
 
 
-class TabularEngine:
+class TabularEngine(LoadedModel):
     """A model of rows, whatever library it is of.
 
     rows            makes the library's features of the inputs; raises InputRefused
@@ -63,20 +60,9 @@ class TabularEngine:
         self._answers = _with_alias(answers)
         outputs = tuple(answer.spec for answer in self._answers.values())
         optional = frozenset(self._answers) - {OUTPUT}
-        self._signature = Signature(platform, tuple(inputs), outputs, optional)
+        super().__init__(Signature(platform, tuple(inputs), outputs, optional), bounded)
         self._rows = rows
-        self._bounded = bounded
         self._enter_thread = enter_thread
-
-    @property
-    def signature(self) -> Signature:
-        """The model's tensors."""
-        return self._signature
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the model is known to do nothing but arithmetic of its library."""
-        return self._bounded
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
@@ -163,9 +149,3 @@ def as_it_is(said: Tensor) -> Tensor:
 def both_classes(ones: Tensor) -> Tensor:
     """Of the probabilities of class 1, [n], those of class 0 and class 1, [n, 2]."""
     return np.stack((1 - ones, ones), axis=1)
-
-
-def reason_of(error: Exception) -> str:
-    """A library's words on one line, without paths and without the trace of its stack."""
-    words = str(error).partition("Stack trace:")[0]
-    return " ".join(_PATH.sub("…", words).split())[:_LONGEST_REASON] or type(error).__name__

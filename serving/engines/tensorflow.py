@@ -18,6 +18,8 @@ from serving.engines.base import ANY, Cancellation, EngineOptions, Signature, Te
 from serving.engines.datatypes import BF16, BYTES, Tensor
 from serving.engines.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.folder import Folder, only_file
+from serving.engines.loaded import LoadedModel
+from serving.engines.reasons import shortened
 from serving.engines.tensorflow_graph import refuse_what_reaches_out
 from serving.engines.tensorflow_library import CancellationManager, tensorflow
 
@@ -30,7 +32,6 @@ PLATFORM: Final = "tensorflow_savedmodel"  # as the Open Inference Protocol name
 FILE: Final = "saved_model.pb"
 SPLIT_FILE: Final = "saved_model.cpb"  # newer releases put models beyond 2 GB into it, and some read it first
 SIGNATURE: Final = "serving_default"
-_LONGEST_REASON: Final = 300  # characters of the library's words that are repeated
 _DATATYPES: Final = {
     "bool": "BOOL",
     "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64",
@@ -48,21 +49,25 @@ def load(artifact: Artifact, options: EngineOptions) -> TensorflowEngine:
         raise LoadFailed(f"{artifact.uri} has a {SPLIT_FILE}: save the model as one {FILE}")
     _set_threads(options.threads)
     with ExitStack() as opened:
-        folder = opened.enter_context(Folder(artifact, FILE))
+        folder = opened.enter_context(Folder(artifact, FILE, copy=not options.allow_code))  # what is checked is loaded
         try:
             loaded = _loaded(folder.path / inside, options.allow_code)
         except LoadFailed:
             raise
         except Exception as error:  # the library raises nearly everything
-            reason = folder.without_path(str(error))[:_LONGEST_REASON]
+            reason = shortened(folder.without_path(str(error)))
             raise LoadFailed(f"TensorFlow cannot load {artifact.uri}: {reason}") from error
         function = _signature_of(loaded, artifact.uri, options.signature)
         # A graph without operators for files has read all that it ever reads.
         return TensorflowEngine(loaded, function, opened.pop_all() if options.allow_code else ExitStack())
 
 
-class TensorflowEngine:
-    """A signature of a SavedModel; `loaded` owns the variables, `opened` is what it needs until it is closed."""
+class TensorflowEngine(LoadedModel):
+    """A signature of a SavedModel; `loaded` owns the variables, `opened` is what it needs until it is closed.
+
+    Outputs that the protocol cannot carry (complex numbers) are left out. Never bounded: the work is done in
+    TensorFlow's own threads, so that a caller's CPU time says nothing of it.
+    """
 
     def __init__(self, loaded: Any, function: Any, opened: ExitStack) -> None:
         self._loaded = loaded
@@ -76,17 +81,7 @@ class TensorflowEngine:
         )  # fmt: skip
         if not outputs:
             raise LoadFailed("the signature has no output that the inference protocol can carry")
-        self._signature = Signature(PLATFORM, inputs, outputs)
-
-    @property
-    def signature(self) -> Signature:
-        """The served tensors; outputs that the protocol cannot carry (complex numbers) are left out."""
-        return self._signature
-
-    @property
-    def bounded(self) -> bool:
-        """Never: the work is done in TensorFlow's own threads, so that a caller's CPU time says nothing of it."""
-        return False
+        super().__init__(Signature(PLATFORM, inputs, outputs))
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None

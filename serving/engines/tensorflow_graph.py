@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from serving.engines.errors import LoadFailed
-from serving.engines.registry import ALLOW_CODE
+from serving.engines.registry import OWN_SERVER
 
 _PRINT: Final = "PrintV2"
+_STREAM: Final = "output_stream"  # when absent, stderr
 _PRINTS_TO: Final = frozenset({b"stdout", b"stderr", b"log(info)", b"log(warning)", b"log(error)", b""})
 _REACHES_OUT: Final = re.compile(
     r"""
@@ -24,14 +25,16 @@ _REACHES_OUT: Final = re.compile(
     | (?:Save|SaveSlices|Restore|RestoreSlice)$                 # checkpoints of TensorFlow 1 have any name of a file
     | (?:TextLine|FixedLengthRecord|TFRecord|LMDB)Reader | DistributedSave
     | (?:Experimental)?(?:TextLine|FixedLengthRecord|TFRecord|LMDB|Sql|CSV|MatchingFiles)\w*Dataset
-    | (?:Experimental)?(?:Save|Load|Snapshot|Cache|DataService|Register)\w*Dataset | \w*DatasetToTFRecord
+    | (?:Experimental)?(?:Save|Load|Snapshot|ListSnapshot|Cache|DataService|Register)\w*Dataset
+    | \w*DatasetToTFRecord | DecodeProto
+    | \w*(?:TRTEngine|TRTResource|TensorRT)                     # another engine, with its own ways to files
     | (?:Eager)?PyFunc | Remote | Rpc
     | Create(?:SummaryFile|SummaryDb)Writer | Debug(?:Identity|NanCount|NumericSummary)
     """,
     re.VERBOSE,
 )
-"""Operators, by the beginning of their names. SaveV2 and RestoreV2, which every SavedModel has, can only touch files of
-TensorFlow's own checkpoint format."""
+"""Operators, by the beginning of their names. SaveV2, RestoreV2 and MergeV2Checkpoints, which every SavedModel has, can
+only touch files of TensorFlow's own checkpoint format."""
 
 
 def refuse_what_reaches_out(saved_model: Any) -> None:
@@ -40,7 +43,7 @@ def refuse_what_reaches_out(saved_model: Any) -> None:
     if found:
         raise LoadFailed(
             f"the graph has operators that use files, the network or Python ({', '.join(found)}): "
-            f"keep vocabularies in the model itself, or {ALLOW_CODE}"
+            f"keep vocabularies in the model itself, or {OWN_SERVER}"
         )
 
 
@@ -52,6 +55,7 @@ def _nodes(saved_model: Any) -> Iterator[Any]:
 
 
 def _reaches_out(node: Any) -> bool:
-    if node.op == _PRINT:
-        return node.attr["output_stream"].s not in _PRINTS_TO
+    if node.op == _PRINT and _STREAM in node.attr:
+        stream = node.attr[_STREAM]  # of a function it may be a placeholder, filled in by whoever calls it
+        return stream.WhichOneof("value") != "s" or stream.s not in _PRINTS_TO
     return _REACHES_OUT.match(node.op) is not None

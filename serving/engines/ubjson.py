@@ -1,21 +1,26 @@
-"""Whether a file in Universal Binary JSON (https://ubjson.org/type-reference) is whole. Pure.
+"""Universal Binary JSON (https://ubjson.org/type-reference), as far as XGBoost writes it. Pure.
 
-Of a file that is cut off XGBoost reads what lies behind it in memory, and the process ends or hangs.
+Of a file that is cut off XGBoost reads what lies behind it in memory, and the process ends or hangs: only a file that
+is exactly one value is read. A key that stands twice is refused: two readers may take two values for it.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 DEEPEST: Final = 64  # containers within containers; models have about ten
-_SIZES: Final = {
-    ord(mark): size for mark, size in zip("ZNTFiUCIldLD", (0, 0, 0, 0, 1, 1, 1, 2, 4, 4, 8, 8), strict=True)
-}
-"""Bytes of a value behind its marker."""
+_CONSTANTS: Final = {ord("Z"): None, ord("N"): None, ord("T"): True, ord("F"): False}
+_NUMBERS: Final = {ord(mark): np.dtype(code) for mark, code in zip("iUIlLdD", (
+    "i1", "u1", ">i2", ">i4", ">i8", ">f4", ">f8"), strict=True)}  # fmt: skip
 _INTEGERS: Final = {ord(mark): struct.Struct(f">{code}") for mark, code in zip("iUIlL", "bBhiq", strict=True)}
+_FLOATS: Final = {ord(mark): struct.Struct(f">{code}") for mark, code in zip("dD", "fd", strict=True)}
 _STRINGS: Final = frozenset(b"SH")
-_ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END, _TYPE, _COUNT = b"[]{}$#"
+_CHARACTER, _ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END, _TYPE, _COUNT = b"C[]{}$#"
+_DAMAGED: Final = "the file is damaged"
+_CUT: Final = "the file is cut off"
 
 
 def begins(content: bytes) -> bool:
@@ -23,57 +28,89 @@ def begins(content: bytes) -> bool:
     return len(content) > 1 and content[0] == _OBJECT and content[1] in (*_INTEGERS, _TYPE, _COUNT)
 
 
-def check(content: bytes) -> None:
-    """Raises ValueError for a file that is not exactly one value."""
+def read(content: bytes) -> Any:
+    """The value; arrays of a type are arrays of NumPy. Raises ValueError for a file that is not exactly one value."""
     try:
-        end = _value(content, 0, 0)
+        value, end = _value(content, 0, 0)
     except (IndexError, struct.error) as error:
-        raise ValueError("the file is cut off") from error
+        raise ValueError(_CUT) from error
     if end != len(content):
-        raise ValueError("the file is cut off" if end > len(content) else "the file goes on behind its end")
+        raise ValueError("the file goes on behind its end")
+    return value
 
 
-def _value(content: bytes, at: int, depth: int) -> int:
-    """Where the value that begins at `at` ends."""
+def _value(content: bytes, at: int, depth: int) -> tuple[Any, int]:
+    """The value that begins at `at`, and where it ends."""
     marker = content[at]
     at += 1
-    if marker in _SIZES:
-        return at + _SIZES[marker]
+    if marker in _CONSTANTS:
+        return _CONSTANTS[marker], at
+    number = _INTEGERS.get(marker) or _FLOATS.get(marker)
+    if number is not None:
+        return number.unpack_from(content, at)[0], at + number.size
     if marker in _STRINGS:
         return _string(content, at)
-    if marker not in (_ARRAY, _OBJECT) or depth > DEEPEST:
-        raise ValueError("the file is damaged")
-    return _container(content, at, depth, _OBJECT_END if marker == _OBJECT else _ARRAY_END)
+    if marker == _CHARACTER:
+        return chr(content[at]), at + 1
+    if depth > DEEPEST or marker not in (_ARRAY, _OBJECT):
+        raise ValueError(_DAMAGED)
+    return _array(content, at, depth) if marker == _ARRAY else _object(content, at, depth)
 
 
-def _container(content: bytes, at: int, depth: int, end: int) -> int:
+def _array(content: bytes, at: int, depth: int) -> tuple[Any, int]:
     if content[at] == _TYPE:
-        kind, at = content[at + 1], at + 2
-        if end != _ARRAY_END or kind not in _SIZES or content[at] != _COUNT:
-            raise ValueError("the file is damaged")
-        count, at = _integer(content, at + 1)
-        return at + count * _SIZES[kind]
-    count = -1
-    if content[at] == _COUNT:
-        count, at = _integer(content, at + 1)
-    while count != 0 and (count > 0 or content[at] != end):
-        if end == _OBJECT_END:
-            at = _string(content, at)
-        at = _value(content, at, depth + 1)
-        count -= 1
-    return at if count == 0 else at + 1
+        return _numbers(content, at + 1)
+    count, at = _count(content, at)
+    values: list[Any] = []
+    while _goes_on(content, at, len(values), count, _ARRAY_END):
+        value, at = _value(content, at, depth + 1)
+        values.append(value)
+    return values, at if count is not None else at + 1
 
 
-def _string(content: bytes, at: int) -> int:
+def _numbers(content: bytes, at: int) -> tuple[Any, int]:
+    dtype = _NUMBERS.get(content[at])
+    if dtype is None or content[at + 1] != _COUNT:
+        raise ValueError(_DAMAGED)
+    count, at = _integer(content, at + 2)
+    end = at + count * dtype.itemsize
+    if end > len(content):
+        raise ValueError(_CUT)
+    return np.frombuffer(content, dtype, count, at) if count else np.empty(0, dtype), end
+
+
+def _object(content: bytes, at: int, depth: int) -> tuple[dict[str, Any], int]:
+    count, at = _count(content, at)
+    members: dict[str, Any] = {}
+    while _goes_on(content, at, len(members), count, _OBJECT_END):
+        name, at = _string(content, at)
+        if name in members:
+            raise ValueError(f"the file is damaged: {name[:20]!r} stands twice")
+        members[name], at = _value(content, at, depth + 1)
+    return members, at if count is not None else at + 1
+
+
+def _count(content: bytes, at: int) -> tuple[int | None, int]:
+    """How many members follow, None when a mark ends them."""
+    return _integer(content, at + 1) if content[at] == _COUNT else (None, at)
+
+
+def _goes_on(content: bytes, at: int, done: int, count: int | None, end: int) -> bool:
+    return content[at] != end if count is None else done < count
+
+
+def _string(content: bytes, at: int) -> tuple[str, int]:
     length, at = _integer(content, at)
-    return at + length
+    if at + length > len(content):
+        raise ValueError(_CUT)
+    return content[at : at + length].decode(), at + length
 
 
 def _integer(content: bytes, at: int) -> tuple[int, int]:
     form = _INTEGERS.get(content[at])
     if form is None:
-        raise ValueError("the file is damaged")
+        raise ValueError(_DAMAGED)
     (value,) = form.unpack_from(content, at + 1)
     if value < 0:
-        raise ValueError("the file is damaged")
+        raise ValueError(_DAMAGED)
     return value, at + 1 + form.size

@@ -3,7 +3,8 @@
 skops knows that a file makes objects of harmless types, not that what they hold is harmless. Trees hold the positions
 of their nodes and features, and scikit-learn reads memory there without looking: skops trusts no tree since 0.16. Here
 the positions are checked; trees of neighbours are made anew from their points. Sparse matrices, which SciPy reads and
-writes by positions of their own, are checked likewise, and no vectorizer opens what a caller names.
+writes by positions of their own, and machines of support vectors, of which libsvm takes some sizes from others, are
+checked likewise, and no vectorizer opens what a caller names.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistG
 from sklearn.feature_extraction.text import _VectorizerMixin
 from sklearn.neighbors import BallTree, KDTree
 from sklearn.neighbors._base import NeighborsBase
+from sklearn.svm._base import BaseLibSVM
 from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
@@ -60,6 +62,10 @@ TRUSTED: Final = frozenset(_VETTED + _PLAIN)
 _COMPRESSED: Final = frozenset({"csr", "csc"})
 _TEXT: Final = "content"  # as `input` of a vectorizer: callers send texts, not names of files
 _LEAF: Final = -1  # as the left child; sklearn/tree/_tree.pyx
+_BITSET: Final = 8  # words of 32 bits, for 256 categories; sklearn/ensemble/_hist_gradient_boosting/_bitset.pyx
+_CLASSIFIERS: Final = frozenset({"c_svc", "nu_svc"})  # of libsvm; others do not look at the vectors of each class
+_PRECOMPUTED: Final = "precomputed"
+_MACHINE: Final = "a support vector machine"
 
 
 def vet(parts: Sequence[Any]) -> None:
@@ -74,6 +80,8 @@ def vet(parts: Sequence[Any]) -> None:
             _vet_vectorizer(part)
         elif isinstance(part, BaseDecisionTree) and hasattr(part, "tree_"):
             _require(part.tree_.n_features == part.n_features_in_)
+        elif isinstance(part, BaseLibSVM) and hasattr(part, "support_"):
+            _vet_machine(part)
         elif isinstance(part, BaseHistGradientBoosting) and hasattr(part, "_predictors"):
             _vet_histograms(part)
         elif isinstance(part, NeighborsBase) and getattr(part, "_tree", None) is not None:
@@ -98,6 +106,26 @@ def _vet_matrix(matrix: Any) -> None:
 def _vet_vectorizer(vectorizer: Any) -> None:
     if vectorizer.input != _TEXT:
         raise LoadFailed(f"{type(vectorizer).__name__} has input={vectorizer.input!r}: only {_TEXT!r} is served")
+
+
+def _vet_machine(machine: BaseLibSVM) -> None:
+    """sklearn/svm/src/libsvm/libsvm_helper.c, `set_model`: two numbers say how long all arrays are."""
+    classes, vectors = len(machine._n_support), len(machine.support_)
+    pairs = classes * (classes - 1) // 2
+    coefficients = machine._dual_coef_
+    _require(classes > 1, _MACHINE)
+    if issparse(coefficients):  # whose values are read as if it were not
+        _require(len(coefficients.data) == (classes - 1) * vectors, _MACHINE)
+    else:
+        _require(coefficients.shape == (classes - 1, vectors), _MACHINE)
+    _require(len(machine._intercept_) == pairs, _MACHINE)
+    _require(len(machine._probA) == len(machine._probB) and len(machine._probA) in (0, pairs), _MACHINE)
+    if machine._impl in _CLASSIFIERS:
+        _require(bool((machine._n_support >= 0).all()) and machine._n_support.sum() == vectors, _MACHINE)
+    if machine.kernel == _PRECOMPUTED:
+        _require(bool(((machine.support_ >= 0) & (machine.support_ < machine.n_features_in_)).all()), _MACHINE)
+    else:
+        _require(machine.support_vectors_.shape == (vectors, machine.n_features_in_), _MACHINE)
 
 
 def _vet_tree(tree: Tree) -> None:
@@ -125,7 +153,9 @@ def _vet_histograms(model: BaseHistGradientBoosting) -> None:
         _vet_nodes(nodes, inner, ("left", "right", "feature_idx"), model.n_features_in_)
         splits = nodes[inner & (nodes["is_categorical"] != 0)]
         _require(bool(categorical[splits["feature_idx"]].all()))
-        _require(bool((splits["bitset_idx"] < len(predictor.raw_left_cat_bitsets)).all()))
+        bits = predictor.raw_left_cat_bitsets
+        _require(bits.ndim == 2 and bits.shape[1] == _BITSET)
+        _require(bool((splits["bitset_idx"] < len(bits)).all()))
 
 
 def _vet_nodes(nodes: Tensor, inner: Tensor, fields: tuple[str, str, str], features: int) -> None:
@@ -144,6 +174,6 @@ def _plant_anew(model: NeighborsBase) -> None:
     )  # fmt: skip
 
 
-def _require(holds: bool) -> None:
+def _require(holds: bool, what: str = "a tree") -> None:
     if not holds:
-        raise LoadFailed("a tree of the model is damaged: save the model again")
+        raise LoadFailed(f"{what} of the model is damaged: save the model again")

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import xgboost
 
-from serving.engines import ubjson
+from serving.engines import xgboost_model
 from serving.engines.datatypes import DATATYPES, Tensor
 from serving.engines.errors import LoadFailed
 from serving.engines.folder import only_file
+from serving.engines.reasons import reason_of
 from serving.engines.tabular import (
     FLOATS,
     OUTPUT,
@@ -29,7 +30,6 @@ from serving.engines.tabular import (
     as_it_is,
     both_classes,
     matrix,
-    reason_of,
     spec_of,
 )
 
@@ -63,8 +63,7 @@ def load(artifact: Artifact, options: EngineOptions) -> TabularEngine:
         content = artifact.read(name)
         if not content:
             raise ValueError("the file is empty")
-        if ubjson.begins(content):
-            ubjson.check(content)
+        xgboost_model.vet(content)
         booster = xgboost.Booster(params={"nthread": options.threads})
         booster.load_model(bytearray(content))
         booster.set_param({"nthread": options.threads})

@@ -1,4 +1,4 @@
-"""The model server: one model, by the Open Inference Protocol v2, in a process of its own.
+"""The model server: models by the Open Inference Protocol v2, in a process of its own.
 
 Importing this package imports nothing heavy; a composition root asks it what a zygote is to import.
 """

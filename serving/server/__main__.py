@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
 
-from serving.server.main import main
+gc.disable()  # imports make much, and nothing to collect; `main` enables it when they are done
+
+from serving.server.main import main  # noqa: E402 - see above
 
 code = main(sys.argv[1:])
 logging.shutdown()

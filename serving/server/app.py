@@ -12,12 +12,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.engines.base import ANY, TensorSpec
+from serving.engines.base import TensorSpec
 from serving.server.answers import JSON, error_body, error_headers, json_body
+from serving.server.connection import FAILED
 from serving.server.endpoints import Endpoints
 from serving.server.errors import NotFound, NotReady, ServingError
 from serving.server.lifecycle import Lifecycle
-from serving.server.versions import is_version
+from serving.server.messages import shape_of
+from serving.server.target import check_asked
 
 SERVER_NAME: Final = "knodel"
 EXTENSIONS: Final = ("binary_tensor_data",)
@@ -26,7 +28,6 @@ MODEL: Final = "/v2/models/{name}"
 VERSION: Final = MODEL + "/versions/{version}"
 MODEL_V1: Final = "/v1/models/{name}"
 VERSION_V1: Final = MODEL_V1 + "/versions/{version}"
-_SHOWN: Final = 63  # characters of a caller's name that an error repeats: as many as a name has
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -56,8 +57,8 @@ class DataApp:
     def _routes(self) -> list[BaseRoute]:
         ends = self._endpoints
         routes: list[BaseRoute] = [
-            Route("/v2", _server),
-            Route("/v2/", _server),
+            *server_routes(),
+            Route("/", self._nothing, methods=["GET", "POST"]),
             Route("/v1/models", self._names),
             Route("/openapi.json", self._document),
         ]
@@ -75,6 +76,13 @@ class DataApp:
 
     def _post(self, path: str, endpoint: ASGIApp) -> Route:
         return Route(path, _Posted(self._check, endpoint))
+
+    async def _nothing(self, _: Request) -> Response:
+        """Where a broker sends events that was told the model's address alone."""
+        raise NotFound(
+            f"nothing is served at /: requests and events are for /v2/models/{self._name}/infer; "
+            "the subscriber of a Trigger names it as `uri`"
+        )
 
     async def _names(self, _: Request) -> Response:
         return json_answer({"models": [self._name]})
@@ -106,11 +114,7 @@ class DataApp:
 
     def _check(self, params: dict[str, Any]) -> None:
         """Raise NotFound for another model or version than this server has."""
-        if params["name"] != self._name:
-            raise NotFound(f"unknown model {params['name'][:_SHOWN]!r}")
-        version = params.get("version")
-        if version is not None and not is_version(version, self._revision):
-            raise NotFound(f"model {self._name!r} has no version {version[:_SHOWN]!r} here")
+        check_asked(self._name, self._revision, params["name"], params.get("version", ""))
 
 
 class _Posted:
@@ -129,19 +133,29 @@ class _Posted:
 
 def make_app(routes: Sequence[BaseRoute]) -> Starlette:
     """An application whose errors are all `{"error": "…"}`."""
-    return Starlette(routes=routes, exception_handlers={HTTPException: _on_http_error, ServingError: _on_error})
+    handlers = {HTTPException: _on_http_error, ServingError: _on_error, Exception: _on_failure}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False  # a redirect is no answer to a POST, and names what the caller said is our host
+    return app
 
 
 def health_routes(lifecycle: Lifecycle) -> list[BaseRoute]:
     """`/v2/health/live` and `/v2/health/ready`."""
 
     async def live(_: Request) -> Response:
-        return json_answer({"live": True})
+        if lifecycle.live:
+            return json_answer({"live": True})
+        return json_answer({"live": False, "error": lifecycle.reason}, NotReady.status)
 
     async def ready(_: Request) -> Response:
         return _readiness(lifecycle, {})
 
     return [Route("/v2/health/live", live), Route("/v2/health/ready", ready)]
+
+
+def server_routes() -> list[BaseRoute]:
+    """`/v2`."""
+    return [Route("/v2", _server), Route("/v2/", _server)]
 
 
 def json_answer(content: Any, status: int = 200) -> Response:
@@ -164,11 +178,7 @@ def _readiness(lifecycle: Lifecycle, about: dict[str, Any]) -> Response:
 
 
 def _described(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
-    unknown = (ANY,)  # the protocol has no word for an unknown rank
-    return [
-        {"name": spec.name, "datatype": spec.datatype, "shape": unknown if spec.shape is None else spec.shape}
-        for spec in specs
-    ]
+    return [{"name": spec.name, "datatype": spec.datatype, "shape": shape_of(spec)} for spec in specs]
 
 
 async def _on_error(_: Request, error: Exception) -> Response:
@@ -182,6 +192,11 @@ async def _on_http_error(_: Request, error: Exception) -> Response:
         raise error
     headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
     return _error_answer(error.status_code, error.detail, headers)
+
+
+async def _on_failure(_: Request, __: Exception) -> Response:
+    """Starlette raises the error again, which logs it."""
+    return _error_answer(ServingError.status, FAILED, [])
 
 
 def _error_answer(status: int, message: str, headers: list[tuple[bytes, bytes]]) -> Response:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from starlette.types import Receive, Scope
+import msgspec
+from starlette.types import Message, Receive, Scope
 
 from serving.server.compressed import GZIP, inflated
 from serving.server.errors import BadRequest, ClientLeft, UnsupportedType
-from serving.server.limits import BodyBudget
+from serving.server.headers import JSON_LENGTH, Headers, media_type
+from serving.server.limits import SMALL_BODY, BodyBudget
 
-_LENGTH_HEADER: Final = b"inference-header-content-length"
+FORM: Final = b"application/x-www-form-urlencoded"
+"""What curl calls all data, unless it is told."""
 _LONGEST_NUMBER: Final = 12  # digits
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(msgspec.Struct, frozen=True):
     """A whole body; `json_length` is where its binary data begins, None when all of it is JSON.
 
     `lent` bytes are to be given back to the budget when it is not needed any more.
@@ -49,7 +50,10 @@ async def read_content(receive: Receive, budget: BodyBudget) -> tuple[bytes, int
     if message["type"] == "http.disconnect":
         raise ClientLeft
     if not message.get("more_body"):
-        return message["body"], 0  # in one piece: at most what the connection buffers
+        content: bytes = message["body"]
+        lent = len(content) if len(content) > SMALL_BODY else 0
+        budget.borrow(lent)
+        return content, lent
     chunks: list[bytes] = []
     lent = 0
     try:
@@ -68,7 +72,24 @@ async def read_content(receive: Receive, budget: BodyBudget) -> tuple[bytes, int
         raise
 
 
-def _described(headers: list[tuple[bytes, bytes]]) -> tuple[int | None, bool]:
+class Reread:
+    """ASGI's `receive` of a request whose body is known: that in one piece, then what else comes."""
+
+    __slots__ = ("_content", "_receive")
+
+    def __init__(self, content: bytes, receive: Receive) -> None:
+        self._content: bytes | None = content
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        """The next message."""
+        content, self._content = self._content, None
+        if content is None:
+            return await self._receive()
+        return {"type": "http.request", "body": content, "more_body": False}
+
+
+def _described(headers: Headers) -> tuple[int | None, bool]:
     """Where binary data begins, and whether it is compressed. Raises UnsupportedType for another kind, BadRequest."""
     json_length, content_type, is_compressed = None, b"", False
     for name, value in headers:
@@ -76,7 +97,7 @@ def _described(headers: list[tuple[bytes, bytes]]) -> tuple[int | None, bool]:
             if content_type:
                 raise UnsupportedType("a body has one Content-Type")
             content_type = value
-        elif name == _LENGTH_HEADER:
+        elif name == JSON_LENGTH:
             if json_length is not None:
                 raise BadRequest("Inference-Header-Content-Length is given twice")
             json_length = _number(value)
@@ -97,10 +118,8 @@ def _number(value: bytes) -> int:
 
 def _check_type(content_type: bytes) -> None:
     """Refuse what is neither JSON nor bytes; clients that name no type (Triton's on aiohttp) send JSON as bytes."""
-    kind, _, parameters = content_type.lower().partition(b";")
-    kind = kind.strip()
-    charset = parameters.strip().replace(b'"', b"").replace(b" ", b"")
-    if kind == b"application/octet-stream":
+    kind, is_utf8 = media_type(content_type)
+    if kind == b"application/octet-stream" or (kind == b"application/json" and is_utf8):
         return
-    if kind != b"application/json" or charset not in (b"", b"charset=utf-8"):
-        raise UnsupportedType("the body is application/json in UTF-8, or application/octet-stream")
+    remedy = ": call curl with -H 'Content-Type: application/json'" if kind == FORM else ""
+    raise UnsupportedType(f"the body is application/json in UTF-8, or application/octet-stream{remedy}")

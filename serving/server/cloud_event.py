@@ -6,12 +6,11 @@ takes an event without id and makes one up, and answers bad bytes with exception
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
@@ -19,15 +18,19 @@ import msgspec
 
 from serving.server.errors import BadRequest, UnsupportedType
 from serving.server.event_gate import EVENT_TYPES, PREFIX
-from serving.server.messages import reason_of
-
-Headers = Sequence[tuple[bytes, bytes]]
+from serving.server.event_members import members_of
+from serving.server.headers import Headers, media_type
 
 SPECVERSION: Final = "1.0"
 STRUCTURED: Final = b"application/cloudevents+json"
 JSON_TYPE: Final = "application/json"
-LONGEST: Final = 2048  # characters of an attribute: answers repeat some, and a head has 32 KiB
+LONGEST: Final = 2048  # bytes of an attribute as a header has it: answers repeat some, and a head has 32 KiB
+_MOST_FAULTS: Final = 10  # that are told
+_SHOWN: Final = 100  # characters of a sender's word that an error repeats
 _REQUIRED: Final = ("id", "source", "type")
+_TEXTS: Final = frozenset({"specversion", *_REQUIRED, "datacontenttype", "dataschema", "subject", "time"})
+"""Attributes of the specification, all of which are strings in JSON (`json-format.md`, 2.2)."""
+_ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 _NAME: Final = re.compile(r"[a-z0-9]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _URI_REFERENCE: Final = re.compile(r"(?:[\w.~:/?#\[\]@!$&'()*+,;=-]|%[0-9a-fA-F]{2})+", re.ASCII)
@@ -49,9 +52,7 @@ def is_structured(headers: Headers) -> bool:
     """Whether the event is the body, and not its data only. Raises UnsupportedType for batches and other formats."""
     for name, value in headers:
         if name == b"content-type" and value.lower().startswith(EVENT_TYPES):
-            kind, _, parameters = value.lower().partition(b";")
-            charset = parameters.strip().replace(b'"', b"").replace(b" ", b"")
-            if kind.strip() != STRUCTURED or charset not in (b"", b"charset=utf-8"):
+            if media_type(value) != (STRUCTURED, True):
                 raise UnsupportedType(f"an event is {STRUCTURED.decode()} in UTF-8, one at a time, or in binary mode")
             return True
     return False
@@ -71,27 +72,16 @@ def from_binary(headers: Headers) -> Event:
 
 def from_structured(body: bytes) -> Event:
     """The event that is `body`, its data as bytes. Raises BadRequest."""
-    try:
-        members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        base64_data = members.pop("data_base64", None)
-        data = members.pop("data", None)
-        decoded = {name: msgspec.json.decode(raw, type=str | bool | int | None) for name, raw in members.items()}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"the event is no event in JSON: {reason_of(error)}") from error
-    attributes = {name: _canonical(value) for name, value in decoded.items() if value is not None}
+    members, data = members_of(body)
+    attributes = {name: _canonical(name, value) for name, value in members.items() if value is not None}
     content_type = attributes.pop("datacontenttype", JSON_TYPE)
-    if data is not None and base64_data is not None:
-        raise BadRequest("the event has both data and data_base64")
-    content = _from_base64(base64_data) if base64_data is not None else bytes(data or b"")
-    return Event(_checked(attributes), _checked_type(content_type), content)
+    return Event(_checked(attributes), _checked_type(content_type), data)
 
 
 def to_binary(event: Event) -> list[tuple[bytes, bytes]]:
     """The headers of an answer whose body is the event's data."""
     attributes = {"specversion": SPECVERSION, **event.attributes}
-    return [
-        (PREFIX + name.encode(), quote(value, safe=_IN_HEADERS).encode("ascii")) for name, value in attributes.items()
-    ]
+    return [(PREFIX + name.encode(), _quoted(value).encode("ascii")) for name, value in attributes.items()]
 
 
 def to_structured(event: Event) -> bytes:
@@ -101,7 +91,7 @@ def to_structured(event: Event) -> bytes:
 
 
 def _checked(attributes: dict[str, str]) -> dict[str, str]:
-    faults = "; ".join(_faults(attributes))
+    faults = "; ".join(islice(_faults(attributes), _MOST_FAULTS))
     if faults:
         raise BadRequest(f"the event is no CloudEvent: {faults}")
     return {name: value for name, value in attributes.items() if name != "specversion"}
@@ -114,8 +104,8 @@ def _faults(attributes: Mapping[str, str]) -> Iterator[str]:
     for name, value in attributes.items():
         if not _NAME.fullmatch(name):
             yield "an attribute's name has other characters than a-z and 0-9"
-        elif len(value) > LONGEST or _CONTROL.search(value):
-            yield f"{name} has more than {LONGEST} or control characters"
+        elif len(value) > LONGEST or _CONTROL.search(value) or len(_quoted(value)) > LONGEST:
+            yield f"{name[:_SHOWN]} has control characters, or more than {LONGEST} bytes as a header"
     if attributes.get("source") and not _URI_REFERENCE.fullmatch(attributes["source"]):
         yield "source is no URI reference"
     if "time" in attributes and not _is_time(attributes["time"]):
@@ -132,15 +122,26 @@ def _is_time(value: str) -> bool:
     return True
 
 
+def _quoted(value: str) -> str:
+    return quote(value, safe=_IN_HEADERS)
+
+
 def _unquoted(name: str, value: bytes) -> str:
+    """Without the quotes that a value may have, then without percent-encoding (`http-protocol-binding.md`, 3.1.3.2)."""
+    if len(value) > 1 and value[:1] == value[-1:] == b'"':
+        value = _ESCAPED.sub(rb"\1", value[1:-1])
     try:
         return unquote_to_bytes(value).decode()
     except UnicodeDecodeError as error:
-        raise BadRequest(f"the event's {name[:LONGEST]!r} is no UTF-8") from error
+        raise BadRequest(f"the event's {name[:_SHOWN]!r} is no UTF-8") from error
 
 
-def _canonical(value: str | bool | int) -> str:
-    """As text, the way the specification writes booleans and integers ("Type System")."""
+def _canonical(name: str, value: str | bool | int) -> str:
+    """As text, the way the specification writes booleans and integers ("Type System"), which extensions may be."""
+    if isinstance(value, str):
+        return value
+    if name in _TEXTS:
+        raise BadRequest(f"the event's {name} is no text")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -148,10 +149,3 @@ def _checked_type(content_type: str) -> str:
     if not content_type.isascii() or _CONTROL.search(content_type) or len(content_type) > LONGEST:
         raise BadRequest("the event's datacontenttype is no media type")
     return content_type
-
-
-def _from_base64(raw: msgspec.Raw) -> bytes:
-    try:
-        return base64.b64decode(msgspec.json.decode(raw, type=str), validate=True)
-    except (msgspec.DecodeError, UnicodeDecodeError, binascii.Error, ValueError) as error:
-        raise BadRequest("the event's data_base64 is no base64") from error

@@ -7,6 +7,7 @@ in JSON, before the application sees it. The application reaches the connection 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -16,67 +17,139 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from serving.server.answering import Answering, whole_answer
-from serving.server.answers import JSON, error_body, error_headers
-from serving.server.errors import BadFraming, HeadTooLarge, RequestTimeout, ServingError, TooLarge
+from serving.server.answers import JSON, error_body, error_headers, send_error
+from serving.server.errors import BadFraming, HeadTooLarge, Overloaded, RequestTimeout, ServingError, TooLarge
 from serving.server.framing import refusal
 from serving.server.limits import Limits
+from serving.server.outbox import GatheringTransport, Outbox
+from serving.server.pace import Pace
+from serving.server.traffic import Traffic
+from serving.server.untaken import Untaken, cut_off
 
+log = logging.getLogger(__name__)
+
+FAILED: Final = "the server failed: its log has the details"
+REFUSED_KEY: Final = "knodel.refused"
+"""Of the scope: the status of a request that was answered here, while the application read its body."""
+BROKEN_KEY: Final = "knodel.broken"
+"""Of the scope: the status of what went wrong after the answer's own status had left."""
 _KEY: Final = "knodel.connection"
-
-
-class Traffic:
-    """What all connections of a listener share: whether it drains, and how many requests it has seen."""
-
-    def __init__(self) -> None:
-        self.draining = False
-        self.requests = 0
 
 
 class Connection(HttpToolsProtocol):
     """A connection with a guard."""
 
-    def __init__(self, config: Config, state: ServerState, limits: Limits, traffic: Traffic) -> None:
+    def __init__(
+        self, config: Config, state: ServerState, limits: Limits, traffic: Traffic, outbox: Outbox | None = None
+    ) -> None:
         super().__init__(config=config, server_state=state, app_state={})
         self._limits = limits
         self._traffic = traffic
+        self._outbox = outbox
         self._timer: asyncio.TimerHandle | None = None
         self._in_head = True  # or before it
         self._head_size = 0
-        self._body_begun = 0.0
         self._body_size = 0
+        self._pace = Pace(limits)
+        self.answering: RequestResponseCycle | None = None  # what the application was given last
+        self._untaken: Untaken | None = None
         self._refused: ServingError | None = None
+        self._lost = False
         self._on_gone: Callable[[], object] | None = None
 
     def when_gone(self, callback: Callable[[], object] | None) -> None:
-        """Call `callback` once when the caller leaves; None takes it back."""
-        self._on_gone = callback
+        """Call `callback` once when the caller leaves, at once if it has left; None takes it back."""
+        if callback is not None and self._lost:
+            callback()
+        else:
+            self._on_gone = callback
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A caller that says nothing is cut off, too."""
+        if self._outbox is not None:
+            gathering: Any = GatheringTransport(transport, self._outbox)
+            transport = gathering
         super().connection_made(transport)
+        self._untaken = Untaken(transport, self._limits, self._traffic)
+        transport.set_write_buffer_limits(high=1, low=0)  # writing is paused while anything is left to write
         self._arm(self._limits.head_time)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever serves the request."""
+        self._lost = True
         self._disarm()
+        if isinstance(self.transport, GatheringTransport):
+            self.transport.lost()
         super().connection_lost(exc)
+        if self.answering is not None and not self.answering.response_complete:
+            self.answering.disconnected = True  # uvicorn tells the last request of a pipeline only
+        elif self.scope is not None:  # nobody asks for it any more: without this, bodies wait for the garbage collector
+            self.scope.pop(_KEY, None)  # type: ignore[typeddict-item]
+        if self._untaken is not None:
+            self._untaken.end()
+        if self._traffic.all_gone is not None and not self.connections:
+            self._traffic.all_gone.set()
         callback, self._on_gone = self._on_gone, None
         if callback is not None:
             callback()
+
+    def pause_writing(self) -> None:
+        """Something of an answer is left: from now on the caller is to take it."""
+        super().pause_writing()
+        if self._untaken is not None:
+            self._untaken.begin()
+
+    def resume_writing(self) -> None:
+        """All was taken."""
+        super().resume_writing()
+        if self._untaken is not None:
+            self._untaken.end()
+
+    def shutdown(self) -> None:
+        """Give the answer that is being made, none to what is behind it, and end; who does not take it is cut off."""
+        cycle = self.answering or self.cycle
+        if cycle is None or cycle.response_complete:
+            self.transport.close()
+        else:
+            cycle.keep_alive = False
+        self.loop.call_later(self._limits.end, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.flow.write_paused:
+            self.cut_off()
+        elif not self._lost:
+            self.loop.call_later(self._limits.end, self._give_up)
+
+    def cut_off(self) -> None:
+        """End the connection, whatever is left to write."""
+        if not self._lost:
+            cut_off(self.transport)
+
+    def eof_received(self) -> None:
+        """The caller writes nothing more: the transport closes, behind what is kept for it."""
+        if isinstance(self.transport, GatheringTransport):
+            self.transport.flush()
+        super().eof_received()
 
     def data_received(self, data: bytes) -> None:
         """Parse, and start or stop the clock of what is incomplete."""
         if self._refused is not None:
             return
-        if self._in_head:
-            self._head_size += len(data)
+        self._head_size += len(data)
+        before = self._body_size
         super().data_received(data)
         if self._refused is not None or self.transport.is_closing():
             return
-        if self._in_head and self._head_size:
+        if not self._in_head:
+            self._check_incomplete_body(before)
+        elif self._head_size:
             self._check_incomplete_head()
-        elif not self._in_head and self._timer is None:
-            self._arm(self._limits.body_check)
+        elif self.cycle is not None and self.cycle.response_complete and self.timeout_keep_alive_task is None:
+            self._await_another()
+
+    def _await_another(self) -> None:
+        """As uvicorn does, unless the rest of a body comes behind the answer and ends its waiting."""
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def on_message_begin(self) -> None:
         """A head begins, perhaps behind a request in the same packet."""
@@ -87,13 +160,14 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Refuse the head, or begin the request; trailers, which the parser also calls headers, are left out."""
         refused = refusal(self.parser.get_http_version(), self.url, self.headers, self._limits)
+        if self._traffic.untaken > self._limits.answers and self.parser.get_method() == b"POST":
+            refused = refused or Overloaded("callers do not take their answers: try again")
         if refused is not None:
             self._refused = refused
             raise BadFraming(str(refused))  # ends the parser, which calls send_400_response
         self._disarm()
         self._in_head = False
         self._head_size = 0
-        self._body_begun = self.loop.time()
         self._body_size = 0
         self._traffic.requests += 1
         self.scope[_KEY] = self  # type: ignore[typeddict-unknown-key]
@@ -105,9 +179,18 @@ class Connection(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Hand our own way to answer to the application that the listener has now, not when the caller connected."""
         present: Any = self.config.loaded_app
+        self.answering = cycle
 
         async def answering(scope: Scope, receive: Receive, _: Send) -> None:
-            await present(scope, receive, Answering(cycle))
+            send = Answering(cycle)
+            try:
+                await present(scope, receive, send)
+            except Exception:
+                if cycle.response_started or cycle.disconnected:
+                    raise
+                log.exception("a request failed")
+                cycle.keep_alive = False
+                await send_error(send, ServingError(FAILED))
 
         super()._start_asgi_task(cycle, answering)  # type: ignore[arg-type]
 
@@ -123,6 +206,7 @@ class Connection(HttpToolsProtocol):
         """The request is complete."""
         self._disarm()
         self._in_head = True
+        self._head_size = 0
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -138,6 +222,17 @@ class Connection(HttpToolsProtocol):
         elif self._timer is None:
             self._arm(self._limits.head_time)
 
+    def _check_incomplete_body(self, before: int) -> None:
+        """What is no head is the body, or surrounds it: extensions of chunks, and trailers, which may have no end."""
+        if self._body_size != before:
+            self._head_size = 0
+        elif self._head_size > self._limits.head:
+            self.refuse(HeadTooLarge(f"the trailers of a request have at most {self._limits.head} bytes"))
+            return
+        if self._timer is None:
+            self._pace = Pace(self._limits)
+            self._arm(self._limits.body_check)
+
     def refuse(self, error: ServingError) -> None:
         """Answer the request that is being read with `error` and end the connection."""
         self._disarm()
@@ -151,6 +246,8 @@ class Connection(HttpToolsProtocol):
                 self.transport.abort()
                 return
             cycle.response_started = cycle.response_complete = True
+            cycle.waiting_for_100_continue = False  # else whoever reads the body would write it behind the end
+            cycle.scope[REFUSED_KEY] = error.status  # type: ignore[typeddict-unknown-key]
             cycle.message_event.set()  # whoever reads the body learns that nobody sends it
         if not self.transport.is_closing():
             self.transport.write(_refusal(error, self.server_state.default_headers))
@@ -179,11 +276,12 @@ class Connection(HttpToolsProtocol):
         if self._in_head:
             self.refuse(RequestTimeout("the head of the request came too slowly"))
             return
-        wanted = (self.loop.time() - self._body_begun - self._limits.body_check) * self._limits.body_rate
-        if self._body_size < max(wanted, 1) and not self.flow.read_paused:
+        if self.flow.read_paused:  # it waits behind another request, or for the application
+            self._pace.rest(self._body_size)
+        elif not self._pace.is_enough(self._body_size):
             self.refuse(RequestTimeout("the body of the request came too slowly"))
-        else:
-            self._arm(self._limits.body_check)
+            return
+        self._arm(self._limits.body_check)
 
 
 def connection_of(scope: Mapping[str, Any]) -> Connection:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import msgspec
 from starlette.types import ASGIApp
 
 from serving.server.event_gate import EventGate
-from serving.server.infer import Infer
+from serving.server.infer import V2, DialectOf, Infer
 from serving.server.inference import Inference
 from serving.server.lifecycle import ServedModel
 from serving.server.limits import BodyBudget
 from serving.server.protocol_generate import ProtocolGenerate
 from serving.server.protocol_v1 import ProtocolV1
-from serving.server.sse import TAKEN_WITHIN, Stream, Streamable
+from serving.server.sse import Stream
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoints:
+class Endpoints(msgspec.Struct, frozen=True):
     """ASGI applications: `…/infer`, `:predict`, `…/generate` and `…/generate_stream`."""
 
     infer: ASGIApp
@@ -33,21 +32,22 @@ def make_endpoints(
     inference: Inference,
     budget: BodyBudget,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    taken_within: float = TAKEN_WITHIN,
 ) -> Endpoints:
-    """Of the model `name`; `now` gives the time of events, `taken_within` is as of `Stream`."""
+    """Of the model `name`; `now` gives the time of events."""
 
     def events(app: ASGIApp) -> ASGIApp:
         from serving.server.cloud_events import CloudEvents  # when the first one comes
 
         return CloudEvents(app, inference, budget, name, now)
 
-    predict = Streamable(Infer(inference, budget, _v1), Stream(inference, budget, _v1, taken_within))
+    def gated(dialect_of: DialectOf) -> ASGIApp:
+        return EventGate(Infer(inference, budget, dialect_of), Stream(inference, budget, dialect_of), events)
+
     return Endpoints(
-        infer=EventGate(Infer(inference, budget), events),
-        predict=EventGate(predict, events),
-        generate=Infer(inference, budget, _generate),
-        generate_stream=Stream(inference, budget, _generate, taken_within),
+        infer=gated(V2),
+        predict=gated(_v1),
+        generate=gated(_generate),
+        generate_stream=Stream(inference, budget, _generate),
     )
 
 

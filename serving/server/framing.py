@@ -14,13 +14,11 @@ of headers. Rules with their source:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from serving.server.errors import BadFraming, HeadTooLarge, ServingError, TooLarge
+from serving.server.headers import Headers
 from serving.server.limits import Limits
-
-Headers = Sequence[tuple[bytes, bytes]]
 
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade"})
 _PER_HEADER: Final = 4  # bytes: colon, space, line end

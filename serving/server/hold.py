@@ -1,8 +1,8 @@
 """The data port of a server that has no model yet: health is answered, all else waits for the model.
 
 Inferences that wait count as queued, so that the autoscaler sees them; questions about the model are no work of its.
-Bodies are read meanwhile, within the budget of all bodies,
-and handed on when the model is there: whatever was asked is answered by the application of that model alone.
+Bodies are read meanwhile, within the budget of all bodies, and handed on when the model is there: whatever was asked is
+answered by the application of that model alone.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from serving.server.admission import FULL, fail
 from serving.server.answers import send_error
-from serving.server.body import read_content
+from serving.server.body import Reread, read_content
 from serving.server.connection import Connection, connection_of
 from serving.server.errors import ClientLeft, Overloaded, QueueExpired, ServingError
+from serving.server.inference import BEGAN
 from serving.server.limits import BodyBudget
 from serving.server.stats import Stats
 
@@ -60,7 +62,7 @@ class Hold:
         """There will be no model: what waits and what still comes is answered with `error`."""
         self._closed = error
         for place in self._waiting:
-            fail(place, error)
+            fail(place, _another(error))
 
     async def wait(self, *, work: bool) -> None:
         """Of a request by another protocol, which is work or not: until there is a model. Raises ServingError."""
@@ -84,6 +86,7 @@ class Hold:
         if self._app is not None:  # its task was made before `open`, and began after it
             await self._app(scope, receive, send)
             return
+        scope.setdefault(BEGAN, asyncio.get_running_loop().time())  # the time that the request may take begins here
         try:
             app, content, lent = await self._counted(scope, receive)
         except ClientLeft:
@@ -91,10 +94,8 @@ class Hold:
         except ServingError as error:
             await send_error(send, error)
             return
-        try:
-            await app(scope, _Again(content, receive), send)
-        finally:
-            self._budget.give_back(lent)
+        self._budget.give_back(lent)  # who reads it again borrows it again, before anybody else can
+        await app(scope, Reread(content, receive), send)
 
     async def _counted(self, scope: Scope, receive: Receive) -> tuple[ASGIApp, bytes, int]:
         """As `_held`, which is work to be done or not. Raises ServingError."""
@@ -108,7 +109,7 @@ class Hold:
     async def _held(self, connection: Connection, receive: Receive) -> tuple[ASGIApp, bytes, int]:
         """Who answers, the body, and how much of it is lent. Raises ServingError."""
         place = self._join()
-        refuse = partial(_refuse, connection)
+        refuse = partial(_refuse, connection, connection.answering)
         place.add_done_callback(refuse)  # a body that comes slowly keeps nobody waiting for the refusal
         try:
             content, lent = await read_content(receive, self._budget)
@@ -125,7 +126,7 @@ class Hold:
 
     def _join(self) -> asyncio.Future[ASGIApp]:
         if self._closed is not None:
-            raise self._closed
+            raise _another(self._closed)
         if len(self._waiting) >= self._limit:
             raise Overloaded(FULL)
         loop = asyncio.get_running_loop()
@@ -142,23 +143,14 @@ class Hold:
             place.exception()  # seen, though nobody may have waited for it
 
 
-class _Again:
-    """ASGI's `receive` of a request whose body was read: the body in one piece, then what else comes."""
-
-    __slots__ = ("_content", "_receive")
-
-    def __init__(self, content: bytes, receive: Receive) -> None:
-        self._content: bytes | None = content
-        self._receive = receive
-
-    async def __call__(self) -> Message:
-        content, self._content = self._content, None
-        if content is None:
-            return await self._receive()
-        return {"type": "http.request", "body": content, "more_body": False}
+def _another(error: ServingError) -> ServingError:
+    """One for each request: an error that is raised keeps all that was on its way, bodies included."""
+    return type(error)(str(error))
 
 
-def _refuse(connection: Connection, place: asyncio.Future[ASGIApp]) -> None:
+def _refuse(connection: Connection, cycle: RequestResponseCycle | None, place: asyncio.Future[ASGIApp]) -> None:
+    """Only while the body comes: else whoever has read it tells, and what the connection reads is another request."""
     error = None if place.cancelled() else place.exception()
-    if isinstance(error, ServingError):
+    is_coming = cycle is not None and cycle is connection.cycle and cycle.more_body
+    if is_coming and isinstance(error, ServingError):
         connection.refuse(error)

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
 from starlette.types import Receive, Scope, Send
 
-from serving.engines.base import Cancellation
 from serving.server.answers import BINARY, JSON, send_body, send_error
 from serving.server.body import Body, read_body
 from serving.server.connection import connection_of
 from serving.server.errors import ClientLeft, ServingError
-from serving.server.inference import Inference
+from serving.server.headers import JSON_LENGTH
+from serving.server.inference import BEGAN, Ask, Encode, Inference
 from serving.server.lifecycle import ServedModel
-from serving.server.limits import BodyBudget
-from serving.server.protocol_v2 import Dialect, Reply
-
-LENGTH_HEADER: Final = b"inference-header-content-length"
+from serving.server.limits import BodyBudget, Held
+from serving.server.protocol_v2 import Call, Dialect, Reply
 
 DialectOf = Callable[[ServedModel], Dialect[Any]]
 """The messages of a protocol, for a model."""
 V2: Final[DialectOf] = attrgetter("codec")
 
 
-class Infer:
-    """ASGI endpoint of `POST …/infer`, or of another protocol's inference."""
+class Endpoint(ABC):
+    """ASGI endpoint: a body is read, answered, and given back."""
 
     def __init__(self, inference: Inference, budget: BodyBudget, dialect_of: DialectOf = V2) -> None:
         self._inference = inference
@@ -38,27 +38,47 @@ class Infer:
         try:
             model = self._inference.model()
             body = await read_body(scope, receive, self._budget, model.codec.limits.body)
+            held = Held(partial(self._budget.give_back, body.lent), body.lent)
             try:
-                reply = await self._inference.run(
-                    lambda model, cancellation: answer(model, body, cancellation, self._dialect_of),
-                    len(body.content),
-                    connection_of(scope),
-                )
+                reply = await self.answer(body, held, scope, send)
             finally:
-                self._budget.give_back(body.lent)
+                held.let_go()
         except ClientLeft:
             return
         except ServingError as error:
             await send_error(send, error)
             return
+        if reply is None:
+            return
         if reply.json_length is None:
             await send_body(send, 200, reply.body, JSON, [])
         else:
-            await send_body(send, 200, reply.body, BINARY, [(LENGTH_HEADER, b"%d" % reply.json_length)])
+            await send_body(send, 200, reply.body, BINARY, [(JSON_LENGTH, b"%d" % reply.json_length)])
+
+    @abstractmethod
+    async def answer(self, body: Body, held: Held, scope: Scope, send: Send) -> Reply | None:
+        """The answer; None when it has been sent. Raises ServingError, if nothing was sent yet.
+
+        `held` is the memory of the body, for whoever works on it longer than this lasts.
+        """
 
 
-def answer(model: ServedModel, body: Body, cancellation: Cancellation | None, dialect_of: DialectOf = V2) -> Reply:
-    """Decode, infer, encode. Raises ServingError, EngineError, and whatever code of others raises."""
-    dialect = dialect_of(model)
-    call = dialect.decode(body.content, body.json_length)
-    return dialect.encode(call, model.engine.infer(call.inputs, call.outputs, cancellation))
+class Infer(Endpoint):
+    """ASGI endpoint of `POST …/infer`, or of another protocol's inference."""
+
+    async def answer(self, body: Body, held: Held, scope: Scope, _: Send) -> Reply | None:
+        """The whole answer. Raises ServingError."""
+        ask = asked(body, self._dialect_of)
+        return await self._inference.infer(
+            ask, len(body.content), connection_of(scope), began=scope.get(BEGAN), body=held
+        )
+
+
+def asked(body: Body, dialect_of: DialectOf = V2) -> Ask[Reply]:
+    """The request in `body`, for `Inference`."""
+
+    def ask(model: ServedModel) -> tuple[Call, Encode[Reply]]:
+        dialect = dialect_of(model)
+        return dialect.decode(body.content, body.json_length), dialect.encode
+
+    return ask

@@ -2,7 +2,8 @@
 
 Short inferences of models without loops run on the event loop: a hop to a thread costs more than they do. Whatever
 turns out to be long runs in threads from then on. A protocol's own work (decode, encode) is part of its job, so that it
-has a slot, a deadline and a thread as the model does.
+has a slot, a deadline and a thread as the model does. With a batcher, decoding and encoding are steps of their own and
+the model's work is shared.
 """
 
 from __future__ import annotations
@@ -12,28 +13,46 @@ import math
 import secrets
 import time
 from asyncio import AbstractEventLoop, CancelledError
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+import msgspec
 
 from serving.engines.base import Cancellation
+from serving.engines.datatypes import BYTES, Tensor, datatype_of
 from serving.engines.errors import Cancelled, InputRefused
 from serving.server.admission import Admission, fail
 from serving.server.errors import BadRequest, ClientLeft, DeadlineExceeded, ModelFailed, QueueExpired, ServingError
 from serving.server.lifecycle import Lifecycle, ServedModel
+from serving.server.limits import NOTHING, Held
+from serving.server.protocol_v2 import Call
 from serving.server.workers import Job, Workers
+
+if TYPE_CHECKING:
+    from serving.server.batcher import Batcher
 
 log = logging.getLogger(__name__)
 
 INLINE_PACE: Final = 0.0005  # s of CPU; the hop to a thread and back takes a fifth of it
+BATCHED_PACE: Final = 0.0001  # s of CPU; with a batcher, what takes less costs less than a batch that it shares
 INLINE_BODY: Final = 16 * 1024  # bytes; larger inputs take longer than the warm-up told
 INLINE_STRIKE: Final = 0.005  # s of CPU that an inference on the loop took: the model is not as fast as thought
 MOST_STRIKES: Final = 3
+LONGEST_WORDS: Final = 1000  # characters of an engine's error that are logged
 PACE_SAMPLES: Final = 100  # small requests; the first ones do what happens only once
+
+BEGAN: Final = "knodel.began"
+"""Key of an ASGI scope: when (the loop's time) a request that had to wait for its model came."""
 
 T = TypeVar("T")
 ModelJob = Callable[[ServedModel, Cancellation | None], T]
 """What a protocol does with the model: decode, infer, encode. Blocks; may be called in any thread."""
+Encode = Callable[[Call, Sequence[Tensor]], T]
+"""How a protocol tells the model's answer to a call. Blocks; may be called in any thread."""
+Ask = Callable[[ServedModel], tuple[Call, Encode[T]]]
+"""What a protocol makes of a request: what the model is asked, and how its answer is told. Blocks, as above."""
 
 
 class Left(Protocol):
@@ -44,17 +63,35 @@ class Left(Protocol):
         ...
 
 
+class Patience(msgspec.Struct, frozen=True):
+    """How long a caller waits: to `deadline` (the loop's time), which ends its `timeout` seconds, if it stays.
+
+    `body` is what it has sent, which threads may work on when it waits no more.
+    """
+
+    deadline: float
+    timeout: float
+    left: Left
+    body: Held = NOTHING
+
+
 class Inference:
-    """Inferences of one model; no inference takes longer than `timeout` seconds, its waiting included."""
+    """Inferences of one model; no inference takes longer than `timeout` seconds, its waiting included.
+
+    With a `batcher`, those that `infer` is asked for share the model's work.
+    """
 
     def __init__(
-        self, lifecycle: Lifecycle, admission: Admission, workers: Workers, timeout: float, loop: AbstractEventLoop
-    ) -> None:
+        self, lifecycle: Lifecycle, admission: Admission, workers: Workers, timeout: float, loop: AbstractEventLoop,
+        batcher: Batcher | None = None,
+    ) -> None:  # fmt: skip
         self._lifecycle = lifecycle
         self._admission = admission
         self._workers = workers
         self._timeout = timeout
         self._loop = loop
+        self._batcher = batcher
+        self._inline_pace = INLINE_PACE if batcher is None else BATCHED_PACE
         self._strikes = 0
         self._pace: float | None = None  # of a model that was not warmed up, from its first small requests
         self._to_measure = PACE_SAMPLES
@@ -63,29 +100,69 @@ class Inference:
         """The model, to look at before anything is read. Raises NotReady."""
         return self._lifecycle.model()
 
-    async def run(self, job: ModelJob[T], size: int, left: Left, timeout: float | None = None) -> T:
+    def infer(
+        self, ask: Ask[T], size: int, left: Left, timeout: float | None = None, began: float | None = None,
+        body: Held = NOTHING,
+    ) -> Awaitable[T]:  # fmt: skip
+        """The answer to a request, as `run` and by the same rules; its inference may be shared."""
+        batcher = self._batcher
+        if batcher is not None:
+            model = self._lifecycle.model()
+            if not self._is_short(model, size) and batcher.works_for(model):
+                return self.share(batcher, model, ask, size, self._patience(left, timeout, began, body))
+        return self.run(partial(answer, ask), size, left, timeout, began, body)
+
+    async def run(
+        self, job: ModelJob[T], size: int, left: Left, timeout: float | None = None, began: float | None = None,
+        body: Held = NOTHING,
+    ) -> T:  # fmt: skip
         """What `job` makes of the model, for a request of `size` bytes and within `timeout` seconds, if that is less.
 
-        A task that is cancelled while it waits here is a caller that left. Raises ServingError; what else goes wrong in
-        the job is logged under an id that the caller gets.
+        `began` is when (the loop's time) the time of a request that waited for its model began; `body` is used for as
+        long as a thread has the job. A task that is cancelled while it waits here is a caller that left. Raises
+        ServingError; what else goes wrong in the job is logged under an id that the caller gets.
         """
         model = self._lifecycle.model()
-        timeout = self._timeout if timeout is None else min(timeout, self._timeout)
-        deadline = self._loop.time() + timeout
+        if self._is_short(model, size) and self._admission.try_enter():
+            return self._here(model, job)
+        patience = self._patience(left, timeout, began, body)
         if not self._admission.try_enter():
-            await self._wait_for_slot(deadline, timeout, left)
-        try:
-            if self._is_short(model, size):
-                return self._here(model, job)
-            return await self._in_thread(self._job(model, job, size), deadline, timeout, left)
-        finally:
-            self._admission.leave()
+            await self._wait_for_slot(patience)
+        if self._is_short(model, size):
+            return self._here(model, job)
+        return await self._in_thread(self._job(model, job, size), patience, self._admission.leave)
 
-    async def _wait_for_slot(self, deadline: float, timeout: float, left: Left) -> None:
+    async def share(self, batcher: Batcher, model: ServedModel, ask: Ask[T], size: int, patience: Patience) -> T:
+        """`infer` in three steps, the second of which is a batch's."""
+        if not self._admission.try_enter():
+            await self._wait_for_slot(patience)
+        slot = Held(self._admission.leave)
+        try:
+            call, encode, rows = await self._step(model, partial(batcher.asked, ask), size, patience, slot)
+            answers = await batcher.infer(model, call, rows, patience)
+            return await self._step(model, lambda *_: encode(call, answers), _size_of(answers), patience, slot)
+        finally:
+            slot.let_go()
+
+    async def _step(self, model: ServedModel, job: ModelJob[T], size: int, patience: Patience, slot: Held) -> T:
+        """A protocol's work for `size` bytes, here or in a thread, which uses the slot as long as it works."""
+        if size <= INLINE_BODY:
+            return attempt(model, job, None)
+        slot.use()
+        return await self._in_thread(partial(attempt, model, job), patience, slot.let_go)
+
+    def _patience(self, left: Left, timeout: float | None, began: float | None, body: Held) -> Patience:
+        now = self._loop.time()
+        deadline = (now if began is None else began) + self._timeout
+        if timeout is None:
+            return Patience(deadline, self._timeout, left, body)
+        return Patience(min(deadline, now + timeout), min(timeout, self._timeout), left, body)
+
+    async def _wait_for_slot(self, patience: Patience) -> None:
         place = self._admission.join_queue()
-        expired = QueueExpired(f"no slot was free within {timeout:g} s: try again")
-        timer = self._loop.call_at(deadline, fail, place, expired)
-        left.when_gone(partial(fail, place, ClientLeft()))
+        expired = QueueExpired(f"no slot was free within {patience.timeout:g} s: try again")
+        timer = self._loop.call_at(patience.deadline, fail, place, expired)
+        patience.left.when_gone(partial(fail, place, ClientLeft()))
         try:
             await place
         except BaseException:
@@ -93,23 +170,25 @@ class Inference:
             raise
         finally:
             timer.cancel()
-            left.when_gone(None)
+            patience.left.when_gone(None)
 
     def _is_short(self, model: ServedModel, size: int) -> bool:
         pace = self._pace if model.pace is None else model.pace
         return (
             pace is not None
-            and pace < INLINE_PACE
+            and pace < self._inline_pace
             and size <= INLINE_BODY
             and self._strikes < MOST_STRIKES
             and model.engine.bounded
         )
 
     def _here(self, model: ServedModel, job: ModelJob[T]) -> T:
+        """On the event loop; the slot is left."""
         start = time.thread_time()
         try:
             return attempt(model, job, None)
         finally:
+            self._admission.leave()
             if time.thread_time() - start > INLINE_STRIKE:
                 self._strikes += 1
 
@@ -118,11 +197,18 @@ class Inference:
             return partial(self._measured, model, job)
         return partial(attempt, model, job)
 
-    async def _in_thread(self, job: Job[T], deadline: float, timeout: float, left: Left) -> T:
-        running = self._workers.submit(job)
+    async def _in_thread(self, job: Job[T], patience: Patience, on_end: Callable[[], object] | None = None) -> T:
+        """`on_end` is called once, when the thread has done the job, or will not, or hangs; the caller may be gone."""
+        try:
+            running = self._workers.submit(job, on_end, patience.body)
+        except ServingError:
+            if on_end is not None:
+                on_end()
+            raise
         give_up = partial(self._workers.give_up, running)
-        timer = self._loop.call_at(deadline, give_up, DeadlineExceeded(f"no answer within {timeout:g} s"))
-        left.when_gone(partial(give_up, ClientLeft()))
+        late = DeadlineExceeded(f"no answer within {patience.timeout:g} s")
+        timer = self._loop.call_at(patience.deadline, give_up, late)
+        patience.left.when_gone(partial(give_up, ClientLeft()))
         try:
             return await running.answer
         except CancelledError:
@@ -130,7 +216,7 @@ class Inference:
             raise
         finally:
             timer.cancel()
-            left.when_gone(None)
+            patience.left.when_gone(None)
 
     def _measured(self, model: ServedModel, job: ModelJob[T], cancellation: Cancellation) -> T:
         start = time.thread_time()
@@ -138,6 +224,12 @@ class Inference:
         self._pace = min(time.thread_time() - start, self._pace or math.inf)
         self._to_measure -= 1
         return result
+
+
+def answer(ask: Ask[T], model: ServedModel, cancellation: Cancellation | None) -> T:
+    """Decode, infer, encode. Raises ServingError, EngineError, and whatever code of others raises."""
+    call, encode = ask(model)
+    return encode(call, model.engine.infer(call.inputs, call.outputs, cancellation))
 
 
 def attempt(model: ServedModel, job: ModelJob[T], cancellation: Cancellation | None) -> T:
@@ -154,8 +246,18 @@ def attempt(model: ServedModel, job: ModelJob[T], cancellation: Cancellation | N
         raise ModelFailed(f"the model failed on this input ({_logged(model, error)})") from error
 
 
+def _size_of(answers: Sequence[Tensor]) -> int:
+    """Bytes of them, roughly; texts, which NumPy only refers to, are looked at if there are not too many for that."""
+    size = sum(int(tensor.nbytes) for tensor in answers)
+    if size > INLINE_BODY:
+        return size
+    texts = (tensor.flat for tensor in answers if datatype_of(tensor).name == BYTES)
+    return size + sum(map(len, chain.from_iterable(texts)))
+
+
 def _logged(model: ServedModel, error: Exception) -> str:
     """Log the error and return the id to find it by."""
     number = secrets.token_hex(4)
-    log.warning("model=%s error=%s %s: %s", model.name, number, type(error).__name__, " ".join(str(error).split()))
+    words = " ".join(str(error).split())[:LONGEST_WORDS]  # may quote a caller, whose escape sequences `repr` shows
+    log.warning("model=%s error=%s %s: %r", model.name, number, type(error).__name__, words)
     return f"error {number}; its details are in the server's log"

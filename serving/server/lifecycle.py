@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
+
+import msgspec
 
 from serving.engines.base import Engine, Signature
 from serving.server.errors import NotReady
 from serving.server.protocol_v2 import Codec
 from serving.server.workers import Workers
 
+GONE: Final = "the model is not loaded any more: try again"
 
-@dataclass(frozen=True, slots=True)
-class ServedModel:
-    """A loaded model; `pace` is the CPU time (s) of one small inference, None when it is not known."""
+
+class ServedModel(msgspec.Struct, frozen=True):
+    """A loaded model; `pace` is the CPU time (s) of one small inference, None when it is not known.
+
+    `memory`: bytes that it takes, at least those of its files.
+    """
 
     name: str
     revision: str
     engine: Engine
     codec: Codec
     pace: float | None
+    memory: int = 0
 
     @property
     def signature(self) -> Signature:
@@ -35,7 +42,8 @@ class ServedModel:
 class Lifecycle:
     """Loading → serving → draining; not ready either while all of `workers` hang.
 
-    A server that `holds` requests until it has its model is ready before.
+    A server that `holds` requests until it has its model is ready before. `withheld` says why a model is not to be had
+    for the time being ("": it is).
     """
 
     def __init__(self, workers: Workers, holds: bool = False) -> None:
@@ -43,11 +51,18 @@ class Lifecycle:
         self._holds = holds
         self._model: ServedModel | None = None
         self._draining = False
+        self.withheld = ""
 
     @property
     def ready(self) -> bool:
         """Whether new requests are welcome."""
-        return (self._holds or self._model is not None) and not self._draining and not self._workers.exhausted
+        welcome = (self._holds or self._model is not None) and not self.withheld
+        return welcome and not self._draining and not self._workers.exhausted
+
+    @property
+    def live(self) -> bool:
+        """Whether there is hope: what hangs, in any model, does not begin anew, a server can."""
+        return not self._workers.hanging.too_much
 
     @property
     def draining(self) -> bool:
@@ -59,7 +74,9 @@ class Lifecycle:
         """Why it is not ready."""
         if self._draining:
             return "the server is shutting down"
-        return "the model is loading" if self._model is None else "the model hangs"
+        if self.withheld:
+            return self.withheld
+        return "too many threads hang" if self._workers.exhausted else "the model is loading"
 
     @property
     def serves(self) -> bool:
@@ -69,6 +86,15 @@ class Lifecycle:
     def serve(self, model: ServedModel) -> None:
         """The model is loaded."""
         self._model = model
+
+    def end(self) -> None:
+        """Nobody gets the model from now on."""
+        self._model = None
+        self.withheld = self.withheld or GONE
+
+    def hold(self) -> None:
+        """Requests are held until their model is here, so that they are welcome."""
+        self._holds = True
 
     def drain(self) -> None:
         """No new requests, please; those that come are still served."""

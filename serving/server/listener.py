@@ -5,26 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from typing import Any
 
 from starlette.types import ASGIApp
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from serving.server.connection import Connection, Traffic
+from serving.server.connection import Connection
+from serving.server.headers import REVISION
 from serving.server.limits import Limits
+from serving.server.outbox import Outbox
 from serving.server.sockets import BACKLOG
+from serving.server.traffic import Traffic
 
 logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are about callers, who get an answer
 
 
 class Listener:
-    """Serves `app` on one socket; every answer gets the header `knodel-revision` once the revision is known."""
+    """Serves `app` on one socket; every answer tells the revision (`headers.REVISION`) once that is known."""
 
     def __init__(self, app: ASGIApp, sock: socket.socket, limits: Limits) -> None:
         self._socket = sock
         self._limits = limits
         self._traffic = Traffic()
         self._state = ServerState()
+        self._outbox = Outbox(asyncio.get_running_loop(), self._state.tasks)
         self._config = Config(
             app,
             http=Connection,
@@ -48,7 +53,7 @@ class Listener:
 
     def label(self, revision: str) -> None:
         """The revision of all answers from now on, those to requests under way included."""
-        self._state.default_headers[:] = [(b"knodel-revision", revision.encode("latin-1"))]
+        self._state.default_headers[:] = [(REVISION, revision.encode("latin-1"))]
 
     def answer_by(self, app: ASGIApp) -> None:
         """Requests that begin from now on are for `app`, on connections that there are, too."""
@@ -72,15 +77,16 @@ class Listener:
             logging.getLogger(__name__).warning("requests still come after %g s: ending", limit)
 
     async def close(self) -> None:
-        """Accept nothing more, close idle connections, and let those with a request end."""
+        """Accept nothing more, close idle connections, let those with a request end and callers take their answers."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._state.connections):
             connection.shutdown()
         await self._requests_done()
+        await self._answers_taken()
 
     def _connect(self) -> Connection:
-        return Connection(self._config, self._state, self._limits, self._traffic)
+        return Connection(self._config, self._state, self._limits, self._traffic, self._outbox)
 
     async def _until_quiet(self, quiet: float) -> None:
         seen = -1
@@ -92,3 +98,16 @@ class Listener:
     async def _requests_done(self) -> None:
         while self._state.tasks:
             await asyncio.wait(self._state.tasks)
+
+    async def _answers_taken(self) -> None:
+        """What the applications have said is still on its way: return when no connection is left."""
+        gone = self._traffic.all_gone = asyncio.Event()
+        connections: list[Any] = [*self._state.connections]
+        if not connections:
+            return
+        try:
+            async with asyncio.timeout(self._limits.end):
+                await gone.wait()
+        except TimeoutError:
+            for connection in connections:
+                connection.cut_off()

@@ -1,17 +1,24 @@
-"""From a storage URI to a model that is ready: fetch, load, warm up, each stage timed. Blocks; runs in a thread."""
+"""From a storage URI to a model that is ready: fetch, load, warm up, each stage timed. Blocks; runs in a thread.
+
+What a model takes of memory is by how much this process and its children grew while it was loaded and warmed up, by a
+gauge that is told the model's format; its engine is imported before. It is at least what the files have.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from serving.engines.base import EngineOptions
 from serving.engines.registry import find_format, loader_of
 from serving.engines.warmup import warm_up
 from serving.server.assignment import Assignment
+from serving.server.example import example_of
 from serving.server.lifecycle import ServedModel
 from serving.server.limits import Limits
+from serving.server.memory import at_once
 from serving.server.protocol_v2 import Codec
 from serving.server.stats import Startup
 from serving.storage.artifact import Artifact
@@ -29,6 +36,7 @@ def load_model(
     *,
     engine_options: EngineOptions | None = None,
     warm: bool = True,
+    gauge: Callable[[str], int] = at_once,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> ServedModel:
     """The model of the artifact, warmed up unless not `warm`; fills in `startup`. Raises StorageError, EngineError."""
@@ -36,10 +44,30 @@ def load_model(
     files = artifact()
     startup.fetch = (monotonic() - start) * _MS
     options = engine_options or EngineOptions(assignment.bounds.threads)
-    engine = loader_of(find_format(assignment.format, files.names()))(files, options)
-    codec = Codec(assignment.name, assignment.revision, engine.signature, limits)
-    loaded = monotonic()
-    pace = warm_up(engine) if warm else None
-    startup.load = (loaded - start) * _MS
+    found = find_format(assignment.format, files.names())
+    startup.format = found.name
+    load = loader_of(found)
+    before = gauge(found.name)
+    engine = load(files, options)
+    try:
+        codec = Codec(assignment.name, assignment.revision, engine.signature, limits)
+        loaded = monotonic()
+        startup.load = (loaded - start) * _MS
+        pace = warm_up(engine, example_of(files, codec)) if warm else None
+    except BaseException:
+        engine.close()
+        raise
     startup.warmup = (monotonic() - loaded) * _MS
-    return ServedModel(assignment.name, assignment.revision, engine, codec, pace)
+    memory = max(gauge(found.name) - before, size_of(files))
+    return ServedModel(assignment.name, assignment.revision, engine, codec, pace, memory)
+
+
+def size_of(artifact: Artifact) -> int:
+    """Bytes of its files, as far as they can be seen."""
+    if artifact.content is not None:
+        return len(artifact.content)
+    total = 0
+    for name in artifact.names():
+        with suppress(OSError):
+            total += (artifact.path / name).stat().st_size
+    return total

@@ -6,6 +6,7 @@ a loop, instead of being refused and sent again.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 import os
@@ -14,9 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from clusters.errors import KnodelError
 from serving.server.assignment import Assignment
@@ -24,6 +26,7 @@ from serving.server.assignment_file import AssignmentFile
 from serving.server.errors import BadOptions
 from serving.server.options import Pool, ServerOptions, parse_options, termination_log
 from serving.server.sockets import Sockets, bind
+from serving.server.stats import Download, Startup
 from serving.storage.fetch import fetch
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ _LIBRARY_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve one model until told to stop; the exit code: 0 stopped, 1 cannot serve, 2 wrong options."""
+    """Serve until told to stop; the exit code: 0 stopped, 1 cannot serve, 2 wrong options."""
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO, stream=sys.stderr, force=True
     )
@@ -57,14 +60,19 @@ def main(argv: Sequence[str]) -> int:
 def _serve(options: ServerOptions) -> int:
     options = _remembering(options)
     sockets = _bind(options)
-    artifact = None if options.assignment is None else _fetching(options, options.assignment)
+    startup = Startup()
+    artifact = None if options.assignment is None else _fetching(options, options.assignment, startup.download)
     for name in _LIBRARY_THREADS:  # NumPy's own; engines have theirs. Read when the libraries are imported
         os.environ.setdefault(name, str(options.bounds.threads))
     if options.pool is not None and options.assignment is None:
         _import_all(options.pool)
     from serving.server.run import run
 
-    run(options, sockets, artifact, _milliseconds_since_start())
+    gc.freeze()  # what was imported stays: collections from now on need not look at it
+    gc.enable()
+    if options.pool is None or options.assignment is not None:  # a free pool member's imports took nobody's time
+        startup.imports = _milliseconds_since_start()
+    run(options, sockets, artifact, startup)
     return 0
 
 
@@ -90,13 +98,14 @@ def _bind(options: ServerOptions) -> Sockets:
     return Sockets(data, bind(options.host, options.management_port, "MANAGEMENT_PORT"))
 
 
-def _fetching(options: ServerOptions, model: Assignment) -> Callable[[], Artifact]:
+def _fetching(options: ServerOptions, model: Assignment, progress: Download) -> Callable[[], Artifact]:
     """Wait for the artifact, which is on its way: reading and hashing overlap with the imports."""
     future: Future[Artifact] = Future()
 
     def work() -> None:
         try:
-            future.set_result(fetch(model.storage_uri, model.digest, options.cache, options.allow_hosts))
+            files = fetch(model.storage_uri, model.digest, options.cache, options.allow_hosts, progress=progress)
+            future.set_result(files)
         except BaseException as error:  # goes to whoever waits for it
             future.set_exception(error)
 

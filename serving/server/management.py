@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,15 +18,22 @@ from serving.server.stats import Stats
 
 
 def make_management_app(
-    stats: Stats, metrics: Callable[[], str], lifecycle: Lifecycle, repository: Repository
+    stats: Stats,
+    answers: Callable[[], Any],
+    metrics: Callable[[], str],
+    lifecycle: Lifecycle,
+    repository: Repository,
 ) -> ASGIApp:
-    """`GET /stats`, `GET /metrics` (the text of `metrics`), the load call, and the health paths of the data port."""
+    """`GET /stats`, `/stats/answers`, `/metrics` (text), the repository, and the health paths of the data port."""
 
     async def page(_: Request) -> Response:
         return json_answer(stats.to_json())
 
+    async def answers_page(_: Request) -> Response:
+        return json_answer(answers())
+
     async def metrics_page(_: Request) -> Response:
         return Response(metrics(), headers={"content-type": CONTENT_TYPE})
 
-    load = Route("/v2/repository/models/{name}/load", repository.load, methods=["POST"])
-    return make_app([Route("/stats", page), Route("/metrics", metrics_page), load, *health_routes(lifecycle)])
+    pages = [Route("/stats", page), Route("/stats/answers", answers_page), Route("/metrics", metrics_page)]
+    return make_app([*pages, *repository.routes(), *health_routes(lifecycle)])

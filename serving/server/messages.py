@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from serving.engines.base import ANY, TensorSpec
 from serving.engines.datatypes import BYTES, DATATYPES
 from serving.server.errors import TooLarge
 
@@ -91,8 +92,22 @@ class InferRequest(msgspec.Struct):
 
     inputs: list[Any]
     outputs: list[RequestedOutput] | None = None
-    id: str = ""
+    id: str | None = None
     parameters: Parameters | None = None
+
+    @property
+    def members(self) -> int:
+        """How many members all of its objects have, as far as they are known."""
+        count = 1 + (self.id is not None)
+        for one in self.inputs:
+            count += 3 + (one.data is not None)
+            if one.parameters is not None:
+                count += 1 + len(one.parameters)
+        if self.parameters is not None:
+            count += 1 + len(self.parameters)
+        if self.outputs is not None:
+            count += 1 + sum(1 if one.parameters is None else 2 + len(one.parameters) for one in self.outputs)
+        return count
 
 
 def _request_of(inputs: Any) -> Any:
@@ -105,6 +120,11 @@ REQUEST: Final[msgspec.json.Decoder[InferRequest]] = msgspec.json.Decoder(
 """For data that is flat, as most clients send it."""
 
 NESTED: Final[msgspec.json.Decoder[InferRequest]] = msgspec.json.Decoder(_request_of(NestedInput))
+
+
+def shape_of(spec: TensorSpec) -> Sequence[int]:
+    """As metadata tells it: the protocol has no word for an unknown rank."""
+    return (ANY,) if spec.shape is None else spec.shape
 
 
 def check_elements(message: bytes, most: int) -> None:

@@ -8,16 +8,13 @@ used: counting takes it ten times as long, its import a tenth of a second, and o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from clusters.exposition import Buckets, Family, Histogram, Labels, process_families, render
+from serving.server.latency import LATENCY_BOUNDS, LATENCY_EDGES, by_bound
 from serving.server.stats import Stats
 
-LATENCY_BOUNDS: Final = (
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
-)  # fmt: skip
-"""Seconds: from the fastest answer of a small model to the longest time that a request may take by default."""
 BATCH_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _MS: Final = 1000
 
@@ -37,33 +34,44 @@ class Observations:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
-    def buckets(self, labels: Labels) -> Buckets:
-        """As they are now."""
-        return Buckets(labels, tuple(self._counts), self._sum)
+    @property
+    def counts(self) -> Sequence[int]:
+        """Up to each bound but above the one before, at last above all."""
+        return self._counts
 
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return sum(self._counts)
 
-class _Answers:
-    __slots__ = ("codes", "latency")
-
-    def __init__(self) -> None:
-        self.codes: dict[int, int] = {}
-        self.latency = Observations(LATENCY_BOUNDS)
+    @property
+    def sum(self) -> float:
+        """Of all values."""
+        return self._sum
 
 
 class Metrics:
-    """Answers by protocol and code, how long they took, and sizes of batches. Used by one event loop."""
+    """Answers by protocol and code, how long they took, and sizes of batches. Used by one event loop.
+
+    Times are counted between finer edges than the page has bounds: `answer_stats` reads the same counts in buckets.
+    """
 
     def __init__(self) -> None:
-        self._answers: dict[str, _Answers] = {}
+        self._answers: dict[str, dict[int, Observations]] = {}
         self._batches = Observations(BATCH_BOUNDS)
 
     def observe(self, protocol: str, code: int, seconds: float) -> None:
         """An answer: its status in the words of `protocol`, and the time from the request's head to its end."""
-        answers = self._answers.get(protocol)
-        if answers is None:
-            answers = self._answers[protocol] = _Answers()
-        answers.codes[code] = answers.codes.get(code, 0) + 1
-        answers.latency.add(seconds)
+        try:
+            self._answers[protocol][code].add(seconds)
+        except KeyError:  # the first of its kind
+            made = self._answers.setdefault(protocol, {})[code] = Observations(LATENCY_EDGES)
+            made.add(seconds)
+
+    @property
+    def answers(self) -> Mapping[str, Mapping[int, Observations]]:
+        """Times of answers in seconds, by protocol and code."""
+        return self._answers
 
     def batch(self, size: int) -> None:
         """An inference of so many requests at once."""
@@ -72,15 +80,15 @@ class Metrics:
     def families(self, revision: str) -> list[Family | Histogram]:
         """All of it, for the page."""
         counts = tuple(
-            ({"revision": revision, "protocol": protocol, "code": str(code)}, float(count))
-            for protocol, answers in self._answers.items()
-            for code, count in answers.codes.items()
+            ({"revision": revision, "protocol": protocol, "code": str(code)}, float(times.total))
+            for protocol, codes in self._answers.items()
+            for code, times in codes.items()
         )
         latencies = tuple(
-            answers.latency.buckets({"revision": revision, "protocol": protocol})
-            for protocol, answers in self._answers.items()
+            _latency({"revision": revision, "protocol": protocol}, codes.values())
+            for protocol, codes in self._answers.items()
         )
-        batches = (self._batches.buckets({"revision": revision}),)
+        batches = (Buckets({"revision": revision}, tuple(self._batches.counts), self._batches.sum),)
         return [
             Family("knodel_requests_total", "counter", "Answers, by protocol and its status code.", counts),
             Histogram(
@@ -91,6 +99,13 @@ class Metrics:
             ),
             Histogram("knodel_batch_size", "Requests in one inference of the batcher.", BATCH_BOUNDS, batches),
         ]
+
+
+def _latency(labels: Labels, times: Iterable[Observations]) -> Buckets:
+    """Of all codes together."""
+    parts = list(times)
+    counts = tuple(map(sum, zip(*(by_bound(part.counts) for part in parts), strict=True)))
+    return Buckets(labels, counts, sum(part.sum for part in parts))
 
 
 class MetricsPage:
@@ -109,33 +124,41 @@ class MetricsPage:
 
 
 def stats_families(stats: Stats) -> list[Family]:
-    """The page `/stats` for Prometheus. Stages of the start are disjoint: loading begins when the files are there."""
-    labels = {"revision": stats.revision}
-    startup = stats.startup
-    stages = {
-        "imports": startup.imports,
-        "fetch": startup.fetch,
-        "load": startup.load - startup.fetch,
-        "warmup": startup.warmup,
-    }
-    gauges = (
-        ("knodel_slots", "Requests that may be inside the model at once.", stats.slots),
-        ("knodel_slots_busy", "Requests inside the model.", stats.active),
-        ("knodel_queue_length", "Requests that wait for a slot.", stats.queued),
-        ("knodel_model_loaded", "Whether the model is served.", int(startup.ready_at is not None)),
+    """The page `/stats` for Prometheus, of all its parts."""
+    parts = stats.parts
+    gauges: tuple[tuple[str, str, Callable[[Stats], float]], ...] = (
+        ("knodel_slots", "Requests that may be inside the model at once.", lambda part: part.slots),
+        ("knodel_slots_busy", "Requests inside the model.", lambda part: part.active),
+        ("knodel_queue_length", "Requests that wait for a slot.", lambda part: part.queued),
+        ("knodel_model_loaded", "Whether the model is served.", lambda part: part.startup.ready_at is not None),
+        ("knodel_model_memory_bytes", "By how much the model made the process grow.", lambda part: part.memory),
     )
     return [
-        *(Family(name, "gauge", about, ((labels, float(value)),)) for name, about, value in gauges),
+        *(
+            Family(name, "gauge", about, tuple((labels, float(value(part))) for labels, part in parts))
+            for name, about, value in gauges
+        ),
         Family(
             "knodel_busy_slot_seconds_total",
             "counter",
             "Integral of busy slots and of the queue over time.",
-            ((labels, stats.busy_seconds),),
+            tuple((labels, part.busy_seconds) for labels, part in parts),
         ),
         Family(
             "knodel_load_seconds",
             "gauge",
             "Stages of the start.",
-            tuple(({**labels, "stage": stage}, value / _MS) for stage, value in stages.items()),
+            tuple(({**labels, "stage": stage}, ms / _MS) for labels, part in parts for stage, ms in _stages(part)),
         ),
     ]
+
+
+def _stages(stats: Stats) -> Iterable[tuple[str, float]]:
+    """Disjoint: loading begins when the files are there."""
+    startup = stats.startup
+    return (
+        ("imports", startup.imports),
+        ("fetch", startup.fetch),
+        ("load", startup.load - startup.fetch),
+        ("warmup", startup.warmup),
+    )

@@ -19,6 +19,8 @@ from clusters.exposition import Family
 from serving.engines.base import Cancellation
 from serving.server.access_log import AccessLog
 from serving.server.admission import Admission
+from serving.server.answer_stats import AnswerStats
+from serving.server.assignment import Bounds
 from serving.server.errors import BadOptions
 from serving.server.inference import Inference
 from serving.server.lifecycle import Lifecycle
@@ -51,17 +53,19 @@ class Observability:
         self._tracing = _tracing() if options.tracing else None
         self._payloads = _payload_log(options.payload_log) if options.payload_log else None
         self.page = MetricsPage(self.metrics, stats, self._families).text
+        self.answers = AnswerStats(self.metrics, stats).to_json
 
     def assign(self, model: str, revision: str) -> None:
-        """It is known what is served."""
-        for part in (self._tracing, self._payloads):
-            if part is not None:
-                part.assign(model, revision)
+        """It is known what is served, or whose traces these are."""
+        if self._tracing is not None:
+            self._tracing.assign(model, revision)
+
+    def logged(self, app: ASGIApp, model: str, revision: str) -> ASGIApp:
+        """`app` of a model, whose payloads are logged if that is on."""
+        return app if self._payloads is None else self._payloads.wrap(app, model, revision)
 
     def watch(self, app: ASGIApp) -> ASGIApp:
         """`app` of the data port, watched."""
-        if self._payloads is not None:
-            app = self._payloads.wrap(app)
         if self._tracing is not None:
             from serving.server.tracing import Traced
 
@@ -69,31 +73,47 @@ class Observability:
         return Observed(app, self.metrics, self._access_log, self._monotonic)
 
     def inference(
-        self, lifecycle: Lifecycle, admission: Admission, workers: Workers, timeout: float, loop: AbstractEventLoop
+        self, lifecycle: Lifecycle, admission: Admission, workers: Workers, bounds: Bounds, loop: AbstractEventLoop
     ) -> Inference:
-        """What runs inferences, traced if that is on."""
+        """What runs inferences, in batches and traced if that is on."""
+        batcher = None
+        if bounds.batching is not None:
+            from serving.server.batcher import Batcher
+
+            batcher = Batcher(bounds.batching, workers, loop, self.metrics.batch)
         if self._tracing is None:
-            return Inference(lifecycle, admission, workers, timeout, loop)
+            return Inference(lifecycle, admission, workers, bounds.timeout, loop, batcher)
         from serving.server.tracing import TracedInference
 
-        return TracedInference(self._tracing, lifecycle, admission, workers, timeout, loop)
+        return TracedInference(self._tracing, lifecycle, admission, workers, bounds.timeout, loop, batcher)
 
     def interceptors(self) -> Sequence[Any]:
-        """Of a gRPC server; counts are told to `metrics` by its methods."""
-        if self._tracing is None:
-            return ()
-        from serving.server.grpc.tracing import TracingInterceptor
+        """Of a gRPC server, the outermost first; counts are told to `metrics` by its methods."""
+        made: list[Any] = []
+        if self._tracing is not None:
+            from serving.server.grpc.tracing import TracingInterceptor
 
-        return (TracingInterceptor(self._tracing),)
+            made.append(TracingInterceptor(self._tracing))
+        if self._access_log is not None:
+            from serving.server.grpc.observed import AccessLogInterceptor
+
+            made.append(AccessLogInterceptor(self._access_log, self._trace, self._monotonic))
+        if self._payloads is not None:
+            log.warning("the payload log has requests over HTTP only: those over gRPC are not in it")
+        return made
 
     async def close(self) -> None:
         """Send what is left, within `PATIENCE`."""
         loop = asyncio.get_running_loop()
-        closings = [part.close for part in (self._tracing, self._payloads) if part is not None]
+        closings = [part.close for part in (self._tracing, self._payloads, self._access_log) if part is not None]
         threads = Workers(len(closings), loop)
         if closings:
             await asyncio.wait([threads.submit(_last(close)).answer for close in closings], timeout=PATIENCE)
         threads.close()
+
+    def _trace(self) -> str:
+        """The id of the trace that this runs in, "" for none."""
+        return "" if self._tracing is None else self._tracing.current_id()
 
     def _families(self) -> list[Family]:
         if self._payloads is None:

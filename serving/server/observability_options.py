@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import urlsplit
+
+import msgspec
 
 from serving.server.errors import BadOptions
 
@@ -19,8 +20,7 @@ SPOKEN: Final = "http/protobuf"
 _SHOWN: Final = 80  # characters of a wrong value that an error repeats
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """Where events are sent; `port` is None for the scheme's own."""
 
     scheme: str
@@ -29,8 +29,7 @@ class Target:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadOptions:
+class PayloadOptions(msgspec.Struct, frozen=True):
     """Of which share of the requests (more than 0, at most 1) which payloads go where; `namespace` is "" if unknown."""
 
     target: Target
@@ -39,8 +38,7 @@ class PayloadOptions:
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ObservabilityOptions:
+class ObservabilityOptions(msgspec.Struct, frozen=True):
     """`access_log`: share of the requests that get a line, 0 for none."""
 
     access_log: float = 0.0
@@ -52,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that `observability_of` reads."""
     add = parser.add_argument
     add("--access-log", nargs="?", type=_share, const=1.0, default=0.0, metavar="SHARE",
-        help="write one JSON line for each request, or for this share of them, to stderr")  # fmt: skip
-    add("--payload-log", default="", metavar="URL", help="send requests and answers there as CloudEvents")
+        help="write one JSON line for each request or call, or for this share of them, to stderr")  # fmt: skip
+    add("--payload-log", default="", metavar="URL", help="send requests and answers over HTTP there as CloudEvents")
     add("--payload-log-share", type=_share, default=1.0, metavar="SHARE", help="of the requests [%(default)s]")
     add("--payload-log-mode", choices=MODES, default="all", help="which payloads are sent [%(default)s]")
 

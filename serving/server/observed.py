@@ -8,6 +8,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.server.access_log import AccessLog
+from serving.server.connection import BROKEN_KEY, REFUSED_KEY
 from serving.server.errors import ClientLeft
 from serving.server.metrics import Metrics
 
@@ -33,7 +34,10 @@ class Observed:
         self._monotonic = monotonic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve, and tell; a request that was not answered counts as one whose caller left."""
+        """Serve, and tell; a request that neither application nor connection has answered is one whose caller left.
+
+        An answer that breaks after its status has left counts with the status of what broke it.
+        """
         start, status = self._monotonic(), 0
 
         def seen(message: Message) -> Awaitable[None]:  # no coroutine of its own: this is on the way of every request
@@ -45,10 +49,11 @@ class Observed:
         try:
             await self._app(scope, receive, seen)
         except Exception:
-            status = status or _FAILED
+            status = _FAILED
             raise
         finally:
-            seconds, status = self._monotonic() - start, status or ClientLeft.status
+            seconds = self._monotonic() - start
+            status = scope.get(BROKEN_KEY) or status or scope.get(REFUSED_KEY, ClientLeft.status)
             self._metrics.observe(protocol_of(scope["method"], scope["path"]), status, seconds)
             if self._access_log is not None:
                 trace = scope.get(TRACE_KEY, "")

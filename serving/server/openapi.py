@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from serving.engines.base import ANY, Signature, TensorSpec
 from serving.engines.datatypes import BYTES, DATATYPES
+from serving.server.messages import shape_of
 from serving.server.openapi_schemas import (
     ERROR,
     generate_request,
@@ -35,7 +36,8 @@ _LIVE: Final[Object] = {"type": "object", "required": ["live"], "properties": {"
 _MOST_EXAMPLE: Final = 256  # elements of all inputs; a larger example helps nobody
 _LIMITS: Final = (
     "A Content-Encoding of gzip is read. Inputs and outputs travel as binary data too, by the binary tensor data "
-    "extension (Inference-Header-Content-Length). Each path is there with /versions/VERSION behind the model's name."
+    "extension (Inference-Header-Content-Length). Who accepts text/event-stream gets the answer bit by bit. Each path "
+    "is there with /versions/VERSION behind the model's name."
 )
 
 
@@ -69,7 +71,7 @@ def _infer(name: str, revision: str, signature: Signature) -> Object:
         "infer",
         "An inference by the Open Inference Protocol v2",
         infer_request(signature),
-        {JSON: {"schema": infer_response(name, revision, signature)}},
+        {JSON: {"schema": infer_response(name, revision, signature)}, **EVENTS},
         None if example is None else {"inputs": example},
     )
 
@@ -80,8 +82,8 @@ def _predict(signature: Signature) -> Object:
 
 
 def _generate(name: str, revision: str, signature: Signature) -> Object:
-    answer = {JSON: {"schema": generate_response(name, revision, signature)}}
-    return _post("generate", "An inference by names", generate_request(signature), answer)
+    answers = {JSON: {"schema": generate_response(name, revision, signature)}, **EVENTS}
+    return _post("generate", "An inference by names", generate_request(signature), answers)
 
 
 def _generate_stream(signature: Signature) -> Object:
@@ -109,7 +111,7 @@ def _object(*required: str, **properties: Object) -> Object:
 
 def _example(specs: Sequence[TensorSpec]) -> list[Object] | None:
     """Inputs of zeros, 1 where a size varies; None when they would be long."""
-    shapes = [[1 if size == ANY else size for size in _shape(spec)] for spec in specs]
+    shapes = [[1 if size == ANY else size for size in shape_of(spec)] for spec in specs]
     if sum(math.prod(shape) for shape in shapes) > _MOST_EXAMPLE:
         return None
     return [
@@ -121,10 +123,6 @@ def _example(specs: Sequence[TensorSpec]) -> list[Object] | None:
         }
         for spec, shape in zip(specs, shapes, strict=True)
     ]
-
-
-def _shape(spec: TensorSpec) -> Sequence[int]:
-    return (ANY,) if spec.shape is None else spec.shape
 
 
 def _zero(datatype: str) -> Any:

@@ -32,7 +32,7 @@ def infer_request(signature: Signature) -> Schema:
     inputs = [_input(spec) for spec in signature.inputs]
     output = _object({"name": {"enum": [spec.name for spec in signature.outputs]}, "parameters": PARAMETERS}, "name")
     properties = {
-        "id": {"type": "string"},
+        "id": {"type": ["string", "null"]},
         "inputs": {"type": "array", "prefixItems": inputs, "minItems": len(inputs), "maxItems": len(inputs)},
         "outputs": {
             "type": ["array", "null"],
@@ -63,15 +63,15 @@ def infer_response(name: str, revision: str, signature: Signature) -> Schema:
 
 
 def predict_request(signature: Signature) -> Schema:
-    """Of the v1 protocol: rows, or whole tensors by name."""
+    """Of the v1 protocol: rows, by either name, or whole tensors by name."""
     specs = signature.inputs
-    row = _closed({spec.name: _nested(spec, 1) for spec in specs})
-    rows = _nested(specs[0]) if len(specs) == 1 else {"items": row, "minItems": 1}
+    rows = _rows(signature)
     columns = _closed({spec.name: _nested(spec) for spec in specs})
     named = {"signature_name": {"enum": ["", SIGNATURE]}}
     return {
         "oneOf": [
-            _object({"instances": {**rows, "type": "array"}, "inputs": _NULL, **named}, "instances"),
+            _object({"instances": rows, "inputs": _NULL, **named}, "instances"),
+            _object({"inputs": rows, "instances": _NULL, **named}, "inputs"),
             _object({"inputs": columns, "instances": _NULL, **named}, "inputs"),
         ]
     }
@@ -83,10 +83,15 @@ def predict_response() -> Schema:
 
 
 def generate_request(signature: Signature) -> Schema:
-    """Of the generate extension: the inputs by name."""
+    """Of the generate extension: the inputs by name, and parameters."""
     values = {spec.name: _value(spec) for spec in signature.inputs}
-    others = {"type": ["object", "null"], "propertyNames": {"not": {"enum": list(values)}}}
-    return {**_closed(values), "properties": {"parameters": others, **values}}
+    names = {"not": {"enum": [*values, *sorted(UNSUPPORTED)]}}
+    others = {"type": ["object", "null"], "propertyNames": names}
+    return {
+        **_object({"parameters": others, **values}, *values),
+        "propertyNames": {"not": {"enum": sorted(UNSUPPORTED)}},
+        "additionalProperties": {"type": ["boolean", "number", "string", "null"]},
+    }
 
 
 def generate_response(name: str, revision: str, signature: Signature) -> Schema:
@@ -144,6 +149,13 @@ def _value(spec: TensorSpec) -> Schema:
     if spec.shape is not None and not {1, ANY} >= set(spec.shape):
         return _nested(spec)
     return {"anyOf": [_element(spec.datatype), _nested(spec)]}
+
+
+def _rows(signature: Signature) -> Schema:
+    """An object of inputs each; of a model with one input its values, or such objects."""
+    specs = signature.inputs
+    objects = {"type": "array", "items": _closed({spec.name: _nested(spec, 1) for spec in specs}), "minItems": 1}
+    return objects if len(specs) > 1 else {"anyOf": [{**_nested(specs[0]), "type": "array"}, objects]}
 
 
 def _nested(spec: TensorSpec, outer: int = 0) -> Schema:

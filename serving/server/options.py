@@ -6,43 +6,46 @@ import argparse
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from serving.server.assignment import Assignment, Bounds, is_name
+import msgspec
+
+from serving.server.assignment import BATCH_LATENCY, Assignment, Batching, Bounds, is_name
 from serving.server.errors import BadOptions
 from serving.server.observability_options import ObservabilityOptions, add_arguments, observability_of
 
 DEFAULT_SLOTS: Final = 4  # requests inside the model at once; scaleTarget's default
 DEFAULT_QUEUE: Final = 1000  # as holdQueue: what was held at zero is not refused by the first replica that it reaches
 DEFAULT_TIMEOUT: Final = 300.0  # s; as Model.spec.timeout
+DEFAULT_LOAD_TIMEOUT: Final = 600.0  # s; as long as Knative lets a revision come up (progress-deadline)
 DEFAULT_PORT: Final = 8080  # Knative's container contract
 DEFAULT_MANAGEMENT_PORT: Final = 9095
 DEFAULT_HOST: Final = "127.0.0.1"  # loopback only unless asked: container images set HOST
 DEFAULT_POOL_FORMAT: Final = "onnx"
 KUBERNETES_TERMINATION_LOG: Final = Path("/dev/termination-log")  # terminationMessagePath's default
 LOAD_TOKEN: Final = "KNODEL_LOAD_TOKEN_SHA256"  # noqa: S105 - a variable's name
-"""Hex SHA-256 of the token that a load call needs; without it each is refused."""
+"""Hex SHA-256 of the token that load and unload calls need; without it each is refused."""
 
 _LARGEST_PORT: Final = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """What a pool member is: engines of `format` imported, and loads that bear the token with this SHA-256 (hex)."""
+class Pool(msgspec.Struct, frozen=True):
+    """What a pool member is: engines of `format` imported."""
 
     format: str
-    token_sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
+class ServerOptions(msgspec.Struct, frozen=True):
     """Checked options. `assignment`: the model to serve, None until a pool member is told; `bounds` are its default.
 
     `scratch` is a folder of this container's own that outlives its restart; `pool` is None for a server that can only
     serve what its command line says. `grpc_port` is None for a server without gRPC; `allow_code`: code of an artifact
     may run; `signature` is that of a SavedModel to serve, "" for the usual one.
+
+    `models` is the folder of a server of many models, of `format` ("": found for each), which may take `memory_limit`
+    bytes together, and one of them `load_timeout` seconds until it is loaded; None for a server of one. `token_sha256`
+    (hex) is that of the token by which models are loaded, "" where none may be.
     """
 
     assignment: Assignment | None
@@ -59,16 +62,22 @@ class ServerOptions:
     grpc_port: int | None = None
     allow_code: bool = False
     signature: str = ""
+    models: Path | None = None
+    memory_limit: int | None = None
+    load_timeout: float = DEFAULT_LOAD_TIMEOUT
+    format: str = ""
+    token_sha256: str = ""
 
 
 def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOptions:
     """Raises BadOptions; `--help` prints and raises SystemExit."""
     given = _parser().parse_args(argv)
-    bounds = Bounds(given.slots, given.timeout, given.cpu)
+    _check_alternatives(given)
+    bounds = _bounds(given)
     scratch = Path(environ.get("TMPDIR") or tempfile.gettempdir())
     return ServerOptions(
-        assignment=None if given.pool else _assignment(given, bounds, environ),
-        pool=_pool(given, environ) if given.pool else None,
+        assignment=None if given.pool or given.models else _assignment(given, bounds, environ),
+        pool=Pool(given.format or DEFAULT_POOL_FORMAT) if given.pool else None,
         bounds=bounds,
         queue=given.queue,
         observability=observability_of(given, environ),
@@ -81,6 +90,11 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
         grpc_port=_port(environ, "GRPC_PORT", 0) if environ.get("GRPC_PORT") else None,
         allow_code=given.allow_code,
         signature=given.signature,
+        models=given.models,
+        memory_limit=given.memory_limit,
+        load_timeout=given.load_timeout or DEFAULT_LOAD_TIMEOUT,
+        format=given.format,
+        token_sha256=environ.get(LOAD_TOKEN, "").lower(),
     )
 
 
@@ -99,17 +113,23 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="serving.server", description="Serve one model by the Open Inference Protocol v2.",
+    parser = _Parser(prog="serving.server", description="Serve models by the Open Inference Protocol v2.",
                      allow_abbrev=False)  # fmt: skip
     add = parser.add_argument
     add("--name", default="", help="name of the model")
     add("--storage-uri", default="", help="where the model is: file:///PATH, http(s)://…")
     add("--digest", default="", help="sha256:… of the file or folder; refused on mismatch")
     add("--pool", action="store_true", help="wait for a load call that names the model, engines imported")
+    add("--models", type=Path, metavar="DIR", help="serve many: each folder and model file in DIR, by its name")
+    add("--memory-limit", type=_bytes, metavar="QUANTITY", help="memory of all --models together, as 4Gi [all]")
+    add("--load-timeout", type=_seconds, metavar="SECONDS",
+        help=f"that one of --models may take to be fetched and loaded [{DEFAULT_LOAD_TIMEOUT:g}]")  # fmt: skip
     add("--format", default="", help=f"format of the model [found from its files; of a pool {DEFAULT_POOL_FORMAT}]")
     add("--slots", type=_count, default=DEFAULT_SLOTS, help="requests inside the model at once [%(default)s]")
     add("--queue", type=_count_or_zero, default=DEFAULT_QUEUE, help="requests that may wait for a slot [%(default)s]")
     add("--timeout", type=_seconds, default=DEFAULT_TIMEOUT, help="seconds that a request may take [%(default)s]")
+    add("--max-batch-size", type=_count, default=1, metavar="ROWS", help="rows that share an inference [%(default)s]")
+    add("--max-batch-latency", type=_seconds_or_zero, metavar="SECONDS", help="that it waits for more of them at most")
     add("--cpu", type=_seconds, default=1.0, help="CPU limit of the container in cores [%(default)s]")
     add("--signature", default="", help="signature of a SavedModel that has several [serving_default]")
     add("--allow-code", action="store_true", help="serve formats that run code of the artifact: python, pickle, joblib")
@@ -117,23 +137,40 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _check_alternatives(given: argparse.Namespace) -> None:
+    """One model, many, or one that is told later. Raises BadOptions."""
+    named = [option for option, value in _named(given) if value]
+    for option, value, told in (("--pool", given.pool, "a load call names"), ("--models", given.models, "DIR names")):
+        if value and named:
+            raise BadOptions(f"{', '.join(named)}: not together with {option}, whose model {told}")
+    if given.pool and given.models:
+        raise BadOptions("--models: not together with --pool, whose model a load call names")
+    if given.memory_limit is not None and not given.models:
+        raise BadOptions("--memory-limit: only with --models, which it may unload")
+    if given.load_timeout is not None and not given.models:
+        raise BadOptions("--load-timeout: only with --models, of which one that hangs would keep the others out")
+    if given.max_batch_latency is not None and given.max_batch_size == 1:
+        raise BadOptions("--max-batch-latency: only with --max-batch-size, of 2 or more")
+
+
+def _bounds(given: argparse.Namespace) -> Bounds:
+    latency = BATCH_LATENCY if given.max_batch_latency is None else given.max_batch_latency
+    batching = Batching(given.max_batch_size, latency) if given.max_batch_size > 1 else None
+    return Bounds(given.slots, given.timeout, given.cpu, batching)
+
+
 def _assignment(given: argparse.Namespace, bounds: Bounds, environ: Mapping[str, str]) -> Assignment:
     missing = [option for option, value in _named(given) if not value and option != "--digest"]
     if missing:
-        raise BadOptions(f"{', '.join(missing)}: required, unless --pool waits for a load call; see --help")
+        raise BadOptions(
+            f"{', '.join(missing)}: required, unless --pool waits for a load call or --models has them; see --help"
+        )
     if not is_name(given.name):
         raise BadOptions(f"--name {given.name[:80]!r}: at most 63 of a-z, 0-9 and '-', a letter or digit at both ends")
     revision = environ.get("K_REVISION") or f"{given.name}-00001"  # without a platform: the only one
     if not is_name(revision):
         raise BadOptions(f"K_REVISION={revision[:80]!r} is no name of a revision")
     return Assignment(given.name, revision, given.storage_uri, given.digest, given.format, bounds)
-
-
-def _pool(given: argparse.Namespace, environ: Mapping[str, str]) -> Pool:
-    named = [option for option, value in _named(given) if value]
-    if named:
-        raise BadOptions(f"{', '.join(named)}: not together with --pool, whose model a load call names")
-    return Pool(given.format or DEFAULT_POOL_FORMAT, environ.get(LOAD_TOKEN, "").lower())
 
 
 def _named(given: argparse.Namespace) -> tuple[tuple[str, str], ...]:
@@ -158,6 +195,22 @@ def _seconds(text: str) -> float:
     value = float(text)
     if not (math.isfinite(value) and value > 0):
         raise argparse.ArgumentTypeError(f"{text} is no positive number")
+    return value
+
+
+def _seconds_or_zero(text: str) -> float:
+    return 0.0 if float(text) == 0 else _seconds(text)
+
+
+def _bytes(text: str) -> int:
+    from clusters.quantities import parse_quantity  # few servers have a limit
+
+    try:
+        value = int(parse_quantity(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} {error}") from error
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
     return value
 
 

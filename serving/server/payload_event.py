@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
+from serving.server.headers import JSON_LENGTH, Headers
+
 REQUEST: Final = "org.kubeflow.serving.inference.request"
 RESPONSE: Final = "org.kubeflow.serving.inference.response"
 EVENT_ID: Final = b"ce-id"
 ID_HEADERS: Final = (EVENT_ID, b"x-request-id")
 """What a caller calls its request by, the first of them that there is; KServe's logger knows `ce-id` only."""
 LONGEST_ID: Final = 256  # characters; one of our own replaces a longer one
-_DESCRIBING: Final = (b"content-type", b"content-encoding", b"inference-header-content-length")
+_DESCRIBING: Final = (b"content-type", b"content-encoding", JSON_LENGTH)
 _PLAIN: Final = "!#$&'()*+,/:;=?@[]^`{|}~-._<>\\"
 """What a header's value may hold as it is, beside letters and digits (CloudEvents HTTP binding §3.1.3.2)."""
-
-Headers = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from serving.server.headers import Headers
 from serving.server.observability_options import PayloadOptions
 from serving.server.observed import OTHER, PARENT_KEY, protocol_of
-from serving.server.payload_event import REQUEST, RESPONSE, Headers, Origin, payload_event, request_id
+from serving.server.payload_event import REQUEST, RESPONSE, Origin, payload_event, request_id
 from serving.server.payload_sender import MOST_BYTES, PayloadSender
 
 _OK: Final = 200
@@ -27,18 +28,14 @@ class PayloadLog:
         self.sender = sender
         self._options = options
         self._random = random
-        self._origin = Origin("", "", options.namespace)
-
-    def assign(self, model: str, revision: str) -> None:
-        """Payloads are this model's from now on."""
-        self._origin = Origin(model, revision, self._options.namespace)
 
     def close(self, patience: float) -> None:
         """Send what is left, within `patience` seconds; blocks."""
         self.sender.close(patience)
 
-    def wrap(self, app: ASGIApp) -> ASGIApp:
-        """`app`, logged."""
+    def wrap(self, app: ASGIApp, model: str, revision: str) -> ASGIApp:
+        """`app` of this model, logged."""
+        origin = Origin(model, revision, self._options.namespace)
 
         async def logged(scope: Scope, receive: Receive, send: Send) -> None:
             wanted = protocol_of(scope["method"], scope["path"]) != OTHER and self._random() < self._options.share
@@ -49,23 +46,23 @@ class PayloadLog:
             try:
                 await app(scope, _heard(receive, request), _said(send, response))
             finally:
-                self._offer(scope, request, response)
+                self._offer(origin, scope, request, response)
 
         return logged
 
-    def _offer(self, scope: Scope, request: _Payload, response: _Payload) -> None:
+    def _offer(self, origin: Origin, scope: Scope, request: _Payload, response: _Payload) -> None:
         name = request_id(request.headers)
         if self._options.mode != "response" and request.complete:
-            self._send(REQUEST, name, scope, request)
+            self._send(REQUEST, name, origin, scope, request)
         if self._options.mode != "request" and response.complete and response.status == _OK:
-            self._send(RESPONSE, name, scope, response)
+            self._send(RESPONSE, name, origin, scope, response)
 
-    def _send(self, type: str, name: str, scope: Scope, payload: _Payload) -> None:
+    def _send(self, type: str, name: str, origin: Origin, scope: Scope, payload: _Payload) -> None:
         if payload.too_large:
             self.sender.drop()
             return
         parent = scope.get(PARENT_KEY, "")
-        self.sender.offer(payload_event(type, name, payload.at, self._origin, payload.headers, payload.body, parent))
+        self.sender.offer(payload_event(type, name, payload.at, origin, payload.headers, payload.body, parent))
 
 
 class _Payload:

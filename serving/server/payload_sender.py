@@ -38,7 +38,10 @@ class Counts:
 
 
 class PayloadSender:
-    """Delivers to `target`, in order, each event once; `monotonic` gives seconds."""
+    """Delivers to `target`, in order, each event once, or twice when the connection broke behind it.
+
+    `monotonic` gives seconds.
+    """
 
     def __init__(self, target: Target, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._target = target
@@ -110,7 +113,7 @@ class PayloadSender:
             self._end()
             if kept is None or not isinstance(error, ConnectionError):
                 return str(error) or type(error).__name__
-        return self._deliver(event)  # the other side had ended the kept connection: it has not read the event
+        return self._deliver(event)  # nearly always the other side had ended the kept connection and read nothing
 
     def _post(self, event: PayloadEvent, connection: http.client.HTTPConnection) -> str:
         self._connection = connection

@@ -2,7 +2,8 @@
 
 Sources: Triton's `protocol/extension_generate.md`, and `generate_rest.yaml` of the Open Inference Protocol. A property
 of the request, or of its `parameters`, is the input of that name; a lone value is a tensor of one element. Properties
-that name no input are refused; `parameters` that name none are for models that have them, and left out.
+that name no input are parameters, wherever they stand ("additional properties … are passed either as parameters or
+tensors"): they are for models that have them. What is no lone value, and not in `parameters`, can only be an input.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import msgspec
 
 from serving.engines.datatypes import Tensor
 from serving.server.errors import BadRequest
+from serving.server.json_names import check_names
 from serving.server.json_values import from_nested, to_nested
 from serving.server.messages import check_elements, reason_of
-from serving.server.protocol_v2 import Call, Codec, Reply
+from serving.server.protocol_v2 import Call, Codec, Reply, check_extensions
 
 PARAMETERS: Final = "parameters"
 _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
@@ -35,12 +37,13 @@ class ProtocolGenerate:
         """A request. Raises BadRequest, TooLarge."""
         if json_length is not None:
             raise BadRequest("binary data is for /v2/…/infer: a generate request is JSON")
-        given = self._values(self._parse(body)).items()
-        specs = {name: self._codec.spec(name)[0] for name, _ in given}
-        inputs = {name: from_nested(specs[name], value, len(specs[name].shape or ())) for name, value in given}
+        values, parameters = self._sorted(body, self._parse(body))
+        check_extensions(parameters)
+        specs = {name: self._codec.spec(name)[0] for name in values}
+        inputs = {name: from_nested(specs[name], value, len(specs[name].shape or ())) for name, value in values.items()}
         self._codec.check_complete(inputs)
         outputs = self._codec.outputs
-        return Call(inputs, outputs, [False] * len(outputs), "")
+        return Call(inputs, outputs, [False] * len(outputs), "", parameters or None)
 
     def encode(self, call: Call, answers: Sequence[Tensor]) -> Reply:
         """The answer, or a part of it. Raises ModelFailed."""
@@ -55,13 +58,17 @@ class ProtocolGenerate:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadRequest(f"the body is no JSON object: {reason_of(error)}") from error
 
-    def _values(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _sorted(self, body: bytes, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What is given for inputs, and the parameters."""
         specs = self._codec.specs
-        parameters = None if PARAMETERS in specs else request.pop(PARAMETERS, None)
-        if parameters is None:
-            return request
-        if not isinstance(parameters, dict):
+        inner = None if PARAMETERS in specs else request.get(PARAMETERS)
+        inner = {} if inner is None else inner
+        if not isinstance(inner, dict):
             raise BadRequest(f"{PARAMETERS!r} is an object")
-        if parameters.keys() & request.keys():
-            raise BadRequest(f"an input is given twice, alone and in {PARAMETERS!r}")
-        return request | {name: value for name, value in parameters.items() if name in specs}
+        check_names(body, len(request) + len(inner))
+        outer = {name: value for name, value in request.items() if name in specs or name != PARAMETERS}
+        if inner.keys() & outer.keys():
+            raise BadRequest(f"a name is given twice, alone and in {PARAMETERS!r}")
+        values = {name: value for name, value in outer.items() if name in specs or isinstance(value, list | dict)}
+        values |= {name: value for name, value in inner.items() if name in specs}
+        return values, {name: value for name, value in (outer | inner).items() if name not in values}

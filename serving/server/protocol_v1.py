@@ -11,7 +11,6 @@ the model takes, exactly, with the shape that their nesting has. Readings where 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +18,7 @@ import msgspec
 from serving.engines.base import TensorSpec
 from serving.engines.datatypes import BYTES, Tensor
 from serving.server.errors import BadRequest
+from serving.server.json_names import check_names
 from serving.server.json_values import BASE64, from_nested, to_nested
 from serving.server.messages import check_elements, reason_of
 from serving.server.protocol_v2 import Call, Codec, Reply
@@ -38,11 +38,10 @@ class _Request(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_Request)
 
 
-@dataclass(frozen=True, slots=True)
-class TableCall(Call):
+class TableCall(Call, frozen=True):
     """A decoded request: `rows` is how many instances it has, None in column form."""
 
-    rows: int | None
+    rows: int | None = None
 
 
 class ProtocolV1:
@@ -58,6 +57,7 @@ class ProtocolV1:
         if json_length is not None:
             raise BadRequest("binary data is for /v2: a v1 request is JSON")
         request = self._parse(body)
+        check_names(body, _members(request))
         if request.signature_name not in ("", SIGNATURE):
             raise BadRequest(
                 f"the model has no signature {request.signature_name[:_SHOWN]!r}: leave signature_name out"
@@ -82,7 +82,7 @@ class ProtocolV1:
 
     def _call(self, inputs: Mapping[str, Tensor], rows: int | None) -> TableCall:
         outputs = self._codec.outputs
-        return TableCall(inputs, outputs, [False] * len(outputs), "", rows)
+        return TableCall(inputs, outputs, [False] * len(outputs), "", rows=rows)
 
     def _parse(self, body: bytes) -> _Request:
         check_elements(body, self._codec.limits.json_numbers)
@@ -104,6 +104,14 @@ class ProtocolV1:
         inputs = {name: from_nested(self._codec.spec(name)[0], value) for name, value in values.items()}
         self._codec.check_complete(inputs)
         return inputs
+
+
+def _members(request: _Request) -> int:
+    """How many members its objects have, as far as is seen at once."""
+    given = request.inputs if request.instances is None else request.instances
+    objects = [given] if isinstance(given, dict) else given or []
+    inner = sum(len(one) for one in objects if isinstance(one, dict))
+    return (request.instances is not None) + (request.inputs is not None) + bool(request.signature_name) + inner
 
 
 def _is_named(row: Any, spec: TensorSpec) -> bool:

@@ -7,7 +7,6 @@ tensor data extension is Triton's (`protocol/extension_binary_data.md`). Reading
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -16,6 +15,7 @@ from serving.engines.base import Signature, TensorSpec
 from serving.engines.datatypes import BF16, DATATYPES, Datatype, Tensor, datatype_of
 from serving.server import tensors
 from serving.server.errors import BadRequest
+from serving.server.json_names import check_names
 from serving.server.json_values import to_flat
 from serving.server.limits import Limits
 from serving.server.messages import (
@@ -38,18 +38,20 @@ _ENCODER: Final = msgspec.json.Encoder()
 Flags: TypeAlias = Sequence[bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A decoded request: what the engine is asked, and how each output travels."""
+class Call(msgspec.Struct, frozen=True):
+    """A decoded request: what the engine is asked, and how each output travels.
+
+    `parameters` are the request's own: no engine sees them, requests with others share no batch.
+    """
 
     inputs: Mapping[str, Tensor]
     outputs: Sequence[str]
     binary: Flags
     id: str
+    parameters: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """A body; `json_length` is where binary data begins, None without any."""
 
     body: bytes
@@ -96,9 +98,10 @@ class Codec:
         else:
             raise BadRequest(f"Inference-Header-Content-Length is {json_length}, the body has {len(body)} bytes")
         request = self._parse(message)
+        check_names(message, request.members)
         _check_parameters(request.parameters)
         outputs, binary = self._requested(request)
-        return Call(self._inputs(request.inputs, rest), outputs, binary, request.id)
+        return Call(self._inputs(request.inputs, rest), outputs, binary, request.id or "", request.parameters)
 
     def encode(self, call: Call, answers: Sequence[Tensor]) -> Reply:
         """The answer. Raises BadRequest, ModelFailed."""
@@ -126,7 +129,7 @@ class Codec:
             raise BadRequest(f"the model has no input {name[:100]!r}: it takes {', '.join(map(repr, self.specs))}")
         return found
 
-    def check_complete(self, inputs: Mapping[str, Tensor]) -> None:
+    def check_complete(self, inputs: Mapping[str, object]) -> None:
         """Raise BadRequest unless all inputs are there."""
         if len(inputs) < len(self.specs):
             missing = ", ".join(repr(name) for name in self.specs if name not in inputs)

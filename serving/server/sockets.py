@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from serving.server.errors import CannotListen
 
 BACKLOG: Final = 4096  # connections that the kernel holds for us; a thousand callers may come at once
 
 
-@dataclass(frozen=True, slots=True)
-class Sockets:
+class Sockets(msgspec.Struct, frozen=True):
     """What callers and what the platform connect to."""
 
     data: socket.socket

@@ -15,8 +15,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from serving.engines.base import ANY, TensorSpec
+from serving.engines.base import TensorSpec
 from serving.engines.datatypes import BF16, BYTES, DATATYPES, Datatype, Tensor
+from serving.engines.shapes import fits
 from serving.server.errors import BadRequest
 
 MOST_DIMENSIONS: Final = 32
@@ -40,14 +41,8 @@ def check_against(spec: TensorSpec, datatype: Datatype, shape: Sequence[int]) ->
     if datatype is not taken and not (datatype.is_float and taken.is_float):
         raise BadRequest(f"input {spec.name!r} is {datatype.name}: the model takes {taken.name}")
     expected = spec.shape
-    if expected is not None and expected != tuple(shape) and not _fits(expected, shape):
+    if expected is not None and expected != tuple(shape) and not fits(expected, shape):
         raise BadRequest(f"input {spec.name!r} has shape {_short(shape)}: the model takes {list(expected)}")
-
-
-def _fits(expected: Sequence[int], shape: Sequence[int]) -> bool:
-    return len(shape) == len(expected) and all(
-        wanted in (ANY, given) for wanted, given in zip(expected, shape, strict=True)
-    )
 
 
 def from_numbers(name: str, datatype: Datatype, shape: Sequence[int], values: list[Any]) -> Tensor:
@@ -71,7 +66,7 @@ def narrowed(name: str, array: Tensor, datatype: Datatype) -> Tensor:
     """The floats as `datatype`, rounded; a finite number that would become infinite is refused."""
     if array.dtype == datatype.dtype:
         return array
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         made: Tensor = array.astype(datatype.dtype)
     if made.dtype.itemsize < array.dtype.itemsize and not np.array_equal(np.isinf(made), np.isinf(array)):
         raise BadRequest(f"input {name!r}: data has a number beyond {datatype.name}")
@@ -83,7 +78,7 @@ def flattened(name: str, shape: Sequence[int], data: list[Any]) -> list[Any]:
     if not any(isinstance(item, list) for item in data):
         return data
     level, expected = data, 1
-    for size, below in zip(shape, [*shape[1:], None], strict=True):
+    for size, below in zip(shape, [*shape[1:], None], strict=False):  # of a scalar, nothing nests
         expected *= size
         if len(level) != expected:
             break

@@ -12,7 +12,7 @@ import time
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from opentelemetry import context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -25,10 +25,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.engines.base import Cancellation
 from serving.server.admission import Admission
-from serving.server.inference import Inference, Left, ModelJob
+from serving.server.connection import BROKEN_KEY, REFUSED_KEY
+from serving.server.inference import Ask, Encode, Inference, Left, ModelJob, Patience
 from serving.server.lifecycle import Lifecycle, ServedModel
+from serving.server.limits import NOTHING, Held
 from serving.server.observed import OTHER, PARENT_KEY, TRACE_KEY, V1, protocol_of
+from serving.server.protocol_v2 import Call
 from serving.server.workers import Workers
+
+if TYPE_CHECKING:
+    from serving.server.batcher import Batcher
 
 T = TypeVar("T")
 
@@ -67,6 +73,10 @@ class Tracing:
         ) as span:
             yield span
 
+    def current_id(self) -> str:
+        """The id of the trace that this runs in, "" for none."""
+        return trace_id(get_current_span())
+
     def staged(self, job: ModelJob[T]) -> ModelJob[T]:
         """`job`, in a span of its own, behind one of the time until it began; as it is outside of a request's span."""
         parent, tracer, asked = context.get_current(), self._tracer, time.time_ns()
@@ -79,6 +89,30 @@ class Tracing:
                 return job(model, cancellation)
 
         return run
+
+    @contextmanager
+    def shared(self, ask: Ask[T]) -> Iterator[Ask[T]]:
+        """`ask`, for an inference that may be shared: one span until it is called, one from then on."""
+        parent, tracer, asked = context.get_current(), self._tracer, time.time_ns()
+        if tracer is None or not get_current_span(parent).is_recording():
+            yield ask
+            return
+        begun: list[Span] = []
+
+        def begins(model: ServedModel) -> tuple[Call, Encode[T]]:
+            tracer.start_span("queue", parent, start_time=asked).end()
+            begun.append(tracer.start_span("inference", parent))
+            return ask(model)
+
+        try:
+            yield begins
+        except Exception:
+            for span in begun:
+                span.set_status(Status(StatusCode.ERROR))
+            raise
+        finally:
+            for span in begun:
+                span.end()
 
     def close(self, _: float) -> None:
         """Send what is left; blocks, at worst as long as the collector does."""
@@ -106,6 +140,10 @@ class Traced:
             except Exception:
                 span.set_status(Status(StatusCode.ERROR))
                 raise
+            if REFUSED_KEY in scope:  # its connection answered while the body came
+                _note(span, scope[REFUSED_KEY])
+            if BROKEN_KEY in scope:
+                span.set_status(Status(StatusCode.ERROR))
 
 
 class TracedInference(Inference):
@@ -113,14 +151,22 @@ class TracedInference(Inference):
 
     def __init__(
         self, tracing: Tracing, lifecycle: Lifecycle, admission: Admission, workers: Workers, timeout: float,
-        loop: AbstractEventLoop,
+        loop: AbstractEventLoop, batcher: Batcher | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(lifecycle, admission, workers, timeout, loop)
+        super().__init__(lifecycle, admission, workers, timeout, loop, batcher)
         self._tracing = tracing
 
-    async def run(self, job: ModelJob[T], size: int, left: Left, timeout: float | None = None) -> T:
+    async def run(
+        self, job: ModelJob[T], size: int, left: Left, timeout: float | None = None, began: float | None = None,
+        body: Held = NOTHING,
+    ) -> T:  # fmt: skip
         """As it is without spans."""
-        return await super().run(self._tracing.staged(job), size, left, timeout)
+        return await super().run(self._tracing.staged(job), size, left, timeout, began, body)
+
+    async def share(self, batcher: Batcher, model: ServedModel, ask: Ask[T], size: int, patience: Patience) -> T:
+        """As it is without spans."""
+        with self._tracing.shared(ask) as watched:
+            return await super().share(batcher, model, watched, size, patience)
 
 
 def exporting() -> SpanProcessor:
@@ -153,15 +199,18 @@ def parent_header(span: Span) -> str:
     return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}" if found.is_valid else ""
 
 
+def _note(span: Span, status: int) -> None:
+    span.set_attribute("http.response.status_code", status)
+    if status >= _FAILED:
+        span.set_status(Status(StatusCode.ERROR))
+
+
 def _telling(parent: str, span: Span, send: Send) -> Send:
     """`send` that notes the status and adds the header."""
 
     def tell(message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
-            status = message["status"]
-            span.set_attribute("http.response.status_code", status)
-            if status >= _FAILED:
-                span.set_status(Status(StatusCode.ERROR))
+            _note(span, message["status"])
             if parent:
                 message["headers"] = [*message["headers"], (HEADER, parent.encode())]
         return send(message)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+import msgspec
 
 from serving.storage.errors import StorageError
 
@@ -27,6 +28,7 @@ REFUSED_V4: Final = tuple(
         "10.0.0.0/8",  # private
         "100.64.0.0/10",  # carrier-grade NAT; some clouds' metadata
         "127.0.0.0/8",  # loopback
+        "168.63.129.16/32",  # public by the registry, but in one cloud the host that the machine runs on
         "169.254.0.0/16",  # link-local: cloud metadata at 169.254.169.254
         "172.16.0.0/12",  # private
         "192.0.0.0/24",  # protocol assignments; metadata of one cloud at 192.0.0.192
@@ -53,8 +55,7 @@ REFUSED_V6: Final = tuple(
 NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # the last 32 bits are the IPv4 address that is meant
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """A URL that may be asked for, once its addresses are checked: `host` in lower case, without brackets."""
 
     scheme: str

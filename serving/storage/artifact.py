@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from serving.storage import digest, disk
 from serving.storage.errors import StorageError
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+class Artifact(msgspec.Struct, frozen=True):
     """One file, or a folder.
 
-    path      the file or folder; for its name, not to be read again
+    path      the file, only for its name; or the folder, by its real path: what does not lie below it is not read
     content   of a file: the very bytes that were verified, read once; None for a folder
     digests   of a folder: relative path → digest of each of its files when it was verified or unpacked; {} when nothing
               was promised of a folder that is read where it is
@@ -24,9 +24,9 @@ class Artifact:
 
     path: Path
     content: bytes | None
-    digests: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = msgspec.field(default_factory=dict)
     uri: str = "the artifact"
-    hold: object = field(default=None, repr=False, compare=False)
+    hold: object = None
 
     def names(self) -> list[str]:
         """The relative paths of a folder's files, sorted; of a file its own name. Raises StorageError."""

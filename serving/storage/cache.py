@@ -1,6 +1,6 @@
 """Where what was fetched lies: a folder of the user's own that several servers share, content-addressed, bounded.
 
-CACHE/files/HEX/FILE      a file with this SHA-256
+CACHE/files/HEX/file      a file with this SHA-256, whatever it is called where it comes from
 CACHE/folders/HEX/…       a folder with this digest (`digest.of_folder`)
 CACHE/archives/HEX/HEX    an archive with the first digest was unpacked to the folder with the second
 CACHE/images/HEX/HEX      likewise the manifest of an OCI artifact
@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from serving.storage import digest as digests
-from serving.storage.errors import Interrupted, StorageError
+from serving.storage.deadline import Deadline
+from serving.storage.errors import Interrupted, Refused, StorageError
 from serving.storage.hold import Hold, hold
 
 FILES: Final = "files"
@@ -45,6 +46,7 @@ class Cache:
         self._sleep = sleep
         with self._writing():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder = folder = folder.resolve()  # files are read only where they really lie (`disk`)
             about = folder.stat()
             if about.st_uid != os.getuid() or about.st_mode & _OTHERS_MAY_WRITE:
                 raise StorageError(f"the cache {folder} can be written by other users: choose another folder")
@@ -101,18 +103,21 @@ class Cache:
             (place / folder.removeprefix(digests.PREFIX)).mkdir(mode=0o700, parents=True)
 
     @contextlib.contextmanager
-    def workplace(self, key: str) -> Iterator[Path]:
+    def workplace(self, key: str, deadline: Deadline | None = None) -> Iterator[Path]:
         """A folder for the download called `key`, for this caller alone: others that want the same wait.
 
-        What is in it after an `Interrupted` is found there the next time. Without a key it is a new one. Raises
-        StorageError.
+        What is in it when the store breaks off or refuses is found there the next time. Without a key it is a new one.
+        Raises Interrupted when nobody leaves it until the deadline, StorageError.
         """
-        held = self._enter(self._folder / _WORK / key if key else self._folder / _TEMPORARY / _unique())
+        held = self._enter(self._folder / _WORK / key if key else self._folder / _TEMPORARY / _unique(), deadline)
         held.temporary = True
         try:
             yield held.path
-        except Interrupted:
-            held.temporary = not key
+        except (Interrupted, Refused):
+            held.temporary = not key or not _size(held.path)
+            held.release()
+            with contextlib.suppress(StorageError), self._writing():
+                self._shrink()
             raise
         finally:
             held.release()
@@ -127,13 +132,15 @@ class Cache:
         held.release()
         return True
 
-    def _enter(self, place: Path) -> Hold:
+    def _enter(self, place: Path, deadline: Deadline | None) -> Hold:
         while True:
             with self._writing():
                 place.mkdir(mode=0o700, exist_ok=True)
                 held = hold(place, alone=True)
             if held is not None:
                 return held
+            if deadline is not None:
+                deadline.check()
             self._sleep(_LOOK_AGAIN)
 
     def _held(self, made: Path) -> Hold:

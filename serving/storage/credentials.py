@@ -34,6 +34,16 @@ class Credentials:
         content = self.file(name)
         return (self.environ.get(name, default) if content is None else content.decode("utf-8", "replace")).strip()
 
+    def together(self, *names: str) -> tuple[str, ...]:
+        """Values that belong to each other: of the Secret if it has one of them, else all of the environment.
+
+        Raises StorageError.
+        """
+        contents = [self.file(name) for name in names]
+        if all(content is None for content in contents):
+            return tuple(self.environ.get(name, "").strip() for name in names)
+        return tuple((content or b"").decode("utf-8", "replace").strip() for content in contents)
+
     def file(self, name: str) -> bytes | None:
         """The content of a key of the Secret; None when there is none. Raises StorageError."""
         return None if self._folder is None else read(self._folder / name, f"the key {name} of the Secret")

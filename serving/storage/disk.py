@@ -1,6 +1,8 @@
 """Reading model files from disk: regular files only, and nothing outside of a model's folder.
 
-All errors are StorageError and name the URI and a file's path relative to it.
+All errors are StorageError and name the URI and a file's path relative to it. Where a folder bounds what is read it is
+given by its real path, and compared with where the opened file really lies: who may write to it cannot lead outside by
+a link that is put there between check and use.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ LARGEST_FILE: Final = 16 << 30  # bytes; far above what one replica of this serv
 MOST_FILES: Final = 10_000  # of a folder; a model has a few, a mistaken URI (a home folder) has many more
 
 
-def read_file(path: Path, uri: str) -> bytes:
-    """The bytes of a regular file, read once from one open file (≤ LARGEST_FILE)."""
-    with open_regular(path, uri) as file:
+def read_file(path: Path, uri: str, root: Path | None = None) -> bytes:
+    """The bytes of a regular file, read once from one open file (≤ LARGEST_FILE); `root` as for `open_regular`."""
+    with open_regular(path, uri, root) as file:
         try:
             return file.readall()
         except (OSError, MemoryError) as error:
@@ -30,14 +32,14 @@ def read_file(path: Path, uri: str) -> bytes:
 
 def read_inside(folder: Path, name: str, uri: str) -> bytes:
     """The bytes of the file `name` (relative, POSIX) of a folder; refused when it leads outside of it."""
-    return read_file(_inside(folder, name, uri), f"{uri}: {name!r}")
+    return read_file(_inside(folder, name, uri), f"{uri}: {name!r}", folder)
 
 
 def digest_files(folder: Path, uri: str) -> dict[str, str]:
     """Relative path → digest of each file of a folder."""
     digests = {}
     for name in list_files(folder, uri):
-        with open_regular(_inside(folder, name, uri), f"{uri}: {name!r}") as file:
+        with open_regular(_inside(folder, name, uri), f"{uri}: {name!r}", folder) as file:
             try:
                 digests[name] = digest.of_open_file(file)
             except OSError as error:
@@ -62,21 +64,33 @@ def list_files(folder: Path, uri: str) -> list[str]:
     return sorted(names)
 
 
-def open_regular(path: Path, uri: str) -> FileIO:
-    """Open a regular file to read; a device or pipe is refused without waiting for it."""
+def open_regular(path: Path, uri: str, root: Path | None = None) -> FileIO:
+    """Open a regular file to read; a device or pipe is refused without waiting for it.
+
+    So is what really lies outside of `root`, a real path (None: it may lie anywhere).
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise StorageError(
             f"{uri}: cannot be opened ({_reason(error)}): check that it exists and is readable"
         ) from error
+    fault = _fault(descriptor, root)
+    if fault:
+        os.close(descriptor)
+        raise StorageError(f"{uri}: {fault}")
+    return FileIO(descriptor, "rb")
+
+
+def _fault(descriptor: int, root: Path | None) -> str:
     found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST_FILE:
-        return FileIO(descriptor, "rb")
-    os.close(descriptor)
-    if stat.S_ISREG(found.st_mode):
-        raise StorageError(f"{uri}: has {found.st_size} bytes, and {LARGEST_FILE} is the limit")
-    raise StorageError(f"{uri}: is no regular file: name the model's file or folder")
+    if not stat.S_ISREG(found.st_mode):
+        return "is no regular file: name the model's file or folder"
+    if found.st_size > LARGEST_FILE:
+        return f"has {found.st_size} bytes, and {LARGEST_FILE} is the limit"
+    if root is not None and not Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(root):
+        return "leads outside of the folder: put the file itself there"
+    return ""
 
 
 def _check_entry(path: Path, folder: Path, uri: str) -> None:

@@ -2,7 +2,7 @@
 
     KnodelError
     └── StorageError      the artifact of a storage URI cannot be had, or is not the one that was promised
-        ├── Interrupted   a connection broke or was not made: what has come so far can be continued later
+        ├── Interrupted   a connection broke, was not made or took too long: what has come can be continued later
         └── Refused       the store answered with an error; `status` is its HTTP status
 
 Messages name the URI (without credentials, see `addresses.shown`) and the remedy, and no other path of this machine.
@@ -18,12 +18,13 @@ class StorageError(KnodelError):
 
 
 class Interrupted(StorageError):
-    """A connection broke, or was not made."""
+    """A connection broke, was not made or took too long."""
 
 
 class Refused(StorageError):
-    """The store answered with an error."""
+    """The store answered with an error; `after` are the seconds that it wants to be left alone."""
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int, after: float = 0.0) -> None:
         super().__init__(message)
         self.status = status
+        self.after = after

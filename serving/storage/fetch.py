@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from serving.storage import digest as digests
 from serving.storage.addresses import shown
 from serving.storage.archive import is_archive
 from serving.storage.artifact import Artifact
 from serving.storage.errors import StorageError
-from serving.storage.local import VOLUMES, fetch_local, file_path, is_folder, volume_path
+from serving.storage.local import VOLUMES, Place, fetch_local, file_place, is_folder, volume_place
 from serving.storage.progress import Progress, nobody_looks
+
+if TYPE_CHECKING:
+    from serving.storage.limits import DownloadLimits
 
 __all__ = ["Artifact", "StorageOptions", "fetch", "options_from"]
 
@@ -26,13 +30,19 @@ _MISSING: Final = {"s3": "s3", "gs": "gcs"}
 """By scheme, the extra that installs its library."""
 
 
-@dataclass(frozen=True, slots=True)
-class StorageOptions:
-    """`environ` has the credentials (`credentials.Credentials`); `cache_limit` in bytes; `volumes`: `local.VOLUMES`."""
+class StorageOptions(msgspec.Struct, frozen=True):
+    """What a fetch goes by.
+
+    environ       has the credentials (`credentials.Credentials`)
+    cache_limit   bytes
+    volumes       `local.VOLUMES`
+    limits        of one download; None: the defaults
+    """
 
     environ: Mapping[str, str]
     cache_limit: int = CACHE_LIMIT
     volumes: Path = VOLUMES
+    limits: DownloadLimits | None = None
 
 
 def options_from(environ: Mapping[str, str]) -> StorageOptions:
@@ -62,18 +72,35 @@ def fetch(
     digests.check_form(name, digest)
     options = options or options_from(os.environ)
     scheme = uri.partition("://")[0]
-    path = None
+    place = None
     if scheme in ("file", "pvc"):
-        path = file_path(uri, name) if scheme == "file" else volume_path(uri, name, options.volumes)
-        if not is_archive(path.name) or is_folder(path, name):
-            return fetch_local(path, name, digest)
-    from serving.storage.remote import Wanted, fetch_remote  # all below: ssl and more, which files do not need
+        place = file_place(uri, name) if scheme == "file" else volume_place(uri, name, options.volumes)
+        if not is_archive(place.path.name) or is_folder(place.path, name):
+            return fetch_local(place, name, digest)
+    return _brought(uri, digest, place, cache, allow_hosts, options, progress)
+
+
+def _brought(
+    uri: str, digest: str, place: Place | None, cache: Path, allow_hosts: frozenset[str], options: StorageOptions,
+    progress: Progress,
+) -> Artifact:  # fmt: skip
+    from serving.storage.credentials import Credentials  # and ssl and more, which files do not need
+    from serving.storage.deadline import Deadline
+    from serving.storage.http import Downloader
+    from serving.storage.limits import DownloadLimits
+    from serving.storage.remote import Wanted, fetch_remote
+    from serving.storage.source import Access
     from serving.storage.sources import source_of
 
+    name = shown(uri)
+    limits = options.limits or DownloadLimits()
+    deadline = Deadline(name, limits.total)
+    access = Access(Downloader(allow_hosts, deadline, limits), Credentials(options.environ))
     try:
-        want = Wanted(source_of(uri, path, allow_hosts, options.environ), uri, name, digest)
+        want = Wanted(source_of(uri, place, access), uri, name, digest, deadline)
         return fetch_remote(want, cache, options.cache_limit, progress)
     except ModuleNotFoundError as error:
+        scheme = uri.partition("://")[0]
         if scheme not in _MISSING:
             raise
         extra = _MISSING[scheme]

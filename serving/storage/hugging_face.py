@@ -20,6 +20,7 @@ from serving.storage import digest as digests
 from serving.storage.addresses import shown
 from serving.storage.errors import Refused, StorageError
 from serving.storage.files import Remote, bring_files
+from serving.storage.http import Download
 from serving.storage.progress import Progress
 from serving.storage.source import FOLDER, PARTS, Access, File, Folder
 from serving.storage.web import Request
@@ -68,7 +69,7 @@ class HubFiles:
 
     def bring(self, work: Path, progress: Progress) -> File | Folder:
         """Bring the files of the commit that the revision is now. Raises StorageError."""
-        listing = self._list()
+        listing = self._downloader.retry.run(self._list)
         for sibling in listing.siblings:
             if self._path and sibling.rfilename == self._path:
                 return self._file(self._remote(sibling, listing.sha, ""), work, progress)
@@ -83,7 +84,7 @@ class HubFiles:
 
     def _file(self, file: Remote, work: Path, progress: Progress) -> File:
         path = work / PARTS / "0"
-        found = self._downloader.save(file.request(), path, progress, file.size)
+        found = self._downloader.save(Download(self._name, file.request, path, file.size), progress)
         digests.check(self._name, file.digest, found)
         return File(path, found)
 
@@ -98,7 +99,7 @@ class HubFiles:
             body = web.read(answer, LARGEST_LISTING)
         try:
             return msgspec.json.decode(body, type=_Listing)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise StorageError(
                 f"{self._name}: the answer is not that of a Hugging Face Hub: check HF_ENDPOINT"
             ) from error

@@ -20,14 +20,15 @@ from serving.storage.addresses import shown
 from serving.storage.disk import MOST_FILES
 from serving.storage.errors import Refused, StorageError
 from serving.storage.files import Remote, bring_files
-from serving.storage.http import Downloader
+from serving.storage.http import Download, Downloader
+from serving.storage.patterns import BUCKET
 from serving.storage.progress import Progress
 from serving.storage.source import FOLDER, PARTS, File, Folder
 from serving.storage.web import Request
 from serving.storage.web_file import plain_filename
 
 LARGEST_LISTING: Final = 16 << 20  # bytes of one page; 1000 keys of 1024 bytes, three times as long when encoded
-_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")  # as S3 and Google have it together
+MOST_PAGES: Final = 1000  # of one list; a store may put fewer keys on a page than it could
 _LONGEST_KEY: Final = 1024  # bytes
 _ABSENT: Final = (301, 400, 403, 404)
 """What a store may answer for a key that is not there; a list tells more, of a bucket in another region too."""
@@ -70,8 +71,9 @@ class Objects:
         refused: Refused | None = None
         if self.filename:
             path = work / PARTS / "0"
+            wanted = Download(self._name, partial(self._bucket.get, self._key), path)
             try:
-                return File(path, self._downloader.save(self._bucket.get(self._key), path, progress))
+                return File(path, self._downloader.save(wanted, progress))
             except Refused as error:
                 if error.status not in _ABSENT:
                     raise
@@ -81,14 +83,13 @@ class Objects:
     def keys(self, prefix: str) -> Iterator[tuple[str, int]]:
         """All keys with a prefix, and their bytes. Raises StorageError."""
         after = ""
-        while True:
-            page = self._page(prefix, after)
+        for _ in range(MOST_PAGES):
+            page = self._downloader.retry.run(partial(self._page, prefix, after))
             yield from page.keys
             if not page.next:
                 return
-            if page.next == after:
-                raise StorageError(f"{self._name}: the store's list does not end")
             after = page.next
+        raise StorageError(f"{self._name}: the store's list does not end: name the model's own folder or file")
 
     def _bring_folder(self, work: Path, progress: Progress, refused: Refused | None) -> Folder:
         prefix = self._key.rstrip("/") + "/" if self._key else ""
@@ -118,7 +119,8 @@ class Objects:
 
 def parse_page(body: bytes, prefix: str, name: str) -> Page:
     """A ListBucketResult (S3's and Google's namespaces differ). Raises StorageError."""
-    if b"<!" in body:  # no such list has a document type, in which entities could be defined
+    # No such list has a document type, in which entities could be defined; a NUL byte is a sign of UTF-16.
+    if b"<!" in body or b"\0" in body:
         raise StorageError(f"{name}: the store's list is no ListBucketResult")
     try:
         root = ElementTree.fromstring(body)  # noqa: S314 - see above; its length is bounded
@@ -137,7 +139,7 @@ def parse_page(body: bytes, prefix: str, name: str) -> Page:
 def split(uri: str) -> tuple[str, str]:
     """Bucket and key of `SCHEME://BUCKET/KEY`, taken as they are written. Raises StorageError."""
     bucket, _, key = uri.partition("://")[2].partition("/")
-    usable = _BUCKET.fullmatch(bucket) and ".." not in bucket and len(key.encode()) <= _LONGEST_KEY
+    usable = re.fullmatch(BUCKET, bucket) and ".." not in bucket and len(key.encode()) <= _LONGEST_KEY
     if not usable or not key.isprintable() or "?" in key or "#" in key:
         scheme = uri.partition("://")[0]
         raise StorageError(f"{shown(uri)}: write {scheme}://BUCKET/KEY, without ?, # and control signs")

@@ -15,6 +15,7 @@ import msgspec
 from serving.storage import digest as digests
 from serving.storage.addresses import shown
 from serving.storage.credentials import read
+from serving.storage.disk import LARGEST_FILE
 from serving.storage.errors import StorageError
 from serving.storage.oci_layer import FOLDER as MODELS
 from serving.storage.oci_layer import apply_layer
@@ -25,6 +26,7 @@ from serving.storage.source import PARTS, Access, Folder, new_folder
 from serving.storage.tree import Tree
 
 MOST_LAYERS: Final = 128  # as container runtimes have it
+LARGEST_IMAGE: Final = 2 * LARGEST_FILE  # bytes of all layers as they are sent: a model, and what it is built upon
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -81,7 +83,10 @@ class Image:
     def _layers(
         self, registry: Registry, layers: Sequence[_Descriptor], work: Path, progress: Progress
     ) -> Sequence[Path]:
-        whole = Whole(progress, sum(layer.size for layer in layers))
+        total = sum(layer.size for layer in layers)
+        if total > LARGEST_IMAGE or any(layer.size < 0 for layer in layers):
+            raise StorageError(f"{self._name}: its layers have {total} bytes, and {LARGEST_IMAGE} is the limit")
+        whole = Whole(progress, total)
         paths = []
         for layer in layers:
             path = work / PARTS / layer.digest.removeprefix(digests.PREFIX)
@@ -101,7 +106,7 @@ class Image:
     def _decoded(self, content: bytes) -> _Manifest:
         try:
             manifest = msgspec.json.decode(content, type=_Manifest)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise StorageError(f"{self._name}: the registry's manifest is none of an image") from error
         for found in (*manifest.layers, *manifest.manifests):
             digests.check_form(self._name, found.digest or "none")

@@ -1,13 +1,14 @@
 """Layers of an OCI image: what of them is the model (KServe's modelcars keep it in /models), one upon the other.
 
-As the image specification has it (layer.md): a later layer replaces files of earlier ones, `.wh.NAME` deletes one, and
-`.wh..wh..opq` all that earlier layers have in its folder. All else of an image is passed over.
+As the image specification has it (layer.md): a later layer replaces files of earlier ones, also by folders and folders
+by files, `.wh.NAME` deletes one, and `.wh..wh..opq` all that earlier layers have in its folder. All else of an image is
+passed over.
 """
 
 from __future__ import annotations
 
 import tarfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from serving.storage.guard import unpacking
@@ -34,9 +35,8 @@ def apply_layer(path: Path, tree: Tree, uri: str) -> None:
                 _remove(tree, gone, earlier)
                 continue
             refuse_special(name, entry, uri)
+            _make_way(tree, name, entry.isdir(), earlier)
             if entry.isreg():
-                if name in earlier:
-                    _remove(tree, name, earlier)
                 tree.write(name, read)
 
 
@@ -46,6 +46,15 @@ def _name_inside(entry: tarfile.TarInfo, uri: str) -> str | None:
     if whole != FOLDER and not whole.startswith(FOLDER + "/"):
         return None
     return plain_name(whole.removeprefix(FOLDER).removeprefix("/"), uri)
+
+
+def _make_way(tree: Tree, name: str, is_folder: bool, earlier: set[str]) -> None:
+    """Take out what earlier layers have where the file or folder `name` comes now."""
+    for parent in PurePosixPath(name).parents:
+        if str(parent) in earlier:
+            _remove(tree, str(parent), earlier)
+    if name in earlier or (not is_folder and (tree.folder / name).is_dir()):
+        _remove(tree, name, earlier)
 
 
 def _remove(tree: Tree, gone: str, earlier: set[str]) -> None:

@@ -11,15 +11,10 @@ from typing import Any, Final
 
 from serving.storage.addresses import is_loopback, parse, shown
 from serving.storage.errors import StorageError
+from serving.storage.patterns import IMAGE
 
-# As the distribution specification has them; a repository that Docker Hub calls `busybox` is `library/busybox` there.
-_FORM: Final = re.compile(
-    r"oci://(?P<host>[A-Za-z0-9.-]+(?::[0-9]{1,5})?|\[[0-9a-f:.]+\](?::[0-9]{1,5})?)"
-    r"/(?P<repository>[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*)"
-    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
-)
 _LONGEST: Final = 255  # characters of a repository
-_HUB: Final = "docker.io"
+_HUB: Final = "docker.io"  # a repository that it calls `busybox` is `library/busybox` there
 _HUB_API: Final = "registry-1.docker.io"
 _HUB_LOGIN: Final = "https://index.docker.io/v1/"
 
@@ -48,7 +43,7 @@ class Reference:
 
 def reference_of(uri: str) -> Reference:
     """Raises StorageError."""
-    found = _FORM.fullmatch(uri)
+    found = re.fullmatch(IMAGE, uri)
     if found is None or len(found["repository"]) > _LONGEST:
         raise StorageError(f"{shown(uri)}: write oci://REGISTRY/REPOSITORY:TAG or oci://REGISTRY/REPOSITORY@sha256:…")
     repository = found["repository"]
@@ -67,7 +62,7 @@ def login_of(config: bytes, host: str) -> str:
                 return base64.b64encode(f"{login['username']}:{login['password']}".encode()).decode()
             base64.b64decode(login["auth"], validate=True)
             return str(login["auth"])
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
         raise StorageError(
             f"the Docker config.json of the Secret cannot be read ({type(error).__name__}): "
             "make it with kubectl create secret docker-registry"

@@ -5,19 +5,19 @@ As the OCI distribution specification has it; the login (401 with a realm, where
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
 from serving.storage import digest as digests
 from serving.storage.errors import Refused, StorageError
-from serving.storage.http import Downloader
+from serving.storage.http import Download, Downloader
 from serving.storage.oci_reference import Reference
 from serving.storage.progress import Progress
+from serving.storage.token import read_token
 from serving.storage.web import Answer, Request
 
 LARGEST_MANIFEST: Final = 4 << 20  # bytes; the specification's least that registries have to take
@@ -27,8 +27,7 @@ MANIFESTS: Final = (
     "application/vnd.docker.distribution.manifest.list.v2+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-_LARGEST_TOKEN: Final = 1 << 20  # bytes of the answer that has it
-_UNAUTHORIZED: Final = 401
+_CLOSED: Final = (401, 403)
 _FIELD: Final = re.compile(r'(\w+)="([^"]*)"')
 
 
@@ -45,40 +44,36 @@ class Registry:
 
     def manifest(self, reference: str) -> bytes:
         """The manifest with a tag or digest; one with a digest is verified. Raises StorageError."""
-        request = self._request(f"/manifests/{reference}", {"Accept": ", ".join(MANIFESTS)})
-        with self._ask(request) as answer:
-            if answer.status == 404:
-                raise Refused(f"{self._name}: the registry has no such manifest: check repository and tag", 404)
-            answer.check()
-            content = self._web.read(answer, LARGEST_MANIFEST)
+        content = self._downloader.retry.run(partial(self._manifest, reference))
         if reference.startswith(digests.PREFIX):
             digests.check(self._name, reference, digests.of_bytes(content))
         return content
 
     def blob(self, digest: str, size: int, path: Path, progress: Progress) -> None:
         """Bring a blob, verified, into the file at `path`, after what has come there before. Raises StorageError."""
-        found = self._downloader.save(self._request(f"/blobs/{digest}"), path, progress, size)
+        request = partial(self._request, f"/blobs/{digest}")
+        found = self._downloader.save(Download(f"{self._name}: a layer", request, path, size, size), progress)
         digests.check(f"{self._name}: a layer", digest, found)
 
-    def _request(self, path: str, headers: Mapping[str, str] | None = None) -> Request:
-        return Request(f"{self._reference.base}{path}", self._name, headers or {}, self._secrets)
-
-    @contextmanager
-    def _ask(self, request: Request) -> Iterator[Answer]:
-        """As `Web.ask`; a registry that asks who is there is told."""
+    def _manifest(self, reference: str) -> bytes:
+        request = self._request(f"/manifests/{reference}", {"Accept": ", ".join(MANIFESTS)})
         with self._web.ask(request) as answer:
-            if answer.status != _UNAUTHORIZED:
-                yield answer
-                return
-            challenge = answer.header("WWW-Authenticate")
-            allowed = answer.allowed
-        self._secrets = self._answer_to(challenge, allowed)
-        with self._web.ask(Request(request.url, request.name, request.headers, self._secrets)) as answer:
-            if answer.status in (401, 403):
+            if answer.status == 404:
+                raise Refused(f"{self._name}: the registry has no such manifest: check repository and tag", 404)
+            if answer.status in _CLOSED:
                 raise Refused(
                     f"{self._name}: the registry refuses: check .dockerconfigjson in the Secret", answer.status
                 )
-            yield answer
+            answer.check()
+            return self._web.read(answer, LARGEST_MANIFEST)
+
+    def _request(self, path: str, headers: Mapping[str, str] | None = None) -> Request:
+        return Request(f"{self._reference.base}{path}", self._name, headers or {}, self._secrets, login=self._log_in)
+
+    def _log_in(self, answer: Answer) -> Mapping[str, str]:
+        """What opens a registry that asks who is there; kept for the requests that follow, until it asks again."""
+        self._secrets = self._answer_to(answer.header("WWW-Authenticate"), answer.allowed)
+        return self._secrets
 
     def _answer_to(self, challenge: str, allowed: frozenset[str]) -> Mapping[str, str]:
         """The header that opens what `WWW-Authenticate` says is closed."""
@@ -98,12 +93,4 @@ class Registry:
                 raise Refused(
                     f"{self._name}: the login was refused: check .dockerconfigjson in the Secret", answer.status
                 )
-            return {"Authorization": f"Bearer {_token(self._web.read(answer, _LARGEST_TOKEN), self._name)}"}
-
-
-def _token(body: bytes, name: str) -> str:
-    try:
-        answer = json.loads(body)
-        return str(answer.get("token") or answer["access_token"])
-    except (ValueError, KeyError, AttributeError) as error:
-        raise StorageError(f"{name}: the login was answered with no token") from error
+            return {"Authorization": f"Bearer {read_token(self._web, answer).value}"}

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from serving.storage import digest as digests
 from serving.storage import disk
 from serving.storage.archive import is_archive, unpack
 from serving.storage.artifact import Artifact
 from serving.storage.cache import ARCHIVES, FILES, FOLDERS, IMAGES, Cache
+from serving.storage.deadline import Deadline
 from serving.storage.errors import StorageError
 from serving.storage.progress import Progress
 from serving.storage.source import File, Folder, Source, new_folder
 
 log = logging.getLogger(__name__)
 
+_FILE: Final = "file"  # in the cache: two URIs may call the same bytes by different names
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be had: `name` is the URI as it is shown, `digest` "" when none is promised."""
+    """What is to be had: `name` is the URI as it is shown, `digest` "" when none is promised; until when."""
 
     source: Source
     uri: str
     name: str
     digest: str
+    deadline: Deadline
 
     @property
     def key(self) -> str:
@@ -43,7 +48,7 @@ def fetch_remote(want: Wanted, folder: Path, limit: int, progress: Progress) -> 
     found = _cached(want, cache)
     if found is not None:
         return found
-    with cache.workplace(want.key) as work:
+    with cache.workplace(want.key, want.deadline) as work:
         found = _cached(want, cache)  # by whoever was in the workplace before
         return found or _brought(want, cache, work, progress)
 
@@ -60,10 +65,10 @@ def _cached(want: Wanted, cache: Cache) -> Artifact | None:
 
 def _cached_file(want: Wanted, cache: Cache) -> Artifact | None:
     held = cache.find(FILES, want.digest)
-    if held is None or not (held.path / want.source.filename).is_file():
+    if held is None or not (held.path / _FILE).is_file():
         return None
     try:
-        return _read(want, held.path / want.source.filename)
+        return _read(want, held.path / _FILE)
     except StorageError as error:  # that it is there says nothing
         log.warning("downloading anew what the cache has: %s", error)
         held.release()
@@ -103,13 +108,12 @@ def _unpacked(want: Wanted, archive: File, work: Path) -> Folder:
 
 
 def _kept_file(want: Wanted, cache: Cache, work: Path, brought: File) -> Artifact:
-    path = new_folder(work) / want.source.filename
+    path = new_folder(work) / _FILE
     brought.path.rename(path)
     artifact = _read(want, path)
-    if not want.digest:
-        return artifact
-    held = cache.keep(path.parent, FILES, want.digest)
-    return replace(artifact, path=held.path / path.name)
+    if want.digest:
+        cache.keep(path.parent, FILES, want.digest)
+    return artifact
 
 
 def _kept_folder(want: Wanted, cache: Cache, brought: Folder) -> Artifact:
@@ -127,7 +131,7 @@ def _read(want: Wanted, path: Path) -> Artifact:
     content = disk.read_file(path, want.name)
     if want.digest:
         digests.check(want.name, want.digest, digests.of_bytes(content))
-    return Artifact(path, content, {}, want.name)
+    return Artifact(Path(want.source.filename), content, {}, want.name)
 
 
 def _kind(want: Wanted) -> str:

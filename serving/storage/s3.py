@@ -8,6 +8,7 @@ machine's own role (its metadata service) is never used.
 from __future__ import annotations
 
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final
 
 from serving.storage.addresses import parse, shown
@@ -20,9 +21,14 @@ from serving.storage.web import Request
 REGION: Final = "us-east-1"  # where nothing else is said; other stores ignore it
 SIGNED_FOR: Final = 3600  # s; as long as one download may take
 PAGE: Final = 1000  # keys; S3's most
+_KEY: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _CHAIN: Final = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_PROFILE",
                  "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")  # fmt: skip
 """Any of them in the environment: botocore finds the credentials (a service account's role, a file)."""
+_TOKEN_SERVICE: Final = MappingProxyType(
+    {"connect_timeout": 10, "read_timeout": 10, "retries": {"total_max_attempts": 1}}  # s
+)
+"""Of the calls that botocore makes for a role by itself; the download's own retries ask again."""
 
 
 def source(uri: str, access: Access) -> Objects:
@@ -50,13 +56,13 @@ class S3Bucket:
         return self._signed("list_objects_v2", Prefix=prefix, EncodingType="url", MaxKeys=self._page, **more)
 
     def _signed(self, operation: str, **parameters: Any) -> Request:
-        from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import BotoCoreError, ClientError
 
         try:
             url = self._client.generate_presigned_url(
                 operation, Params={"Bucket": self._bucket, **parameters}, ExpiresIn=SIGNED_FOR
             )
-        except (BotoCoreError, ValueError) as error:  # ValueError: of an endpoint that is no URL
+        except (BotoCoreError, ClientError, ValueError) as error:  # the second: of AWS' token service; an endpoint
             reason = type(error).__name__
             raise StorageError(f"{self._name}: cannot be asked for ({reason}): check the AWS_… values") from error
         return Request(url, self._name)
@@ -69,18 +75,21 @@ class S3Bucket:
         from botocore.config import Config
 
         get = self._credentials.get
-        key, secret = get("AWS_ACCESS_KEY_ID"), get("AWS_SECRET_ACCESS_KEY")
+        key, secret, token = self._credentials.together(*_KEY)
         signed = bool(key) or any(name in self._credentials.environ for name in _CHAIN)
+        session = botocore.session.Session()
+        session.get_component("credential_provider").remove("iam-role")  # also looked for to sign nothing
+        session.set_default_client_config(Config(**_TOKEN_SERVICE))
         endpoint = get("AWS_ENDPOINT_URL_S3") or get("AWS_ENDPOINT_URL")
         if endpoint:
             parse(endpoint)
-        return botocore.session.Session().create_client(
+        return session.create_client(
             "s3",
             region_name=get("AWS_REGION") or get("AWS_DEFAULT_REGION") or REGION,
             endpoint_url=endpoint or None,
             aws_access_key_id=key or None,
             aws_secret_access_key=secret or None,
-            aws_session_token=get("AWS_SESSION_TOKEN") or None,
+            aws_session_token=token or None,
             config=Config(
                 signature_version="s3v4" if signed else UNSIGNED,
                 s3={"addressing_style": "path" if endpoint else "auto"},

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Final
 
 from serving.storage.addresses import shown
-from serving.storage.credentials import Credentials
 from serving.storage.errors import StorageError
-from serving.storage.http import Downloader
+from serving.storage.local import Place
 from serving.storage.source import Access, Source
 
 SCHEMES: Final = {
@@ -24,16 +22,16 @@ SCHEMES: Final = {
 """Module and name of what makes a source of (URI, Access)."""
 
 
-def source_of(uri: str, path: Path | None, allow_hosts: frozenset[str], environ: Mapping[str, str]) -> Source:
-    """The source at a URI, or the archive at `path`. Raises StorageError, ModuleNotFoundError."""
-    if path is not None:
+def source_of(uri: str, place: Place | None, access: Access) -> Source:
+    """The source at a URI, or the archive at `place`. Raises StorageError, ModuleNotFoundError."""
+    if place is not None:
         from serving.storage.local_archive import LocalArchive
 
-        return LocalArchive(path, shown(uri))
+        return LocalArchive(place, shown(uri))
     scheme = uri.partition("://")[0]
     if scheme not in SCHEMES:
         known = ", ".join(f"{known}://" for known in ("file", "pvc", *SCHEMES))
         raise StorageError(f"{shown(uri)}: storage of this kind is not supported: use one of {known}")
     module, name = SCHEMES[scheme]
     maker: Callable[[str, Access], Source] = getattr(import_module(module), name)
-    return maker(uri, Access(Downloader(allow_hosts), Credentials(environ)))
+    return maker(uri, access)

@@ -70,10 +70,15 @@ class Tree:
         self._add(name, digest, size)
 
     def remove(self, name: str) -> None:
-        """Take the file `name` out again."""
+        """Take the file `name` out again, and the folders that are empty then."""
         self._size -= self._sizes.pop(name)
         del self.digests[name]
-        (self.folder / name).unlink()
+        path = self.folder / name
+        path.unlink()
+        for parent in path.parents:
+            if parent == self.folder or any(parent.iterdir()):
+                break
+            parent.rmdir()
 
     @contextlib.contextmanager
     def _place(self, name: str) -> Iterator[Path]:

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from serving.storage.addresses import parse, shown
+from serving.storage.http import Download
 from serving.storage.progress import Progress
 from serving.storage.source import PARTS, Access, File
 from serving.storage.web import Request
@@ -26,9 +27,9 @@ class WebFile:
 
     def bring(self, work: Path, progress: Progress) -> File:
         """Download it. Raises StorageError."""
-        path = work / PARTS / "0"
-        digest = self._access.downloader.save(Request(self._uri, shown(self._uri)), path, progress)
-        return File(path, digest)
+        path, name = work / PARTS / "0", shown(self._uri)
+        wanted = Download(name, lambda: Request(self._uri, name), path)
+        return File(path, self._access.downloader.save(wanted, progress))
 
 
 def plain_filename(path: str) -> str:

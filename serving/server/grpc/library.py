@@ -6,7 +6,10 @@ import os
 
 from serving.server.errors import BadOptions
 
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its lines are about callers, who get an answer; read at the import
+# Both are read at the import. gRPC's lines in the log are about callers, who get an answer. And its newer listener
+# hands every step of a call from thread to thread: without it a call takes a tenth less of the processor.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_listener")
 
 try:
     import google.protobuf as protobuf

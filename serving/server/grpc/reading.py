@@ -8,16 +8,17 @@ time: callers that drip hold neither much memory nor that for long, and none tha
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from serving.server.errors import ClientLeft, Overloaded, RequestTimeout, ServingError
 from serving.server.grpc.library import grpc
-from serving.server.limits import MEBIBYTE, BodyBudget, Limits
+from serving.server.limits import MEBIBYTE, SMALL_BODY, BodyBudget, Held, Limits
 
 PROMPT: Final = 0.5  # s; by then, or once more so long, a message is here that is not large
 LONGEST: Final = 60.0  # s; the largest message in this time is 1 MB/s
 LOAN: Final = 16 * MEBIBYTE  # for a message that is not here yet; one page of OCR is 13 MB
-SMALL: Final = 64 * 1024  # bytes; a message that is no larger borrows nothing, as over HTTP one that comes in one piece
 SHARE: Final = 2  # the part of the budget that slow messages may have is one half
 
 
@@ -36,13 +37,17 @@ class Context(Protocol):
         """Send it with the status."""
         ...
 
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        """Call it with the context when the call has ended."""
+        ...
+
     async def abort(self, code: Any, details: str, trailing_metadata: tuple[tuple[str, str], ...]) -> None:
         """End the call with an error; raises what ends the handler."""
         ...
 
 
 class Messages:
-    """Receives messages within `budget`; each is for `done` when it is not needed any more."""
+    """Receives messages within `budget`; the memory of each is `held`."""
 
     def __init__(
         self, budget: BodyBudget, limits: Limits, loop: asyncio.AbstractEventLoop, prompt: float = PROMPT,
@@ -76,14 +81,14 @@ class Messages:
             self._end(task)
         if message is grpc.aio.EOF:
             raise ClientLeft
-        if len(message) > SMALL:
+        if len(message) > SMALL_BODY:
             self._budget.borrow(len(message))
         return bytes(message)
 
-    def done(self, message: bytes) -> None:
-        """Its memory is free again."""
-        if len(message) > SMALL:
-            self._budget.give_back(len(message))
+    def held(self, message: bytes) -> Held:
+        """Its memory."""
+        size = len(message) if len(message) > SMALL_BODY else 0
+        return Held(partial(self._budget.give_back, size), size)
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         del self._begun[task]

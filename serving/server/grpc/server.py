@@ -9,13 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from serving.server.errors import CannotListen
+from serving.server.grpc.background import batch_threads
 from serving.server.grpc.library import grpc
 from serving.server.grpc.reading import Messages
-from serving.server.grpc.service import Observer, Service, Target
+from serving.server.grpc.service import Directory, Observer, Service
+from serving.server.grpc.untaken import Untaken
 from serving.server.hold import Hold
 from serving.server.inference import Inference
 from serving.server.lifecycle import Lifecycle
 from serving.server.limits import BodyBudget, Limits
+from serving.server.target import Target
 
 log = logging.getLogger(__name__)
 
@@ -23,20 +26,26 @@ MOST_CALLS: Final = 4096  # at once, of all callers, whatever they ask for; as m
 MOST_STREAMS: Final = 1024  # calls at once on one connection
 MOST_ROUNDS: Final = 4  # of waiting for silence at the end: a caller that never stops is told to go by the connection
 LONGEST_END: Final = 600.0  # s; no request takes longer (Knative's max-revision-timeout-seconds)
+_MS: Final = 1000
 
 
 class GrpcServer:
-    """Serves from `start` to `close`, the model that `answer_by` tells; before that, inferences wait in `hold`."""
+    """Serves from `start` to `close`, the model that `answer_by` tells; before that, inferences wait in `hold`.
+
+    Or, without a `hold`, the models that `route_by` tells.
+    """
 
     def __init__(
-        self, lifecycle: Lifecycle, hold: Hold, budget: BodyBudget, limits: Limits, metrics: Observer | None = None,
-        monotonic: Callable[[], float] = time.monotonic, *, interceptors: Sequence[Any] = (),
+        self, lifecycle: Lifecycle, hold: Hold | None, budget: BodyBudget, limits: Limits,
+        metrics: Observer | None = None, monotonic: Callable[[], float] = time.monotonic, *,
+        interceptors: Sequence[Any] = (),
     ) -> None:  # fmt: skip
         receiver = Messages(budget, limits, asyncio.get_running_loop())
-        self._service = Service(lifecycle, hold, receiver, metrics, monotonic)
-        self._server = grpc.aio.server(
-            interceptors=interceptors, options=_options(limits), maximum_concurrent_rpcs=MOST_CALLS
-        )
+        self._service = Service(lifecycle, hold, receiver, Untaken(limits.answers), metrics, monotonic)
+        with batch_threads():
+            self._server = grpc.aio.server(
+                interceptors=interceptors, options=_options(limits), maximum_concurrent_rpcs=MOST_CALLS
+            )
         self._server.add_generic_rpc_handlers(self._service.handlers())
 
     def label(self, revision: str) -> None:
@@ -47,14 +56,19 @@ class GrpcServer:
         """Requests are for this model from now on."""
         self._service.answer_by(Target(name, revision, inference))
 
+    def route_by(self, directory: Directory) -> None:
+        """Calls are for the models of `directory` from now on."""
+        self._service.route_by(directory)
+
     async def start(self, host: str, port: int) -> int:
         """Serve on this port (0: any free one) and return it. Raises CannotListen."""
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            bound = int(self._server.add_insecure_port(address))
-        except RuntimeError as error:
-            raise CannotListen(f"{address} cannot be used for gRPC: free it, or set GRPC_PORT") from error
-        await self._server.start()
+        with batch_threads():
+            try:
+                bound = int(self._server.add_insecure_port(address))
+            except RuntimeError as error:
+                raise CannotListen(f"{address} cannot be used for gRPC: free it, or set GRPC_PORT") from error
+            await self._server.start()
         return bound
 
     async def drain(self, quiet: float, limit: float) -> None:
@@ -70,9 +84,9 @@ class GrpcServer:
             await asyncio.sleep(quiet)
         await self._server.stop(limit)
 
-    async def close(self) -> None:
-        """Accept nothing more, and return when what is in flight has ended."""
-        await self._server.stop(LONGEST_END)
+    async def close(self, within: float = LONGEST_END) -> None:
+        """Accept nothing more, and return when what is in flight has ended, or after `within` seconds."""
+        await self._server.stop(within)
 
 
 def _options(limits: Limits) -> list[tuple[str, Any]]:
@@ -84,5 +98,8 @@ def _options(limits: Limits) -> list[tuple[str, Any]]:
         ("grpc.absolute_max_metadata_size", limits.head),
         ("grpc.max_concurrent_streams", MOST_STREAMS),
         ("grpc.compression_enabled_algorithms_bitset", 1),  # none: what a message inflates to has no bound there
+        ("grpc.keepalive_time_ms", int(limits.ping * _MS)),
+        ("grpc.keepalive_timeout_ms", int(limits.pong * _MS)),
+        ("grpc.http2.max_pings_without_data", 0),  # no bound: a caller that does not read is sent no data
         ("grpc.so_reuseport", 0),  # else a second server would get a share of our callers
     ]

@@ -6,14 +6,16 @@ thread as it does, and what cannot be decoded is the caller's error and not the 
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
 
-from serving.engines.base import ANY, Cancellation, TensorSpec
+from serving.server.answer_stats import GRPC, GRPC_OTHER
 from serving.server.app import EXTENSIONS, SERVER_NAME
 from serving.server.errors import BadRequest, ClientLeft, ModelFailed, NotFound, ServingError, UnsupportedType
 from serving.server.grpc import messages
@@ -21,23 +23,30 @@ from serving.server.grpc.codec import GrpcCodec
 from serving.server.grpc.library import grpc
 from serving.server.grpc.reading import Context, Messages
 from serving.server.grpc.statuses import REVISION, Metadata, code_of, metadata_of, status_of
+from serving.server.grpc.untaken import Untaken
+from serving.server.grpc.wire import text_of
 from serving.server.hold import Hold
-from serving.server.inference import Inference
+from serving.server.inference import Encode
 from serving.server.lifecycle import Lifecycle, ServedModel
-from serving.server.versions import is_version
+from serving.server.limits import Held
+from serving.server.messages import shape_of
+from serving.server.protocol_v2 import Call
+from serving.server.target import SHOWN, Target
 
 log = logging.getLogger(__name__)
 
-PROTOCOL: Final = "grpc"
+INFER: Final = "ModelInfer"
 SERVICE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
 REPOSITORY: Final = ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
 """Methods of an extension that other servers have here."""
+MODEL_NAME: Final = 1
+"""Number of the field `model_name` in a ModelInferRequest."""
 _OK: Final = code_of(grpc.StatusCode.OK)
 _CANCELLED: Final = code_of(grpc.StatusCode.CANCELLED)
-_SHOWN: Final = 63  # characters of a caller's name that an error repeats: as many as a name has
 
-Method = Callable[[bytes, Context], Awaitable[bytes]]
+Method = Callable[[bytes, Context, Held], Awaitable[bytes]]
+"""What a message is answered; it holds memory, for whoever works on it longer than this lasts."""
 
 
 class Observer(Protocol):
@@ -58,39 +67,39 @@ class Caller:
 CALLER: Final = Caller()
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Which model is asked for, and who infers."""
+class Directory(Protocol):
+    """The models of a server that has many."""
 
-    name: str
-    revision: str
-    inference: Inference
+    def using(self, name: str, *, work: bool) -> AbstractAsyncContextManager[Target]:
+        """The model, as soon as it is loaded, and for so long. Raises ServingError."""
+        ...
 
-    def check(self, name: str, version: str) -> None:
-        """Raise NotFound for another model or version; no version is any."""
-        if name != self.name:
-            raise NotFound(f"unknown model {name[:_SHOWN]!r}")
-        if version and not is_version(version, self.revision):
-            raise NotFound(f"model {self.name!r} has no version {version[:_SHOWN]!r} here")
+    def ready(self, name: str, version: str) -> bool:
+        """Whether requests for it are welcome. Raises NotFound."""
+        ...
 
 
 class Service:
-    """All methods; `calls` is how many inferences were asked for so far, `active` how many have no answer yet."""
+    """All methods; `calls` is how many inferences were asked for so far.
+
+    They are for the only model, before which they wait in `hold`, or for one of a `Directory`.
+    """
 
     def __init__(
-        self, lifecycle: Lifecycle, hold: Hold, receiver: Messages, metrics: Observer | None,
+        self, lifecycle: Lifecycle, hold: Hold | None, receiver: Messages, untaken: Untaken, metrics: Observer | None,
         monotonic: Callable[[], float],
     ) -> None:  # fmt: skip
         self._lifecycle = lifecycle
         self._hold = hold
         self._receiver = receiver
+        self._untaken = untaken
         self._metrics = metrics
         self._monotonic = monotonic
         self._target: Target | None = None
+        self._directory: Directory | None = None
         self._labels: Metadata = ()
         self._codec: tuple[ServedModel, GrpcCodec] | None = None
         self.calls = 0
-        self.active = 0
 
     def label(self, revision: str) -> None:
         """The revision of all answers from now on."""
@@ -99,6 +108,10 @@ class Service:
     def answer_by(self, target: Target) -> None:
         """There is a model, or it is known which there will be."""
         self._target = target
+
+    def route_by(self, directory: Directory) -> None:
+        """There are many models."""
+        self._directory = directory
 
     def handlers(self) -> Sequence[Any]:
         """All methods, for a `grpc.aio` server."""
@@ -109,7 +122,7 @@ class Service:
             "ModelReady": self._model_ready,
             "ServerMetadata": self._server_metadata,
             "ModelMetadata": self._model_metadata,
-            "ModelInfer": self._infer,
+            INFER: self._infer,
             **refused,
         }
         return (self._handler(SERVICE, methods), self._handler(HEALTH, {"Check": self._check_health}))
@@ -117,16 +130,18 @@ class Service:
     def _handler(self, service: str, methods: Mapping[str, Method]) -> Any:
         """Each as one that reads its messages itself, for gRPC would read them before it asks anybody."""
         handlers = {
-            name: grpc.stream_unary_rpc_method_handler(self._endpoint(method)) for name, method in methods.items()
+            name: grpc.stream_unary_rpc_method_handler(self._endpoint(method, GRPC if name == INFER else GRPC_OTHER))
+            for name, method in methods.items()
         }
         return grpc.method_handlers_generic_handler(service, handlers)
 
-    def _endpoint(self, method: Method) -> Callable[[Any, Context], Awaitable[bytes]]:
+    def _endpoint(self, method: Method, protocol: str) -> Callable[[Any, Context], Awaitable[bytes]]:
         async def endpoint(_: Any, context: Context) -> bytes:
             start, code = self._monotonic(), _CANCELLED
             try:
                 context.set_trailing_metadata(self._labels)
                 answer = await self._answer(method, context)
+                self._untaken.add(context, answer)
                 code = _OK
                 return answer
             except ServingError as error:
@@ -136,79 +151,97 @@ class Service:
                 raise  # not reached: `abort` raises
             finally:
                 if self._metrics is not None:
-                    self._metrics.observe(PROTOCOL, code, self._monotonic() - start)
+                    self._metrics.observe(protocol, code, self._monotonic() - start)
 
         return endpoint
 
     async def _answer(self, method: Method, context: Context) -> bytes:
         """The answer, or b"" to a caller that left. Raises ServingError."""
         message = await self._receiver.receive(context)
+        held = self._receiver.held(message)
         try:
-            return await method(message, context)
+            return await method(message, context, held)
         except ServingError:
             raise
         except Exception as error:
             log.exception("a method failed")
             raise ModelFailed("the server failed: its log has the details") from error
         finally:
-            self._receiver.done(message)
+            held.let_go()
 
-    async def _live(self, _: bytes, __: Context) -> bytes:
-        return _bytes(messages.ServerLiveResponse(live=True))
+    async def _live(self, *_: object) -> bytes:
+        return _bytes(messages.ServerLiveResponse(live=self._lifecycle.live))
 
-    async def _ready(self, _: bytes, __: Context) -> bytes:
+    async def _ready(self, *_: object) -> bytes:
         return _bytes(messages.ServerReadyResponse(ready=self._lifecycle.ready))
 
-    async def _check_health(self, message: bytes, _: Context) -> bytes:
+    async def _check_health(self, message: bytes, *_: object) -> bytes:
         asked = _parsed(messages.HealthCheckRequest, message).service
         if asked not in ("", SERVICE):
-            raise NotFound(f"unknown service {asked[:_SHOWN]!r}")
+            raise NotFound(f"unknown service {asked[:SHOWN]!r}")
         serving = messages.HealthCheckResponse.SERVING
         status = serving if self._lifecycle.ready else messages.HealthCheckResponse.NOT_SERVING
         return _bytes(messages.HealthCheckResponse(status=status))
 
-    async def _server_metadata(self, _: bytes, __: Context) -> bytes:
+    async def _server_metadata(self, *_: object) -> bytes:
         from serving.apis.version import VERSION  # reads the distribution's metadata
 
         return _bytes(messages.ServerMetadataResponse(name=SERVER_NAME, version=VERSION, extensions=EXTENSIONS))
 
-    async def _model_ready(self, message: bytes, _: Context) -> bytes:
+    async def _model_ready(self, message: bytes, *_: object) -> bytes:
         request = _parsed(messages.ModelReadyRequest, message)
+        if self._directory is not None:
+            return _bytes(messages.ModelReadyResponse(ready=self._directory.ready(request.name, request.version)))
         (await self._known_target(work=False)).check(request.name, request.version)
         return _bytes(messages.ModelReadyResponse(ready=self._lifecycle.ready))
 
-    async def _model_metadata(self, message: bytes, _: Context) -> bytes:
+    async def _model_metadata(self, message: bytes, context: Context, _: Held) -> bytes:
         request = _parsed(messages.ModelMetadataRequest, message)
-        (await self._known_target(work=False)).check(request.name, request.version)
-        model = self._lifecycle.model()
-        answer = messages.ModelMetadataResponse(
-            name=model.name, versions=model.versions, platform=model.signature.platform
-        )
-        for field, specs in ((answer.inputs, model.signature.inputs), (answer.outputs, model.signature.outputs)):
-            for spec in specs:
-                field.add(name=spec.name, datatype=spec.datatype, shape=_shape(spec))
-        return _bytes(answer)
+        async with self._using(request.name, context, work=False) as target:
+            target.check(request.name, request.version)
+            return _described(target.inference.model())
 
-    async def _infer(self, message: bytes, context: Context) -> bytes:
+    async def _infer(self, message: bytes, context: Context, held: Held) -> bytes:
         self.calls += 1
-        self.active += 1
-        try:
-            target = self._target or await self._known_target(work=True)
+        self._untaken.check()
+        target, began = self._target, None
+        if target is not None:
+            return await self._infer_by(target, began, message, context, held)
+        began = asyncio.get_running_loop().time()  # the time that it may take began before there is a model
+        name = "" if self._directory is None else text_of(message, MODEL_NAME)
+        async with self._using(name, context, work=True) as target:
+            return await self._infer_by(target, began, message, context, held)
 
-            def job(model: ServedModel, cancellation: Cancellation | None) -> bytes:
-                return answer(model, self._codec_of(model), target, message, cancellation)
+    async def _infer_by(
+        self, target: Target, began: float | None, message: bytes, context: Context, held: Held
+    ) -> bytes:
+        ask = partial(self._ask, target, message)
+        return await target.inference.infer(ask, len(message), CALLER, context.time_remaining(), began, held)
 
-            return await target.inference.run(job, len(message), CALLER, context.time_remaining())
-        finally:
-            self.active -= 1
+    @asynccontextmanager
+    async def _using(self, name: str, context: Context, *, work: bool) -> AsyncIterator[Target]:
+        """The model for a call. Raises ServingError."""
+        if self._directory is None:
+            yield await self._known_target(work=work)
+            return
+        async with self._directory.using(name, work=work) as target:
+            context.set_trailing_metadata(((REVISION, target.revision),))
+            yield target
 
     async def _known_target(self, *, work: bool) -> Target:
         """Waits, in a pool member, for the model. Raises ServingError."""
-        if self._target is None:
+        if self._target is None and self._hold is not None:
             await self._hold.wait(work=work)
         if self._target is None:
             raise ClientLeft  # not reached: who opens the hold has told of the model
         return self._target
+
+    def _ask(self, target: Target, message: bytes, model: ServedModel) -> tuple[Call, Encode[bytes]]:
+        """Raises BadRequest, TooLarge, NotFound."""
+        codec = self._codec_of(model)
+        request = codec.parse(message)
+        target.check(request.message.model_name, request.message.model_version)
+        return codec.decode(request), codec.encode
 
     def _codec_of(self, model: ServedModel) -> GrpcCodec:
         made = self._codec
@@ -217,17 +250,7 @@ class Service:
         return made[1]
 
 
-def answer(
-    model: ServedModel, codec: GrpcCodec, target: Target, message: bytes, cancellation: Cancellation | None
-) -> bytes:
-    """Decode, infer, encode. Raises ServingError, EngineError, and whatever code of others raises."""
-    request = codec.parse(message)
-    target.check(request.message.model_name, request.message.model_version)
-    call = codec.decode(request)
-    return codec.encode(call, model.engine.infer(call.inputs, call.outputs, cancellation))
-
-
-async def _refuse_repository(_: bytes, __: Context) -> bytes:
+async def _refuse_repository(*_: object) -> bytes:
     raise UnsupportedType("models are loaded by HTTP on the management port, not here")
 
 
@@ -242,5 +265,9 @@ def _bytes(message: Any) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def _shape(spec: TensorSpec) -> Sequence[int]:
-    return (ANY,) if spec.shape is None else spec.shape  # the protocol has no word for an unknown rank
+def _described(model: ServedModel) -> bytes:
+    answer = messages.ModelMetadataResponse(name=model.name, versions=model.versions, platform=model.signature.platform)
+    for field, specs in ((answer.inputs, model.signature.inputs), (answer.outputs, model.signature.outputs)):
+        for spec in specs:
+            field.add(name=spec.name, datatype=spec.datatype, shape=shape_of(spec))
+    return _bytes(answer)

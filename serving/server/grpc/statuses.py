@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from serving.server import headers
 from serving.server.errors import ServingError
 from serving.server.grpc.library import grpc
 
@@ -22,7 +23,14 @@ STATUSES: Final[dict[int, Any]] = {
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 """By the error's status over HTTP; another one is INTERNAL."""
-REVISION: Final = "knodel-revision"
+FAULTS: Final = frozenset(
+    {
+        grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DATA_LOSS,
+    }
+)  # fmt: skip
+"""The server's fault (OpenTelemetry's conventions for gRPC)."""
+REVISION: Final = headers.REVISION.decode()
 PUSHBACK: Final = "grpc-retry-pushback-ms"
 """`Retry-After` of gRPC (proposal A6, "Client-side retry"): clients that retry wait so long."""
 _MS: Final = 1000

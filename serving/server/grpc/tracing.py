@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from opentelemetry.trace import Span, Status, StatusCode
 
 from serving.server.grpc.library import grpc
+from serving.server.grpc.observed import Behaviour, told
 from serving.server.grpc.service import SERVICE
+from serving.server.grpc.statuses import FAULTS, code_of
 from serving.server.tracing import CARRIED, HEADER, Tracing, parent_header
 
 METHOD: Final = "ModelInfer"
 NAME: Final = f"{SERVICE}/{METHOD}"
 ATTRIBUTES: Final = {"rpc.system": "grpc", "rpc.service": SERVICE, "rpc.method": METHOD}
-FAULTS: Final = frozenset(
-    {
-        grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNIMPLEMENTED,
-        grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DATA_LOSS,
-    }
-)  # fmt: skip
-"""The server's fault (OpenTelemetry's conventions for gRPC)."""
-
-Behaviour = Callable[[Any, Any], Awaitable[Any]]
 
 
 class TracingInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
@@ -44,10 +38,7 @@ class TracingInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 parent = parent_header(span)
                 if parent:
                     await context.send_initial_metadata(((HEADER.decode(), parent),))
-                try:
-                    return await behaviour(messages, context)
-                finally:
-                    _tell(span, context.code())
+                return await told(behaviour, messages, context, partial(_tell, span))
 
         return traced
 
@@ -57,10 +48,7 @@ def _carried(context: Any) -> dict[str, str]:
     return {key: value for key, value in context.invocation_metadata() or () if key in wanted}
 
 
-def _tell(span: Span, code: Any) -> None:
-    """What became of the call; gRPC gives no code to a handler that succeeded."""
-    if not isinstance(code, grpc.StatusCode):
-        code = grpc.StatusCode.OK if not code else next(one for one in grpc.StatusCode if one.value[0] == code)
-    span.set_attribute("rpc.grpc.status_code", code.value[0])
-    if code in FAULTS:
+def _tell(span: Span, status: Any) -> None:
+    span.set_attribute("rpc.grpc.status_code", code_of(status))
+    if status in FAULTS:
         span.set_status(Status(StatusCode.ERROR))

@@ -46,6 +46,41 @@ def split(message: bytes, field: int, most: int) -> tuple[bytes, list[memoryview
     return b"".join(rest), found
 
 
+def text_of(message: bytes, field: int) -> str:
+    """The first field of number `field` in the message, as text; "" without one. Raises BadRequest, TooLarge."""
+    view = memoryview(message)
+    at = fields = 0
+    while at < len(view):
+        fields += 1
+        if fields > MOST_FIELDS:
+            raise TooLarge(f"the first {MOST_FIELDS} fields of a request name its model")
+        key, begin = _varint(view, at)
+        content, at = _field(view, key & _TYPE_MASK, begin)
+        if key == field << _TYPE_BITS | _BYTES:
+            return bytes(view[content:at]).decode("utf-8", "replace")
+    return ""
+
+
+def fields_from(message: bytes, at: int, field: int) -> list[memoryview] | None:
+    """The fields of bytes of number `field` that are all that follows; None when something else does, or nothing."""
+    view, key, found = memoryview(message), field << _TYPE_BITS | _BYTES, list[memoryview]()
+    while at < len(message):
+        if message[at] != key:
+            return None
+        try:
+            size, begin = _varint(view, at + 1)
+        except BadRequest:
+            return None
+        at = begin + size
+        found.append(view[begin:at])
+    return found if found and at == len(message) else None
+
+
+def field_size(content: bytes | memoryview) -> int:
+    """Of a field of bytes, whose number is below 16, with its key and length."""
+    return 1 + len(_to_varint(len(content))) + len(content)
+
+
 def joined(head: bytes, field: int, contents: Iterable[bytes]) -> bytes:
     """`head`, a message, with fields of bytes behind it."""
     parts = [head]

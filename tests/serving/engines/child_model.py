@@ -15,7 +15,7 @@ from serving.engines.datatypes import Tensor
 from serving.engines.errors import InferenceFailed, InputRefused, LoadFailed
 from serving.storage.artifact import Artifact
 
-CRASH, EXIT, HANG, REFUSE, FAIL, NONSENSE = -1, -2, -3, -4, -5, -6
+CRASH, EXIT, HANG, REFUSE, FAIL, NONSENSE, SPIN = -1, -2, -3, -4, -5, -6, -7
 
 
 def load(artifact: Artifact, _: EngineOptions) -> Deed:
@@ -26,11 +26,13 @@ def load(artifact: Artifact, _: EngineOptions) -> Deed:
         raise LoadFailed("no model")
     if how == b"crash":
         _crash()
+    if how == b"hang":
+        signal.pause()
     return Deed()
 
 
 class Deed:
-    """y = 2x, and the number of its process; an x below zero is a deed."""
+    """y = 2x, the number of its process and of the threads it may use; an x below zero is a deed."""
 
     signature = Signature("deed", (TensorSpec("x", "FP64", (-1,)),), (TensorSpec("y", "FP64", (-1,)),))
     bounded = True
@@ -43,7 +45,8 @@ class Deed:
         deed = _DEEDS.get(int(x[0])) if x.size else None
         if deed is not None:
             deed()
-        return [np.array(os.getpid()) if name == "pid" else 2 * x for name in outputs]
+        told = {"y": 2 * x, "pid": np.array(os.getpid()), "threads": np.array(int(os.environ["OMP_NUM_THREADS"]))}
+        return [told[name] for name in outputs]
 
     def close(self) -> None:
         """Nothing is open."""
@@ -52,6 +55,14 @@ class Deed:
 def _crash() -> None:
     signal.signal(signal.SIGSEGV, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _spin() -> None:
+    """As a library does that hangs and keeps Python's lock."""
+    os.write(sys.stderr.fileno(), b"spinning\n")
+    sys.setswitchinterval(1000)
+    while True:
+        pass
 
 
 def _refuse() -> None:
@@ -68,4 +79,5 @@ def _nonsense() -> None:
 
 _DEEDS: Final[dict[int, Callable[[], object]]] = {
     CRASH: _crash, EXIT: lambda: os._exit(3), HANG: signal.pause, REFUSE: _refuse, FAIL: _fail, NONSENSE: _nonsense,
+    SPIN: _spin,
 }  # fmt: skip

@@ -13,14 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serving.engines import child_process
+from serving.engines import child
 from serving.engines.base import Cancellation, EngineOptions
 from serving.engines.child import ChildEngine
 from serving.engines.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.folder import Folder
+from serving.engines.turn import PATIENCE
 from serving.engines.warmup import warm_up
 from serving.storage.artifact import Artifact
-from tests.serving.engines.child_model import CRASH, EXIT, FAIL, HANG, NONSENSE, REFUSE
+from tests.serving.engines.child_model import CRASH, EXIT, FAIL, HANG, NONSENSE, REFUSE, SPIN
 from tests.support.wait import eventually
 
 MODULE = "tests.serving.engines.child_model"
@@ -29,7 +30,7 @@ MODULE = "tests.serving.engines.child_model"
 def started(folder: Path, how: str = "well") -> ChildEngine:
     (folder / "how").write_text(how)
     artifact = Artifact(folder, None, uri="file:///models/m")
-    return ChildEngine(MODULE, Folder(artifact), artifact, EngineOptions())
+    return ChildEngine(MODULE, Folder(artifact), artifact, EngineOptions(threads=3))
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ async def test_a_process_that_ended_meanwhile_costs_no_request(engine: ChildEngi
 def test_an_inference_that_hangs_is_killed_after_nobody_waits_for_it_any_more(
     engine: ChildEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child_process, "PATIENCE", 0.05)
+    monkeypatch.setattr(child, "PATIENCE", 0.05)
     cancellation = Cancellation()
     with ThreadPoolExecutor(2) as pool:
         hanging = pool.submit(ask, engine, HANG, cancellation=cancellation)
@@ -103,7 +104,7 @@ def test_an_inference_that_hangs_is_killed_after_nobody_waits_for_it_any_more(
 
 
 def test_who_left_long_ago_kills_nobody(engine: ChildEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child_process, "PATIENCE", 0.0)
+    monkeypatch.setattr(child, "PATIENCE", 0.0)
     before, cancellation = pid_of(engine), Cancellation()
     assert ask(engine, 1, cancellation=cancellation) == [2]
     cancellation.cancel()
@@ -124,6 +125,66 @@ def test_a_model_that_cannot_be_loaded_is_refused(tmp_path: Path, how: str, word
     with pytest.raises(LoadFailed, match=words) as error:
         started(tmp_path, how)
     assert isinstance(error.value, EngineError)
+
+
+async def test_who_waits_behind_an_inference_leaves_at_once(engine: ChildEngine) -> None:
+    hanging, waiting = Cancellation(), Cancellation()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(ask, engine, HANG, cancellation=hanging)
+        await eventually(lambda: engine._turn._held is not None)
+        second = pool.submit(ask, engine, HANG, cancellation=waiting)
+        waiting.cancel()
+        with pytest.raises(Cancelled):
+            second.result(PATIENCE / 2)
+        assert not first.done()
+        os.kill(engine._child.pid, signal.SIGKILL)  # type: ignore[union-attr]
+        with pytest.raises(InferenceFailed):
+            first.result(10)
+
+
+def test_a_model_that_hangs_when_it_is_loaded_again_is_given_up(
+    engine: ChildEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "PATIENCE", 0.05)
+    monkeypatch.setattr(child, "LONGER", 0.5)
+    with pytest.raises(InferenceFailed):
+        ask(engine, CRASH)
+    (tmp_path / "how").write_text("hang")
+    with pytest.raises(LoadFailed, match="SIGKILL"):
+        ask(engine, 1)
+    (tmp_path / "how").write_text("well")
+    monkeypatch.undo()
+    assert ask(engine, 1) == [2]
+
+
+def test_its_libraries_use_the_threads_that_it_is_granted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    made = started(tmp_path)
+    try:
+        assert made.infer({"x": np.ones(1)}, ["threads"])[0] == 3
+    finally:
+        made.close()
+
+
+async def test_a_process_that_hangs_ends_with_its_server(tmp_path: Path) -> None:
+    script = (
+        "import os, threading\nfrom pathlib import Path\nfrom tests.serving.engines import test_child\n"
+        f"engine = test_child.started(Path({str(tmp_path)!r}))\n"
+        "print(test_child.pid_of(engine), flush=True)\n"
+        f"test_child.ask(engine, {SPIN})"
+    )
+    server = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert server.stdout is not None and server.stderr is not None
+        pid = int(server.stdout.readline())
+        while b"spinning" not in server.stderr.readline():
+            pass
+        assert Path(f"/proc/{pid}").exists()
+    finally:
+        server.kill()
+        server.communicate()
+    orphan = Path(f"/proc/{pid}/cmdline")
+    assert await eventually(lambda: not orphan.exists() or not orphan.read_bytes())
 
 
 async def test_no_process_is_left_behind(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,78 @@ def test_a_folder_is_served_by_its_only_model(tmp_path: Path) -> None:
     assert ask(made, "output-0", features).shape == (150,)
     with pytest.raises(LoadFailed, match=r"2 files \.lgb or model\.txt"):
         load(folder(tmp_path / "m", other__lgb=content), EngineOptions())
+
+
+def replaced(content: bytes, key: bytes, value: bytes) -> bytes:
+    """With another value for the first `key`."""
+    return re.sub(rb"^" + key + rb"=.*$", lambda _: key + b"=" + value, content, count=1, flags=re.MULTILINE)
+
+
+def first_value(content: bytes, key: bytes, value: bytes) -> bytes:
+    """With another first number for the first `key`, which keeps its other ones."""
+    pattern = rb"^(" + key + rb"=)\S+"
+    return re.sub(pattern, lambda found: found[1] + value, content, count=1, flags=re.MULTILINE)
+
+
+def sized(content: bytes) -> bytes:
+    """With the sizes of the trees as they are."""
+    begins = [found.start() for found in re.finditer(rb"^Tree=", content, re.MULTILINE)]
+    ends = [*begins[1:], content.index(b"end of trees")]
+    return replaced(content, b"tree_sizes", b" ".join(b"%d" % (end - at) for at, end in zip(begins, ends, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(b"left_child", b"1000000"), (b"left_child", b"0"), (b"left_child", b"-100"), (b"right_child", b"4294967297"),
+     (b"right_child", b"1_0"), (b"split_feature", b"4"), (b"split_feature", b"-1"), (b"decision_type", b"1"),
+     (b"num_leaves", b"1000"), (b"num_cat", b"1"), (b"num_tree_per_iteration", b"1000"), (b"num_class", b"1000"),
+     (b"num_tree_per_iteration", b"0"), (b"max_feature_idx", b"2147483647"), (b"is_linear", b"1")],
+)  # fmt: skip
+def test_a_tree_that_leads_elsewhere_is_refused(key: bytes, value: bytes) -> None:
+    content = trained("multiclass", iris(), num_class=3).model_to_string().encode()
+    load(file(sized(content)), EngineOptions())
+    with pytest.raises(LoadFailed, match="damaged"):
+        load(file(sized(first_value(content, key, value))), EngineOptions())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(b"tree_sizes", b"1000000 1 1 1 1"), (b"objective", b"multiclass num_class:1000"), (b"objective", b"num_class:-1"),
+     (b"left_child", b"-1"), (b"threshold", b"1"), (b"feature_names", b"a b")],
+)  # fmt: skip
+def test_a_model_whose_numbers_do_not_fit_is_refused(key: bytes, value: bytes) -> None:
+    content = replaced(trained("regression", iris()).model_to_string().encode(), key, value)
+    with pytest.raises(LoadFailed, match="damaged"):
+        load(file(content if key == b"tree_sizes" else sized(content)), EngineOptions())
+
+
+def test_a_text_that_others_read_in_another_way_is_refused() -> None:
+    content = trained("regression", iris()).model_to_string().encode()
+    for odd in (
+        content.replace(b"num_class=1", b"num_class=1\nnum_class=1", 1),
+        content.replace(b"\n", b"\r\n"),
+        content.replace(b"end of trees", b"\0\nend of trees"),
+        content.replace(b"left_child=", b"left_child=-1\nleft_child=", 1),
+        content.replace(b"num_leaves=", b"no equals sign\nnum_leaves=", 1),
+    ):
+        with pytest.raises(LoadFailed, match=r"damaged|cut off"):
+            load(file(odd), EngineOptions())
+
+
+def test_trees_of_categories_linear_trees_and_stumps_are_served() -> None:
+    features, kinds = iris()
+    rounded = features.round()
+    forms: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
+        (rounded, {"min_data_per_group": 1, "cat_smooth": 0, "max_cat_to_onehot": 1}, {"categorical_feature": [0, 3]}),
+        (features, {"linear_tree": True}, {}),
+        (features, {"min_data_in_leaf": 1000}, {}),
+        (features, {"boosting": "dart"}, {}),
+        (features, {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}, {}),
+    ]
+    for rows, params, how in forms:
+        data = lightgbm.Dataset(rows, kinds, params={"verbose": -1, **params}, **how)
+        booster = lightgbm.train({**SOME, "objective": "regression", **params}, data, 3)
+        np.testing.assert_array_equal(ask(engine(booster), "output-0", rows), booster.predict(rows))
 
 
 def test_damaged_models_are_refused_in_words_without_paths() -> None:

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from serving.engines.errors import LoadFailed
 from serving.engines.onnx_file import ExternalData, external_data
 from tests.support import models
-from tests.support.models import FLOAT, chunk, external, model, node, number, value
+from tests.support.models import FLOAT, chunk, external, model, node, number, value, varint
 
 TENSOR_ATTRIBUTE, GRAPH_ATTRIBUTE = 5, 6  # fields of AttributeProto
+FUNCTIONS, DEFAULTS = 25, 11  # of ModelProto, of FunctionProto
 
 
 def constant(attribute: bytes) -> bytes:
@@ -38,6 +39,20 @@ def test_other_files_in_attributes_and_inner_graphs_are_refused() -> None:
     graph = chunk(GRAPH_ATTRIBUTE, chunk(5, tensor))
     with pytest.raises(LoadFailed, match="'t'"):
         external_data(constant(chunk(1, "body") + graph))
+
+
+def test_other_files_in_the_defaults_of_functions_are_refused() -> None:
+    attribute = chunk(1, "value") + chunk(TENSOR_ATTRIBUTE, external("t", FLOAT, (1,), "x.bin"))
+    with pytest.raises(LoadFailed, match="'t'"):
+        external_data(chunk(FUNCTIONS, chunk(DEFAULTS, attribute)))
+
+
+def test_a_field_whose_number_others_read_as_another_is_refused() -> None:
+    entry = chunk(1, "location") + chunk(2, "x.bin")
+    disguised = varint((13 << 3 | 2) + (1 << 32)) + varint(len(entry)) + entry  # protobuf drops the bit: field 13
+    tensor = number(1, 1) + number(2, FLOAT) + chunk(8, "t") + disguised + number(14, 1)
+    with pytest.raises(LoadFailed, match="damaged"):
+        external_data(chunk(7, chunk(5, tensor)))
 
 
 def test_graphs_without_end_within_graphs_are_refused() -> None:

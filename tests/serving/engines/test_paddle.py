@@ -61,6 +61,7 @@ def inputs(*x: float, index: tuple[int, ...] = (0,)) -> dict[str, Tensor]:
 def test_a_trained_model_is_described_warmed_up_and_asked(models: Path, engine: Load, form: str) -> None:
     assert (models / form / f"inference.{form}").exists()
     made = engine(form)
+    assert made._folder.path != models / form  # what was checked is what is loaded
     assert made.signature.platform == "paddle_inference"
     assert set(made.signature.inputs) == {TensorSpec("x", "FP32", (ANY, 1)), TensorSpec("index", "INT32", (ANY,))}
     assert [(spec.datatype, spec.shape) for spec in made.signature.outputs] == [
@@ -136,6 +137,13 @@ def test_a_program_that_reaches_for_files_or_python_is_refused_however_deep_it_d
     operators.append({"#": "1.while", "regions": [{"blocks": [{"ops": [{"#": name}]}]}]})
     with pytest.raises(LoadFailed, match="--allow-code"):
         program(msgspec.json.encode(whole)).refuse_what_reaches_out()
+
+
+def test_a_program_that_names_its_dialects_in_words_is_refused(models: Path) -> None:
+    whole = msgspec.json.decode((models / "json" / "inference.json").read_bytes())
+    whole["program"]["regions"][0]["blocks"][0]["ops"].append({"#": "pd_op.load_combine"})
+    with pytest.raises(LoadFailed, match="no program"):
+        program(msgspec.json.encode(whole))
 
 
 def copied(folder: Path, to: Path) -> dict[str, str]:

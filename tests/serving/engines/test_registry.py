@@ -97,6 +97,18 @@ def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPa
         loader_of(Format("x", "colorsys", "colorsys", "x", (".x",)))
 
 
+def test_a_library_that_the_engines_library_needs_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "serving.engines.pickled", raising=False)
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    with pytest.raises(MissingEngine, match=r"pickle needs joblib.*pip install 'knodel\[sklearn\]'"):
+        loader_of(find_format("pickle", []))
+
+
+def test_a_missing_module_of_our_own_is_no_library() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        loader_of(Format("x", "serving.engines.nothing", "x", "x", (".x",)))
+
+
 def test_a_library_without_what_it_needs_of_the_system_says_what(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from serving.engines.base import ANY, Cancellation, TensorSpec
 from serving.engines.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
-from serving.engines.tabular import Answer, TabularEngine, as_tensor, both_classes, matrix, reason_of
+from serving.engines.tabular import Answer, TabularEngine, as_tensor, both_classes, matrix
 from serving.engines.warmup import warm_up
 from tests.support.tabular import ask, described
 
@@ -92,13 +92,6 @@ def test_answers_without_such_a_type_are_refused(said: Any) -> None:
 
 def test_the_probability_of_one_class_is_that_of_both() -> None:
     assert both_classes(np.array([0.25, 1])).tolist() == [[0.75, 0.25], [0, 1]]
-
-
-def test_reasons_are_short_and_show_no_paths() -> None:
-    words = "[21:00:00] /workspace/src/common/json.cc:65: Unexpected EOF\nStack trace:\n  [bt] (0) /usr/lib/x.so(+0x1)"
-    assert reason_of(ValueError(words)) == "[21:00:00] …: Unexpected EOF"
-    assert reason_of(ValueError()) == "ValueError"
-    assert len(reason_of(ValueError("x" * 1000))) == 300
 
 
 def test_warm_up_asks_for_everything_once_and_measures_what_is_usual() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pytest
 from serving.engines.base import ANY, Cancellation, EngineOptions, TensorSpec
 from serving.engines.errors import Cancelled, InputRefused, LoadFailed
 from serving.engines.tensorflow import TensorflowEngine, load
+from serving.engines.tensorflow_graph import refuse_what_reaches_out
 from serving.engines.tensorflow_library import tensorflow as tf
 from serving.engines.warmup import warm_up
 from serving.storage import digest as digests
@@ -212,6 +214,48 @@ def test_a_graph_that_reaches_for_files_or_python_is_refused_unless_code_may_run
     with pytest.raises(LoadFailed, match="--allow-code"):
         loaded(folder)
     assert loaded(folder, allow_code=True).signature.outputs
+
+
+def test_a_graph_that_is_changed_after_it_was_checked_is_not_loaded(
+    line: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(line, folder)
+
+    def then_swapped(saved_model: Any) -> None:
+        refuse_what_reaches_out(saved_model)
+        (folder / "saved_model.pb").write_bytes(b"another")
+
+    monkeypatch.setattr("serving.engines.tensorflow.refuse_what_reaches_out", then_swapped)
+    assert loaded(folder).infer({"x": np.ones(1, np.float32)}, ["y"])[0][0] == pytest.approx(3, abs=0.1)
+
+
+def graph_of(op: str, **attributes: Any) -> Any:
+    """A SavedModel's protocol buffer with one function of one node."""
+    from tensorflow.core.protobuf import saved_model_pb2  # not before the library, which hides Keras
+
+    saved_model = saved_model_pb2.SavedModel()
+    function = saved_model.meta_graphs.add().graph_def.library.function.add()
+    node = function.node_def.add(op=op)
+    for name, value in attributes.items():
+        node.attr[name].CopyFrom(value)
+    return saved_model
+
+
+def test_a_print_whose_stream_is_chosen_by_a_caller_is_refused() -> None:
+    from tensorflow.core.framework.attr_value_pb2 import AttrValue as value
+
+    for harmless in ({}, {"output_stream": value(s=b"stderr")}):
+        refuse_what_reaches_out(graph_of("PrintV2", **harmless))
+    for harmful in (value(placeholder="stream"), value(s=b"file:///tmp/x"), value()):
+        with pytest.raises(LoadFailed, match="PrintV2"):
+            refuse_what_reaches_out(graph_of("PrintV2", output_stream=harmful))
+
+
+@pytest.mark.parametrize("op", ["DecodeProtoV2", "ListSnapshotChunksDataset", "TRTEngineOp"])
+def test_operators_that_are_known_for_reaching_out_are_refused(op: str) -> None:
+    with pytest.raises(LoadFailed, match=op):
+        refuse_what_reaches_out(graph_of(op))
 
 
 def test_a_graph_that_prints_to_the_log_is_served(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ WHOLE = b"{L\0\0\0\0\0\0\0\1a[$d#L\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0i\1b[#i\2TSi\2
 
 def test_a_whole_file_is_taken() -> None:
     assert ubjson.begins(WHOLE)
-    ubjson.check(WHOLE)
+    value = ubjson.read(WHOLE)
+    assert value["a"].tolist() == [0.0, 0.0] and value["b"] == [True, "xy"] and value["c"] == {"d": 1}
     for text in (b"{}", b'{"a": 1}', b"{ }", b"", b"{"):
         assert not ubjson.begins(text)
 
@@ -19,13 +20,23 @@ def test_a_whole_file_is_taken() -> None:
 @pytest.mark.parametrize("cut", range(len(WHOLE)))
 def test_a_file_that_is_cut_off_anywhere_is_refused(cut: int) -> None:
     with pytest.raises(ValueError, match="cut off"):
-        ubjson.check(WHOLE[:cut])
+        ubjson.read(WHOLE[:cut])
 
 
 @pytest.mark.parametrize(
     "damaged",
-    [WHOLE + b"Z", b"{i\xff", b"{x", b"[$S#i\1", b"[$d#L" + b"\xff" * 8, b"[" * 1000, b"[$d#L\x7f" + b"\xff" * 7, b"?"],
+    [
+        WHOLE + b"Z",
+        b"{i\xff",
+        b"{x",
+        b"[$S#i\1",
+        b"[$d#L" + b"\xff" * 8,
+        b"[" * 1000,
+        b"[$d#L\x7f" + b"\xff" * 7,
+        b"?",
+        b"{i\1aTi\1aF}",
+    ],
 )
 def test_a_file_that_lies_is_refused(damaged: bytes) -> None:
     with pytest.raises(ValueError, match="file"):
-        ubjson.check(damaged)
+        ubjson.read(damaged)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import skops.io
+from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import (
     GradientBoostingClassifier,
@@ -20,6 +21,7 @@ from sklearn.ensemble import (
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.linear_model import SGDClassifier
 from sklearn.neighbors import BallTree, KDTree, KNeighborsClassifier
+from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
 from sklearn.tree import DecisionTreeClassifier
 
 from serving.engines import sklearn
@@ -61,6 +63,62 @@ def test_a_tree_of_histograms_that_leads_elsewhere_is_refused(field: str, value:
     vet(parts_of(model))
     model._predictors[1][0].nodes[field][0] = value
     with pytest.raises(LoadFailed, match="damaged"):
+        vet(parts_of(model))
+
+
+def test_sets_of_categories_that_end_too_early_are_refused() -> None:
+    features, kinds = iris()
+    features = features.copy()
+    features[:, 3] = features[:, 3].round()
+    model = HistGradientBoostingClassifier(max_iter=2, categorical_features=[3]).fit(features, kinds)
+    vet(parts_of(model))
+    for predictor in model._predictors[0]:
+        predictor.raw_left_cat_bitsets = predictor.raw_left_cat_bitsets[:, :1].copy()
+    with pytest.raises(LoadFailed, match="damaged"):
+        vet(parts_of(model))
+
+
+def shorten(name: str) -> Callable[[Any], None]:
+    """A change that takes the last element of an array away."""
+
+    def change(model: Any) -> None:
+        value = getattr(model, name)
+        setattr(model, name, value[..., :-1].copy())
+
+    return change
+
+
+def claim_more_vectors(model: Any) -> None:
+    model._n_support = model._n_support + 1
+
+
+def claim_less_than_none(model: Any) -> None:
+    model._n_support = model._n_support - np.array([10**6, -(10**6), 0], np.int32)
+
+
+def claim_another_class(model: Any) -> None:
+    model._n_support = np.append(model._n_support, np.int32(0))
+
+
+def unlike_probabilities(model: Any) -> None:
+    model._probA = np.zeros(3)
+
+
+def lead_out_of_the_kernel(model: Any) -> None:
+    model.kernel = "precomputed"
+    model.support_ = model.support_ + 10**6
+
+
+@pytest.mark.parametrize(
+    "change",
+    [shorten("_dual_coef_"), shorten("_intercept_"), shorten("support_"), shorten("support_vectors_"),
+     unlike_probabilities, claim_more_vectors, claim_less_than_none, claim_another_class, lead_out_of_the_kernel],
+)  # fmt: skip
+def test_a_machine_whose_sizes_do_not_fit_is_refused(change: Callable[[Any], None]) -> None:
+    model = SVC().fit(*iris())
+    vet(parts_of(model))
+    change(model)
+    with pytest.raises(LoadFailed, match="support vector machine of the model is damaged"):
         vet(parts_of(model))
 
 
@@ -111,7 +169,7 @@ def test_a_tree_of_neighbours_elsewhere_is_refused(kind: Any) -> None:
     "model",
     [DecisionTreeClassifier(max_leaf_nodes=4), IsolationForest(n_estimators=3, random_state=0),
      HistGradientBoostingClassifier(max_iter=3, categorical_features=[3]), GradientBoostingClassifier(n_estimators=2),
-     KNeighborsClassifier(algorithm="ball_tree")],
+     KNeighborsClassifier(algorithm="ball_tree"), SVC(), NuSVC(kernel="poly"), SVR(), OneClassSVM()],
     ids=lambda model: type(model).__name__,
 )  # fmt: skip
 def test_what_was_trained_is_served(model: Any) -> None:
@@ -121,6 +179,12 @@ def test_what_was_trained_is_served(model: Any) -> None:
     model.fit(features, kinds)
     made = sklearn.load(file(skops.io.dumps(model)), EngineOptions())
     np.testing.assert_array_equal(ask(made, "output-0", features), model.predict(features))
+
+
+def test_machines_of_sparse_rows_and_of_kernels_of_ones_own_are_served() -> None:
+    features, kinds = iris()
+    vet(parts_of(SVC().fit(csr_matrix(features), kinds)))
+    vet(parts_of(SVC(kernel="precomputed").fit(features @ features.T, kinds)))
 
 
 @pytest.mark.parametrize("damage", [("indices", 10**6), ("indices", -1), ("indptr", 10**6)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,98 @@ def test_it_uses_the_threads_that_it_is_granted(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(xgboost, "Booster", remembered)
     load(file(content), EngineOptions(threads=1))
     assert '"nthread":"1"' in boosters[0].save_config()
+
+
+def json_of(folder: Path, objective: str = "multi:softprob", **params: Any) -> Any:
+    params = {"num_class": 3, **params} if objective.startswith("multi") else params
+    return json.loads(saved(trained(objective, iris(), **params), folder, "model.json"))
+
+
+def first_tree(model: Any) -> Any:
+    return model["learner"]["gradient_booster"]["model"]["trees"][0]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("left_children", 10**6), ("left_children", 0), ("left_children", -2), ("right_children", 1 << 33),
+     ("split_indices", 4), ("split_indices", 1 << 32), ("split_indices", 0.5)],
+)  # fmt: skip
+def test_a_tree_that_leads_elsewhere_is_refused(field: str, value: Any, tmp_path: Path) -> None:
+    model = json_of(tmp_path)
+    engine(json.dumps(model).encode())
+    first_tree(model)[field][0] = value
+    with pytest.raises(LoadFailed, match="damaged"):
+        engine(json.dumps(model).encode())
+
+
+def test_a_tree_that_leads_back_is_refused(tmp_path: Path) -> None:
+    model = json_of(tmp_path)
+    tree = first_tree(model)
+    child = tree["left_children"][0]
+    tree["left_children"][child], tree["right_children"][child] = child, child
+    tree["parents"][child] = child
+    with pytest.raises(LoadFailed, match="damaged"):
+        engine(json.dumps(model).encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda model: model["tree_info"].__setitem__(0, 3), "damaged"),
+        (lambda model: model["tree_info"].pop(), "damaged"),
+        (lambda model: model["trees"][0]["parents"].__setitem__(1, 10**6), "damaged"),
+        (lambda model: model["trees"][0]["split_indices"].pop(), "damaged"),
+        (lambda model: model["trees"][0]["categories_nodes"].append(0), "damaged"),
+        (lambda model: model["trees"][0].pop("parents"), "damaged"),
+        (lambda model: model["iteration_indptr"].__setitem__(1, 10**6), "damaged"),
+        (lambda model: model["gbtree_model_param"].update(num_trees="1_5"), "damaged"),
+    ],
+)
+def test_a_forest_whose_numbers_do_not_fit_is_refused(change: Any, words: str, tmp_path: Path) -> None:
+    model = json_of(tmp_path)
+    change(model["learner"]["gradient_booster"]["model"])
+    with pytest.raises(LoadFailed, match=words):
+        engine(json.dumps(model).encode())
+
+
+def test_a_tree_that_leads_elsewhere_is_refused_in_binary_too(tmp_path: Path) -> None:
+    content = saved(trained("reg:squarederror", iris()), tmp_path)
+    begin = content.index(b"[$l#L", content.index(b"left_children")) + len(b"[$l#L") + 8
+    assert int.from_bytes(content[begin : begin + 4], "big") == 1
+    with pytest.raises(LoadFailed, match="damaged"):
+        engine(content[:begin] + (1 << 20).to_bytes(4, "big") + content[begin + 4 :])
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    text = json.dumps(json_of(tmp_path))
+    twice = text.replace('"learner":', '"learner": {}, "learner":', 1)
+    with pytest.raises(LoadFailed, match="damaged"):
+        engine(twice.encode())
+
+
+def test_a_linear_model_without_all_weights_is_refused(tmp_path: Path) -> None:
+    model = json_of(tmp_path, "reg:squarederror", booster="gblinear")
+    model["learner"]["gradient_booster"]["model"]["weights"].pop()
+    with pytest.raises(LoadFailed, match="damaged"):
+        engine(json.dumps(model).encode())
+
+
+def test_trees_of_categories_pruned_trees_and_trees_of_vectors_are_served(tmp_path: Path) -> None:
+    features, kinds = iris()
+    rounded = features.round().astype(int)
+    matrix = xgboost.DMatrix(rounded, kinds, feature_types=["c"] * 4, enable_categorical=True)
+    forms: list[tuple[Any, dict[str, Any]]] = [
+        (matrix, {"max_cat_to_onehot": 1}),
+        (xgboost.DMatrix(features, kinds), {"gamma": 5.0, "tree_method": "approx"}),
+        (xgboost.DMatrix(features, np.eye(3)[kinds]), {"multi_strategy": "multi_output_tree", "tree_method": "hist"}),
+        (xgboost.DMatrix(features, kinds), {"num_parallel_tree": 3, "subsample": 0.5}),
+    ]
+    for data, params in forms:
+        booster = xgboost.train({"nthread": 1, "objective": "reg:squarederror", **params}, data, 5)
+        for name in ("model.ubj", "model.json"):
+            made = engine(saved(booster, tmp_path, name))
+            rows = rounded if data is matrix else features
+            np.testing.assert_allclose(ask(made, "output-0", rows), booster.predict(data), rtol=1e-6)
 
 
 def test_a_folder_is_served_by_its_only_model(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +54,10 @@ class Caller:
         """To a server on this machine."""
         return cls(*await asyncio.open_connection(HOST, port))
 
+    def write(self, data: bytes) -> None:
+        """Give it to the kernel, if that takes it at once."""
+        self._writer.write(data)
+
     async def send(self, data: bytes) -> None:
         """Send, and wait until the kernel has it."""
         self._writer.write(data)
@@ -78,7 +84,11 @@ class Caller:
         self._writer.close()
 
     def reset(self) -> None:
-        """Leave without a word."""
+        """Leave without a word: the other side gets a reset."""
+        if self._writer.is_closing():
+            return
+        taken = self._writer.get_extra_info("socket")
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
 
 

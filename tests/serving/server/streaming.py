@@ -21,6 +21,8 @@ from serving.server.inference import Inference
 from serving.server.lifecycle import Lifecycle, ServedModel
 from serving.server.limits import BodyBudget, Limits
 from serving.server.listener import Listener
+from serving.server.metrics import Metrics
+from serving.server.observed import Observed
 from serving.server.protocol_v2 import Codec
 from serving.server.sockets import bind
 from serving.server.stats import Stats
@@ -80,30 +82,33 @@ class Streaming(Generic[EngineT]):
     stats: Stats
     budget: BodyBudget
     engine: EngineT
+    metrics: Metrics
 
 
 @asynccontextmanager
 async def counting_server(
-    timeout: float = 30, slots: int = 2, queue: int = 4, width: int = 1, taken_within: float = 30
-) -> AsyncIterator[Streaming[Counting]]:
+    timeout: float = 30, slots: int = 2, queue: int = 4, width: int = 1, limits: Limits | None = None,
+) -> AsyncIterator[Streaming[Counting]]:  # fmt: skip
     """A server of `Counting` until the end of the context."""
-    async with serving(Counting(width), timeout, slots, queue, taken_within) as running:
+    async with serving(Counting(width), timeout, slots, queue, limits) as running:
         yield running
 
 
 @asynccontextmanager
 async def serving(
-    engine: EngineT, timeout: float = 30, slots: int = 2, queue: int = 4, taken_within: float = 30
+    engine: EngineT, timeout: float = 30, slots: int = 2, queue: int = 4, limits: Limits | None = None
 ) -> AsyncIterator[Streaming[EngineT]]:
     """A server of `engine` until the end of the context."""
     loop = asyncio.get_running_loop()
     stats, budget, workers = Stats(time.monotonic), BodyBudget(1 << 20), Workers(slots, loop)
     lifecycle = Lifecycle(workers)
     inference = Inference(lifecycle, Admission(slots, queue, stats), workers, timeout, loop)
-    app = DataApp(NAME, REVISION, lifecycle, make_endpoints(NAME, inference, budget, taken_within=taken_within))
-    listener = Listener(app, bind(HOST, 0, "PORT"), Limits())
+    app = DataApp(NAME, REVISION, lifecycle, make_endpoints(NAME, inference, budget))
+    metrics = Metrics()
+    observed = Observed(app, metrics, None, time.monotonic)
+    listener = Listener(observed, bind(HOST, 0, "PORT"), limits or Limits())
     await listener.start()
-    running = Streaming(listener.port, stats, budget, engine)
+    running = Streaming(listener.port, stats, budget, engine, metrics)
     codec = Codec(NAME, REVISION, engine.signature, Limits())
     lifecycle.serve(ServedModel(NAME, REVISION, engine, codec, None))
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,24 @@ import pytest
 
 from serving.server.access_log import AccessLog
 from serving.server.errors import BadOptions
+from serving.server.line_writer import MOST_LINES
 from serving.server.options import parse_options
+
+PATIENCE = 10.0  # s
+
+
+class Stalled(io.StringIO):
+    """Nobody reads it before it is `released`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+        self.asked = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.asked.set()
+        self.released.wait(PATIENCE)
+        return super().write(text)
 
 
 def written(share: float, statuses: Sequence[int], random: Sequence[float] = ()) -> list[dict[str, Any]]:
@@ -20,6 +38,7 @@ def written(share: float, statuses: Sequence[int], random: Sequence[float] = ())
     log = AccessLog(share, out, lambda: next(drawn))
     for status in statuses:
         log.write("POST", "/v2/models/m/infer", status, 0.0125, trace="abc")
+    log.close(PATIENCE)
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
@@ -41,9 +60,25 @@ def test_what_failed_always_has_its_line() -> None:
 
 def test_what_a_caller_writes_into_a_path_stays_on_its_line() -> None:
     out = io.StringIO()
-    AccessLog(1.0, out, lambda: 0.0).write("GET", '/v2/\n{"status": 200}', 404, 0.1)
+    log = AccessLog(1.0, out, lambda: 0.0)
+    log.write("GET", '/v2/\n{"status": 200}', 404, 0.1)
+    log.close(PATIENCE)
     assert json.loads(out.getvalue())["path"] == '/v2/\n{"status": 200}'
     assert out.getvalue().count("\n") == 1
+
+
+def test_who_does_not_read_the_log_keeps_nobody_waiting_and_learns_what_was_dropped() -> None:
+    out = Stalled()
+    log = AccessLog(1.0, out, lambda: 0.0)
+    log.write("GET", "/first", 200, 0.1)
+    assert out.asked.wait(PATIENCE)
+    for number in range(MOST_LINES + 7):
+        log.write("GET", f"/{number}", 200, 0.1)
+    out.released.set()
+    log.close(PATIENCE)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["path"] for line in lines[:-1]] == ["/first", *(f"/{number}" for number in range(MOST_LINES))]
+    assert lines[-1]["dropped"] == 7
 
 
 @pytest.mark.parametrize(("given", "share"), [([], 0.0), (["--access-log"], 1.0), (["--access-log", "0.01"], 0.01)])

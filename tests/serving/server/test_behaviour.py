@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -129,11 +131,15 @@ async def test_what_callers_send_with_leaves_no_trace_in_others(serve: Serve) ->
     ]
 
 
-async def test_the_access_log_has_one_json_line_for_each_request(
-    serve: Serve, capfd: pytest.CaptureFixture[str]
-) -> None:
+async def test_the_access_log_has_one_json_line_for_each_request(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
     running = await serve(models.double(), "--access-log")
     await running.infer(tensor([1.0]))
-    written = await eventually(lambda: capfd.readouterr().err)
-    lines = [json.loads(line) for line in written.splitlines() if line.startswith("{")]
+
+    def requests() -> list[str]:  # among whatever else is written there
+        lines = written.getvalue().splitlines(keepends=True)
+        return [line for line in lines if line.startswith("{") and line[-1] == "\n"]
+
+    lines = [json.loads(line) for line in await eventually(requests)]
     assert [(line["method"], line["path"], line["status"]) for line in lines] == [("POST", INFER, 200)]

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import struct
+import time
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.server.cloud_event import Event, from_binary, from_structured, to_binary
-from serving.server.errors import ServingError
+from serving.server.errors import ServingError, TooLarge
 from tests.serving.server.client import Answer, tensor
 from tests.serving.server.conftest import NAME, Running, Serve
 from tests.support import models
@@ -54,6 +55,12 @@ async def test_a_structured_event_is_answered_by_a_structured_event(double: Runn
     assert event["data"] == {"predictions": [2.0, 4.0]}
     assert (event["specversion"], event["causationid"]) == ("1.0", "e-1")
     assert event["datacontenttype"] == "application/json"
+
+
+async def test_a_broker_that_was_told_no_path_is_told_which_to_name(double: Running) -> None:
+    for answer in (await binary(double, DATA, "/"), await structured(double, {**ATTRIBUTES, "data": DATA}, "/")):
+        assert answer.status == 404
+        assert INFER in answer.error and "Trigger" in answer.error
 
 
 async def test_the_data_may_be_a_v2_request(double: Running) -> None:
@@ -103,6 +110,8 @@ async def test_tensors_as_bytes_travel_in_binary_mode_only(double: Running) -> N
         {"id": "x" * 3000}, {"source": None}, {"source": "two words"}, {"source": "%zz"}, {"type": None},
         {"time": "yesterday"}, {"time": "2026-13-01T00:00:00Z"}, {"Upper": "x"}, {"under_score": "x"}, {"object": {}},
         {"float": 1.5}, {"data_base64": "eA=="}, {"data_base64": "?", "data": None}, {"datacontenttype": "a\r\nb: c"},
+        {"id": 5}, {"id": True}, {"source": 1}, {"type": 1}, {"subject": 1}, {"datacontenttype": 1}, {"id": "😀" * 200},
+        {"correlationid": "%" * 700},
     ],
 )  # fmt: skip
 async def test_what_is_no_event_is_400_and_harms_nothing(double: Running, wrong: dict[str, Any]) -> None:
@@ -120,6 +129,38 @@ async def test_what_is_no_event_is_400_and_harms_nothing(double: Running, wrong:
 async def test_what_is_no_event_in_headers_is_400(double: Running, wrong: dict[str, str]) -> None:
     answer = await binary(double, DATA, **wrong)
     assert answer.status == 400 and "event" in answer.error
+
+
+@pytest.mark.parametrize("twice", ['"id": "e-2"', '"data": {"instances": [3]}', '"data": 1', '"ex": 1, "ex": 1'])
+async def test_a_member_that_comes_twice_is_400(double: Running, twice: str) -> None:
+    body = json.dumps({**ATTRIBUTES, "data": DATA}).removesuffix("}") + f", {twice}}}"
+    answer = await structured(double, body.encode())
+    assert answer.status == 400 and "twice" in answer.error
+
+
+async def test_extensions_may_be_numbers_and_booleans(double: Running) -> None:
+    assert (await structured(double, {**ATTRIBUTES, "data": DATA, "partition": 5, "retry": True})).status == 200
+
+
+async def test_members_without_end_cost_little_and_are_told_in_short(double: Running) -> None:
+    some = {f"A{number}": 0 for number in range(80)}
+    answer = await structured(double, {**ATTRIBUTES, **some, "data": DATA})
+    assert answer.status == 400 and len(answer.error) < 1000
+    answer = await structured(double, {**ATTRIBUTES, **some, **{f"b{number}": 0 for number in range(80)}})
+    assert answer.status == 400 and "100" in answer.error
+    many = gzip.compress(b"{" + b",".join(b'"A%d":0' % number for number in range(1_000_000)) + b"}", 1)
+    begun = time.thread_time()
+    with pytest.raises(TooLarge):
+        from_structured(gzip.decompress(many))
+    assert time.thread_time() - begun < 0.5
+    assert (await structured(double, many, content_encoding="gzip")).status == 413
+
+
+async def test_values_of_headers_may_be_quoted(double: Running) -> None:
+    answer = await binary(double, DATA, id=r'"a \"b\" %41\\"')
+    assert answer.headers["ce-causationid"] == "a%20%22b%22%20A\\"
+    same = await structured(double, {**ATTRIBUTES, "id": 'a "b" A\\', "data": DATA})
+    assert same.json["causationid"] == 'a "b" A\\' and same.json["id"] == answer.headers["ce-id"]
 
 
 async def test_all_faults_of_an_event_are_told_at_once(double: Running) -> None:

@@ -225,3 +225,9 @@ def test_no_elements_in_a_huge_shape_are_decoded_or_refused(shape: list[int]) ->
         tensors.from_numbers("x", DATATYPES["FP64"], shape, [])
     except ServingError as error:
         assert error.status == 400
+
+
+def test_a_signalling_nan_is_narrowed_without_a_word() -> None:
+    signalling = np.frombuffer(b"\x01\0\0\0\0\0\xf0\x7f", "<f8")
+
+    assert np.isnan(tensors.narrowed("x", signalling, DATATYPES["FP32"])).all()

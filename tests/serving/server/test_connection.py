@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 
 import pytest
 
+from serving.server.connection import Connection
 from serving.server.limits import Limits
 from tests.serving.server.client import ask, request, tensor
 from tests.serving.server.conftest import NAME, Running, Serve
 from tests.support import models
+from tests.support.wait import eventually
 
 INFER = f"/v2/models/{NAME}/infer"
 BODY = json.dumps({"inputs": [tensor([1.0])]}).encode()
@@ -203,6 +207,46 @@ async def test_a_body_that_does_not_come_is_408(serve: Serve, begun: bytes) -> N
     assert (await running.stats())["active"] == 0
 
 
+async def test_a_body_that_stops_after_a_quick_start_is_408(serve: Serve) -> None:
+    running = await serve(models.double(), limits=HURRY)
+    caller = await running.connect()
+    await caller.send(request("POST", INFER, content_length="60000000") + b" " * 4_000_000)
+    assert (await caller.answer()).status == 408
+    assert await caller.ended() == b""
+    caller.close()
+
+
+async def test_a_body_that_comes_slowly_without_end_is_408(serve: Serve) -> None:
+    limits = Limits(body_check=0.05, body_rate=1, body_time=0.2, linger=0.01)
+    running = await serve(models.double(), limits=limits)
+    caller = await running.connect()
+    await caller.send(request("POST", INFER, content_length="60000000"))
+    with pytest.raises(ConnectionError):
+        while True:
+            await caller.send(b" " * 100)
+            await asyncio.sleep(0.01)  # slow, and steady
+    caller.close()
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [b"0\r\n" + b"a:b\r\n" * 100_000, b"0\r\na: " + b"b" * 500_000, b"1;" + b"x" * 500_000],
+    ids=["many trailers", "a trailer", "an extension of a chunk"],
+)
+async def test_what_surrounds_a_body_in_chunks_has_a_bound(double: Running, endless: bytes) -> None:
+    caller = await double.connect()
+    await caller.send(request("POST", INFER, transfer_encoding="chunked") + b"1\r\n{\r\n")
+    await caller.send(endless)
+    answer = await caller.answer()
+    assert (answer.status, answer.headers["connection"]) == (431, "close")
+    caller.close()
+
+
+async def test_a_body_in_chunks_may_come_in_very_small_ones(double: Running) -> None:
+    spaces = [b" "] * 20_000
+    assert (await ask(double.port, chunked(*spaces, BODY))).status == 200
+
+
 async def test_an_idle_connection_is_kept(serve: Serve) -> None:
     running = await serve(models.double(), limits=HURRY)
     caller = await running.connect()
@@ -226,3 +270,23 @@ async def test_a_body_without_end_is_cut_off_though_its_answer_is_out(serve: Ser
         for _ in range(1000):
             await caller.send(chunk)
     caller.close()
+
+
+async def test_a_connection_that_ended_and_what_it_sent_need_no_garbage_collector(serve: Serve) -> None:
+    running = await serve(models.double())
+
+    def kept() -> int:
+        return sum(isinstance(one, Connection) for one in gc.get_objects())
+
+    gc.collect()
+    before = kept()
+    gc.disable()
+    try:
+        for target in (INFER, "/v2/none"):
+            caller = await running.connect()
+            await caller.send(request("POST", target, BODY))
+            await caller.answer()
+            caller.close()
+        await eventually(lambda: kept() == before)
+    finally:
+        gc.enable()

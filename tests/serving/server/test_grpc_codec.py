@@ -220,3 +220,51 @@ def test_the_compiled_descriptions_are_those_of_the_files(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"--descriptor_set_out={fresh}", *files]
     subprocess.run(command, check=True)  # a process of its own: beside TensorFlow it ends this one
     assert FileDescriptorSet.FromString(fresh.read_bytes()) == FileDescriptorSet.FromString(DESCRIPTIONS.read_bytes())
+
+
+def outcome(made: GrpcCodec, content: bytes) -> Any:
+    """What a codec makes of a message: the answer that repeats its input, or why there is none."""
+    try:
+        call = made.decode(made.parse(content))
+    except ServingError as error:
+        return type(error), str(error)
+    tensor = call.inputs["x"]
+    return tensor.tolist(), tensor.dtype, call.id, call.parameters, made.encode(call, [tensor])
+
+
+def raw_request(value: float, shape: list[int], sent: str, identity: str) -> bytes:
+    """Of one raw number, whatever the shape says."""
+    one = {"name": "x", "datatype": sent, "shape": shape}
+    dtype = "<f8" if sent == "FP64" else "<f4"
+    raw = [np.array([value], dtype).tobytes()]
+    message = ModelInferRequest(model_name="m", inputs=[one], id=identity, raw_input_contents=raw)
+    return bytes(message.SerializeToString())
+
+
+REQUESTS = st.builds(
+    raw_request,
+    st.floats(width=32, allow_nan=False),
+    st.sampled_from([[1], [2]]),
+    st.sampled_from(["FP32", "FP64"]),
+    st.sampled_from("ab"),
+)
+MOVED = st.tuples(REQUESTS, st.integers(0, 60)).map(lambda pair: pair[0][pair[1] :] + pair[0][: pair[1]])
+CUT = st.tuples(REQUESTS, st.integers(0, 60), st.binary(max_size=4)).map(lambda cut: cut[0][: cut[1]] + cut[2])
+
+
+@given(st.lists(REQUESTS | MOVED | CUT, min_size=2, max_size=6))
+def test_a_message_means_the_same_whatever_came_before(contents: list[bytes]) -> None:
+    seasoned = codec("FP32", 1)
+    for content in contents:
+        assert outcome(seasoned, content) == outcome(codec("FP32", 1), content)
+
+
+def test_a_head_is_decoded_once_for_who_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = codec("FP32", 1)
+    first = outcome(made, raw_request(1.5, [1], "FP32", "a"))
+    monkeypatch.setattr(grpc_codec, "ModelInferRequest", None)
+    again = outcome(made, raw_request(2.5, [1], "FP32", "a"))
+
+    assert (first[0], again[0]) == ([1.5], [2.5])
+    with pytest.raises(AttributeError):
+        outcome(made, raw_request(2.5, [1], "FP32", "b"))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from serving.server.errors import ClientLeft, Overloaded, RequestTimeout
 from serving.server.grpc.library import grpc
-from serving.server.grpc.reading import SMALL, Messages
-from serving.server.limits import BodyBudget, Limits
+from serving.server.grpc.reading import Messages
+from serving.server.limits import SMALL_BODY, BodyBudget, Limits
 
-LARGEST = 2 * SMALL
+LARGEST = 2 * SMALL_BODY
 NEVER = 100.0  # s
 
 
@@ -32,6 +33,9 @@ class Call:
         """Not asked for."""
 
     async def abort(self, code: Any, details: str, trailing_metadata: tuple[tuple[str, str], ...]) -> None:
+        """Not asked for."""
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         """Not asked for."""
 
 
@@ -54,10 +58,10 @@ async def test_a_large_message_borrows_its_length_until_it_is_done() -> None:
     receiver = messages(budget, prompt=NEVER)
     call, task = await begun(receiver)
     assert budget.lent == 0
-    call.message.set_result(b"\0" * (SMALL + 1))
+    call.message.set_result(b"\0" * (SMALL_BODY + 1))
     message = await task
-    assert budget.lent == SMALL + 1
-    receiver.done(message)
+    assert budget.lent == SMALL_BODY + 1
+    receiver.held(message).let_go()
     assert budget.lent == 0
 
 
@@ -66,7 +70,7 @@ async def test_a_small_message_borrows_nothing() -> None:
     receiver = messages(budget, prompt=NEVER)
     call, task = await begun(receiver)
     call.message.set_result(b"12345")
-    receiver.done(await task)
+    receiver.held(await task).let_go()
     assert budget.lent == 0
 
 

@@ -19,7 +19,7 @@ from tests.serving.server.client import HOST, tensor
 from tests.serving.server.conftest import NAME, REVISION, Running
 from tests.serving.server.grpc_parts import asked, begin, floats, infer, refused
 from tests.support import models
-from tests.support.ports import free_ports
+from tests.support.ports import free_port
 from tests.support.wait import eventually
 
 
@@ -40,7 +40,7 @@ async def start() -> AsyncIterator[Start]:
     running: list[Server] = []
 
     async def started(*options: str) -> Both:
-        port = free_ports(1)[0]
+        port = free_port()
         environ = {"K_REVISION": REVISION, "HOST": HOST, "GRPC_PORT": str(port), LOAD_TOKEN: pool.TOKEN_SHA256}
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
         running.append(Server(parse_options(options, environ), sockets, Limits()))

@@ -39,10 +39,10 @@ class Nobody:
 class Parts:
     """An inference with one slot."""
 
-    def __init__(self, pace: float | None = 0.0) -> None:
+    def __init__(self, pace: float | None = 0.0, grace: float = 1000.0) -> None:
         loop = asyncio.get_running_loop()
         self.stats = Stats(SteppedClock().monotonic)
-        self.workers = Workers(1, loop)
+        self.workers = Workers(1, loop, grace)
         self.lifecycle = Lifecycle(self.workers)
         admission = Admission(1, 10, self.stats)
         self.inference = Inference(self.lifecycle, admission, self.workers, 10.0, loop)
@@ -51,9 +51,13 @@ class Parts:
         self.model = ServedModel("m", "m-00001", engine, codec, pace)
         self.lifecycle.serve(self.model)
 
-    async def run(self, job: Any, size: int = LARGE, timeout: float | None = None) -> Any:
+    async def run(self, job: Any, size: int = LARGE, timeout: float | None = None, began: float | None = None) -> Any:
         """An inference."""
-        return await self.inference.run(job, size, Nobody(), timeout)
+        return await self.inference.run(job, size, Nobody(), timeout, began)
+
+    def load(self) -> tuple[int, int]:
+        """How many are inside and in the queue."""
+        return self.stats.active, self.stats.queued
 
 
 @pytest.fixture
@@ -101,7 +105,54 @@ async def test_a_callers_deadline_counts_when_it_is_shorter(parts: Parts, releas
         await parts.run(lambda *_: None, timeout=0.0)
     with pytest.raises(DeadlineExceeded):
         await slow
-    assert (parts.stats.active, parts.stats.queued) == (0, 0)
+    assert parts.load() == (1, 0)
+    release.set()
+    await eventually(lambda: parts.load() == (0, 0))
+
+
+async def test_a_slot_is_kept_by_who_works_in_it_and_not_by_who_hangs(release: threading.Event) -> None:
+    parts = Parts(grace=0.05)
+    begun = threading.Event()
+
+    def hangs(*_: Any) -> None:
+        begun.set()
+        release.wait(10)
+
+    leaves = asyncio.ensure_future(parts.run(hangs))
+    await eventually(begun.is_set)
+    waiting = asyncio.ensure_future(parts.run(lambda *_: 7))
+    await eventually(lambda: parts.load() == (1, 1))
+    leaves.cancel()
+    await asyncio.wait([leaves])
+    assert parts.load() == (1, 1)
+    assert await waiting == 7
+    assert parts.load() == (0, 0)
+    release.set()
+    parts.workers.close()
+
+
+async def test_a_server_whose_threads_all_hang_is_not_live(release: threading.Event) -> None:
+    parts = Parts(grace=0.0)
+
+    async def hangs() -> bool:
+        """One more, unless it has not begun in time."""
+        with pytest.raises((DeadlineExceeded, NotReady)):
+            await parts.run(lambda *_: release.wait(10), timeout=0.01)
+        return not parts.lifecycle.live
+
+    await eventually(lambda: parts.lifecycle.live)
+    await eventually(hangs)
+    release.set()
+    await eventually(lambda: parts.lifecycle.live)
+    parts.workers.close()
+
+
+async def test_the_time_of_a_request_begins_when_it_begins_to_wait_for_its_model(
+    parts: Parts, release: threading.Event
+) -> None:
+    waited = asyncio.get_running_loop().time() - 9.98  # of its 10 s
+    with pytest.raises(DeadlineExceeded, match="within 10 s"):
+        await parts.run(lambda *_: release.wait(10), began=waited)
 
 
 async def test_a_task_that_is_cancelled_frees_slot_and_place_and_asks_the_model_to_end(parts: Parts) -> None:
@@ -121,7 +172,7 @@ async def test_a_task_that_is_cancelled_frees_slot_and_place_and_asks_the_model_
         with pytest.raises(asyncio.CancelledError):
             await task
     assert asked.is_set()
-    assert (parts.stats.active, parts.stats.queued) == (0, 0)
+    await eventually(lambda: parts.load() == (0, 0))
     assert await parts.run(lambda *_: 7) == 7
 
 

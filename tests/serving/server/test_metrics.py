@@ -111,6 +111,19 @@ def test_waiting_for_the_files_is_measured_as_a_part_of_the_load() -> None:
     assert (startup.fetch, startup.load, startup.warmup) == (1500, 2000, 250)
 
 
+def test_each_stage_of_the_start_is_told_before_the_next_one_begins() -> None:
+    startup, told = Startup(), list[tuple[bool, ...]]()
+
+    def clock() -> float:
+        told.append((bool(startup.format), startup.fetch > 0, startup.load > 0, startup.warmup > 0))
+        return float(len(told))
+
+    assignment = Assignment("m", "m-00001", "", "", "", Bounds(1, 1.0, 1.0))
+    load_model(assignment, lambda: Artifact(Path("model.onnx"), models.double()), Limits(), startup, monotonic=clock)
+    assert told[-2:] == [(True, True, False, False), (True, True, True, False)]  # loaded; warmed up
+    assert startup.format == "onnx"
+
+
 def test_stages_of_the_start_are_disjoint() -> None:
     stats = Stats(time.monotonic)
     stats.startup.fetch, stats.startup.load = 1500, 2000

@@ -71,7 +71,12 @@ REQUESTS: list[tuple[str, Any, bool]] = [
     (f"{V2}/infer", {"inputs": [tensor([1.0])], "outputs": [{"name": "z"}]}, False),
     (f"{V2}/infer", {"inputs": [tensor([1.0])], "parameters": {"classification": 1}}, False),
     (f"{V1}:predict", {"instances": [1, 2.5]}, True),
+    (f"{V1}:predict", {"instances": [{"x": 1}, {"x": 2.5}]}, True),
+    (f"{V1}:predict", {"instances": [{"z": 1}]}, False),
     (f"{V1}:predict", {"inputs": {"x": [1]}}, True),
+    (f"{V1}:predict", {"inputs": [1, 2.5]}, True),
+    (f"{V1}:predict", {"inputs": []}, True),
+    (f"{V1}:predict", {"inputs": [[1]]}, False),
     (f"{V1}:predict", {"instances": [[1]]}, False),
     (f"{V1}:predict", {"instances": [True]}, False),
     (f"{V1}:predict", {"instances": [1], "inputs": {"x": [1]}}, False),
@@ -79,7 +84,9 @@ REQUESTS: list[tuple[str, Any, bool]] = [
     (f"{V2}/generate", {"x": [1, 2], "parameters": {"temperature": 0}}, True),
     (f"{V2}/generate", {"x": "1"}, False),
     (f"{V2}/generate", {"z": 1}, False),
-    (f"{V2}/generate", {"x": 1, "z": 1}, False),
+    (f"{V2}/generate", {"x": 1, "z": 1, "stream": False}, True),
+    (f"{V2}/generate", {"x": 1, "z": [1]}, False),
+    (f"{V2}/generate", {"x": 1, "shared_memory_region": "a"}, False),
 ]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from serving.server import preload
+from serving.server.assignment import Batching
 from serving.server.errors import BadOptions
 from serving.server.options import ServerOptions, parse_options
 
@@ -36,12 +37,38 @@ def test_the_environment_gives_address_revision_and_storage() -> None:
 @pytest.mark.parametrize(
     "more",
     [("--name", "M"), ("--name", "x" * 64), ("--slots", "0"), ("--slots", "x"), ("--queue", "-1"), ("--timeout", "0"),
-     ("--timeout", "nan"), ("--cpu", "inf"), ("--unknown",), ("--slo", "4")],
+     ("--timeout", "nan"), ("--cpu", "inf"), ("--unknown",), ("--slo", "4"), ("--max-batch-size", "0"),
+     ("--max-batch-latency", "0.1"), ("--max-batch-latency", "-1"), ("--models", "/models"), ("--memory-limit", "1Gi"),
+     ("--load-timeout", "60"), ("--load-timeout", "0")],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_on_one_line(more: tuple[str, ...]) -> None:
     with pytest.raises(BadOptions) as error:
         parse(*more)
     assert "\n" not in str(error.value) and more[0][:6] in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [(("--memory-limit", "much"), "quantity"), (("--memory-limit", "0"), "less than 1"),
+     (("--memory-limit", "500m"), "less than 1"), (("--pool",), "--pool"), (("--name", "m"), "--name")],
+)  # fmt: skip
+def test_a_folder_of_models_is_bounded_by_a_quantity_and_has_no_other_model(more: tuple[str, ...], word: str) -> None:
+    with pytest.raises(BadOptions, match=word):
+        parse_options(["--models", "/models", *more], {})
+
+
+def test_many_models_share_a_limit_and_a_token() -> None:
+    options = parse_options(["--models", "/models", "--memory-limit", "1.5Gi"], {"KNODEL_LOAD_TOKEN_SHA256": "AB"})
+    assert (options.assignment, options.pool, options.models) == (None, None, Path("/models"))
+    assert (options.memory_limit, options.token_sha256, options.load_timeout) == (3 << 29, "ab", 600.0)
+    assert parse_options(["--models", "/models", "--load-timeout", "1.5"], {}).load_timeout == 1.5
+
+
+def test_batches_are_off_unless_they_have_a_size() -> None:
+    assert parse().bounds.batching is None
+    assert parse("--max-batch-size", "1").bounds.batching is None
+    assert parse("--max-batch-size", "8").bounds.batching == Batching(8)
+    assert parse("--max-batch-size", "8", "--max-batch-latency", "0").bounds.batching == Batching(8, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +100,7 @@ def test_a_pool_member_needs_no_model_and_knows_the_hash_of_its_token(tmp_path: 
         {"KNODEL_LOAD_TOKEN_SHA256": "AB", "K_REVISION": "pool", "TMPDIR": str(tmp_path)},
     )
     assert options.assignment is None and options.pool is not None
-    assert (options.pool.format, options.pool.token_sha256) == ("onnx", "ab")
+    assert (options.pool.format, options.token_sha256) == ("onnx", "ab")
     assert (options.bounds.slots, options.bounds.threads, options.scratch) == (3, 2, tmp_path)
 
 

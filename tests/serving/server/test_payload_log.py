@@ -133,7 +133,9 @@ async def test_of_a_share_the_others_pass_untouched() -> None:
         pass
 
     for _ in range(4):
-        await log.wrap(app)({"method": "POST", "path": "/v2/models/m/infer", "headers": []}, receive, send)
+        await log.wrap(app, "m", "m-00001")(
+            {"method": "POST", "path": "/v2/models/m/infer", "headers": []}, receive, send
+        )
     assert [one is receive for one in given] == [False, True, False, True]
 
 

@@ -18,9 +18,10 @@ from serving.server.options import LOAD_TOKEN, parse_options
 from serving.server.server import Server
 from serving.server.sockets import Sockets, bind
 from serving.server.workers import Workers
-from tests.serving.server.client import HOST, ask, request, tensor
+from tests.serving.server.client import HOST, Answer, ask, request, tensor
 from tests.serving.server.pool import REVISION, TOKEN, TOKEN_SHA256, Member, Store, infer_of, load_path, store_of
 from tests.support import models
+from tests.support.halves import in_halves
 from tests.support.wait import eventually
 
 StartMember = Callable[..., Awaitable[Member]]
@@ -69,8 +70,9 @@ async def test_a_free_member_is_ready_on_both_ports_and_reports_nothing(member: 
             answer = await ask(port, request("GET", path))
             assert (answer.status, "knodel-revision" in answer.headers) == (200, False)
     assert await member.stats() == {
-        "revision": "", "slots": 0, "active": 0, "queued": 0, "requests": 0, "busySeconds": 0.0,
+        "revision": "", "slots": 0, "active": 0, "queued": 0, "requests": 0, "busySeconds": 0.0, "memory": 0,
         "startup": {"imports": 0.0, "fetch": 0.0, "load": 0.0, "warmup": 0.0, "claimed": False, "readyFor": None},
+        "download": None, "format": None,
     }  # fmt: skip
 
 
@@ -99,6 +101,7 @@ async def test_what_comes_before_the_model_is_answered_by_it_and_by_nothing_else
     assert (stats["revision"], stats["slots"], stats["queued"], stats["requests"]) == (REVISION, 2, 0, 2)
     assert (stats["startup"]["claimed"], stats["startup"]["imports"]) == (True, 0.0)
     assert stats["startup"]["load"] > 0 and stats["startup"]["readyFor"] >= 0
+    assert stats["format"] == "onnx"
 
 
 async def test_the_revision_is_that_of_the_load_call_not_that_of_the_pool(start: StartMember, store: Store) -> None:
@@ -132,9 +135,9 @@ async def test_a_claimed_model_is_not_warmed_up_and_shows_its_pace_by_its_first_
     submitted: list[object] = []
     submit = Workers.submit
 
-    def counted(self: Workers, job: Any) -> Any:
+    def counted(self: Workers, job: Any, *more: Any) -> Any:
         submitted.append(job)
-        return submit(self, job)
+        return submit(self, job, *more)
 
     monkeypatch.setattr(Workers, "submit", counted)
 
@@ -251,6 +254,23 @@ async def test_a_body_that_is_too_large_is_413_and_a_get_405(member: Member) -> 
     data_port.cancel()
 
 
+async def test_the_index_of_a_member_needs_the_token_and_tells_what_it_was_told(member: Member, store: Store) -> None:
+    async def index(**headers: str) -> Answer:
+        return await ask(member.management_port, request("GET", "/v2/repository/index", b"", **headers))
+
+    token = {"authorization": f"Bearer {TOKEN}"}
+    assert ((await index()).status, (await index(**token)).json) == (401, [])
+    await member.load(store.uri)
+    entry = {"name": "m", "version": REVISION, "state": "LOADING", "reason": ""}
+    await eventually(lambda: member.server.stats.revision == REVISION)
+    assert (await index(**token)).json == [entry]
+    unload = await ask(member.management_port, request("POST", "/v2/repository/models/m/unload", b"", **token))
+    assert unload.status == 409
+    store.open.set()
+    await member.loading
+    assert (await index(**token)).json == [{**entry, "state": "READY"}]
+
+
 async def test_the_same_assignment_again_is_200_and_another_409(member: Member, store: Store, tmp_path: Path) -> None:
     await member.load(store.uri)
     written = json.loads((tmp_path / FILE_NAME).read_text())
@@ -296,6 +316,23 @@ async def test_a_failed_load_tells_who_waits_to_try_again(member: Member, tmp_pa
         assert "onnx" not in answer.error
 
 
+async def test_how_far_a_download_is_can_be_seen(member: Member) -> None:
+    content, rest = models.double(), asyncio.Event()
+    half = len(content) // 2
+
+    async def seen(received: int) -> bool:
+        return bool((await member.stats())["download"] == {"bytes": received, "total": len(content)})
+
+    store = await asyncio.start_server(in_halves(content, rest), HOST, 0)
+    async with store:
+        port = store.sockets[0].getsockname()[1]
+        await member.load(f"http://{HOST}:{port}/model.onnx")
+        await eventually(lambda: seen(half))
+        rest.set()
+        await member.loading
+        assert await seen(len(content))
+
+
 async def test_a_draining_member_takes_no_model(member: Member, store: Store) -> None:
     waiting = asyncio.create_task(ask(member.port, infer_of("m", 1.0)))
     await held(member, 1)
@@ -308,9 +345,3 @@ async def test_a_draining_member_takes_no_model(member: Member, store: Store) ->
 async def test_a_free_member_drains_without_waiting_for_anything(member: Member) -> None:
     with pytest.raises(StopIteration):
         member.server.drain().send(None)
-
-
-async def test_a_server_with_a_model_of_its_own_is_no_member(serve: Any) -> None:
-    running = await serve(models.double())
-    answer = await ask(running.management_port, request("POST", load_path("m"), b"{}", authorization="Bearer x"))
-    assert (answer.status, "pool" in answer.error) == (409, True)

@@ -42,11 +42,11 @@ class Process:
         }
         self._process: asyncio.subprocess.Process | None = None
 
-    async def start(self, **environ: str) -> None:
+    async def start(self, *options: str, **environ: str) -> None:
         """Start it, again; returns when it answers."""
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "serving.server", "--pool", env=self.environment | environ, stderr=log
+                sys.executable, "-m", "serving.server", "--pool", *options, env=self.environment | environ, stderr=log
             )
         await eventually(self._lives)
 
@@ -204,6 +204,26 @@ async def test_a_stop_while_it_loads_answers_who_waits(member: Process, store: S
         (503, "1")
     ] * 5
     assert await member.ended() == 0
+
+
+async def test_a_stop_while_the_files_become_a_model_answers_who_waits_by_it(member: Process) -> None:
+    slow = models.code().replace(b"class Model:", b"import time\n\nclass Model:\n    def load(self): time.sleep(0.7)\n")
+    async with store_of(slow) as store:
+        store.open.set()
+        await member.start("--format", "python", "--allow-code")
+        calls = member.calls(3)
+        await eventually(lambda: member.held(3))
+        await load(member.management_port, store.uri.replace("model.onnx", "model.py"), modelFormat="python")
+
+        async def fetched() -> bool:
+            page = await ask(member.management_port, request("GET", "/stats"))
+            return bool(page.json["startup"]["fetch"])
+
+        await eventually(fetched)
+        member.signal(signal.SIGTERM)
+        answers = await asyncio.gather(*calls)
+        assert [answer.json["outputs"][0]["data"] for answer in answers] == [[0.0], [4.0], [8.0]]
+        assert await member.ended() == 0
 
 
 async def test_a_stop_after_the_load_answers_what_is_under_way(member: Process, tmp_path: Path) -> None:

@@ -15,16 +15,11 @@ import pytest
 
 from tests.serving.server.client import HOST, ask, request, tensor
 from tests.support import models
+from tests.support.ports import free_port
 from tests.support.wait import eventually
 
 Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
 CALL = request("POST", "/v2/models/m/infer", json.dumps({"inputs": [tensor([1.0])]}).encode())
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind((HOST, 0))
-        return int(sock.getsockname()[1])
 
 
 @pytest.fixture
@@ -139,6 +134,39 @@ async def test_a_stop_while_loading_ends_it_with_0(start: Start, tmp_path: Path,
         assert (await ask(int(environment["PORT"]), request("GET", "/v2/health/ready"))).status == 503
         process.terminate()
         assert await process.wait() == 0
+
+
+async def prints(script: str, environment: dict[str, str], *arguments: str) -> list[str]:
+    """The words that a program writes."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, *arguments, env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    return output.decode().split()
+
+
+async def test_a_start_makes_no_dataclass_of_ours_each_of_which_takes_as_long_as_three_modules(
+    environment: dict[str, str],
+) -> None:
+    script = (
+        "import sys, serving.server.main, serving.server.run, serving.engines.onnx\n"
+        "ours = [name for name in sys.modules if name.partition('.')[0] in ('serving', 'clusters')]\n"
+        "made = [(name, key) for name in ours for key, value in vars(sys.modules[name]).items()\n"
+        "        if hasattr(value, '__dataclass_fields__')]\n"
+        "print(len(ours) > 50, *made)"
+    )
+    assert await prints(script, environment) == ["True"]
+
+
+async def test_garbage_is_collected_in_a_server_but_not_in_what_it_imported(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    script = (
+        "import gc, sys\ngc.disable()\nfrom serving.server import main, run\n"
+        "run.run = lambda *_: print(gc.isenabled(), gc.get_freeze_count() > 10_000)\nmain.main(sys.argv[1:])"
+    )
+    path = models.write(tmp_path, "double")
+    assert await prints(script, environment, "--name", "m", "--storage-uri", path.as_uri()) == ["True", "True"]
 
 
 async def test_what_a_zygote_imports_starts_no_thread_and_asks_nobody(tmp_path: Path) -> None:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import aiohttp
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from serving.engines.base import EngineOptions
 from serving.engines.errors import Cancelled
 from serving.engines.python import load
+from serving.server.answer_stats import AnswerStats
 from serving.server.handover import Handover
+from serving.server.limits import Limits
+from serving.server.metrics import Metrics
+from serving.server.observed import Observed
 from serving.storage.fetch import fetch
 from tests.serving.server.client import Caller, ask, request
 from tests.serving.server.streaming import FAILS_AFTER, NAME, REVISION, Counting, Streaming, counting_server, serving
@@ -131,7 +137,7 @@ async def test_a_caller_that_does_not_read_stops_the_model_and_not_the_memory() 
 
 @pytest.mark.parametrize("parts", [ENDLESS, 100])
 async def test_a_caller_that_never_reads_the_rest_is_cut_off_and_keeps_no_server_from_ending(parts: int) -> None:
-    async with counting_server(timeout=0.2, width=20_000, taken_within=0.1) as server:
+    async with counting_server(timeout=0.2, width=20_000, limits=Limits(answer_check=0.1)) as server:
         caller = await Caller.connect(server.port)
         await caller.send(request("POST", STREAM, json.dumps({"n": parts}).encode()))
         await eventually(lambda: server.engine.ended)
@@ -163,6 +169,42 @@ async def test_what_goes_wrong_later_is_the_last_event_without_the_models_words(
     assert answer.status == 200
     assert [part["y"] for part in parts[:-1]] == list(range(FAILS_AFTER))
     assert "error " in parts[-1]["error"] and "unlucky" not in parts[-1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [(STREAM, {"n": FAILS_AFTER}), (PREDICT, {"instances": [FAILS_AFTER]}), (STREAM, {"n": ENDLESS})]
+)
+async def test_a_stream_that_breaks_after_its_first_event_counts_as_an_error(path: str, body: Any) -> None:
+    async with counting_server(timeout=0.1) as server:
+        answer, parts = await events(server, path, body, accept="text/event-stream")
+        assert answer.status == 200 and len(parts) > 1
+        await events(server, path, {"instances": [2]} if path == PREDICT else {"n": 2}, accept="text/event-stream")
+        page = AnswerStats(server.metrics, server.stats).to_json()
+    assert (page["requests"], page["errors"], sum(page["latency"].values())) == (2, 1, 1)
+
+
+async def test_an_answer_whose_application_raises_after_its_status_has_left_counts_as_an_error() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise OSError("of the application")
+
+    async def nowhere(_: Message) -> None: ...
+
+    metrics = Metrics()
+    scope = {"type": "http", "method": "POST", "path": STREAM}
+    with pytest.raises(OSError, match="of the application"):
+        await Observed(app, metrics, None, time.monotonic)(scope, asyncio.Queue[Message]().get, nowhere)
+    assert list(metrics.answers["v2"]) == [500]
+
+
+async def test_a_caller_that_leaves_a_stream_is_no_error() -> None:
+    async with counting_server() as server:
+        caller = await Caller.connect(server.port)
+        await caller.send(request("POST", STREAM, json.dumps({"n": ENDLESS}).encode()))
+        await caller.answer()
+        caller.reset()
+        await eventually(lambda: "v2" in server.metrics.answers)
+        assert AnswerStats(server.metrics, server.stats).to_json()["errors"] == 0
 
 
 async def test_a_deadline_ends_a_stream_with_an_event() -> None:

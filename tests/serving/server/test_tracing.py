@@ -8,18 +8,24 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import Span, StatusCode
+from starlette.types import Message, Receive, Scope, Send
 
+from serving.server.connection import BROKEN_KEY
 from serving.server.errors import BadOptions
 from serving.server.limits import Limits
 from serving.server.observability_options import wants_tracing
 from serving.server.options import parse_options
 from serving.server.server import Server
 from serving.server.sockets import Sockets, bind
+from serving.server.tracing import Traced, Tracing
 from tests.serving.server.client import HOST, Answer, tensor
 from tests.serving.server.collector import Collector, collecting
 from tests.serving.server.conftest import NAME, REVISION, Running
@@ -77,6 +83,29 @@ def attributes(holder: Any) -> dict[str, Any]:
     return {pair.key: pair.value.string_value or pair.value.int_value for pair in holder.attributes}
 
 
+async def test_a_stream_that_breaks_after_its_status_has_left_is_an_error_of_its_span() -> None:
+    begun: list[Span] = []
+
+    class Once:
+        @contextmanager
+        def request(self, name: str, *_: Any) -> Iterator[Span]:
+            with TracerProvider().get_tracer("test").start_as_current_span(name) as span:
+                begun.append(span)
+                yield span
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[BROKEN_KEY] = 500
+
+    async def silent() -> Message:
+        return {}
+
+    async def nowhere(_: Message) -> None: ...
+
+    scope = {"method": "POST", "path": "/v2/models/m/generate_stream", "scheme": "http", "headers": []}
+    await Traced(app, cast(Tracing, Once()))(scope, silent, nowhere)
+    assert [getattr(span, "status").status_code for span in begun] == [StatusCode.ERROR]  # noqa: B009 - the SDK's
+
+
 async def call(running: Running, parent: str = PARENT, values: Any = (1.0,)) -> Answer:
     return await running.post({"inputs": [tensor(list(values))]}, traceparent=parent)
 
@@ -121,6 +150,22 @@ async def test_the_queues_span_ends_where_the_models_begins_in_its_thread(traced
     (short, first), (long, second) = sorted(waits, key=lambda wait: wait[0])
     assert second.start_time_unix_nano >= first.end_time_unix_nano - 1_000_000
     assert long > short
+
+
+async def test_requests_that_share_an_inference_have_spans_of_their_own(traced: Trace, collector: Collector) -> None:
+    running = await traced(models.slow(), "--max-batch-size", "4")
+    answers = await asyncio.gather(*(call(running, f"00-{digit * 32}-{'b' * 16}-01") for digit in "123"))
+    assert [answer.status for answer in answers] == [200] * 3
+    await running.server.close()
+    exported = [ExportTraceServiceRequest.FromString(post.body) for post in collector.posts]
+    names: dict[str, list[str]] = {}
+    for message in exported:
+        for group in message.resource_spans:
+            for scope in group.scope_spans:
+                for span in scope.spans:
+                    names.setdefault(span.trace_id.hex(), []).append(span.name)
+    assert sorted(names) == [digit * 32 for digit in "123"]
+    assert all(sorted(found) == sorted([REQUEST, "queue", "inference"]) for found in names.values())
 
 
 async def test_a_request_without_a_trace_gets_one_and_the_access_log_names_it(
@@ -180,10 +225,13 @@ async def test_a_collector_that_does_not_answer_delays_nobody(traced: Trace, col
     collector.release()
 
 
-async def test_a_collector_that_is_not_there_keeps_no_server_from_ending(traced: Trace) -> None:
+async def test_a_collector_that_is_not_there_keeps_no_server_from_ending(
+    traced: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.server.observability.PATIENCE", 0.1)
     running = await traced(models.double(), to="http://127.0.0.1:9")
     assert (await call(running)).status == 200
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(2):
         await running.server.close()
 
 

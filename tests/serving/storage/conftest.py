@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from serving.storage.deadline import Deadline
+from serving.storage.http import Downloader
+from serving.storage.limits import DownloadLimits
+
 LOOPBACK = frozenset({"127.0.0.1"})
+ONCE = DownloadLimits(retries=0)  # what fails is not tried again
 Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+def downloader(limits: DownloadLimits = ONCE, sleep: Callable[[float], None] = time.sleep) -> Downloader:
+    """What asks stores on loopback."""
+    return Downloader(LOOPBACK, Deadline("uri", limits.total), limits, sleep)
 
 
 class Store:
@@ -74,6 +85,23 @@ class Store:
 
         self.answers[path] = answer
         return self.url(path)
+
+    def busy(self, path: str, times: int, status: int = 503, **headers: str) -> None:
+        """Before what it has it answers so many times with an error."""
+        whole, left = self.answers[path], [None] * times
+
+        def answer(handler: BaseHTTPRequestHandler) -> None:
+            if not left:
+                whole(handler)
+                return
+            left.pop()
+            handler.send_response(status)
+            for name, value in headers.items():
+                handler.send_header(name.replace("_", "-"), value)
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+
+        self.answers[path] = answer
 
     def redirect(self, path: str, target: str, status: int = 302) -> str:
         """Answer with a redirect; its address."""

@@ -13,25 +13,36 @@ from tests.serving.storage.conftest import Answer, Store
 
 REPOSITORY = "acme/magika"
 LOGIN = base64.b64encode(b"user:password").decode()
-TOKEN = "t0ken"
 
 
 class Registry:
-    """What a `Store` answers as a registry; a `private` one asks for a token, which only LOGIN gets."""
+    """What a `Store` answers as a registry; a `private` one asks for a token, which only LOGIN gets.
 
-    def __init__(self, store: Store, blobs: Store, private: bool = False) -> None:
+    After `lasts` uses a token has ended.
+    """
+
+    def __init__(
+        self, store: Store, blobs: Store, private: bool = False, lasts: int = 1000, repository: str = REPOSITORY
+    ) -> None:
+        self._repository = repository
+        self._lasts = lasts
+        self._uses = 0
         self._store = store
         self._blobs = blobs
         self._private = private
         store.answers["/token"] = self._give_token
 
+    @property
+    def _token(self) -> str:
+        return f"t0ken-{self._uses // self._lasts}"
+
     def uri(self, reference: str = ":latest") -> str:
         """The address of an image."""
-        return f"oci://127.0.0.1:{self._store.server.server_port}/{REPOSITORY}{reference}"
+        return f"oci://127.0.0.1:{self._store.server.server_port}/{self._repository}{reference}"
 
     def push(self, layers: Sequence[bytes], tag: str = "latest") -> str:
         """Publish an image; the digest of its manifest."""
-        descriptors = [self._layer(layer) for layer in layers]
+        descriptors = [self.blob(layer) for layer in layers]
         return self.push_manifest({"schemaVersion": 2, "layers": descriptors}, tag)
 
     def push_manifest(self, manifest: dict[str, Any], tag: str = "latest") -> str:
@@ -39,7 +50,7 @@ class Registry:
         content = json.dumps(manifest).encode()
         digest = of_bytes(content)
         for reference in (tag, digest):
-            self._publish(f"/v2/{REPOSITORY}/manifests/{reference}", content)
+            self._publish(f"/v2/{self._repository}/manifests/{reference}", content)
         return digest
 
     def push_index(self, platforms: dict[str, str], tag: str = "latest") -> str:
@@ -50,11 +61,11 @@ class Registry:
         ]
         return self.push_manifest({"schemaVersion": 2, "manifests": manifests}, tag)
 
-    def _layer(self, content: bytes) -> dict[str, Any]:
-        """A blob, which the registry redirects to."""
+    def blob(self, content: bytes, breaks: Sequence[int | None] = ()) -> dict[str, Any]:
+        """A blob, which the registry redirects to; `breaks` as in `Store.versioned`."""
         digest = of_bytes(content)
-        path = f"/v2/{REPOSITORY}/blobs/{digest}"
-        self._store.redirect(path, self._blobs.versioned(f"/{digest}?signature=x", content, '"1"'))
+        path = f"/v2/{self._repository}/blobs/{digest}"
+        self._store.redirect(path, self._blobs.versioned(f"/{digest}?signature=x", content, '"1"', breaks))
         self._store.answers[path] = self._guarded(self._store.answers[path])
         return {"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": digest, "size": len(content)}
 
@@ -64,7 +75,8 @@ class Registry:
 
     def _guarded(self, answer: Answer) -> Answer:
         def guarded(handler: BaseHTTPRequestHandler) -> None:
-            if not self._private or handler.headers.get("Authorization") == f"Bearer {TOKEN}":
+            if not self._private or handler.headers.get("Authorization") == f"Bearer {self._token}":
+                self._uses += 1
                 answer(handler)
                 return
             realm = self._store.url("/token")
@@ -79,7 +91,7 @@ class Registry:
         if handler.headers.get("Authorization") != f"Basic {LOGIN}":
             handler.send_error(401)
             return
-        content = json.dumps({"token": TOKEN}).encode()
+        content = json.dumps({"token": self._token}).encode()
         handler.send_response(200)
         handler.send_header("Content-Length", str(len(content)))
         handler.end_headers()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import os
 import random
 import stat
@@ -14,8 +13,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from serving.storage.archive import is_archive, unpack
 from serving.storage.digest import of_bytes
@@ -184,28 +181,3 @@ def test_rare_compressions_and_encryption_are_refused(tmp_path: Path) -> None:
     content[content.index(b"PK\x01\x02") + 8] |= 1
     (tmp_path / "folder").rmdir()
     refused(tmp_path, "m.zip", bytes(content), "encrypted")
-
-
-BASES = (tar(MODEL), tar(MODEL, "gz"), zipped(MODEL.items()))
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(base=st.integers(0, len(BASES) - 1), changes=st.lists(st.tuples(st.floats(0, 0.999), st.binary(max_size=8))))
-def test_no_damage_makes_another_error_or_a_file_elsewhere(
-    tmp_path_factory: pytest.TempPathFactory, base: int, changes: list[tuple[float, bytes]]
-) -> None:
-    content = io.BytesIO(BASES[base])
-    for share, change in changes:
-        content.seek(int(share * len(BASES[base])))
-        content.write(change)
-    folder = tmp_path_factory.mktemp("damaged")
-    (folder / "archive").write_bytes(content.getvalue())
-    (folder / "into").mkdir()
-    try:
-        files = unpack(folder / "archive", ("m.tar", "m.tar", "m.zip")[base], folder / "into", "uri", SMALL)
-    except StorageError:
-        files = {}
-    assert {path.name for path in folder.iterdir()} == {"archive", "into"}
-    assert all(not path.is_symlink() for path in folder.rglob("*"))
-    for name, found in files.items():
-        assert of_bytes((folder / "into" / name).read_bytes()) == found

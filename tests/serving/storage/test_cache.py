@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 
 from serving.storage.cache import FILES, FOLDERS, Cache
-from serving.storage.errors import Interrupted, StorageError
+from serving.storage.deadline import Deadline
+from serving.storage.digest import of_bytes
+from serving.storage.errors import Interrupted, Refused, StorageError
 from serving.storage.fetch import StorageOptions, fetch, options_from
+from tests.serving.storage.archives import MODEL, tar
 from tests.serving.storage.conftest import LOOPBACK, Store
 from tests.support.wait import eventually
 
@@ -106,17 +109,57 @@ def test_a_temporary_folder_lives_as_long_as_its_hold(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_workplace_is_kept_only_after_an_interruption(tmp_path: Path) -> None:
+def test_a_workplace_is_kept_when_the_store_breaks_off_or_refuses(tmp_path: Path) -> None:
     cache = Cache(tmp_path, 1 << 20)
     with pytest.raises(Interrupted), cache.workplace("key") as work:
         (work / "part").write_bytes(b"x")
         raise Interrupted("broken")
+    with pytest.raises(Refused), cache.workplace("key") as work:
+        assert (work / "part").read_bytes() == b"x"
+        raise Refused("the token has ended", 401)
     with pytest.raises(StorageError), cache.workplace("key") as work:
         assert (work / "part").read_bytes() == b"x"
         raise StorageError("damaged")
     with cache.workplace("key") as work:
         assert list(work.iterdir()) == []
     assert not work.exists()
+    with pytest.raises(Refused), cache.workplace("key") as work:
+        (work / "part").write_bytes(b"")
+        raise Refused("not found", 404)
+    assert not work.exists()
+
+
+def test_workplaces_that_are_kept_count_for_the_limit(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, SIZE)
+    for key in ("first", "second"):
+        with pytest.raises(Interrupted), cache.workplace(key) as work:
+            (work / "part").write_bytes(b"x" * SIZE)
+            raise Interrupted("broken")
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["second"]
+
+
+def test_who_waits_for_another_process_does_so_until_the_deadline(tmp_path: Path) -> None:
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    cache = Cache(tmp_path, 1 << 20, sleep)
+    deadline = Deadline("uri", 5, lambda: clock[0])
+    with cache.workplace("key"), pytest.raises(Interrupted, match="5 s"), cache.workplace("key", deadline):
+        pass
+    assert 5 <= clock[0] < 6
+
+
+def test_a_cache_may_be_named_by_a_link(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    content = tar(MODEL)
+    uri = store.file("/m.tar", content)
+    for _ in range(2):
+        artifact = fetch(uri, of_bytes(content), tmp_path / "link", LOOPBACK)
+        assert {name: artifact.read(name) for name in artifact.names()} == MODEL
+    assert store.asked == ["/m.tar"]
 
 
 async def test_who_wants_the_same_waits_and_finds_it(store: Store, tmp_path: Path) -> None:

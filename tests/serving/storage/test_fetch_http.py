@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import io
+import select
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from serving.storage.artifact import Artifact
-from serving.storage.errors import StorageError
-from serving.storage.fetch import fetch
-from serving.storage.http import Downloader, DownloadLimits
-from tests.serving.storage.conftest import LOOPBACK, Store
+from serving.storage.deadline import Deadline
+from serving.storage.errors import Interrupted, StorageError
+from serving.storage.fetch import StorageOptions, fetch
+from serving.storage.http import Download, Downloader
+from serving.storage.web import Request
+from tests.serving.storage.conftest import LOOPBACK, ONCE, Answer, Store, downloader
 
 CONTENT = b"a model" * 1000
 DIGEST = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
@@ -21,7 +24,7 @@ WRONG = "sha256:" + "0" * 64
 
 
 def get(uri: str, cache: Path, digest: str = "", allowed: frozenset[str] = LOOPBACK) -> Artifact:
-    return fetch(uri, digest, cache / "cache", allowed)
+    return fetch(uri, digest, cache / "cache", allowed, options=StorageOptions({}, limits=ONCE))
 
 
 def files(folder: Path) -> list[str]:
@@ -48,7 +51,9 @@ def test_without_a_digest_it_is_downloaded_anew(store: Store, tmp_path: Path) ->
 
 def test_a_cached_file_that_was_damaged_is_downloaded_anew(store: Store, tmp_path: Path) -> None:
     uri = store.file("/m.onnx", CONTENT)
-    get(uri, tmp_path, DIGEST).path.write_bytes(b"damaged")
+    get(uri, tmp_path, DIGEST)
+    (kept,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    kept.write_bytes(b"damaged")
     assert get(uri, tmp_path, DIGEST).content == CONTENT
 
 
@@ -82,7 +87,9 @@ def test_redirects_are_followed_but_not_for_ever(store: Store, tmp_path: Path) -
     assert store.asked.count("/loop") == 6
 
 
-@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://10.0.0.1/x", "//[::1]/x", ""])
+@pytest.mark.parametrize(
+    "target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://10.0.0.1/x", "//[::1]/x", "http://[", ""]
+)
 def test_a_redirect_leads_nowhere_else(store: Store, tmp_path: Path, target: str) -> None:
     with pytest.raises(StorageError):
         get(store.redirect("/1", target), tmp_path)
@@ -113,17 +120,49 @@ def test_an_answer_that_is_no_http_is_refused(store: Store, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("announced", [None, 10])
-def test_more_bytes_than_allowed_are_refused(store: Store, announced: int | None) -> None:
-    downloader = Downloader(LOOPBACK, DownloadLimits(size=5))
+def test_more_bytes_than_allowed_are_refused(store: Store, tmp_path: Path, announced: int | None) -> None:
+    uri = store.file("/m", b"x" * 10)
     with pytest.raises(StorageError, match="limit"):
-        downloader.download(store.file("/m", b"x" * 10), io.BytesIO())
+        downloader().save(Download(uri, lambda: Request(uri, uri), tmp_path / "part", most=5))
+    assert (tmp_path / "part").stat().st_size <= 5
 
 
-def test_a_download_takes_no_longer_than_allowed(store: Store) -> None:
-    times = iter(range(0, 1000, 100))
-    downloader = Downloader(LOOPBACK, DownloadLimits(total=50), lambda: float(next(times)))
-    with pytest.raises(StorageError, match="50 s"):
-        downloader.download(store.file("/m", CONTENT), io.BytesIO())
+def drips_head(handler: BaseHTTPRequestHandler) -> None:
+    """A header that does not end."""
+    handler.send_response(200)
+    handler.flush_headers()
+    drip(handler, b"x")
+
+
+def drips_body(handler: BaseHTTPRequestHandler) -> None:
+    """A body that does not end."""
+    handler.send_response(200)
+    handler.end_headers()
+    drip(handler, b"x")
+
+
+def never_answers(handler: BaseHTTPRequestHandler) -> None:
+    """Interim answers without end."""
+    drip(handler, b"HTTP/1.1 100 Continue\r\n\r\n", pause=0)
+
+
+def drip(handler: BaseHTTPRequestHandler, piece: bytes, pause: float = 0.01) -> None:
+    """A piece now and then, until nobody listens any more."""
+    handler.close_connection = True
+    with contextlib.suppress(OSError):
+        while True:
+            handler.wfile.write(piece)
+            select.select([handler.connection], [], [], pause)
+
+
+@pytest.mark.parametrize("answer", [drips_head, drips_body, never_answers])
+def test_a_download_takes_no_longer_than_allowed(store: Store, tmp_path: Path, answer: Answer) -> None:
+    store.answers["/m"] = answer
+    deadline = Deadline("uri", 0.15)
+    uri = store.url("/m")
+    with pytest.raises(Interrupted, match=r"0\.15 s|in time"):
+        Downloader(LOOPBACK, deadline).save(Download(uri, lambda: Request(uri, uri), tmp_path / "part"))
+    assert -1 < deadline.left <= 0.01
 
 
 def test_a_store_that_is_not_there_is_named(tmp_path: Path, store: Store) -> None:
@@ -142,7 +181,15 @@ def test_a_cache_that_others_may_write_is_not_used(store: Store, tmp_path: Path)
 
 
 @pytest.mark.parametrize("path", ["/", "/..", "/%2e%2e", "/a%2Fb", "/.download-x"])
-def test_the_name_of_a_file_stays_inside_of_the_cache(store: Store, tmp_path: Path, path: str) -> None:
-    artifact = get(store.file(path, CONTENT), tmp_path)
-    assert artifact.path.resolve().is_relative_to((tmp_path / "cache").resolve())
-    assert artifact.names() == [artifact.path.name] and "/" not in artifact.path.name
+def test_a_file_is_called_by_the_last_part_of_its_path(store: Store, tmp_path: Path, path: str) -> None:
+    artifact = get(store.file(path, CONTENT), tmp_path, DIGEST)
+    (name,) = artifact.names()
+    assert name not in ("", ".", "..") and "/" not in name and artifact.read(name) == CONTENT
+    assert files(tmp_path) == ["file"]
+
+
+def test_the_same_bytes_by_two_names_are_downloaded_once(store: Store, tmp_path: Path) -> None:
+    uris = store.file("/a.onnx", CONTENT), store.file("/b.onnx", CONTENT), store.url("/a.onnx")
+    names = [get(uri, tmp_path, DIGEST).names() for uri in uris]
+    assert names == [["a.onnx"], ["b.onnx"], ["a.onnx"]]
+    assert store.asked == ["/a.onnx"]

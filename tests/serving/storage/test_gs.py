@@ -14,13 +14,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from serving.storage import gs
+from serving.storage import gs_token
 from serving.storage.artifact import Artifact
 from serving.storage.digest import of_bytes
 from serving.storage.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
 from tests.serving.storage.archives import MODEL
-from tests.serving.storage.conftest import LOOPBACK, Store
+from tests.serving.storage.conftest import LOOPBACK, Store, downloader
 
 jwt = pytest.importorskip("google.auth.jwt")
 
@@ -42,6 +42,8 @@ class Google:
         self._key = key
         self.store = store
         self.open = False
+        self.lasts = 3600  # s; of a token, of which only the last one that was given opens anything
+        self._given = 0
         store.answers["/token"] = self._give_token
         store.answers["/models"] = self._list
         for name, content in files.items():
@@ -59,8 +61,10 @@ class Google:
         body = handler.rfile.read(int(handler.headers["Content-Length"])).decode()
         public = self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         claims = jwt.decode(parse_qs(body)["assertion"][0], certs=public, audience=AUDIENCE)
-        assert (claims["iss"], claims["scope"]) == ("reader@acme", gs.SCOPE)
-        _send(handler, json.dumps({"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"}).encode())
+        assert (claims["iss"], claims["scope"]) == ("reader@acme", gs_token.SCOPE)
+        self._given += 1
+        token = f"{TOKEN}-{self._given}"
+        _send(handler, json.dumps({"access_token": token, "expires_in": self.lasts, "token_type": "Bearer"}).encode())
 
     def _list(self, handler: BaseHTTPRequestHandler) -> None:
         if not self._admits(handler):
@@ -81,7 +85,7 @@ class Google:
         return lambda handler: answer(handler) if self._admits(handler) else None
 
     def _admits(self, handler: BaseHTTPRequestHandler) -> bool:
-        if self.open or handler.headers.get("Authorization") == f"Bearer {TOKEN}":
+        if self.open or handler.headers.get("Authorization") == f"Bearer {TOKEN}-{self._given}":
             return True
         handler.send_error(403)
         return False
@@ -102,7 +106,7 @@ def google(store: Store, key: rsa.RSAPrivateKey) -> Google:
 def get(uri: str, google: Google, tmp_path: Path, account: str = "", digest: str = "") -> Artifact:
     (tmp_path / "secret").mkdir(exist_ok=True)
     if account:
-        (tmp_path / "secret" / gs.KEY_FILE).write_text(account)
+        (tmp_path / "secret" / gs_token.KEY_FILE).write_text(account)
     environ = {"KNODEL_CREDENTIALS": str(tmp_path / "secret"), "STORAGE_EMULATOR_HOST": google.store.url("")}
     return fetch(uri, digest, tmp_path / "cache", LOOPBACK, options=StorageOptions(environ))
 
@@ -116,6 +120,21 @@ def test_an_object_and_a_prefix_with_the_key_of_a_service_account(google: Google
     assert content(get("gs://models/m.onnx", google, tmp_path, account, of_bytes(b"a model"))) == {"m.onnx": b"a model"}
     assert content(get("gs://models/a b", google, tmp_path, account)) == MODEL
     assert google.store.asked.count("/token") == 2
+
+
+def test_a_token_that_ends_is_replaced(google: Google, tmp_path: Path) -> None:
+    google.lasts = 1
+    assert content(get("gs://models/a b/", google, tmp_path, google.service_account())) == MODEL
+    assert google.store.asked.count("/token") == len(google.store.asked) / 2
+
+
+def test_a_token_of_the_pod_is_used_until_it_ends(store: Store) -> None:
+    now = [0.0]
+    store.file(gs_token._METADATA, json.dumps({"access_token": "x", "expires_in": 300}).encode())
+    host = store.url("").removeprefix("http://")
+    tokens = gs_token.PodIdentity(host, downloader().web, "uri", lambda: now[0])
+    for now[0], asked in ((0.0, 1), (200.0, 1), (299.0, 2)):
+        assert tokens() == "x" and len(store.asked) == asked
 
 
 def test_without_a_key_the_bucket_is_asked_anonymously(google: Google, tmp_path: Path) -> None:
@@ -149,11 +168,11 @@ def by_pod(google: Google, tmp_path: Path, body: bytes) -> Artifact:
 
 
 def test_the_identity_of_the_pod_where_its_host_is_allowed(google: Google, tmp_path: Path) -> None:
-    assert by_pod(google, tmp_path, json.dumps({"access_token": TOKEN}).encode()).content == b"a model"
+    assert by_pod(google, tmp_path, json.dumps({"access_token": f"{TOKEN}-0"}).encode()).content == b"a model"
     assert google.store.headers[0]["Metadata-Flavor"] == "Google"
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b'{"a":' + b"[" * 100_000])
 def test_a_metadata_service_that_answers_otherwise_is_refused(google: Google, tmp_path: Path, body: bytes) -> None:
     with pytest.raises(StorageError, match="metadata"):
         by_pod(google, tmp_path, body)

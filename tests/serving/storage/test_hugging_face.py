@@ -103,7 +103,9 @@ def test_a_redirect_to_a_private_address_is_refused(store: Store, elsewhere: Sto
         get("hf://acme/magika", store, tmp_path)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"sha": "x", "siblings": 1}', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"sha": "x", "siblings": 1}', b"\xff", b"[" * 100_000, b'{"a":' + b"[" * 100_000]
+)
 def test_an_answer_that_is_no_listing_is_refused(store: Store, tmp_path: Path, body: bytes) -> None:
     store.file("/api/models/acme/magika/revision/main", body)
     with pytest.raises(StorageError, match="Hugging Face"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import tarfile
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ from serving.storage.artifact import Artifact
 from serving.storage.digest import of_bytes
 from serving.storage.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
+from serving.storage.limits import DownloadLimits
+from serving.storage.oci import LARGEST_IMAGE
 from serving.storage.oci_reference import login_of, reference_of
 from tests.serving.storage.archives import MODEL, tar, tar_entry, tar_of
-from tests.serving.storage.conftest import LOOPBACK, Store
+from tests.serving.storage.conftest import LOOPBACK, ONCE, Store
 from tests.serving.storage.images import LOGIN, Registry
 
 LAYER = tar({f"models/{name}": content for name, content in MODEL.items()}, "gz")
@@ -31,11 +34,11 @@ def registry(store: Store, elsewhere: Store) -> Registry:
     return Registry(store, elsewhere)
 
 
-def get(uri: str, tmp_path: Path, digest: str = "", config: str = "") -> Artifact:
+def get(uri: str, tmp_path: Path, digest: str = "", config: str = "", limits: DownloadLimits = ONCE) -> Artifact:
     (tmp_path / "secret").mkdir(exist_ok=True)
     if config:
         (tmp_path / "secret" / ".dockerconfigjson").write_text(config)
-    options = StorageOptions({"KNODEL_CREDENTIALS": str(tmp_path / "secret")})
+    options = StorageOptions({"KNODEL_CREDENTIALS": str(tmp_path / "secret")}, limits=limits)
     return fetch(uri, digest, tmp_path / "cache", LOOPBACK, options=options)
 
 
@@ -126,6 +129,66 @@ def test_a_private_registry_gets_the_login_and_the_blob_store_does_not(
     host = f"127.0.0.1:{store.server.server_port}"
     assert content(get(registry.uri(), tmp_path, config=json.dumps({"auths": {host: {"auth": LOGIN}}}))) == MODEL
     assert elsewhere.asked and all("Authorization" not in headers for headers in elsewhere.headers)
+
+
+@pytest.mark.parametrize("digest_known", [True, False])
+def test_a_token_that_ends_between_layers_or_within_one_is_replaced(
+    store: Store, elsewhere: Store, tmp_path: Path, digest_known: bool
+) -> None:
+    registry = Registry(store, elsewhere, private=True, lasts=1)
+    blobs = [registry.blob(BASE), registry.blob(LAYER, breaks=[50])]
+    digest = registry.push_manifest({"schemaVersion": 2, "layers": blobs})
+    host = f"127.0.0.1:{store.server.server_port}"
+    config = json.dumps({"auths": {host: {"auth": LOGIN}}})
+    found = get(registry.uri(), tmp_path, digest if digest_known else "", config, DownloadLimits(pause=0))
+    assert content(found) == MODEL
+    assert sum(path.startswith("/token") for path in store.asked) == 4
+    assert [headers.get("Range") for headers in elsewhere.headers] == [None, None, "bytes=50-"]
+
+
+def test_a_blob_store_cannot_ask_for_the_login(store: Store, elsewhere: Store, tmp_path: Path) -> None:
+    registry = Registry(store, elsewhere, private=True)
+    registry.push([LAYER])
+
+    def ask_for_login(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(401)
+        handler.send_header("WWW-Authenticate", f'Bearer realm="{elsewhere.url("/steal")}",service="x"')
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    elsewhere.answers[f"/{of_bytes(LAYER)}?signature=x"] = ask_for_login
+    host = f"127.0.0.1:{store.server.server_port}"
+    with pytest.raises(StorageError, match="401"):
+        get(registry.uri(), tmp_path, config=json.dumps({"auths": {host: {"auth": LOGIN}}}))
+    assert len(elsewhere.asked) == 1
+
+
+def test_a_layer_that_is_larger_than_the_manifest_says_is_not_brought(registry: Registry, tmp_path: Path) -> None:
+    descriptor = {**registry.blob(LAYER), "size": len(LAYER) - 1}
+    registry.push_manifest({"schemaVersion": 2, "layers": [descriptor]})
+    with pytest.raises(StorageError, match="limit"):
+        get(registry.uri(), tmp_path)
+
+
+@pytest.mark.parametrize("size", [LARGEST_IMAGE // 2 + 1, -1])
+def test_layers_that_are_too_large_together_are_not_asked_for(
+    registry: Registry, elsewhere: Store, tmp_path: Path, size: int
+) -> None:
+    descriptors = [{**registry.blob(layer), "size": size} for layer in (LAYER, BASE)]
+    registry.push_manifest({"schemaVersion": 2, "layers": descriptors})
+    with pytest.raises(StorageError, match="layers"):
+        get(registry.uri(), tmp_path)
+    assert elsewhere.asked == []
+
+
+def test_a_later_layer_may_put_a_file_for_a_folder_and_a_folder_for_a_file(registry: Registry, tmp_path: Path) -> None:
+    first = tar({"models/a/x": b"1", "models/a/y/z": b"1", "models/b": b"1", "models/c/x": b"1", "models/d": b"1"})
+    second = tar_of([
+        tar_entry("models/a", b"2"), tar_entry("models/b/x/y", b"2"), tar_entry("models/.wh.c"),
+        tar_entry("models/c", b"2"), tar_entry("models/d", kind=tarfile.DIRTYPE),
+    ])  # fmt: skip
+    registry.push([first, second])
+    assert content(get(registry.uri(), tmp_path)) == {"a": b"2", "b/x/y": b"2", "c": b"2"}
 
 
 def test_without_a_login_a_private_registry_refuses(store: Store, elsewhere: Store, tmp_path: Path) -> None:

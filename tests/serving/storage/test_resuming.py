@@ -13,13 +13,15 @@ import pytest
 
 from serving.storage.artifact import Artifact
 from serving.storage.credentials import Credentials
+from serving.storage.deadline import Deadline
 from serving.storage.errors import Interrupted, Refused, StorageError
-from serving.storage.http import Downloader, DownloadLimits
+from serving.storage.limits import DownloadLimits
 from serving.storage.progress import Progress, nobody_looks
 from serving.storage.remote import Wanted, fetch_remote
+from serving.storage.retry import Retry
 from serving.storage.source import Access
 from serving.storage.web_file import WebFile
-from tests.serving.storage.conftest import LOOPBACK, Store
+from tests.serving.storage.conftest import Store, downloader
 from tests.support.wait import eventually
 
 CONTENT = bytes(range(256)) * 4000
@@ -40,9 +42,9 @@ class Pauses:
 def get(
     uri: str, cache: Path, digest: str = DIGEST, progress: Progress = nobody_looks, pauses: Pauses | None = None
 ) -> Artifact:
-    downloader = Downloader(LOOPBACK, DownloadLimits(retries=2), sleep=pauses or Pauses())
-    source = WebFile(uri, Access(downloader, Credentials({})))
-    return fetch_remote(Wanted(source, uri, uri, digest), cache / "cache", 1 << 30, progress)
+    asking = downloader(DownloadLimits(retries=2), pauses or Pauses())
+    source = WebFile(uri, Access(asking, Credentials({})))
+    return fetch_remote(Wanted(source, uri, uri, digest, Deadline(uri, 60)), cache / "cache", 1 << 30, progress)
 
 
 def ranges(store: Store) -> list[str]:
@@ -66,23 +68,61 @@ def test_a_file_that_changes_meanwhile_is_taken_anew(store: Store, tmp_path: Pat
 
 
 @pytest.mark.parametrize("etag", ['W/"1"', ""])
-def test_what_no_strong_tag_names_is_not_continued(store: Store, tmp_path: Path, etag: str) -> None:
+def test_what_no_strong_tag_names_is_begun_anew(store: Store, tmp_path: Path, etag: str) -> None:
     uri = store.versioned("/m.onnx", CONTENT, etag, breaks=[100_000])
-    with pytest.raises(Interrupted, match="ended after 100000 of"):
-        get(uri, tmp_path)
-    assert store.asked == ["/m.onnx"]
+    assert get(uri, tmp_path).content == CONTENT
+    assert ranges(store) == ["", ""]
 
 
 def test_a_store_that_brings_nothing_more_is_left_after_some_tries(store: Store, tmp_path: Path) -> None:
     pauses = Pauses()
-    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0, 0])
-    with pytest.raises(Interrupted):
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0])
+    with pytest.raises(Interrupted, match="ended after 100000 of"):
         get(uri, tmp_path, pauses=pauses)
-    assert pauses.slept == [1, 2, 4]
+    assert pauses.slept == [1, 2] and len(store.asked) == 3
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_a_store_that_is_busy_is_asked_again(store: Store, tmp_path: Path, status: int) -> None:
+    pauses = Pauses()
+    uri = store.file("/m.onnx", CONTENT)
+    store.busy("/m.onnx", 2, status)
+    assert get(uri, tmp_path, pauses=pauses).content == CONTENT
+    assert pauses.slept == [1, 2]
+
+
+@pytest.mark.parametrize(("wish", "pause"), [("7", 7), ("100000", 60), ("Sun, 06 Nov 1994 08:49:37 GMT", 1), ("-1", 1)])
+def test_a_store_is_left_alone_for_as_long_as_it_says(store: Store, tmp_path: Path, wish: str, pause: float) -> None:
+    pauses = Pauses()
+    uri = store.file("/m.onnx", CONTENT)
+    store.busy("/m.onnx", 1, Retry_After=wish)
+    get(uri, tmp_path, pauses=pauses)
+    assert pauses.slept == [pause]
+
+
+def test_nothing_is_tried_again_that_the_deadline_does_not_spare() -> None:
+    pauses = Pauses()
+
+    def attempt() -> None:
+        raise Interrupted("broken")
+
+    with pytest.raises(Interrupted):
+        Retry(DownloadLimits(), Deadline("uri", 2.5, lambda: 0.0), pauses).run(attempt)
+    assert pauses.slept == [1, 2]
+
+
+def test_a_store_that_is_not_reached_is_tried_again(store: Store, tmp_path: Path) -> None:
+    pauses = Pauses()
+    port = store.server.server_port
+    store.server.shutdown()
+    store.server.server_close()
+    with pytest.raises(Interrupted, match="reached"):
+        get(f"http://127.0.0.1:{port}/m.onnx", tmp_path, pauses=pauses)
+    assert pauses.slept == [1, 2]
 
 
 def test_with_a_digest_the_next_start_goes_on(store: Store, tmp_path: Path) -> None:
-    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0, 0])
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0])
     with pytest.raises(Interrupted):
         get(uri, tmp_path)
     asked = len(store.asked)
@@ -91,7 +131,7 @@ def test_with_a_digest_the_next_start_goes_on(store: Store, tmp_path: Path) -> N
 
 
 def test_without_a_digest_the_next_start_begins_anew(store: Store, tmp_path: Path) -> None:
-    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0, 0])
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0])
     with pytest.raises(Interrupted):
         get(uri, tmp_path, digest="")
     asked = len(store.asked)
@@ -100,7 +140,7 @@ def test_without_a_digest_the_next_start_begins_anew(store: Store, tmp_path: Pat
 
 
 def test_what_was_left_damaged_is_found_by_the_digest_and_not_kept(store: Store, tmp_path: Path) -> None:
-    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0, 0])
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0])
     with pytest.raises(Interrupted):
         get(uri, tmp_path)
     (part,) = (path for path in tmp_path.rglob("parts/*") if path.suffix != ".etag")
@@ -111,7 +151,7 @@ def test_what_was_left_damaged_is_found_by_the_digest_and_not_kept(store: Store,
 
 
 def test_a_part_that_is_longer_than_the_file_is_forgotten(store: Store, tmp_path: Path) -> None:
-    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0, 0])
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0])
     with pytest.raises(Interrupted):
         get(uri, tmp_path)
 

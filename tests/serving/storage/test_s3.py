@@ -2,65 +2,47 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from serving.storage import objects
 from serving.storage.artifact import Artifact
 from serving.storage.credentials import Credentials
 from serving.storage.digest import of_bytes, of_folder
 from serving.storage.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
-from serving.storage.http import Downloader
+from serving.storage.files import Remote, bring_files
+from serving.storage.limits import DownloadLimits
 from serving.storage.objects import Objects, parse_page, split
+from serving.storage.progress import nobody_looks
 from serving.storage.s3 import S3Bucket
+from serving.storage.tree import TreeLimits
+from serving.storage.web import Request
 from tests.serving.storage.archives import MODEL, tar
-from tests.serving.storage.conftest import LOOPBACK, Store
-from tests.support.ports import free_ports
-from tests.testbed.waiting import becomes
+from tests.serving.storage.conftest import LOOPBACK, ONCE, Store, downloader
+from tests.support.s3 import KEYS, fill, s3_server
 
 pytest.importorskip("botocore")
 pytest.importorskip("moto")
 
 ODD: Mapping[str, bytes] = {"a b+c%20.txt": b"1", "ä&<>.bin": b"2", "sub/x": b"3"}
-KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
-STARTED_WITHIN = 30.0  # s
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """A server of moto's with one bucket."""
-    (port,) = free_ports(1)
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        becomes(lambda: server.poll() is not None or _listens(port), STARTED_WITHIN)
-        assert server.poll() is None and _listens(port), "moto's server does not start"
-        yield f"http://127.0.0.1:{port}"
-        server.kill()
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
+    """A server of moto's."""
+    with s3_server() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def bucket(endpoint: str) -> Any:
     """The bucket `models`, with all that the tests fetch; the client that made it."""
-    import botocore.session
-
-    client = botocore.session.Session().create_client(
-        "s3", "us-east-1", endpoint_url=endpoint, aws_access_key_id="key", aws_secret_access_key="secret"
-    )
-    client.create_bucket(Bucket="models")
     files = {
         "m.onnx": b"a model",
         "m.tar.gz": tar(MODEL, "gz"),
@@ -70,13 +52,11 @@ def bucket(endpoint: str) -> Any:
         "folderish/evil": b"x",
         "hostile/../evil": b"x",
     }
-    for key, content in files.items():
-        client.put_object(Bucket="models", Key=key, Body=content)
-    return client
+    return fill(endpoint, "models", files)
 
 
 def get(uri: str, endpoint: str, tmp_path: Path, digest: str = "", **environ: str) -> Artifact:
-    options = StorageOptions({"AWS_ENDPOINT_URL": endpoint, **KEYS, **environ})
+    options = StorageOptions({"AWS_ENDPOINT_URL": endpoint, **KEYS, **environ}, limits=ONCE)
     return fetch(uri, digest, tmp_path / "cache", LOOPBACK, options=options)
 
 
@@ -105,7 +85,7 @@ def test_keys_with_odd_signs(endpoint: str, bucket: object, tmp_path: Path) -> N
 
 def test_a_list_of_several_pages(endpoint: str, bucket: object) -> None:
     pages = S3Bucket("models", "uri", Credentials({"AWS_ENDPOINT_URL": endpoint, **KEYS}), page=2)
-    objects = Objects("s3://models/odd", "odd", pages, Downloader(LOOPBACK))
+    objects = Objects("s3://models/odd", "odd", pages, downloader())
     assert dict(objects.keys("odd/")) == {f"odd/{name}": len(content) for name, content in ODD.items()}
 
 
@@ -135,6 +115,7 @@ def test_a_private_endpoint_is_refused_unless_allowed(store: Store, tmp_path: Pa
 
 def test_requests_are_signed_with_the_keys_of_the_secret(store: Store, tmp_path: Path) -> None:
     (tmp_path / "AWS_ACCESS_KEY_ID").write_text("of-the-secret\n")
+    (tmp_path / "AWS_SECRET_ACCESS_KEY").write_text("secret")
     store.file("/models/m.onnx", b"a model")
     get("s3://models/m.onnx", store.url(""), tmp_path, KNODEL_CREDENTIALS=str(tmp_path))
     assert "X-Amz-Credential=of-the-secret%2F" in store.asked[0] and "X-Amz-Signature=" in store.asked[0]
@@ -145,6 +126,59 @@ def test_without_keys_nothing_is_signed(store: Store, tmp_path: Path) -> None:
     options = StorageOptions({"AWS_ENDPOINT_URL": store.url("")})
     fetch("s3://models/m.onnx", "", tmp_path / "cache", LOOPBACK, options=options)
     assert store.asked == ["/models/m.onnx"]
+
+
+def test_a_key_of_the_secret_is_not_mixed_with_a_token_of_the_environment(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "AWS_ACCESS_KEY_ID").write_text("of-the-secret\n")
+    (tmp_path / "AWS_SECRET_ACCESS_KEY").write_text("secret")
+    store.file("/models/m.onnx", b"a model")
+    get("s3://models/m.onnx", store.url(""), tmp_path, KNODEL_CREDENTIALS=str(tmp_path), AWS_SESSION_TOKEN="other")
+    assert "X-Amz-Credential=of-the-secret%2F" in store.asked[0] and "Security-Token" not in store.asked[0]
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_the_role_of_the_machine_is_not_asked_for(
+    store: Store, tmp_path: Path, signed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", store.url(""))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "without-keys"))
+    chain = {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "without-keys")} if signed else {}
+    store.file("/models/m.onnx", b"a model")
+    options = StorageOptions({"AWS_ENDPOINT_URL": store.url(""), **chain}, limits=ONCE)
+    with pytest.raises(StorageError, match="Credentials") if signed else nullcontext():
+        fetch("s3://models/m.onnx", "", tmp_path / "cache", LOOPBACK, options=options)
+    assert store.asked == ([] if signed else ["/models/m.onnx"])
+
+
+def test_a_list_without_end_is_left(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "MOST_PAGES", 5)
+
+    def page(handler: Any) -> None:
+        token = f"<NextContinuationToken>{len(store.asked)}</NextContinuationToken>".encode()
+        store.file("/models", b"<ListBucketResult>" + token + b"</ListBucketResult>")
+        answer, store.answers["/models"] = store.answers["/models"], page
+        answer(handler)
+
+    store.answers["/models"] = page
+    bucket = S3Bucket("models", "uri", Credentials({"AWS_ENDPOINT_URL": store.url("")}))
+    with pytest.raises(StorageError, match="does not end"):
+        list(Objects("s3://models/x", "x", bucket, downloader()).keys("x/"))
+    assert len(store.asked) == 5
+
+
+def test_a_busy_store_is_asked_for_its_list_again(store: Store) -> None:
+    store.file("/models", b"<ListBucketResult><Contents><Key>x/a</Key><Size>1</Size></Contents></ListBucketResult>")
+    store.busy("/models", 2)
+    bucket = S3Bucket("models", "uri", Credentials({"AWS_ENDPOINT_URL": store.url("")}))
+    asking = downloader(DownloadLimits(pause=0))
+    assert list(Objects("s3://models/x", "x", bucket, asking).keys("x/")) == [("x/a", 1)]
+
+
+def test_files_that_are_larger_than_listed_are_left_at_the_limit(store: Store, tmp_path: Path) -> None:
+    files = [Remote(name, partial(Request, store.file(f"/{name}", b"x" * 600), "uri"), size=1) for name in "ab"]
+    with pytest.raises(StorageError, match="limit"):
+        bring_files(files, tmp_path, downloader(), "uri", nobody_looks, TreeLimits(size=1000))
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= 1000
 
 
 def test_a_bucket_in_another_region_is_named(store: Store, tmp_path: Path) -> None:
@@ -173,6 +207,7 @@ def test_what_names_no_object_is_refused(uri: str) -> None:
     "body",
     [b"", b"<", b"<a/><b/>", b"<a><Contents><Key>p/x</Key><Size>x</Size></Contents></a>", b"\xff",
      b"<a><Contents><Key>other</Key></Contents></a>", b"<a><Contents><Key>p/x</Key><Size>-1</Size></Contents></a>",
+     "<?xml version='1.0' encoding='utf-16'?><a><Contents><Key>p/x</Key></Contents></a>".encode("utf-16"),
      b'<!DOCTYPE a [<!ENTITY b "c">]><a><Contents><Key>p/&b;</Key></Contents></a>'],
 )  # fmt: skip
 def test_an_answer_that_is_no_list_is_refused(body: bytes) -> None:

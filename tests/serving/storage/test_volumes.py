@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from serving.storage.artifact import Artifact
-from serving.storage.digest import of_bytes
+from serving.storage.digest import of_bytes, of_folder
 from serving.storage.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
+from serving.storage.local import fetch_local, volume_place
+from serving.storage.local_archive import LocalArchive
+from serving.storage.progress import nobody_looks
 from tests.serving.storage.archives import MODEL, tar
 
 
@@ -57,6 +60,30 @@ def test_a_link_out_of_the_claim_is_refused(claim: Path, tmp_path: Path) -> None
     for name in ("link", "circle"):
         with pytest.raises(StorageError):
             get(f"pvc://models/{name}", tmp_path)
+
+
+@pytest.mark.parametrize("digest", ["", of_folder({"model.onnx": of_bytes(b"a model")})])
+def test_a_folder_that_becomes_a_link_out_of_the_claim_is_not_followed(
+    claim: Path, tmp_path: Path, digest: str
+) -> None:
+    artifact = get("pvc://models/magika", tmp_path, digest)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "model.onnx").write_bytes(b"secret")
+    (claim / "magika").rename(claim / "before")
+    (claim / "magika").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StorageError, match="outside"):
+        artifact.read("model.onnx")
+
+
+def test_a_file_that_becomes_a_link_after_it_was_found_is_not_followed(claim: Path, tmp_path: Path) -> None:
+    place = volume_place("pvc://models/magika/model.onnx", "uri", tmp_path / "pvc")
+    archive = LocalArchive(place, "uri")
+    place.path.unlink()
+    place.path.symlink_to(tmp_path / "secret")
+    with pytest.raises(StorageError, match="outside"):
+        fetch_local(place, "uri", "")
+    with pytest.raises(StorageError, match="outside"):
+        archive.bring(tmp_path, nobody_looks)
 
 
 def test_a_claim_may_be_a_link_itself(claim: Path, tmp_path: Path) -> None:

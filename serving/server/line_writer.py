@@ -1,0 +1,74 @@
+"""Lines that a thread writes: who has one to write never waits for who reads them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TextIO
+
+MOST_LINES: Final = 10_000  # that wait, some MB: a reader that stalls costs lines and neither answers nor memory
+PAUSE: Final = 0.02  # s between two writes, so that lines of a busy server share one; nobody reads a log sooner
+
+
+class LineWriter:
+    """Writes to `out`, in order; `lost` makes a line of how many had no place in the queue."""
+
+    def __init__(self, out: TextIO, lost: Callable[[int], str]) -> None:
+        self._out = out
+        self._lost = lost
+        self._waiting: deque[str] = deque()
+        self._dropped = 0
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def put(self, line: str) -> None:
+        """Write it some time; it ends with its newline."""
+        with self._changed:
+            if len(self._waiting) >= MOST_LINES:
+                self._dropped += 1
+                return
+            self._waiting.append(line)
+            if len(self._waiting) == 1:
+                self._changed.notify()
+            if self._thread is None:
+                self._thread = _started(self._work)
+
+    def close(self, patience: float) -> None:
+        """Write what waits; blocks, at most `patience` seconds."""
+        self._closing.set()
+        with self._changed:
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(patience)
+
+    def _work(self) -> None:
+        while lines := self._next():
+            try:
+                self._out.write("".join(lines))
+                self._out.flush()
+            except (OSError, ValueError):  # nobody reads it any more
+                return
+            self._closing.wait(PAUSE)
+
+    def _next(self) -> list[str]:
+        with self._changed:
+            while not self._waiting and not self._closing.is_set():
+                self._changed.wait()
+            lines = [*self._waiting]
+            self._waiting.clear()
+            if self._dropped:
+                lines.append(self._lost(self._dropped))
+                self._dropped = 0
+            return lines
+
+
+def _started(work: Callable[[], None]) -> threading.Thread | None:
+    """None where there is no thread to be had now: the next line asks again."""
+    thread = threading.Thread(target=work, name="access-log", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread

@@ -1,0 +1,1 @@
+"""Many models in one server: loaded when they are asked for, unloaded when others need their memory."""
