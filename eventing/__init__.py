@@ -1,4 +1,7 @@
 """CloudEvents in and out: the webhook, its ledger, and the events by which rollouts answer.
 
-It knows `clusters` alone. So far only the webhook's door stands (`main.py`), and it lets nobody in.
+It knows `clusters` alone. Training scripts need one function of it, which needs the standard library alone.
 """
+
+from eventing.emit import NotEmitted as NotEmitted
+from eventing.emit import emit_training_completed as emit_training_completed

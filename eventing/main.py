@@ -1,7 +1,7 @@
 """The event webhook as a process: composition root of `python -m eventing.main` on Kubernetes.
 
-Who may send events is an EventSource, and this release has none yet: so nobody may. Every event is answered 401 with
-the reason; nothing of its body is read or kept.
+All replicas answer: what they accept is a ModelEvent, whose name two of them cannot both create. They only record; the
+controller (`serving.main`) acts. Who may send is an EventSource; without one everybody is answered 401.
 """
 
 from __future__ import annotations
@@ -10,44 +10,125 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from http import HTTPStatus
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
-from clusters.manager.http import HttpListener, Request, Response
+import aiohttp
+
+from clusters.clock import SystemClock
+from clusters.collector import spare_what_is_there
+from clusters.informer import Informer
+from clusters.kubernetes import KubernetesCluster, Timeouts
+from clusters.kubernetes.transport import Request, Transport
+from clusters.manager.config_file import ConfigFile
 from clusters.manager.options import BadOptions, Options
 from clusters.manager.process import Listeners, run_process
+from clusters.objects import EVENT_SOURCE
+from eventing.app import PATH, EventsApp
+from eventing.cluster_issuer import ClusterIssuer, Get
+from eventing.finished_jobs import FinishedJobs
+from eventing.issuers import Discovery
+from eventing.webhook import make_finished_jobs, make_webhook
+from serving.api.server import listen, make_server
+from serving.apis.settings import Settings, settings_from_text
+from serving.event_limits import bounds_of, limits_of
 
 log = logging.getLogger(__name__)
 
-EVENTS = "/events"
+NAME = "knodel-eventing"
+"""As the API server's audit log has it."""
+SYSTEM = "knodel-system"
+"""The platform's own namespace, whose EventSources may speak of Models in all."""
 PORT = 8080
 """Of the webhook; variable PORT."""
-NO_SOURCE = (
-    "401: no EventSource lets this sender in: this release knows no EventSource yet; "
-    "deploy with `knodel deploy` or `kubectl apply` instead\n"
-)
-
-
-def answer(request: Request) -> Response:
-    """What any sender is told (CloudEvents HTTP webhook §2.2: POST delivers)."""
-    if request.path != EVENTS and not request.path.startswith(f"{EVENTS}/"):
-        return Response(HTTPStatus.NOT_FOUND, f"404: {EVENTS} is here\n")
-    if request.method != "POST":
-        headers = {"Allow": "POST"}
-        return Response(HTTPStatus.METHOD_NOT_ALLOWED, f"405: POST events to {EVENTS}\n", headers=headers)
-    return Response(HTTPStatus.UNAUTHORIZED, NO_SOURCE, headers={"WWW-Authenticate": "Bearer"})
+TIMEOUTS = Timeouts(request=10.0, total=10.0)
+"""s: a sender waits for its answer, and sends again what is not kept by then."""
 
 
 async def serve(options: Options, port: int, stop: asyncio.Event) -> None:
     """Answer until `stop`. Raises KnodelError."""
-    webhook = HttpListener(options.host, port, answer)
-    async with Listeners(options, lambda: True, tuple):
-        bound = await webhook.start()
-        log.info("webhook at %s:%d%s", options.host, bound, EVENTS)
-        try:
-            await stop.wait()
-        finally:
-            await webhook.close()
+    clock = SystemClock()
+    config = ConfigFile(options.config, settings_from_text, clock)
+    async with (
+        KubernetesCluster.connect(
+            options.kube_context or None, options.kubeconfig, timeouts=TIMEOUTS, user_agent=NAME
+        ) as cluster,
+        aiohttp.ClientSession() as session,
+    ):
+        informer = Informer(cluster, EVENT_SOURCE, namespace=options.namespace, clock=clock)
+        issuers = ClusterIssuer(_asking(cluster), Discovery(lambda: session))
+        app = make_webhook(cluster, informer, issuers, clock, limits=limits_of(config.value.events), reach=_reach)
+        oldest = bounds_of(config.value.events).lifetime
+        jobs = make_finished_jobs(cluster, informer, clock, reach=_reach, oldest=oldest)
+        synced = asyncio.create_task(informer.synced())
+        async with Listeners(options, synced.done, app.families), _listening(app, options.host, port):
+            watching = asyncio.create_task(informer.run())
+            tasks = (
+                synced,
+                watching,
+                asyncio.create_task(_look(synced, jobs)),
+                asyncio.create_task(_follow(config, app)),
+            )
+            spare_what_is_there()
+            try:
+                await _until(stop, watching)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _reach(namespace: str) -> bool:
+    return namespace == SYSTEM
+
+
+async def _follow(config: ConfigFile[Settings], app: EventsApp) -> None:
+    """Take a change of the settings over."""
+    while True:
+        await config.changed()
+        app.adopt(limits_of(config.value.events))
+        log.info("the settings have changed: they are in force")
+
+
+async def _look(synced: asyncio.Task[None], jobs: FinishedJobs) -> None:
+    """Whatever fails in it, events of others are taken."""
+    try:
+        await synced
+        await jobs.run()
+    except Exception:
+        log.exception("finished jobs are not looked for")
+
+
+async def _until(stop: asyncio.Event, watching: asyncio.Task[None]) -> None:
+    """Raises what `watching` ends by."""
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait((stopped, watching), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if watching.done():
+        watching.result()
+
+
+@asynccontextmanager
+async def _listening(app: EventsApp, host: str, port: int) -> AsyncIterator[None]:
+    socket = listen(host, port, "the variable PORT")
+    server = make_server(app)
+    serving = asyncio.create_task(server.serve(sockets=[socket]))
+    log.info("webhook at %s:%d%s", host, socket.getsockname()[1], PATH)
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+def _asking(cluster: KubernetesCluster) -> Get:
+    transport = Transport(cluster.connection, SystemClock(), TIMEOUTS)
+
+    async def get(path: str) -> Any:
+        return await transport.call(Request("GET", path, path))
+
+    return get
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:

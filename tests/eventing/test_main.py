@@ -1,45 +1,108 @@
-"""The webhook before there are EventSources: nobody may, nothing is read, and it says so."""
+"""The webhook as a process, from its options to a durable event."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
+import time
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from clusters.manager.http import Request
-from eventing.main import answer, main
-from tests.support.ports import free_ports
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.objects import EVENT_SOURCE, MODEL_EVENT, SECRET
+from eventing.main import main
+from eventing.model_event import event_name
+from tests.eventing.webhook import SECRET as KEY
+from tests.eventing.webhook import SOURCE, STRUCTURED, event, signature
+from tests.support.api import api_server
+from tests.support.ports import free_port, free_ports
 from tests.support.replicas import replica, until_ready
+from tests.support.wait import eventually
 
 
-@pytest.mark.parametrize("path", ["/events", "/events/mlflow"])
-def test_an_event_is_answered_401_with_the_reason_and_the_remedy(path: str) -> None:
-    response = answer(Request("POST", path))
+async def make_event_source(cluster: EmbeddedCluster) -> None:
+    """One for `SOURCE`, and its key."""
+    spec = {
+        "source": SOURCE,
+        "auth": {"hmac": {"secretRef": {"name": "training-key"}}},
+        "models": ["*"],
+        "storagePrefixes": ["s3://models/"],
+    }
+    metadata = {"name": "training", "namespace": "default"}
+    source = {"apiVersion": EVENT_SOURCE.api_version, "kind": EVENT_SOURCE.kind, "metadata": metadata, "spec": spec}
+    key = {"current": base64.b64encode(KEY.encode()).decode()}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {**metadata, "name": "training-key"}, "data": key}
+    await cluster.create(SECRET, secret, manager="test")
+    await cluster.create(EVENT_SOURCE, source, manager="test")
 
-    assert response.status == 401
-    assert "EventSource" in response.body
-    assert "knodel deploy" in response.body
-    assert response.headers["WWW-Authenticate"]
+
+async def test_two_replicas_keep_an_event_once_and_end_when_asked(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    await make_event_source(cluster)
+    ports = free_ports(2)
+    body = json.dumps(event(id="42")).encode()
+    async with api_server(cluster, tmp_path) as kubeconfig, aiohttp.ClientSession() as session:
+        options = ["--kubeconfig", str(kubeconfig)]
+        async with (
+            replica("eventing.main", options, tmp_path, "one", PORT=str(ports[0])) as one,
+            replica("eventing.main", options, tmp_path, "two", PORT=str(ports[1])) as two,
+        ):
+            await until_ready(one, two)
+
+            async def send(port: int, content: bytes = body) -> tuple[int, str]:
+                headers = {"content-type": STRUCTURED, **signature(body, time.time())}
+                async with session.post(f"http://127.0.0.1:{port}/events", data=content, headers=headers) as answer:
+                    return answer.status, answer.headers.get("knodel-event", "")
+
+            answers = await asyncio.gather(*(send(port) for port in ports * 10))
+            assert sorted(answers) == [(202, "copy")] * 19 + [(202, "taken")]
+            assert (await send(ports[0], body + b" "))[0] == 401
+            kept = await cluster.get(MODEL_EVENT, event_name(SOURCE, "42"), "default")
+            assert kept["spec"]["change"]["storageUri"] == "s3://models/magika/7"
+
+            counted = [await each.metrics() for each in (one, two)]
+            assert sum(page['knodel_webhook_events_total{result="taken"}'] for page in counted) == 1
+            assert [await asyncio.wait_for(each.end(), 5) for each in (one, two)] == [0, 0]
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "OPTIONS", "DELETE"])
-def test_other_methods_are_405_and_other_paths_404(method: str) -> None:
-    assert answer(Request(method, "/events")).status == 405
-    assert answer(Request(method, "/events")).headers["Allow"] == "POST"
-    assert answer(Request(method, "/eventsource")).status == 404
-
-
-async def test_the_process_answers_probes_and_events_and_ends_when_asked(tmp_path: Path) -> None:
-    [port] = free_ports(1)
-    async with replica("eventing.main", [], tmp_path, PORT=str(port)) as webhook:
+async def test_an_event_source_that_is_deleted_lets_nobody_in(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    await make_event_source(cluster)
+    port = free_port()
+    body = json.dumps(event()).encode()
+    async with (
+        api_server(cluster, tmp_path) as kubeconfig,
+        replica("eventing.main", ["--kubeconfig", str(kubeconfig)], tmp_path, PORT=str(port)) as webhook,
+        aiohttp.ClientSession() as session,
+    ):
         await until_ready(webhook)
-        async with aiohttp.request("POST", f"http://127.0.0.1:{port}/events", data=b"x" * 1000) as refused:
-            assert refused.status == 401
-        assert (await webhook.metrics())["process_open_fds"] > 0
+        await cluster.delete(EVENT_SOURCE, "training", "default")
 
-        assert await asyncio.wait_for(webhook.end(), 5) == 0
+        async def is_refused() -> bool:
+            headers = {"content-type": STRUCTURED, **signature(body, time.time())}
+            async with session.post(f"http://127.0.0.1:{port}/events", data=body, headers=headers) as answer:
+                return answer.status == 401
+
+        await eventually(is_refused)
+
+
+async def test_the_settings_bound_what_is_taken(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    await make_event_source(cluster)
+    port, file = free_port(), tmp_path / "config.yaml"
+    file.write_text("events: {rate: 1}")
+    async with api_server(cluster, tmp_path) as kubeconfig, aiohttp.ClientSession() as session:
+        options = ["--kubeconfig", str(kubeconfig), "--config", str(file)]
+        async with replica("eventing.main", options, tmp_path, PORT=str(port)) as webhook:
+            await until_ready(webhook)
+
+            async def send(number: int) -> int:
+                body = json.dumps(event(id=str(number))).encode()
+                headers = {"content-type": STRUCTURED, **signature(body, time.time())}
+                async with session.post(f"http://127.0.0.1:{port}/events", data=body, headers=headers) as answer:
+                    return answer.status
+
+            assert sorted(await asyncio.gather(*map(send, range(5)))) == [202, 429, 429, 429, 429]
 
 
 def test_a_port_that_is_none_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

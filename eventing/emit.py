@@ -1,0 +1,216 @@
+"""For training scripts: tell Knodel that a training ended and what it made. The standard library alone.
+
+    from eventing import emit_training_completed
+
+    emit_training_completed("iris", "s3://models/iris/7/", version="7", metrics={"accuracy": 0.98})
+
+The event is a CloudEvent in structured mode, signed by Standard Webhooks. It is sent again until it is taken, under the
+same id, so it has one effect however often it arrives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.message import Message
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError
+
+from clusters.errors import KnodelError
+from eventing.signing import sign
+
+TYPE: Final = "dev.knodel.training.completed.v1"
+URL: Final = "KNODEL_EVENTS_URL"
+"""Environment: the webhook, `http://127.0.0.1:8081/events` on one machine."""
+SECRET: Final = "KNODEL_EVENTS_SECRET"  # noqa: S105
+"""Environment: the key that `knodel events allow` printed, `whsec_…`."""
+SOURCE: Final = "KNODEL_EVENTS_SOURCE"
+"""Environment: the `source` attribute that the key is for; absent: `/training/MODEL`."""
+TRACEPARENT: Final = "TRACEPARENT"
+"""Environment: the W3C trace context of the training, if it is traced."""
+TIMEOUT: Final = 10.0
+"""s for one attempt."""
+PATIENCE: Final = 300.0
+"""s for all of them: an upgrade of the platform takes less, and the training's machine costs money."""
+FIRST_WAIT: Final = 0.5
+LONGEST_WAIT: Final = 30.0
+"""s between attempts: doubled from the first on, a random half of it taken off; the server's Retry-After is kept."""
+_AGAIN: Final = frozenset({408, 425, 429})
+"""Besides 5xx: a moment later the answer may be another one."""
+RESULT: Final = "Knodel-Event"
+"""Header of an answer: what became of the event."""
+FAILED: Final = "copy, failed"
+"""Of one whose id was taken before, without an effect."""
+_FORMAT: Final = {"Content-Type": "application/cloudevents+json; charset=utf-8"}
+
+
+class NotEmitted(KnodelError):
+    """The event was not taken: `status` is the last answer's, None when there was none."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long is tried: `timeout` s for one attempt, `total` s for all; `monotonic` and `sleep` are the clock."""
+
+    timeout: float = TIMEOUT
+    total: float = PATIENCE
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def emit_training_completed(
+    model: str,
+    storage_uri: str | os.PathLike[str],
+    *,
+    namespace: str = "",
+    digest: str = "",
+    version: str = "",
+    model_format: str = "",
+    metrics: Mapping[str, Any] | None = None,
+    id: str = "",
+    source: str = "",
+    sequence: str = "",
+    at: datetime | None = None,
+    url: str = "",
+    secret: str = "",
+    patience: Patience | None = None,
+) -> str:
+    """Tell that `storage_uri` (an address, or a path on this machine) is the newest `model`; returns the event's id.
+
+    `id`: the training run's name, so that a repeated script has no second effect; absent: a new one each time.
+    `sequence`: orders events of one source, as text; absent: they are ordered by `at`, which is now. `metrics`: numbers
+    by name; NumPy's are taken. Raises NotEmitted when the event is refused, nobody took it in time, or the same one was
+    taken before and has failed; and ValueError for what cannot be an event.
+    """
+    data = {
+        "model": model,
+        "namespace": namespace,
+        "storageUri": _address(storage_uri),
+        "digest": digest,
+        "version": version,
+        "modelFormat": model_format,
+        "metrics": metrics,
+    }
+    event = {
+        "specversion": "1.0",
+        "id": id or str(uuid.uuid4()),
+        "source": source or os.environ.get(SOURCE) or f"/training/{model}",
+        "type": TYPE,
+        "time": (at or datetime.now(UTC)).astimezone(UTC).isoformat(),
+        "datacontenttype": "application/json",
+        "sequence": sequence,
+        "traceparent": os.environ.get(TRACEPARENT, ""),
+        "data": {name: value for name, value in data.items() if value},
+    }
+    body = _encoded({name: value for name, value in event.items() if value})
+    key = _key(secret or os.environ.get(SECRET, ""))
+    result = _send(_webhook(url or os.environ.get(URL, "")), body, key, _delivery(event), patience or Patience())
+    if result == FAILED:
+        raise NotEmitted(_failed(str(event["id"])), 202)
+    return str(event["id"])
+
+
+def _address(storage_uri: str | os.PathLike[str]) -> str:
+    if not isinstance(storage_uri, str):
+        return Path(storage_uri).resolve().as_uri()
+    if "://" not in storage_uri:
+        raise ValueError(f"{storage_uri!r} is no address such as s3://bucket/folder/: give a path as a pathlib.Path")
+    return storage_uri
+
+
+def _encoded(event: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(event, allow_nan=False, default=_plain).encode()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"metrics have what is no JSON, as NaN and infinity are: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar or array as JSON has it."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{value!r} is neither a number nor a text")
+
+
+def _webhook(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"{url!r} is no address of a webhook: set {URL}, for example http://127.0.0.1:8081/events")
+    return url
+
+
+def _key(secret: str) -> str:
+    try:
+        sign(secret, "", datetime.now(UTC), b"")
+    except ValueError as error:
+        raise ValueError(f"{SECRET} is not set to a key whsec_…, as `knodel events allow` prints it") from error
+    return secret
+
+
+def _delivery(event: Mapping[str, Any]) -> str:
+    """`webhook-id`: the same for every attempt, without the points that ids of events may have."""
+    return "msg_" + hashlib.sha256(f"{event['source']}\0{event['id']}".encode()).hexdigest()[:32]
+
+
+def _send(url: str, body: bytes, secret: str, delivery: str, patience: Patience) -> str:
+    """What the answer says became of it. Raises NotEmitted."""
+    opener = urllib.request.build_opener(_NoRedirects)
+    end, wait = patience.monotonic() + patience.total, FIRST_WAIT
+    while True:
+        headers = {**_FORMAT, **sign(secret, delivery, datetime.now(UTC), body)}  # signed anew: it bears the time
+        request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310  http(s) alone, by `_webhook`
+        try:
+            with opener.open(request, timeout=patience.timeout) as answer:
+                return str(answer.headers.get(RESULT, ""))
+        except HTTPError as error:
+            failure, asked = _refused(url, error), _seconds(error.headers)
+            if error.code < 500 and error.code not in _AGAIN:
+                raise failure from error
+        except (OSError, HTTPException) as error:
+            failure, asked = NotEmitted(f"{url} does not answer: {error}"), 0.0
+        pause = max(asked, wait * random.uniform(0.5, 1.0))  # noqa: S311  no secret
+        if patience.monotonic() + pause > end:
+            raise failure
+        patience.sleep(pause)
+        wait = min(2 * wait, LONGEST_WAIT)
+
+
+def _failed(id: str) -> str:
+    return (
+        f"the event {id} was taken before and has failed (`knodel events show {id}` tells why): mend that, then "
+        f"`knodel events replay {id}`, or emit under another id"
+    )
+
+
+def _refused(url: str, error: HTTPError) -> NotEmitted:
+    try:
+        said = error.read(500).decode("utf-8", "replace").strip()
+    except (OSError, HTTPException):
+        said = ""
+    return NotEmitted(f"{url} answered {error.code} {error.reason}: {said}", error.code)
+
+
+def _seconds(headers: Message) -> float:
+    """`Retry-After` in seconds; 0 without it, or with a date."""
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else 0.0
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A webhook is never redirected (CloudEvents HTTP webhook §2.2): the signed event is for this address alone."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """None: the redirect is the answer."""

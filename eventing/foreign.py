@@ -1,0 +1,43 @@
+"""What senders that do not speak CloudEvents send (MLflow): a JSON document, as an event for a mapping. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from http import HTTPStatus
+from typing import Final
+
+from eventing import strict_json
+from eventing.errors import BadEvent, shown
+from eventing.event import Event
+from eventing.http import Headers, only
+from eventing.ports import EventSource
+from eventing.signatures import SCHEMES
+
+TYPE: Final = "dev.knodel.foreign.v1"
+"""Of an event that was none; a mapping gives it one of ours."""
+_JSON: Final = (b"application/json", b"text/json")
+
+
+def is_event(headers: Headers) -> bool:
+    """Whether the request says that it carries CloudEvents."""
+    return any(
+        name == b"ce-specversion" or (name == b"content-type" and value.lower().startswith(b"application/cloudevents"))
+        for name, value in headers
+    )
+
+
+def from_foreign(headers: Headers, body: bytes, sender: EventSource) -> Event:
+    """The document as an event of `sender`; its id is that of the delivery, else the body's hash. Raises BadEvent."""
+    media_type = only(headers, b"content-type").partition(b";")[0].strip().lower()
+    if media_type not in _JSON:
+        message = f"Content-Type {shown(media_type.decode('latin-1'))} is not read here: send application/json"
+        raise BadEvent(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
+    data = strict_json.decode(body)
+    delivery = next((value for scheme in SCHEMES if (value := only(headers, scheme.id))), b"")
+    return Event(
+        id=delivery.decode("latin-1") or hashlib.sha256(body).hexdigest(),
+        source=sender.source.rstrip("*") or f"/events/{sender.namespace}/{sender.name}",
+        type=TYPE,
+        datacontenttype="application/json",
+        data=data,
+    )

@@ -1,0 +1,296 @@
+"""CloudEvents from HTTP: what is one, what is none, and that the SDK reads those that are as we do."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from cloudevents.core.bindings.http import HTTPMessage, from_http_event
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventing.errors import BadEvent
+from eventing.event import MOST_EVENTS, Event, Malformed, from_http
+from tests.eventing.webhook import BATCH, SOURCE, STRUCTURED, event
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HEADERS = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": SOURCE, "ce-type": "t"}
+
+
+def structured(body: bytes | Any, content_type: str = STRUCTURED) -> Event:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    [found] = from_http([(b"content-type", content_type.encode())], content)
+    assert isinstance(found, Event)
+    return found
+
+
+def binary(headers: dict[str, str], body: bytes = b"") -> Event:
+    [found] = from_http([(name.encode(), value.encode("latin-1")) for name, value in headers.items()], body)
+    assert isinstance(found, Event)
+    return found
+
+
+def refused(body: bytes | Any, content_type: str = STRUCTURED) -> tuple[int, str]:
+    with pytest.raises(BadEvent) as caught:
+        structured(body, content_type)
+    return caught.value.status, str(caught.value)
+
+
+def test_a_structured_event_has_all_its_attributes_and_data() -> None:
+    sent = event(time="2026-01-01T12:00:00Z", subject="s", sequence="7", attempt=3, final=True, dataschema="a:b")
+
+    found = structured(sent)
+
+    assert (found.id, found.source, found.type) == ("1", SOURCE, sent["type"])
+    assert (found.time, found.subject, found.dataschema) == (NOON, "s", "a:b")
+    assert found.extensions == {"sequence": "7", "attempt": "3", "final": "true"}
+    assert found.data == sent["data"]
+
+
+def test_an_event_without_time_gets_none_made_up() -> None:
+    assert structured(event()).time is None
+    assert binary(HEADERS).time is None
+
+
+def test_members_that_are_null_are_not_there() -> None:
+    found = structured(event(subject="s") | {"subject": None, "time": None})
+
+    assert (found.subject, found.time) == ("", None)
+
+
+def test_data_in_base64_are_bytes() -> None:
+    sent = event(data=None, data_base64=base64.b64encode(b"\x00\xff").decode())
+
+    assert structured(sent).data == b"\x00\xff"
+
+
+def test_a_binary_event_is_decoded_from_percents_and_quotes() -> None:
+    headers = HEADERS | {"ce-subject": '"Euro %E2%82%AC \\"x\\""', "content-type": "application/json"}
+
+    found = binary(headers, b'{"a": 1}')
+
+    assert found.subject == 'Euro € "x"'
+    assert found.data == {"a": 1}
+    assert found.datacontenttype == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "data"),
+    [
+        ("text/plain", b"hello", "hello"),
+        ("application/octet-stream", b"\xff", b"\xff"),
+        ("application/vnd.x+json; charset=utf-8", b"[1]", [1]),
+        ("application/json", b"", None),
+    ],
+)
+def test_binary_data_is_read_by_its_type(content_type: str, body: bytes, data: object) -> None:
+    assert binary(HEADERS | {"content-type": content_type}, body).data == data
+
+
+BAD_ATTRIBUTES: list[tuple[dict[str, Any], str]] = [
+    ({"id": None}, "id is missing"),
+    ({"id": ""}, "id is missing"),
+    ({"specversion": None}, "specversion is missing"),
+    ({"specversion": "9"}, "specversion"),
+    ({"specversion": "0.3"}, "specversion"),
+    ({"source": None}, "source is missing"),
+    ({"type": None}, "type is missing"),
+    ({"id": 7}, "'id' is not a text"),
+    ({"id": "x" * 1_000_000}, "id has more than 2048"),
+    ({"id": "a\r\nb"}, "id has control characters"),
+    ({"subject": "\ufffe"}, "subject has control characters"),
+    ({"source": "a b"}, "source is no URI reference"),
+    ({"source": "über"}, "source is no URI reference"),
+    ({"source": "%zz"}, "source is no URI reference"),
+    ({"Upper": "x"}, "'Upper'"),
+    ({"snake_case": "x"}, "'snake_case'"),
+    ({"x" * 65: "x"}, "64 of them"),
+    ({"": "x"}, "''"),
+    ({"nested": {}}, "'nested' is not a text"),
+    ({"ratio": 0.5}, "'ratio' is not a text"),
+    ({"big": 2**31}, "integer of 32 bits"),
+    ({"time": "yesterday"}, "RFC 3339"),
+    ({"time": "2026-02-31T00:00:00Z"}, "RFC 3339"),
+    ({"time": "2026-01-01"}, "RFC 3339"),
+    ({"time": "2026-01-01T00:00:00"}, "RFC 3339"),
+    ({"time": 7}, "'time' is not a text"),
+    ({"subject": ""}, "subject"),
+    ({"dataschema": "no uri"}, "dataschema is no URI"),
+    ({"datacontenttype": "json"}, "datacontenttype is no media type"),
+    ({"data_base64": "AA=="}, "both data and data_base64"),
+    ({"data": None, "data_base64": "%%"}, "no base64"),
+    ({"data": None, "data_base64": 7}, "no base64"),
+    ({f"x{number}": "" for number in range(100)}, "more than 100 attributes"),
+]
+
+
+@pytest.mark.parametrize(("members", "fault"), BAD_ATTRIBUTES, ids=[fault for _, fault in BAD_ATTRIBUTES])
+def test_an_event_with_a_wrong_attribute_is_400_and_the_fault_is_named(members: dict[str, Any], fault: str) -> None:
+    status, message = refused(event(**members))
+
+    assert status == 400
+    assert fault in message
+    assert len(message) < 1200
+    assert message.isprintable()
+
+
+BAD_BODIES: list[tuple[bytes, str]] = [
+    (b"", "no JSON"),
+    (b"{", "no JSON"),
+    (b"\xef\xbb\xbf{}", "no JSON"),
+    (b"[]", "an event is a JSON object"),
+    (b'"text"', "an event is a JSON object"),
+    (b"null", "an event is a JSON object"),
+    (b"\xff\xfe", "no UTF-8"),
+    (b"[" * 100_000, "nested more than 64 levels"),
+    (b"[" * 65 + b"]" * 65, "nested more than 64 levels"),
+    (b'{"a":' * 65 + b"1" + b"}" * 65, "nested more than 64 levels"),
+    (b'{"id":"1","id":"2"}', "'id' twice"),
+    (b'{"id":"1","data":{"a":1,"\\u0061":2}}', "'a' twice"),
+    (b'{"data":NaN}', "NaN is no JSON"),
+    (b'{"data":-Infinity}', "-Infinity is no JSON"),
+    (b'{"data":1e999}', "too large"),
+    (b'{"data":18446744073709551616}', "64 bits"),
+    (b'{"data":' + b"1" * 5000 + b"}", "digits"),
+    (b'{"data":"\\ud800"}', "surrogates"),
+    (b"{} {}", "no JSON"),
+]
+
+
+@pytest.mark.parametrize(("body", "fault"), BAD_BODIES, ids=[fault for _, fault in BAD_BODIES])
+def test_a_body_that_parsers_would_disagree_about_is_400(body: bytes, fault: str) -> None:
+    status, message = refused(body)
+
+    assert status == 400
+    assert fault in message
+
+
+def test_64_levels_a_pair_of_surrogates_and_64_bits_are_taken() -> None:
+    nested: Any = 1
+    for _ in range(60):
+        nested = [nested]
+    sent = event(data={"deep": nested, "clef": "\U0001d11e", "large": 2**64 - 1})
+
+    assert structured(sent).data == sent["data"]
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/cloudevents+xml",
+        "application/cloudevents",
+        "application/cloudevents+json; charset=latin-1",
+        "application/cloudevents-batch+xml",
+        "application/xml",
+        "text/html",
+        "multipart/form-data",
+        "",
+    ],
+)
+def test_another_format_is_415(content_type: str) -> None:
+    status, message = refused(event(), content_type)
+
+    assert status == 415
+    assert "Content-Type" in message
+
+
+def test_plain_json_is_a_binary_event_without_attributes() -> None:
+    status, message = refused(event(), "application/json")
+
+    assert status == 400
+    assert "id is missing" in message
+
+
+@pytest.mark.parametrize(
+    ("headers", "fault"),
+    [
+        ({"ce-id": "a%0d%0ab"}, "id has control characters"),
+        ({"ce-id": "%ff"}, "no percent-encoded UTF-8"),
+        ({"ce-id": "\xe4"}, "no percent-encoded UTF-8"),
+        ({"ce-id": "x" * 3000}, "id has more than 2048"),
+        ({"ce-my-own": "x"}, "'my-own'"),
+        ({"ce-data": "x"}, "data"),
+        ({"ce-datacontenttype": "text/plain"}, "Content-Type in binary mode"),
+        ({"ce-time": "2026"}, "RFC 3339"),
+        ({"ce-specversion": "2.0"}, "specversion"),
+    ],
+)
+def test_a_binary_event_with_a_wrong_header_is_400(headers: dict[str, str], fault: str) -> None:
+    with pytest.raises(BadEvent) as caught:
+        binary(HEADERS | headers)
+
+    assert caught.value.status == 400
+    assert fault in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("missing", ["ce-id", "ce-source", "ce-type", "ce-specversion"])
+def test_a_binary_event_without_a_required_header_is_400(missing: str) -> None:
+    with pytest.raises(BadEvent, match=f"{missing[3:]} is missing"):
+        binary({name: value for name, value in HEADERS.items() if name != missing} | {"ce-x": "x"})
+
+
+@pytest.mark.parametrize(("content_type", "body"), [("application/json", b"{"), ("text/plain", b"\xff")])
+def test_binary_data_that_are_not_of_their_type_are_400(content_type: str, body: bytes) -> None:
+    with pytest.raises(BadEvent) as caught:
+        binary(HEADERS | {"content-type": content_type}, body)
+
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize("name", ["ce-id", "content-type"])
+def test_a_header_that_comes_twice_is_400(name: str) -> None:
+    pairs = [*HEADERS.items(), ("content-type", "application/json"), (name, "application/json")]
+
+    with pytest.raises(BadEvent, match="two headers") as caught:
+        from_http([(key.encode(), value.encode()) for key, value in pairs], b"")
+
+    assert caught.value.status == 400
+
+
+def test_a_batch_is_its_events_and_one_that_is_none_does_not_spoil_the_others() -> None:
+    body = json.dumps([event(id="1"), event(id="2", source="a b"), 7, event(id="3")]).encode()
+
+    first, second, third, fourth = from_http([(b"content-type", BATCH.encode())], body)
+
+    assert isinstance(first, Event)
+    assert isinstance(fourth, Event)
+    assert (first.id, fourth.id) == ("1", "3")
+    assert isinstance(second, Malformed)
+    assert (second.id, second.source, second.error.status) == ("2", "a b", 400)
+    assert isinstance(third, Malformed)
+
+
+def test_a_batch_that_is_no_array_is_400_and_one_of_too_many_413() -> None:
+    assert refused(event(), BATCH)[0] == 400
+    assert refused([0] * (MOST_EVENTS + 1), BATCH)[0] == 413
+
+
+ATTRIBUTE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x2FF, exclude_categories=["Cc", "Cs"]), min_size=1)
+NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=20).map(lambda name: f"x{name}")
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | ATTRIBUTE,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ATTRIBUTE, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(id=ATTRIBUTE, subject=ATTRIBUTE, extensions=st.dictionaries(NAMES, ATTRIBUTE, max_size=3), data=JSON)
+def test_what_we_take_the_sdk_reads_alike(id: str, subject: str, extensions: dict[str, str], data: object) -> None:
+    sent = event(id=id, subject=subject, time="2026-01-01T12:00:00+01:00", data=data, **extensions)
+    body = json.dumps(sent).encode()
+
+    ours, theirs = structured(body), from_http_event(HTTPMessage({"content-type": STRUCTURED}, body))
+
+    assert (ours.id, ours.source, ours.type) == (theirs.get_id(), theirs.get_source(), theirs.get_type())
+    assert (ours.subject, ours.time) == (theirs.get_subject(), theirs.get_time())
+    assert all(theirs.get_extension(name) == value for name, value in ours.extensions.items())
+    assert ours.data == theirs.get_data()

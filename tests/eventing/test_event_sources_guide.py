@@ -1,0 +1,70 @@
+"""The EventSources that the guide shows are taken, and do what it says."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import yaml
+
+from clusters.objects import Object
+from eventing.event import Event
+from eventing.event_source import EventSource, read_event_source
+from eventing.foreign import TYPE as FOREIGN
+from eventing.jobs import JOB_KINDS
+from eventing.ports import Change, Mapped
+from eventing.presets import PRESETS
+from eventing.transforms import TRANSFORMS
+from serving.apis.event_source import validate_event_source
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "event-sources.md").read_text()
+
+
+def shown() -> dict[str, Object]:
+    """The guide's objects by name."""
+    blocks = [block for block in GUIDE.split("\n\n") if block.startswith("    apiVersion:")]
+    objects = [yaml.safe_load(textwrap.dedent(block)) for block in blocks]
+    return {obj["metadata"]["name"]: obj for obj in objects}
+
+
+def read(name: str) -> EventSource:
+    """One of them."""
+    obj = shown()[name]
+    assert list(validate_event_source(None, obj)) == []
+    return read_event_source({**obj, "metadata": {**obj["metadata"], "namespace": "ml"}})
+
+
+def meant(source: EventSource, event: Event) -> Mapped:
+    """What it makes of an event."""
+    assert source.mapping is not None
+    return source.mapping.map(event, "ml")
+
+
+def test_a_pipeline_is_read_as_the_guide_says() -> None:
+    run = {"state": "succeeded", "outputs": [{"kind": "model"}], "run": "r7", "pipeline": "iris", "commit": "ab12"}
+    sent = Event(id="1", source="https://ci.example.org/a", type="org.example.run.ended", data=run)
+    ended = {**run, "finishedAt": "2026-01-01T12:00:00Z"}
+
+    found = meant(read("pipeline"), Event(id="2", source=sent.source, type=sent.type, data=ended))
+
+    assert (found.id, found.change) == ("r7", Change("s3://models/iris/r7/", version="ab12"))
+    barren = Event(id="3", source=sent.source, type=sent.type, data={**run, "outputs": []})
+    assert meant(read("pipeline"), barren).ignored == "the run made no model"
+
+
+def test_one_registered_model_of_mlflow_is_read_as_the_guide_says() -> None:
+    def version(name: str) -> Event:
+        data = {"name": name, "version": "3", "source": "s3://mlflow/1", "tags": {}}
+        sent = {"entity": "model_version", "action": "created", "timestamp": "2026-01-01T12:00:00+00:00", "data": data}
+        return Event(id=name, source="/mlflow", type=FOREIGN, data=sent)
+
+    found = meant(read("mlflow"), version("Fraud_Model"))
+    assert found.model is not None
+    assert str(found.model) == "ml/fraud"
+    assert meant(read("mlflow"), version("Other")).ignored
+
+
+def test_every_preset_kind_and_transform_is_told() -> None:
+    assert all(f"| `{preset}` |" in GUIDE for preset in PRESETS)
+    assert all(f"`{job.kind.kind}`" in GUIDE for job in JOB_KINDS)
+    assert all(f"` | {name}`" in GUIDE for name in TRANSFORMS)

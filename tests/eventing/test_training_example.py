@@ -1,0 +1,33 @@
+"""The example trains a real model, keeps what our server can load, and tells it."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import skops.io
+
+from tests.eventing.scripted_receiver import receiver
+from tests.eventing.webhook import SECRET
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "training.py"
+
+
+def test_the_example_trains_a_model_and_tells_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["training.py", str(tmp_path), "--version", "7"])
+    monkeypatch.setenv("KNODEL_EVENTS_SECRET", SECRET)
+    with receiver(202) as door:
+        monkeypatch.setenv("KNODEL_EVENTS_URL", door.url)
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
+
+    [(_, body)] = door.sent
+    data = json.loads(body)["data"]
+    assert (data["model"], data["version"]) == ("iris", "7")
+    assert data["metrics"]["accuracy"] > 0.9
+    [artifact] = Path(urlsplit(data["storageUri"]).path).iterdir()
+    model = skops.io.load(artifact)
+    assert model.predict([[5.1, 3.5, 1.4, 0.2]]).tolist() == [0]

@@ -1,0 +1,201 @@
+"""A webhook for tests: the real application over sources that a test lists, and a ledger that it can read and break."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.types import Message
+
+from clusters.errors import KnodelError
+from eventing.app import EventsApp
+from eventing.auth import Authenticator
+from eventing.event_source import EventSource
+from eventing.limits import Limits
+from eventing.mapper import EventMapper
+from eventing.model_event import event_name
+from eventing.oidc import IssuerKeys, Tokens
+from eventing.ports import HmacAuth, NewEvent, Recorded
+from eventing.training import TYPE
+from tests.support.clock import SteppedClock
+
+KEY = b"0123456789abcdef0123456789abcdef"
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+SOURCE = "https://ci.example/train"
+STRUCTURED = "application/cloudevents+json"
+BATCH = "application/cloudevents-batch+json"
+
+
+def event_source(**fields: Any) -> EventSource:
+    """An EventSource for `SOURCE`, by HMAC; `fields` replace its own."""
+    given: dict[str, Any] = {
+        "namespace": "default",
+        "name": "training",
+        "source": SOURCE,
+        "auth": HmacAuth("training-key"),
+        "models": ("*",),
+        "storage_prefixes": ("s3://models/",),
+    }
+    return EventSource(**given | fields)
+
+
+def event(**members: Any) -> dict[str, Any]:
+    """Our own event in JSON; `members` replace its own, None leaves one out."""
+    data = {"model": "magika", "storageUri": "s3://models/magika/7", "version": "7", "metrics": {"accuracy": 0.99}}
+    given = {"specversion": "1.0", "id": "1", "source": SOURCE, "type": TYPE, "data": data} | members
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def changed(**data: Any) -> dict[str, Any]:
+    """Our event with other data."""
+    sent = event()
+    return sent | {"data": sent["data"] | data}
+
+
+class ListedSources:
+    """`ports.Sources` of a list, in its order."""
+
+    def __init__(self, *sources: EventSource) -> None:
+        self._sources = sources
+
+    def matching(self, source: str) -> Sequence[EventSource]:
+        """Those whose pattern matches."""
+        return [one for one in self._sources if one.matches(source)]
+
+    def named(self, namespace: str, name: str) -> EventSource | None:
+        """One of them."""
+        return next((one for one in self._sources if (one.namespace, one.name) == (namespace, name)), None)
+
+
+class ListedLedger:
+    """`ports.Ledger` in memory; `failure` is raised while it is set, `answers` are given by id."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, NewEvent] = {}
+        self.failure: KnodelError | None = None
+        self.answers: dict[str, Recorded | KnodelError] = {}
+
+    async def record(self, entries: Sequence[NewEvent]) -> Sequence[Recorded | KnodelError]:
+        """Keep them."""
+        if self.failure is not None:
+            raise self.failure
+        return [self._record(entry) for entry in entries]
+
+    def _record(self, entry: NewEvent) -> Recorded | KnodelError:
+        if entry.mapped.id in self.answers:
+            return self.answers[entry.mapped.id]
+        name = event_name(entry.mapped.source, entry.mapped.id)
+        if name in self.entries:
+            return Recorded.COPY
+        self.entries[name] = entry
+        return Recorded.TAKEN
+
+
+class ListedKeys:
+    """`hmac_keys.Keys` of a map by Secret name; `failure` is raised while it is set."""
+
+    def __init__(self, secrets: Mapping[str, Sequence[str]]) -> None:
+        self.given = dict(secrets)
+        self.failure: KnodelError | None = None
+
+    async def secrets(self, namespace: str, name: str, *, again: bool = False) -> tuple[str, ...]:
+        """Those of that name."""
+        if self.failure is not None:
+            raise self.failure
+        return tuple(self.given.get(name, ()))
+
+
+class NoIssuers:
+    """`oidc.IssuerKeys` where nobody issues anything."""
+
+    async def key(self, issuer: str, kid: str) -> None:
+        """None."""
+        return
+
+
+@dataclass
+class Reply:
+    """An answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body's value."""
+        return json.loads(self.body)
+
+
+@dataclass
+class Webhook:
+    """The application and what is around it."""
+
+    sources: Sequence[EventSource] = field(default_factory=lambda: [event_source()])
+    limits: Limits = field(default_factory=lambda: Limits(unknown=0.0))
+    issuers: IssuerKeys = field(default_factory=NoIssuers)
+    clock: SteppedClock = field(default_factory=SteppedClock)
+    keys: ListedKeys = field(default_factory=lambda: ListedKeys({"training-key": [SECRET]}))
+    ledger: ListedLedger = field(default_factory=ListedLedger)
+
+    def __post_init__(self) -> None:
+        tokens = Tokens(self.issuers, self.clock, self.limits.leeway)
+        authenticator = Authenticator(self.keys, tokens, self.clock, self.limits.tolerance)
+        sources = ListedSources(*self.sources)
+        self.app = EventsApp(sources, self.ledger, authenticator, EventMapper(), self.limits, self.clock)
+
+    async def send(
+        self,
+        body: bytes | Any = b"",
+        content_type: str = STRUCTURED,
+        headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+        *,
+        path: str = "/events",
+        method: str = "POST",
+        sign: bool = True,
+    ) -> Reply:
+        """Send `body` (JSON of what is no bytes), signed unless the test wants it otherwise."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        pairs = [("content-type", content_type), *(headers.items() if isinstance(headers, Mapping) else headers)]
+        if sign:
+            pairs += signature(content, self.clock.now().timestamp()).items()
+        return await ask(self.app, method, path, pairs, [content])
+
+
+def signature(body: bytes, now: float, key: bytes = KEY, id: str = "msg-1") -> dict[str, str]:
+    """The headers of Standard Webhooks."""
+    timestamp = str(int(now))
+    made = hmac.new(key, f"{id}.{timestamp}.".encode() + body, hashlib.sha256).digest()
+    signed = "v1," + base64.b64encode(made).decode()
+    return {"webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signed}
+
+
+async def ask(
+    app: EventsApp, method: str, path: str, headers: Iterable[tuple[str, str]], pieces: Sequence[bytes]
+) -> Reply:
+    """One request as an ASGI server brings it, its body in `pieces`."""
+    sent: list[Message] = []
+    waiting = list(pieces)
+
+    async def receive() -> Message:
+        if not waiting:
+            return {"type": "http.disconnect"}
+        piece = waiting.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(waiting)}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    scope = {"type": "http", "method": method, "path": path, "headers": raw, "client": ("127.0.0.1", 1)}
+    await app(scope, receive, send)
+    if not sent:
+        return Reply(0, {}, b"")
+    start, *rest = sent
+    answered = {name.decode(): value.decode() for name, value in start["headers"]}
+    return Reply(start["status"], answered, b"".join(one.get("body", b"") for one in rest))
