@@ -1,4 +1,4 @@
-"""What `promote`, `rollback` and `traffic` mean: from a Model to the merge patch that the command sends. Pure.
+"""What `promote`, `rollback`, `traffic`, `pause`, `resume` and `abort` mean: the merge patch that each sends. Pure.
 
 `revisions` are the Model's living Revision objects (label `knodel.dev/model`).
 """
@@ -9,10 +9,12 @@ import json
 from collections.abc import Sequence
 
 from clusters.errors import FieldError, Invalid, KnodelError, NotFound
-from clusters.objects import Object, generation_of, name_of
-from serving.apis.annotations import ANNOTATION_CAUSE
+from clusters.objects import Object, annotations_of, generation_of, name_of
+from serving.apis.annotations import ANNOTATION_CAUSE, ANNOTATION_ROLLOUT
 from serving.apis.model import LATEST, Cause, HistoryEntry, history_of
+from serving.apis.rollout import Command, Verb, parse_command
 from serving.rollout.history import rollback_target
+from serving.rollout.state import RolloutState, rollout_of
 from serving.rollout.versions import Version, shares_of, version_with, versions_of
 
 ALL = 100
@@ -23,14 +25,68 @@ class NothingToRollBackTo(KnodelError):
     """No earlier version ever had all the traffic."""
 
 
+class NoRollout(KnodelError):
+    """No rollout is under way, so there is nothing to pause, resume or abort."""
+
+
 def cause_annotation(cause: Cause) -> Object:
     """The part of a Model that says why it changes; for `metadata.annotations`."""
     return {ANNOTATION_CAUSE: json.dumps(cause.to_json(), separators=(",", ":"))}
 
 
+def done_command(model: Object) -> Object:
+    """The command in the Model's annotation taken away, where it is done: for the annotations of its next patch.
+
+    It means one revision, and one may be rolled out again: a former rollout's word must not end the next one.
+    """
+    command, state = parse_command(annotations_of(model).get(ANNOTATION_ROLLOUT, "")), rollout_of(model)
+    if command is None or state is None:
+        return {}
+    if command.revision != state.candidate:
+        done = state.runs and command.verb != "promote"
+    else:
+        done = state.phase == "Promoted" if command.verb == "promote" else not state.runs
+    return {ANNOTATION_ROLLOUT: None} if done else {}
+
+
 def promote(model: Object) -> Object:
-    """The latest ready revision gets everything: traffic by hand and canary end."""
-    return _patch(Cause(), {"traffic": None, "canaryTrafficPercent": None})
+    """The latest ready revision gets everything: traffic by hand and canary end, and a rollout goes to its end."""
+    patch = _patch(model, Cause(), {"traffic": None, "canaryTrafficPercent": None})
+    revision = promoted_by(model)
+    return _commanded(patch, "promote", revision) if revision else patch
+
+
+def promoted_by(model: Object) -> str:
+    """The revision whose rollout `promote` would end; empty without any."""
+    state, rule = rollout_of(model), (model.get("spec") or {}).get("rollout")
+    if state is not None and state.runs:
+        return state.candidate
+    if state is None and rule is None:
+        return ""
+    return str((model.get("status") or {}).get("latestReadyRevision") or "")
+
+
+def pause(model: Object) -> Object:
+    """The rollout stays at its step. Raises NoRollout."""
+    return _commanded({}, "pause", _running(model, "pause").candidate)
+
+
+def abort(model: Object) -> Object:
+    """The stable version gets all the traffic back. Raises NoRollout."""
+    return _commanded({}, "abort", _running(model, "abort").candidate)
+
+
+def resume(model: Object) -> Object:
+    """The rollout goes on where it was paused. Raises NoRollout."""
+    _running(model, "resume")
+    spec = model.get("spec") or {}
+    by_hand = [name for name in ("traffic", "canaryTrafficPercent") if spec.get(name) is not None]
+    if by_hand:
+        raise NoRollout(
+            f"the rollout of model {name_of(model)} waits for spec.{by_hand[0]} to be taken away: "
+            f"`knodel deploy {name_of(model)} --rollout` does that, `knodel promote {name_of(model)}` ends both"
+        )
+    return {"metadata": {"annotations": {ANNOTATION_ROLLOUT: None}}}
 
 
 def rollback(model: Object, revisions: Sequence[Object], to: str | None = None) -> Object:
@@ -44,12 +100,15 @@ def rollback(model: Object, revisions: Sequence[Object], to: str | None = None) 
     living = version_with(versions, target)
     if living is not None and living.complete:
         entry = {"revision": target, "percent": ALL, **_tag_of(model, target)}
-        return _patch(_rolled_back_to(model, living.revision), {"traffic": [entry], "canaryTrafficPercent": None})
+        cause = _rolled_back_to(model, living.revision)
+        back = _patch(model, cause, {"traffic": [entry], "canaryTrafficPercent": None})
+        state = rollout_of(model)
+        return _commanded(back, "abort", state.candidate) if state is not None and state.runs else back
     record = next((entry for entry in reversed(history) if entry.revision == target), None)
     if record is None:
         raise NotFound(f"{target} is no revision of model {name_of(model)}; known: {_known(versions)}")
     again = {"storageUri": record.storage_uri, "digest": record.digest or None, "version": record.version or None}
-    return _patch(_rolled_back_to(model, target), {**again, "traffic": None, "canaryTrafficPercent": None})
+    return _patch(model, _rolled_back_to(model, target), {**again, "traffic": None, "canaryTrafficPercent": None})
 
 
 def traffic(model: Object, targets: Sequence[tuple[str, int]], revisions: Sequence[Object]) -> Object:
@@ -67,7 +126,21 @@ def traffic(model: Object, targets: Sequence[tuple[str, int]], revisions: Sequen
          **_tag_of(model, revision)}
         for revision, percent in targets
     ]  # fmt: skip
-    return _patch(Cause(), {"traffic": entries, "canaryTrafficPercent": None})
+    return _patch(model, Cause(), {"traffic": entries, "canaryTrafficPercent": None})
+
+
+def _running(model: Object, verb: str) -> RolloutState:
+    state = rollout_of(model)
+    if state is not None and state.runs:
+        return state
+    last = f"; the last one, of {state.candidate}, is {state.phase}" if state is not None else ""
+    raise NoRollout(f"model {name_of(model)} has no rollout under way to {verb}{last}")
+
+
+def _commanded(patch: Object, verb: Verb, revision: str) -> Object:
+    """The patch with the command in it."""
+    annotations = (patch.get("metadata") or {}).get("annotations") or {}
+    return {**patch, "metadata": {"annotations": {**annotations, ANNOTATION_ROLLOUT: str(Command(verb, revision))}}}
 
 
 def _rolled_back_to(model: Object, revision: str) -> Cause:
@@ -116,5 +189,5 @@ def _known(versions: Sequence[Version]) -> str:
     return ", ".join(revision for version in versions for revision in version.revisions.values()) or "none"
 
 
-def _patch(cause: Cause, spec: Object) -> Object:
-    return {"metadata": {"annotations": cause_annotation(cause)}, "spec": spec}
+def _patch(model: Object, cause: Cause, spec: Object) -> Object:
+    return {"metadata": {"annotations": cause_annotation(cause) | done_command(model)}, "spec": spec}

@@ -32,19 +32,31 @@ class _Line:
 
 
 def advance(
-    history: Sequence[HistoryEntry], versions: Sequence[Version], shares: Shares, cause: Cause, now: str
+    history: Sequence[HistoryEntry],
+    versions: Sequence[Version],
+    shares: Shares,
+    cause: Cause,
+    now: str,
+    *,
+    coming: str = "",
+    refused: str = "",
 ) -> tuple[HistoryEntry, ...]:
-    """The history after a look at the world; the same look twice changes nothing."""
+    """The history after a look at the world; the same look twice changes nothing.
+
+    `coming` is the version whose rollout runs: to be superseded by it is no rollback. `refused` is the one that a
+    rollout took back, maybe before anybody saw its traffic.
+    """
     cause = _fresh_cause(history, cause)
     log = [*history, *_newcomers(history, versions, cause, now)]
     log = _promote(log, shares, cause, now)
-    return _trimmed(_judged(log, versions, shares))
+    return _trimmed(_refused(_judged(log, versions, shares, coming), refused))
 
 
 def outcome_after(line: _Line) -> Outcome:
     """What becomes of a version; "share" is its percent of the traffic now.
 
-        share   was                  failed  newer has traffic   becomes
+        share   was                  failed  newer has traffic,  becomes
+                                             or is coming
         100     any                  any     any                 promoted
         1–99    any                  any     any                 serving
         0       serving, promoted    any     yes                 superseded
@@ -83,7 +95,7 @@ def rollback_target(history: Sequence[HistoryEntry], shares: Shares) -> HistoryE
 
 def _fresh_cause(history: Sequence[HistoryEntry], cause: Cause) -> Cause:
     """A cause with an id counts once: what comes after it, without a new cause, was a user."""
-    spent = cause.id and any(entry.cause.id == cause.id for entry in history)
+    spent = cause.id and any(entry.cause == cause for entry in history)
     return Cause() if spent else cause
 
 
@@ -120,7 +132,9 @@ def _promote(log: list[HistoryEntry], shares: Shares, cause: Cause, now: str) ->
     return [*log[:own], replace(log[own], promoted_at=now), *log[own + 1 :]]
 
 
-def _judged(log: Sequence[HistoryEntry], versions: Sequence[Version], shares: Shares) -> list[HistoryEntry]:
+def _judged(
+    log: Sequence[HistoryEntry], versions: Sequence[Version], shares: Shares, coming: str
+) -> list[HistoryEntry]:
     """Each version's newest line with its outcome; older lines of the same version are closed.
 
     Versions are as old as their first lines, but for the last of `versions`: the spec may ask for an old one again.
@@ -130,17 +144,26 @@ def _judged(log: Sequence[HistoryEntry], versions: Sequence[Version], shares: Sh
     rank = {**first, **{version.revision: len(log) for version in versions[-1:]}}
     failed = {version.revision: version.failure is not None for version in versions}
     serving = [rank[revision] for revision, share in shares.items() if share > 0 and revision in first]
+    newer = [*serving, *([rank[coming]] if coming in rank else ())]
     judged = []
     for index, entry in enumerate(log):
         line = _Line(
             outcome=entry.outcome,
             share=shares.get(entry.revision, 0),
             failed=failed.get(entry.revision),
-            newer_serves=any(other > rank[entry.revision] for other in serving),
+            newer_serves=any(other > rank[entry.revision] for other in newer),
             anybody_serves=bool(serving),
         )
         judged.append(replace(entry, outcome=outcome_after(line)) if newest[entry.revision] == index else entry)
     return judged
+
+
+def _refused(log: list[HistoryEntry], revision: str) -> list[HistoryEntry]:
+    """A refused version that never had traffic is no less rolled back."""
+    lines = [index for index, entry in enumerate(log) if entry.revision == revision]
+    if not lines or log[lines[-1]].outcome:
+        return log
+    return [*log[: lines[-1]], replace(log[lines[-1]], outcome="rolledback"), *log[lines[-1] + 1 :]]
 
 
 def _trimmed(log: list[HistoryEntry]) -> tuple[HistoryEntry, ...]:

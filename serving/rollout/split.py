@@ -4,7 +4,15 @@
     given          any                         any                       spec.traffic as written
     absent         p                           yes                       latest p, who last had 100 % the rest
     absent         p                           no                        latest 100
-    absent         absent                      any                       latest 100
+    absent         absent                      yes                       that of the rollout, below
+    absent         absent                      no                        latest 100
+
+    rollout                                                              split, who last had 100 % being "stable"
+    running, at p                                                        candidate p, stable the rest, with tags
+    refused the newest version that there is                             stable 100
+    spec.rollout, and the newest version is neither the stable one       stable 100, until its rollout begins
+    nor one that was promoted
+    else                                                                 latest 100
 
 "Latest" is the newest version when it is ready; until then the newest ready one, but not one that was rolled back: a
 deploy after a rollback must not bring back what was refused while it starts, or when it fails. A version that has
@@ -14,15 +22,20 @@ traffic stays as good as ready when its replicas fail: as with Knative's latestR
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from clusters.objects import Object
+from serving.apis.faults import RESERVED_TAGS
 from serving.apis.model import HistoryEntry, Model, ModelSpec
 from serving.resources import names
 from serving.resources.targets import ALL, floating, largest_remainder, merged, pinned, tagged_largest
 from serving.rollout.history import stable_of
+from serving.rollout.state import RolloutState
 from serving.rollout.versions import Version, version_with
+
+STABLE_TAG, CANDIDATE_TAG = RESERVED_TAGS
+"""Hosts of the two versions of a rollout while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +53,7 @@ class Situation:
 
     `versions` oldest first; `generation` is the label of the version that the spec asks for; `stable` is the revision
     that last had all the traffic; `refused` are those that were rolled back, `serving` those that have traffic now;
-    `percents` are those last declared for the variants, by Configuration.
+    `percents` are those last declared for the variants, by Configuration; `rollout` is where the last one stands.
     """
 
     versions: tuple[Version, ...] = ()
@@ -49,6 +62,7 @@ class Situation:
     refused: frozenset[str] = frozenset()
     percents: Mapping[str, int] = field(default_factory=dict)
     serving: frozenset[str] = frozenset()
+    rollout: RolloutState | None = None
 
     def is_usable(self, version: Version) -> bool:
         """Whether the version is ready, or was and has traffic since: then its replicas come back, or a person acts."""
@@ -74,21 +88,60 @@ def situation_of(
     generation: str,
     history: Sequence[HistoryEntry],
     percents: Mapping[str, int] = MappingProxyType({}),
+    rollout: RolloutState | None = None,
+    *,
+    by_hand: bool = False,
 ) -> Situation:
-    """The situation that `history` tells of."""
+    """The situation that `history` tells of, and where its last rollout stands; `by_hand` as `is_by_hand` says."""
     newest = {entry.revision: entry for entry in history}
-    refused = frozenset(name for name, entry in newest.items() if entry.outcome == "rolledback")
+    refused = {name for name, entry in newest.items() if entry.outcome == "rolledback"}
+    if rollout is not None and rollout.refuses:
+        refused.add(rollout.candidate)
     serving = frozenset(name for name, entry in newest.items() if entry.outcome in ("serving", "promoted"))
-    return Situation(versions, generation, stable_of(history), refused, percents, serving)
+    found = Situation(versions, generation, stable_of(history), frozenset(refused), percents, serving, rollout)
+    if rollout is None or rollout.phase != "Promoted" or by_hand or _had_all(newest.get(rollout.candidate)):
+        return found
+    promoted = version_with(versions, rollout.candidate)
+    if promoted is None or not found.is_usable(promoted):
+        return found
+    return replace(found, stable=rollout.candidate)  # it is about to have all: a version that comes now follows it
 
 
-def wishes_in_force(spec: ModelSpec, stable: str | None) -> tuple[Wish, ...]:
-    """The table of the module's docstring."""
+def is_by_hand(spec: ModelSpec) -> bool:
+    """Whether a split by hand is in force."""
+    return bool(spec.traffic) or spec.canary_traffic_percent is not None
+
+
+def wishes_in_force(spec: ModelSpec, situation: Situation) -> tuple[Wish, ...]:
+    """The tables of the module's docstring."""
+    stable = situation.stable
+    if stable is None or version_with(situation.versions, stable) is None:
+        stable = None
     if spec.traffic:
         return tuple(Wish(entry.revision, entry.percent, entry.tag) for entry in spec.traffic)
     if spec.canary_traffic_percent is not None and stable is not None:
         return (Wish(None, spec.canary_traffic_percent), Wish(stable, ALL - spec.canary_traffic_percent))
+    if stable is not None:
+        return _wishes_of_rollout(spec, situation, stable)
     return (Wish(None, ALL),)
+
+
+def _wishes_of_rollout(spec: ModelSpec, situation: Situation, stable: str) -> tuple[Wish, ...]:
+    state = situation.rollout
+    newest = situation.newest.revision if situation.newest is not None else None
+    if state is not None and state.runs:
+        rest = Wish(state.stable, ALL - state.percent, STABLE_TAG if state.percent else "")
+        return (Wish(state.candidate, state.percent, CANDIDATE_TAG), rest) if state.percent else (rest,)
+    if state is not None and state.refuses and situation.versions[-1].revision == state.candidate:
+        return (Wish(stable, ALL),)
+    promoted = state is not None and state.phase == "Promoted" and newest == state.candidate
+    if spec.rollout is not None and newest != stable and not promoted:
+        return (Wish(stable, ALL),)
+    return (Wish(None, ALL),)
+
+
+def _had_all(entry: HistoryEntry | None) -> bool:
+    return entry is not None and bool(entry.promoted_at)
 
 
 def latest_of(situation: Situation) -> Version | None:
@@ -103,8 +156,7 @@ def latest_of(situation: Situation) -> Version | None:
 
 def split_in_force(model: Model, situation: Situation) -> Split:
     """The targets of the Service (without variants) or of the Route (with variants) of a Model."""
-    known = version_with(situation.versions, situation.stable) if situation.stable else None
-    wishes = wishes_in_force(model.spec, situation.stable if known else None)
+    wishes = wishes_in_force(model.spec, situation)
     targets: list[Object] = []
     unknown: list[str] = []
     for wish in wishes:

@@ -9,7 +9,18 @@ import pytest
 
 from clusters.errors import Invalid, NotFound
 from clusters.objects import Object
-from serving.rollout.commands import NothingToRollBackTo, promote, rollback, traffic
+from serving.rollout.commands import (
+    NoRollout,
+    NothingToRollBackTo,
+    abort,
+    done_command,
+    pause,
+    promote,
+    resume,
+    rollback,
+    traffic,
+)
+from serving.rollout.state import RolloutState
 from tests.serving.models import stored_object
 from tests.serving.rollout.revisions import revision
 
@@ -103,3 +114,65 @@ def test_percents_that_make_no_split_are_refused(targets: list[tuple[str, int]],
 def test_traffic_to_an_unknown_revision_is_not_found() -> None:
     with pytest.raises(NotFound, match="magika-00009"):
         traffic(model([], {}), [("magika-00009", 100)], LIVING)
+
+
+def rolling(phase: str, **spec: Any) -> Object:
+    obj = model([("magika-00001", True)], {"magika-00001": 90, "magika-00002": 10}, **spec)
+    state = RolloutState(phase, "magika-00002", "magika-00001", "t", "t", percent=10)  # type: ignore[arg-type]
+    obj["status"] |= {"rollout": state.to_json(), "latestReadyRevision": "magika-00002"}
+    return obj
+
+
+def command(patch: Object) -> Any:
+    return patch["metadata"]["annotations"]["knodel.dev/rollout"]
+
+
+def test_commands_name_the_candidate_and_resume_takes_them_back() -> None:
+    assert command(pause(rolling("Progressing"))) == "pause@magika-00002"
+    assert command(abort(rolling("Paused"))) == "abort@magika-00002"
+    assert command(resume(rolling("Paused"))) is None
+
+
+@pytest.mark.parametrize("change", [pause, abort, resume])
+def test_without_a_rollout_under_way_there_is_nothing_to_command(change: Any) -> None:
+    with pytest.raises(NoRollout, match="no rollout under way"):
+        change(model([], {}))
+    with pytest.raises(NoRollout, match="is RolledBack"):
+        change(rolling("RolledBack"))
+
+
+def test_what_traffic_by_hand_holds_cannot_be_resumed() -> None:
+    with pytest.raises(NoRollout, match=r"spec\.traffic"):
+        resume(rolling("Paused", traffic=[{"latest": True, "percent": 100}]))
+
+
+@pytest.mark.parametrize(
+    ("phase", "said", "done"),
+    [
+        ("Progressing", "pause@magika-00002", False),
+        ("Progressing", "promote@magika-00002", False),
+        ("Progressing", "promote@magika-00003", False),  # of a version that is to come
+        ("Progressing", "abort@magika-00001", True),
+        ("Promoted", "promote@magika-00002", True),
+        ("Promoted", "pause@magika-00002", True),
+        ("RolledBack", "abort@magika-00002", True),
+        ("RolledBack", "promote@magika-00002", False),
+    ],
+)
+def test_a_command_that_is_done_goes_with_the_next_patch(phase: Any, said: str, done: bool) -> None:
+    obj = rolling(phase, rollout={})
+    obj["metadata"]["annotations"] = {"knodel.dev/rollout": said}
+    expected = {"knodel.dev/rollout": None} if done else {}
+    assert done_command(obj) == expected
+    annotations = traffic(obj, [("magika-00001", 100)], LIVING)["metadata"]["annotations"]
+    assert {name: value for name, value in annotations.items() if name == "knodel.dev/rollout"} == expected
+
+
+def test_promote_ends_the_rollout_as_well_and_rollback_aborts_it() -> None:
+    assert command(promote(rolling("Progressing", rollout={}))) == "promote@magika-00002"
+    assert command(promote(rolling("RolledBack"))) == "promote@magika-00002"
+    assert "knodel.dev/rollout" not in promote(stored_object())["metadata"]["annotations"]
+    patch = rollback(rolling("Progressing", rollout={}), LIVING)
+    assert command(patch) == "abort@magika-00002"
+    assert cause(patch)["by"] == "rollback"
+    assert patch["spec"]["traffic"] == [{"revision": "magika-00001", "percent": 100}]

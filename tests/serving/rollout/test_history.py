@@ -49,12 +49,17 @@ class Life:
         self.shares: dict[str, int] = {}
         self._second = 0
 
-    def look(self, found: Sequence[Version], cause: Cause = USER, **shares: int) -> list[tuple[str, str, str]]:
+    def look(
+        self, found: Sequence[Version], cause: Cause = USER, coming: str = "", refused: str = "", **shares: int
+    ) -> list[tuple[str, str, str]]:
         self._second += 1
         self.shares = {f"magika-{name[1:].zfill(5)}": percent for name, percent in shares.items()}
         now = f"2026-01-01T00:{self._second // 60:02d}:{self._second % 60:02d}Z"
-        self.history = advance(self.history, found, self.shares, cause, now)
-        assert advance(self.history, found, self.shares, cause, "2027-01-01T00:00:00Z") == self.history
+        self.history = advance(self.history, found, self.shares, cause, now, coming=coming, refused=refused)
+        again = advance(
+            self.history, found, self.shares, cause, "2027-01-01T00:00:00Z", coming=coming, refused=refused
+        )  # fmt: skip
+        assert again == self.history
         return [(entry.revision[-1], entry.outcome, entry.cause.by) for entry in self.history]
 
     def target(self) -> str | None:
@@ -162,6 +167,23 @@ def test_the_same_look_twice_changes_nothing(looks: list[tuple[int, int, int, bo
     for count, other, percent, newest in looks:
         found = versions(*([True] * (count - 1)), newest)
         shares = {f"r{count}": percent, f"r{other + 1}": 100 - percent} if other + 1 != count else {f"r{count}": 100}
-        life.look(found, USER, **shares)
+        life.look(found, USER, "", "", **shares)
     full = [entry for entry in life.history if entry.outcome == "promoted"]
     assert len(full) <= 1
+
+
+def test_a_version_that_a_newer_rollout_replaces_is_superseded_though_the_stable_one_serves() -> None:
+    life = Life()
+    life.look(versions(True), r1=100)
+    life.look(versions(True, True), r1=50, r2=50, coming=R2)
+    assert life.look(versions(True, True, None), r1=100, coming=R3)[1:] == [
+        ("2", "superseded", "user"),
+        ("3", "", "user"),
+    ]
+
+
+def test_a_version_that_was_refused_before_it_had_traffic_is_rolled_back() -> None:
+    life = Life()
+    life.look(versions(True), r1=100)
+    assert life.look(versions(True, True), r1=100, refused=R2)[1] == ("2", "rolledback", "user")
+    assert life.look(versions(True, True, True), r1=100, coming=R3)[1] == ("2", "rolledback", "user")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from clusters.objects import Object
 from serving.apis.model import Cause, HistoryEntry, Outcome
 from serving.rollout.split import Situation, latest_of, situation_of, split_in_force
+from serving.rollout.state import Phase, RolloutState
 from serving.rollout.versions import versions_of
 from tests.serving.models import VARIANTS, model
 from tests.serving.rollout.revisions import revision, versions
@@ -193,3 +194,87 @@ def test_percents_always_sum_to_a_hundred(
         spec["variants"] = VARIANTS
     found = split(situation(*ready, stable=stable, refused=refused), **spec)
     assert sum(percent for _, percent in found) == 100
+
+
+def rolled(phase: Phase, percent: int = 0, candidate: int = 2, stable: int = 1) -> RolloutState:
+    return RolloutState(phase, f"magika-{candidate:05d}", f"magika-{stable:05d}", "t", "t", percent=percent)
+
+
+def test_a_running_rollout_shares_between_both_versions_with_tags() -> None:
+    phases: tuple[Phase, ...] = ("Progressing", "Paused")
+    for phase in phases:
+        at_10 = replace(situation(True, True, stable=1), rollout=rolled(phase, 10))
+        assert split_in_force(model(rollout={}), at_10).targets == (
+            {"revisionName": "magika-00002", "latestRevision": False, "percent": 10, "tag": "candidate"},
+            {"revisionName": "magika-00001", "latestRevision": False, "percent": 90, "tag": "stable"},
+        )
+
+
+def test_at_a_hundred_the_stable_version_keeps_its_tag_and_while_the_candidate_starts_there_is_none() -> None:
+    whole = replace(situation(True, True, stable=1), rollout=rolled("Progressing", 100))
+    assert split(whole, rollout={}) == [("magika-00002", 100), ("magika-00001", 0)]
+    starting = replace(situation(True, None, stable=1), rollout=rolled("Progressing"))
+    assert split_in_force(model(rollout={}), starting).targets == (
+        {"revisionName": "magika-00001", "latestRevision": False, "percent": 100},
+    )
+
+
+def test_a_new_version_waits_for_its_rollout_before_and_after_it_is_made() -> None:
+    assert split(situation(True, stable=1, wanted=2), rollout={}) == [("magika-00001", 100)]
+    assert split(situation(True, True, stable=1), rollout={}) == [("magika-00001", 100)]
+    assert split(situation(True, stable=1), rollout={}) == [("latest", 100)]
+
+
+def test_what_a_rollout_refused_gets_nothing_with_or_without_the_field_until_another_version_is_there() -> None:
+    phases: tuple[Phase, ...] = ("RolledBack", "Failed")
+    for phase in phases:
+        refused = replace(situation(True, True, stable=1), rollout=rolled(phase))
+        assert split(refused, rollout={}) == split(refused) == [("magika-00001", 100)]
+        making = replace(situation(True, True, stable=1, wanted=3), rollout=rolled(phase))
+        assert split(making, rollout={}) == split(making) == [("magika-00001", 100)]
+    ready = replace(situation(True, True, True, stable=1), rollout=rolled("RolledBack"))
+    assert split(ready) == [("latest", 100)]
+    assert split(ready, rollout={}) == [("magika-00001", 100)]
+
+
+def test_a_promoted_version_has_all_and_the_next_one_follows_it_though_nobody_has_seen_that_yet() -> None:
+    history = [HistoryEntry(name, "", "", "", Cause(), "serving", "t", promoted) for name, promoted in
+               (("magika-00001", "t"), ("magika-00002", ""))]  # fmt: skip
+    seen = situation_of(versions(True, True), "g2", history, rollout=rolled("Promoted", 100))
+    assert split(seen, rollout={}) == [("latest", 100)]
+    assert seen.stable == "magika-00002"
+    newer = situation_of(versions(True, True, None), "g3", history, rollout=rolled("Promoted", 100))
+    assert split(newer, rollout={}) == [("magika-00002", 100)]
+
+
+def test_a_promoted_version_that_is_not_usable_or_whose_split_is_by_hand_is_not_what_the_next_one_follows() -> None:
+    history = [HistoryEntry("magika-00001", "", "", "", Cause(), "serving", "t", "t")]
+    promoted = rolled("Promoted", 100)
+    assert situation_of(versions(True, None), "g2", history, rollout=promoted).stable == "magika-00001"
+    assert situation_of(versions(True, True), "g2", history, rollout=promoted, by_hand=True).stable == "magika-00001"
+    assert situation_of(versions(True, True), "g2", history, rollout=promoted).stable == "magika-00002"
+
+
+def test_an_old_record_of_a_rollout_pins_nothing() -> None:
+    old = replace(situation(True, True, True, stable=3), rollout=rolled("Promoted", 100))
+    assert split(old) == [("latest", 100)]
+    making = replace(situation(True, True, True, stable=3, wanted=4), rollout=rolled("Promoted", 100))
+    assert split(making) == [("latest", 100)]
+    assert split(making, rollout={}) == [("magika-00003", 100)]
+
+
+def test_traffic_by_hand_comes_before_a_rollout() -> None:
+    running = replace(situation(True, True, stable=1), rollout=rolled("Progressing", 50))
+    assert split(running, rollout={}, canaryTrafficPercent=5) == [("latest", 5), ("magika-00001", 95)]
+    traffic = [{"revision": "magika-00001", "percent": 100}]
+    assert split(running, rollout={}, traffic=traffic) == [("magika-00001", 100)]
+
+
+def test_a_rollout_of_variants_shares_each_version_among_them() -> None:
+    both = Situation(
+        versions_of([*pair(1, "x"), *pair(2, "y")]), "y", stable="magika-a100-00001",
+        rollout=RolloutState("Progressing", "magika-a100-00002", "magika-a100-00001", "t", "t", percent=50),
+    )  # fmt: skip
+    assert split(both, variants=VARIANTS, rollout={}) == [
+        ("magika-a100-00002", 30), ("magika-v100-00002", 20), ("magika-a100-00001", 30), ("magika-v100-00001", 20),
+    ]  # fmt: skip

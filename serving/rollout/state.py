@@ -1,0 +1,193 @@
+"""`status.rollout`: where a rollout stands. All that it needs to go on after a restart is in here. Pure values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, cast, get_args
+
+from clusters.objects import Object, parse_timestamp
+from serving.rollout import counts
+from serving.rollout.counts import Counts
+from serving.rollout.verdict import Decision, Verdict
+
+Phase = Literal["Progressing", "Paused", "Promoted", "RolledBack", "Failed"]
+RUNNING: frozenset[Phase] = frozenset({"Progressing", "Paused"})
+REFUSING: frozenset[Phase] = frozenset({"RolledBack", "Failed"})
+"""Ends after which the candidate gets nothing."""
+NO_ANSWERS = Counts()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A verdict, and when the judge came to it (RFC 3339)."""
+
+    verdict: Verdict
+    at: str
+
+    def to_json(self) -> Object:
+        """As it stands in a status."""
+        said = self.verdict
+        return {
+            "decision": said.decision,
+            "at": self.at,
+            "reasons": list(said.reasons),
+            "numbers": dict(said.numbers),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Look:
+        """The inverse of `to_json`."""
+        verdict = Verdict(cast(Decision, value["decision"]), tuple(value["reasons"]), dict(value["numbers"]))
+        return cls(verdict, value["at"])
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A step that is over: its percent, from when until when, and the last look at it."""
+
+    percent: int
+    since: str
+    until: str
+    look: Look | None = None
+
+    def to_json(self) -> Object:
+        """As it stands in a status."""
+        times = {"percent": self.percent, "since": self.since, "until": self.until}
+        return times | ({"verdict": self.look.to_json()} if self.look is not None else {})
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Passed:
+        """The inverse of `to_json`."""
+        look = Look.from_json(value["verdict"]) if "verdict" in value else None
+        return cls(value["percent"], value["since"], value["until"], look)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutState:
+    """One rollout. Times are RFC 3339 with milliseconds, empty for what has not happened.
+
+    `step` is the index of the step, `percent` what the candidate is to get now: 0 until it is ready, below the step's
+    own while its replicas come. `since` is when that was asked for, `seen_at` when a probe saw the step in force.
+    `stable_counts` and `candidate_counts` are what both answered since `percent` changed; `baseline` is what the stable
+    version answered in the step before and on the way from it: at 100 % that stands among its counts. `stood` are the
+    replicas that it had when the step began, by Configuration; `steady` says that the averages of the autoscaler know
+    nothing of the traffic before.
+    """
+
+    phase: Phase
+    candidate: str
+    stable: str
+    started_at: str
+    since: str
+    step: int = 0
+    percent: int = 0
+    seen_at: str = ""
+    paused_at: str = ""
+    ended_at: str = ""
+    look: Look | None = None
+    reasons: tuple[str, ...] = ()
+    stable_counts: Counts = NO_ANSWERS
+    candidate_counts: Counts = NO_ANSWERS
+    baseline: Counts = NO_ANSWERS
+    passed: tuple[Passed, ...] = ()
+    stood: Mapping[str, int] = field(default_factory=dict)
+    steady: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has no end yet."""
+        return self.phase in RUNNING
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether the candidate has traffic, and is to have that of a step which is not in force yet."""
+        return self.phase == "Progressing" and self.percent > 0 and not self.seen_at
+
+    @property
+    def follows_load(self) -> bool:
+        """Whether what both versions hold is what requests call for: before the first step, and in a long wait."""
+        return not self.percent or (self.steady and self.is_on_its_way)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the candidate was refused."""
+        return self.phase in REFUSING
+
+    def to_json(self) -> Object:
+        """As it stands in the status; empty parts are left out."""
+        parts = {
+            "phase": self.phase,
+            "candidate": self.candidate,
+            "stable": self.stable,
+            "startedAt": self.started_at,
+            "since": self.since,
+            "seenAt": self.seen_at,
+            "pausedAt": self.paused_at,
+            "endedAt": self.ended_at,
+            "verdict": self.look.to_json() if self.look is not None else {},
+            "reasons": list(self.reasons),
+            "passed": [one.to_json() for one in self.passed],
+            "stood": dict(self.stood),
+            "steady": self.steady,
+        }
+        answered = {
+            "stable": counts.to_json(self.stable_counts),
+            "candidate": counts.to_json(self.candidate_counts),
+        }
+        if self.baseline != NO_ANSWERS:
+            answered["baseline"] = counts.to_json(self.baseline)
+        kept = {name: value for name, value in parts.items() if value}
+        return {**kept, "step": self.step, "percent": self.percent, "counts": answered}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> RolloutState:
+        """The inverse of `to_json`."""
+        answered = value.get("counts") or {}
+        return cls(
+            phase=cast(Phase, value["phase"]),
+            candidate=value["candidate"],
+            stable=value["stable"],
+            started_at=value["startedAt"],
+            since=value["since"],
+            step=int(value.get("step", 0)),
+            percent=int(value.get("percent", 0)),
+            seen_at=value.get("seenAt", ""),
+            paused_at=value.get("pausedAt", ""),
+            ended_at=value.get("endedAt", ""),
+            look=Look.from_json(value["verdict"]) if value.get("verdict") else None,
+            reasons=tuple(value.get("reasons", ())),
+            stable_counts=counts.from_json(answered.get("stable")),
+            candidate_counts=counts.from_json(answered.get("candidate")),
+            baseline=counts.from_json(answered.get("baseline")),
+            passed=tuple(map(Passed.from_json, value.get("passed", ()))),
+            stood=dict(value.get("stood", {})),
+            steady=bool(value.get("steady", False)),
+        )
+
+
+def rollout_of(model: Object) -> RolloutState | None:
+    """`status.rollout`; None when there was none yet, or it was not written by us."""
+    value = (model.get("status") or {}).get("rollout")
+    if not isinstance(value, Mapping) or value.get("phase") not in get_args(Phase):
+        return None
+    try:
+        return RolloutState.from_json(value)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def moment(at: datetime) -> str:
+    """RFC 3339 in UTC with milliseconds: steps are shorter than a status's seconds are fine."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def seconds_between(earlier: str, later: datetime) -> float:
+    """Seconds from a moment in a status to now."""
+    return (later - parse_timestamp(earlier)).total_seconds()
+
+
+def words(reasons: Sequence[str]) -> str:
+    """Reasons as one line."""
+    return "; ".join(reasons)

@@ -1,0 +1,102 @@
+"""From what replicas tell to what their revisions answered: each rule has its test."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from serving.rollout.counts import Counts
+from serving.rollout.readings import CRASHED, BadReading, Reading, Seen, answered_since, parse_reading, remembered
+
+OLD, NEW = "m-00001", "m-00002"
+TEN, THIRTY = Counts(10, 1, {-30: 9}), Counts(30, 2, {-30: 20, -20: 8})
+
+
+def told(totals: Counts, process: str = "p", revision: str = OLD) -> Reading:
+    return Reading(revision, process, totals)
+
+
+def looks(*seen: Seen) -> list[dict[str, Counts]]:
+    """What is said at each of these looks, one after the other; all replicas stay there."""
+    former: Seen | None = None
+    said = []
+    for one in seen:
+        said.append(dict(answered_since(former, one)))
+        former = remembered(former, one, {*one, *(former or ())})
+    return said
+
+
+def test_the_first_look_only_notes_where_replicas_stand() -> None:
+    assert looks({"a": told(TEN)}, {"a": told(THIRTY)}) == [{OLD: Counts()}, {OLD: THIRTY.since(TEN)}]
+
+
+def test_a_replica_that_came_since_counts_from_nothing() -> None:
+    assert looks({}, {"a": told(TEN)}) == [{}, {OLD: TEN}]
+
+
+def test_replicas_of_a_revision_add_up_and_revisions_stay_apart() -> None:
+    second = {"a": told(TEN), "b": told(THIRTY), "c": told(TEN, revision=NEW)}
+    assert looks({}, second)[1] == {OLD: TEN.merge(THIRTY), NEW: TEN}
+
+
+def test_a_silence_loses_nothing() -> None:
+    assert looks({"a": told(TEN)}, {"a": None}, {"a": told(THIRTY)})[1:] == [{}, {OLD: THIRTY.since(TEN)}]
+
+
+def test_who_was_silent_at_the_first_look_is_noted_at_the_second() -> None:
+    assert looks({"a": None}, {"a": told(TEN)}, {"a": told(THIRTY)})[1:] == [
+        {OLD: Counts()},
+        {OLD: THIRTY.since(TEN)},
+    ]
+
+
+def test_who_came_silent_counts_from_nothing_all_the_same() -> None:
+    assert looks({}, {"a": None}, {"a": told(TEN)})[2] == {OLD: TEN}
+
+
+def test_another_process_counts_from_nothing_and_as_one_failure_though_its_totals_did_not_fall() -> None:
+    again = looks({"a": told(TEN)}, {"a": told(THIRTY, process="q")}, {"a": told(THIRTY, process="q")})
+    assert again[1:] == [{OLD: THIRTY.merge(CRASHED)}, {OLD: Counts()}]
+    assert again[1][OLD].errors == THIRTY.errors + 1
+
+
+def test_who_is_gone_is_forgotten() -> None:
+    assert remembered({"a": told(TEN), "b": None}, {"c": told(TEN)}, {"b", "c"}) == {"b": None, "c": told(TEN)}
+
+
+PAGE = {"revision": OLD, "process": "p", "requests": 3, "errors": 1, "latency": {"-30": 1, "96": 1}}
+
+
+def test_a_page_is_read() -> None:
+    assert parse_reading(json.dumps(PAGE).encode()) == Reading(OLD, "p", Counts(3, 1, {-30: 1, 96: 1}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"requests": -1},
+        {"requests": 1.5},
+        {"requests": 10**16},
+        {"requests": True},
+        {"requests": 4},
+        {"errors": 2},
+        {"latency": {"97": 2}},
+        {"latency": {"-1000000": 2}},
+        {"latency": {"fast": 2}},
+        {"latency": {"-30": 1e300}},
+        {"latency": [1, 1]},
+        {"process": None},
+        {"revision": "m" * 300},
+    ],
+)
+def test_what_makes_no_sense_is_no_reading(change: dict[str, Any]) -> None:
+    with pytest.raises(BadReading):
+        parse_reading(json.dumps(PAGE | change).encode())
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"\xff", b'{"requests": NaN}'])
+def test_what_is_no_page_is_no_reading(body: bytes) -> None:
+    with pytest.raises(BadReading):
+        parse_reading(body)
