@@ -18,12 +18,13 @@ from clusters.manager.manager import Component
 from clusters.manager.options import Options
 from clusters.manager.process import Program, run_program
 from clusters.objects import POD_AUTOSCALER, REVISION
-from clusters.recorder import Recorder
 from serving.apis.annotations import LABEL_MODEL
 from serving.apis.settings import Settings, settings_from_text
-from serving.reconciler.controller import COMPONENT, ModelController
+from serving.controllers import Controllers
 from serving.reconciler.flags import ConfigMapFlags
-from serving.reconciler.warm_pool_controller import WarmPoolController
+
+SYSTEM = "knodel-system"
+"""The platform's own namespace: EventSources there are made by who runs it, and may speak of Models anywhere."""
 
 SELECTORS = {REVISION: LABEL_MODEL, POD_AUTOSCALER: LABEL_MODEL}
 """What is made for Models; Services, Configurations and Routes of others are watched too: they may be in the way."""
@@ -37,22 +38,21 @@ def connect(options: Options) -> AbstractAsyncContextManager[Cluster]:
 def make(cluster: Cluster, options: Options, settings: Settings, clock: Clock) -> Component:
     """The controllers over their informers."""
     informers = Informers(cluster, clock, namespace=options.namespace, selectors=SELECTORS)
-    models = ModelController(
-        cluster,
-        informers,
-        settings=settings,
-        clock=clock,
-        recorder=Recorder(cluster, COMPONENT, clock),
-        flags=ConfigMapFlags(cluster, clock),
-    )
-    pools = WarmPoolController(cluster, informers, settings=settings)
+    ours = Controllers(cluster, informers, settings, clock, ConfigMapFlags(cluster, clock), reach=_reach)
 
     async def run() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(models.run())
-            group.create_task(pools.run())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for part in ours.parts:
+                    group.create_task(part.run())
+        finally:
+            await ours.close()
 
-    return Component(informers, (models.controller, pools.controller), run)
+    return Component(informers, ours.queues, run)
+
+
+def _reach(namespace: str) -> bool:
+    return namespace == SYSTEM
 
 
 PROGRAM = Program(

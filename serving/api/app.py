@@ -55,7 +55,9 @@ class ControlApi:
         clock: Clock,
         version: str,
         ready: Callable[[], bool],
+        trouble: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
+        """`trouble`: why nothing can be written now, empty when it can."""
         self._cluster = cluster
         self._kinds = kinds
         self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
@@ -63,6 +65,7 @@ class ControlApi:
         self._logs = logs
         self._version = version
         self._ready = ready
+        self._trouble = trouble
         self._resources = Resources(cluster, writable, clock)
 
     def app(self, guard: Guard) -> ASGIApp:
@@ -93,7 +96,11 @@ class ControlApi:
         return PlainTextResponse("ok")
 
     async def _readiness(self, _request: Request) -> Response:
-        return PlainTextResponse("ok") if self._ready() else PlainTextResponse("starting", 503)
+        if not self._ready():
+            return PlainTextResponse("starting", 503)
+        if self._trouble is not None and await self._trouble():
+            return PlainTextResponse("nothing can be written: the platform's log says why", 503)
+        return PlainTextResponse("ok")
 
     async def _show_version(self, _request: Request) -> Response:
         return _json(

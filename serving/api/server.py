@@ -18,8 +18,9 @@ from uvicorn.server import ServerState
 
 from clusters.errors import KnodelError
 from serving.api.body import MAX_BODY
-from serving.server.connection import Connection, Traffic
+from serving.server.connection import Connection
 from serving.server.limits import Limits
+from serving.server.traffic import Traffic
 
 KEEP_ALIVE = 65  # s, longer than the idle time of kubectl's connections between two commands
 LIMITS = Limits(body=2 * MAX_BODY)  # the application says first, as a Status, that a body is too large
@@ -77,6 +78,7 @@ def make_server(app: ASGIApp, certificate: tuple[Path, Path] | None = None) -> u
         loop="none",
         http=_Connection,
         ws="none",
+        proxy_headers=False,
         lifespan="off",
         interface="asgi3",
         log_config=None,

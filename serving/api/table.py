@@ -14,6 +14,7 @@ from clusters.objects import (
     POD,
     POD_AUTOSCALER,
     REVISION,
+    SECRET,
     SERVERLESS_SERVICE,
     WARM_POOL,
     Kind,
@@ -90,6 +91,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("Replicas", _replicas),
         Column("Traffic", _traffic),
         Column("Version", _spec("version")),
+        Column("Rollout", _status("rollout", "phase")),
         Column("URL", _status("url")),
         Column("Storage", _spec("storageUri"), wide=True),
     ),
@@ -102,6 +104,10 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("Note", _pool_note),
     ),
     NAMESPACE: (Column("Status", lambda obj: str((obj.get("status") or {}).get("phase", "Active"))),),
+    SECRET: (
+        Column("Type", lambda obj: str(obj.get("type") or "Opaque")),
+        Column("Data", lambda obj: len({*(obj.get("data") or ()), *(obj.get("stringData") or ())}), type="integer"),
+    ),
     POD: (
         READY,
         Column("Status", _status("phase")),

@@ -8,6 +8,9 @@ from __future__ import annotations
 LABEL_MODEL = "knodel.dev/model"
 """On everything made for a Model, down to Revisions, PodAutoscalers and Pods: the Model's name (`magika`)."""
 
+LABEL_ALLOW_CODE = "knodel.dev/allow-code"
+"""On a Namespace: whether Models in it may have formats that run code of their artifact (`true`)."""
+
 LABEL_GENERATION = "knodel.dev/generation"
 """On every template: which version it is, the same in all variants: a hash of all that runs (`9f2c4a81d0`)."""
 
@@ -31,6 +34,13 @@ ANNOTATION_PERCENT = "knodel.dev/percent"
 
 ANNOTATION_CAUSE = "knodel.dev/cause"
 """On a Model, by who changes it: why, as JSON (`{"by":"event","id":"42","source":"/train/magika"}`)."""
+
+ANNOTATION_ROLLOUT = "knodel.dev/rollout"
+"""On a Model, by a person: what they want of the rollout of one revision, for as long as it stands
+(`pause@magika-00002`); also `abort` and `promote`, which end it."""
+
+ANNOTATION_TRACEPARENT = "knodel.dev/traceparent"
+"""On a Model: the trace of the event that changed it (`00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`)."""
 
 ANNOTATION_APPLIED = "knodel.dev/applied"
 """On objects that we apply: hash of what was applied, so that a pass that would change nothing asks for nothing."""

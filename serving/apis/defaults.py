@@ -26,5 +26,9 @@ SCALE_TO_ZERO_AFTER = 60.0
 """s without a request (Knative's stable window)."""
 HOLD_QUEUE = 1000
 """Requests held for each revision while it starts."""
+MAX_BATCH_SIZE = 16
+"""Rows of one inference, where `batching` says nothing else: most of what larger batches gain."""
+MAX_BATCH_LATENCY = 0.002
+"""s that a request waits for others; less than a caller notices."""
 VISIBILITY: Literal["public"] = "public"
 """Reachable through the public gateway."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from urllib.parse import SplitResult, urlsplit
 
 from autoscaler.warmpool.marks import SEED_PREFIX
 from clusters.quantities import parse_quantity
 from serving.apis.reader import show
+from serving.engines import registry
+from serving.storage import patterns
 
 LONGEST_NAME = 53
 """Characters of NAME and of NAME-VARIANT: `NAME-00001-deployment` and what Kubernetes appends stay below 63."""
@@ -21,15 +25,27 @@ RESERVED_TAGS = ("stable", "candidate")
 """Tags that exist only while a rollout runs."""
 LONGEST_POOL_NAME = LONGEST_NAME - len(SEED_PREFIX)
 """Characters of a WarmPool's name: that of its seed Configuration has the bound of all Configurations."""
-SCHEMES = ("file", "http", "https")
-LATER_SCHEMES = ("s3", "gs", "hf", "pvc", "oci")
-FORMATS = ("onnx",)
-LATER_FORMATS = ("sklearn", "xgboost", "lightgbm", "paddle", "tensorflow", "python", "ray")
+FORMATS = tuple(registry.FORMATS)
+CODE_FORMATS = tuple(name for name, made in registry.FORMATS.items() if made.runs_code)
+"""Formats that run code of the artifact: only where the namespace allows it (`annotations.LABEL_ALLOW_CODE`)."""
+LATER_FORMATS = ("ray",)
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 DNS_1123_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 """These patterns stand in the CustomResourceDefinition too: nothing that RE2 has not."""
+_PATH = r"(?:/[^?#]*)?"
+STORES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "s3": (f"s3://{patterns.BUCKET}{_PATH}", "s3://BUCKET/PATH"),
+        "gs": (f"gs://{patterns.BUCKET}{_PATH}", "gs://BUCKET/PATH"),
+        "hf": (rf"hf://[-.\w]{{1,96}}/[-.\w]{{1,96}}(?:[:@][-.\w]{{1,200}})?{_PATH}", "hf://ORG/REPO:REVISION"),
+        "oci": (patterns.IMAGE, "oci://REGISTRY/REPOSITORY:TAG"),
+        "pvc": (f"pvc://{DNS_1123_SUBDOMAIN.pattern}{_PATH}", "pvc://CLAIM/PATH"),
+    }
+)
+"""Schemes of stores: the pattern of their URIs, as above, and how messages write it. `serving.storage` looks closer."""
+SCHEMES = ("file", "http", "https", *STORES)
 LONGEST_SUBDOMAIN = 253
 """Characters of the name of most objects."""
 
@@ -99,8 +115,8 @@ def format_fault(name: str) -> str:
     if name in FORMATS:
         return ""
     if name in LATER_FORMATS:
-        return f"not supported yet: {name}; use {' or '.join(FORMATS)}"
-    return f"must be {' or '.join(FORMATS)}, not {show(name)}"
+        return f"not supported yet: {name}; use {', '.join(FORMATS)}"
+    return f"must be one of {', '.join(FORMATS)}, not {show(name)}"
 
 
 def storage_uri_fault(uri: str) -> str:
@@ -114,11 +130,26 @@ def storage_uri_fault(uri: str) -> str:
         port_is_usable = parts.port is None or parts.port > 0
     except ValueError:
         return f"must be a URI such as file:///models/magika or https://host/path, not {show(uri)}"
-    if parts.scheme in LATER_SCHEMES:
-        return f"not supported yet: {parts.scheme}://; use {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+    if parts.scheme in STORES:
+        return _store_fault(parts.scheme, uri)
     if parts.scheme not in SCHEMES or not port_is_usable:
         return f"must be a URI such as file:///models/magika or https://host/path, not {show(uri)}"
     return _file_fault(parts, uri) if parts.scheme == "file" else _http_fault(parts, uri)
+
+
+def claim_of(uri: str) -> str:
+    """The PersistentVolumeClaim that a `pvc://CLAIM/PATH` URI names; empty for all other URIs."""
+    scheme, _, rest = uri.partition("://")
+    return rest.partition("/")[0] if scheme == "pvc" else ""
+
+
+def _store_fault(scheme: str, uri: str) -> str:
+    pattern, form = STORES[scheme]
+    if not re.fullmatch(pattern, uri, re.ASCII):
+        return f"must be written as in {form}, not {show(uri)}"
+    if ".." in uri.partition("://")[2].split("/"):
+        return "must not contain '..': write the path as it is"
+    return ""
 
 
 def _file_fault(parts: SplitResult, uri: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from clusters.objects import Object, generation_of, name_of, namespace_of, uid_of
+from serving.apis.rollout import Command, Rollout
 
 Outcome = Literal["", "serving", "promoted", "superseded", "rolledback", "failed"]
 """What became of a version; empty while it starts, or is ready and gets nothing. `rollout.history` has the rules."""
@@ -38,6 +39,14 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
+class Batching:
+    """Requests that are run as one: rows at most, and seconds that the first of them may wait for others."""
+
+    max_batch_size: int
+    max_latency: float
+
+
+@dataclass(frozen=True, slots=True)
 class TrafficEntry:
     """One entry of `spec.traffic`; `revision` None is the latest ready one, an empty `tag` is no tag."""
 
@@ -60,12 +69,18 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """A checked spec with its defaults; times in seconds, absent texts empty."""
+    """A checked spec with its defaults; times in seconds, absent texts empty.
+
+    `secret` is the Secret with the storage's credentials, `runtime` a named runtime of the platform.
+    """
 
     storage_uri: str
+    secret: str
     digest: str
     version: str
     model_format: str
+    runtime: str
+    batching: Batching | None
     resources: Resources
     variants: tuple[Variant, ...]
     container_concurrency: int
@@ -76,6 +91,7 @@ class ModelSpec:
     visibility: Visibility
     traffic: tuple[TrafficEntry, ...]
     canary_traffic_percent: int | None
+    rollout: Rollout | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +161,7 @@ class Model:
     object: Object
     spec: ModelSpec
     cause: Cause
+    command: Command | None = None
 
     @property
     def name(self) -> str:

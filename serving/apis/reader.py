@@ -143,6 +143,15 @@ class Fields:
         """The mapping under `name`, empty when absent; close it too."""
         return Fields(self.raw(name), self.at(name), self.errors)
 
+    def part(self, name: str, required: bool = False) -> Fields | None:
+        """The mapping under `name`; None when it is absent, or refused because it is none. Close it too."""
+        if not self.has(name):
+            if required:
+                self.refuse(name, "is required")
+            return None
+        fields = self.child(name)
+        return fields if isinstance(self.raw(name), Mapping) else None
+
     def items(self, name: str, most: int) -> Iterator[Fields]:
         """The mappings of the list under `name`, each closed after its turn; an empty list is refused."""
         value = self.raw(name)

@@ -8,6 +8,7 @@ from typing import Any
 from clusters.errors import FieldError
 from clusters.objects import Object, key_of, labels_of, name_of, namespace_of
 from serving.apis.annotations import LABEL_MODEL
+from serving.apis.code import refusal, runs_code
 from serving.apis.validation import validate_model
 
 
@@ -51,13 +52,25 @@ def claims(model: Object) -> set[str]:
     return {f"host/{host}" for host in _hosts(model)} | {f"name/{name}" for name in _configurations(model)}
 
 
+def forbidden_code(model: Object, allowed: Callable[[str], bool]) -> list[FieldError]:
+    """A fault when the Model's format runs code and its namespace, asked by name, does not allow that."""
+    model_format = str((model.get("spec") or {}).get("modelFormat") or "")
+    namespace = namespace_of(model)
+    if not runs_code(model_format) or allowed(namespace):
+        return []
+    return [FieldError("spec.modelFormat", refusal(model_format, namespace))]
+
+
 def make_validator(
-    models: Callable[[], Iterable[Object]], revisions: Callable[[], Iterable[Object]] | None = None
+    models: Callable[[], Iterable[Object]],
+    revisions: Callable[[], Iterable[Object]] | None = None,
+    allows_code: Callable[[str], bool] = lambda _: True,
 ) -> Callable[[Object | None, Object], Sequence[FieldError]]:
-    """`validate_model`, `collisions` and `unknown_revisions` as one admission check.
+    """`validate_model`, `collisions`, `unknown_revisions` and `forbidden_code` as one admission check.
 
     `models` gives all Models now, `revisions` all Revisions (None where the door cannot see them: the reconciler then
-    says it on the Model). Who comes later is refused, because the check is asked before a Model is stored.
+    says it on the Model), `allows_code` whether a namespace does (True where the door cannot see that). Who comes later
+    is refused, because the check is asked before a Model is stored.
     """
 
     def validate(old: Object | None, new: Object) -> Sequence[FieldError]:
@@ -67,7 +80,7 @@ def make_validator(
         missing: list[FieldError] = []
         if revisions is not None and _traffic(new) != (_traffic(old) if old is not None else None):
             missing = unknown_revisions(new, _revisions_of(new, revisions()))
-        return [*collisions(new, models()), *missing]
+        return [*collisions(new, models()), *missing, *forbidden_code(new, allows_code)]
 
     return validate
 

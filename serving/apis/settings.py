@@ -8,6 +8,7 @@ file is the ConfigMap `knodel-config` and variables do not count: whoever reads 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -16,13 +17,17 @@ from typing import Any, get_type_hints
 
 from serving.apis.durations import format_duration
 from serving.apis.loader import LoadError, load_documents
+from serving.apis.runtimes import GROUP as RUNTIMES
+from serving.apis.runtimes import Runtime, read_runtimes, runtimes_to_dict
 from serving.apis.setting import VARIABLE_PREFIX, SettingsError, Slot, from_variable, port_setting, read_value, setting
 from serving.apis.version import VERSION
 
 __all__ = [
     "AutoscalerSettings",
     "ControlSettings",
+    "EventSettings",
     "GatewaySettings",
+    "RolloutSettings",
     "ServerSettings",
     "Settings",
     "SettingsError",
@@ -33,12 +38,25 @@ __all__ = [
 ]
 
 OTHER_VARIABLES = frozenset(
-    {"KNODEL_STATE", "KNODEL_KUBE_CONTEXT", "KNODEL_TERMINATION_LOG", "KNODEL_CACHE", "KNODEL_ALLOW_HOSTS"}
+    {
+        "KNODEL_STATE",
+        "KNODEL_KUBE_CONTEXT",
+        "KNODEL_TERMINATION_LOG",
+        "KNODEL_CACHE",
+        "KNODEL_CACHE_LIMIT",
+        "KNODEL_CREDENTIALS",
+        "KNODEL_ALLOW_HOSTS",
+    }
 )
 """Variables that are no settings of a platform: its state folder, by which everything else is found, and those that
 model servers read."""
 
+FORMATS = ("knodel", "cdevents")
+"""Of the events that go out (`eventing.service_events`)."""
 MEBIBYTE = 1024 * 1024  # bytes
+DAY = 86_400.0  # s
+_URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[0-9A-Za-z.-]+)(:[0-9]{1,5})?(/[0-9A-Za-z._~%/-]*)?")
+"""Of a server: a scheme, a host, perhaps port and path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +119,35 @@ class AutoscalerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RolloutSettings:
+    """What judges of rollouts may ask."""
+
+    prometheus_url: str = setting("", "URL", "of a Prometheus, which further metrics of a judge are asked from")
+
+
+@dataclass(frozen=True, slots=True)
+class EventSettings:
+    """Who is told what became of rollouts; how many events are taken, and how long they are kept."""
+
+    sink: str = setting("", "URL", "where events of rollouts are sent, as to a Knative Broker; none by default")
+    format: str = setting("knodel", "knodel or cdevents", "cdevents: service.deployed and service.rolledback alone")
+    rate: int = setting(50_000, "events a second", "of one EventSource: none fills the queue of all", 1, 1_000_000)
+    pending: int = setting(10_000, "events", "of one EventSource that may wait for their effect", 100, 1_000_000)
+    retention: float = setting(7 * DAY, "s", "finished events are kept, to know copies by", 3600, 90 * DAY)
+    kept: int = setting(20_000, "events", "finished ones of one EventSource: 8 kB of memory each", 100, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of a platform."""
+    """All settings of a platform; `runtimes`, whose names are free, by files alone."""
 
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     control: ControlSettings = field(default_factory=ControlSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     autoscaler: AutoscalerSettings = field(default_factory=AutoscalerSettings)
+    rollout: RolloutSettings = field(default_factory=RolloutSettings)
+    events: EventSettings = field(default_factory=EventSettings)
+    runtimes: tuple[Runtime, ...] = ()
 
 
 def load_settings(
@@ -146,7 +186,7 @@ def settings_to_dict(settings: Settings) -> dict[str, dict[str, Any]]:
         value = getattr(getattr(settings, slot.group), slot.name)
         shown = format_duration(value) if slot.about.unit == "s" else value
         answer.setdefault(slot.group, {})[slot.key.partition(".")[2]] = shown
-    return answer
+    return answer | {RUNTIMES: runtimes_to_dict(settings.runtimes)}
 
 
 def describe_settings() -> list[tuple[str, str, str, str]]:
@@ -155,25 +195,35 @@ def describe_settings() -> list[tuple[str, str, str, str]]:
 
 
 def _settings_with(given: Mapping[str, Any]) -> Settings:
-    settings = Settings()
+    settings = Settings(runtimes=read_runtimes(given.get(RUNTIMES, {})))
     slots = _slots()
     for key, value in given.items():
+        if key == RUNTIMES:
+            continue
         slot = slots[key]
         group = replace(getattr(settings, slot.group), **{slot.name: read_value(slot, value)})
         settings = replace(settings, **{slot.group: group})
     _check_ports(settings)
+    _check_url("rollout.prometheusUrl", settings.rollout.prometheus_url)
+    _check_url("events.sink", settings.events.sink)
+    _check_format(settings.events.format)
     return settings
 
 
 @cache
 def _slots() -> dict[str, Slot]:
     found: dict[str, Slot] = {}
-    for group, made in get_type_hints(Settings).items():
+    for group, made in _groups().items():
         types = get_type_hints(made)
         for one in fields(made):
             key = f"{group}.{_camel(one.name)}"
             found[key] = Slot(key, group, one.name, types[one.name], one.metadata["about"], one.default)
     return found
+
+
+def _groups() -> dict[str, Any]:
+    """The groups of settings with names of ours, each with its dataclass."""
+    return {name: made for name, made in get_type_hints(Settings).items() if name != RUNTIMES}
 
 
 def _camel(name: str) -> str:
@@ -195,8 +245,11 @@ def _from_document(text: str, where: str) -> dict[str, Any]:
         raise SettingsError(f"{where} holds {len(documents)} documents: write one")
     found: dict[str, Any] = {}
     for group, members in (_mapping(documents[0], where) if documents else {}).items():
-        if group not in get_type_hints(Settings):
-            raise SettingsError(f"{group}: unknown setting in {where}; known: {', '.join(get_type_hints(Settings))}")
+        if group == RUNTIMES:
+            found[RUNTIMES] = _mapping(members, group)
+            continue
+        if group not in _groups():
+            raise SettingsError(f"{group}: unknown setting in {where}; known: {', '.join([*_groups(), RUNTIMES])}")
         for name, value in _mapping(members, group).items():
             key = f"{group}.{name}"
             if key not in _slots():
@@ -224,6 +277,17 @@ def _from_variables(environ: Mapping[str, str]) -> dict[str, Any]:
             raise SettingsError(f"{variable}: unknown setting; known: {', '.join(keys)}")
         found[keys[variable]] = from_variable(_slots()[keys[variable]], text)
     return found
+
+
+def _check_url(key: str, value: str) -> None:
+    """No user or password in it: settings are no secret."""
+    if value and not _URL.fullmatch(value):
+        raise SettingsError(f"{key}: {value[:200]!r} is no address as in http://prometheus.monitoring:9090")
+
+
+def _check_format(value: str) -> None:
+    if value not in FORMATS:
+        raise SettingsError(f"events.format: {value[:40]!r} is unknown; known: {', '.join(FORMATS)}")
 
 
 def _check_ports(settings: Settings) -> None:

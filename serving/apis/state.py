@@ -13,8 +13,12 @@ activator/      the activator's files, and the record by which it is found again
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,6 +35,9 @@ TLS_FOLDER = "tls"
 GATEWAY_FOLDER = "gateway"
 ACTIVATOR_FOLDER = "activator"
 LARGEST_PORT = 65_535
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+LEAST_ROOM = 1 << 20
+"""Bytes: with less the store says that it cannot be written, too (clusters.embedded.database)."""
 
 
 class StateError(KnodelError):
@@ -75,6 +82,31 @@ class Facts:
 def forget(state: Path) -> None:
     """Remove the facts: no platform is ready here."""
     (state / PLATFORM_FILE).unlink(missing_ok=True)
+
+
+@contextmanager
+def told_when_full(state: Path) -> Iterator[None]:
+    """What fails inside for want of room on the disk raises StateError, which says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise StateError(_full(state)) from error
+
+
+def full_disk(state: Path) -> str:
+    """What to tell of a platform that could not even write why it ended; empty when there is room."""
+    return _full(state) if is_full(state) else ""
+
+
+def is_full(folder: Path) -> bool:
+    """Whether its disk has no room for what a platform writes."""
+    return shutil.disk_usage(folder).free < LEAST_ROOM
+
+
+def _full(state: Path) -> str:
+    return f"the disk of the state folder {state} is full: make room, then `knodel up`; models go on serving meanwhile"
 
 
 def split_address(address: str) -> tuple[str, int]:

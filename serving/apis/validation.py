@@ -16,9 +16,21 @@ from clusters.names import dns_label_fault
 from clusters.objects import MODEL, Object
 from clusters.quantities import canonical_quantity
 from serving.apis import defaults, faults
-from serving.apis.annotations import ANNOTATION_CAUSE
-from serving.apis.model import By, Cause, Model, ModelSpec, Resources, Scaling, TrafficEntry, Variant, Visibility
+from serving.apis.annotations import ANNOTATION_CAUSE, ANNOTATION_ROLLOUT
+from serving.apis.model import (
+    Batching,
+    By,
+    Cause,
+    Model,
+    ModelSpec,
+    Resources,
+    Scaling,
+    TrafficEntry,
+    Variant,
+    Visibility,
+)
 from serving.apis.reader import Fields, show
+from serving.apis.rollout import Command, command_fault, parse_command, read_rollout
 
 MOST_REPLICAS = 1000
 """Of one revision: more is a typing error on any cluster that Knodel knows."""
@@ -34,6 +46,14 @@ MOST_HELD = 100_000
 """Requests held for one revision: at 64 KiB each they fill 6 GiB."""
 LEAST_TARGET = 0.01
 """Slots (Knative's least target)."""
+LEAST_ROWS = 2
+"""Of one batch: one is none."""
+MOST_ROWS = 4096
+"""Of one batch: no engine gains from more, and all of them wait for it."""
+LEAST_WAIT = 0.0001
+"""s; timers are no finer."""
+LONGEST_WAIT = 1.0
+"""s; a batch that takes longer to fill is no gain for anybody."""
 MOST_VARIANTS = 20
 """Configurations of one Model."""
 MOST_TRAFFIC = 100
@@ -42,15 +62,12 @@ ALL = 100
 """Percent."""
 
 LATER_SPEC = {
-    "storage": "credentials of a storage",
-    "runtime": "runtimes other than the platform's server",
-    "batching": "batching of requests",
     "schedules": "scaling by the clock",
-    "rollout": "judged rollouts; use canaryTrafficPercent or traffic",
     "template": "a pod template laid over ours",
 }
 """Fields of a later release: refused by name, never ignored."""
 LATER_RESOURCES = {"gpu": "GPUs", "gpuResource": "GPUs"}
+LATER_RUNTIME = dict.fromkeys(("image", "args", "env"), "containers of your own; use name")
 PROTOCOLS = ("http1",)
 
 
@@ -75,9 +92,10 @@ def other_than(expected: str, value: str) -> str:
 
 
 def _claims(obj: Object) -> tuple[Any, Any]:
-    """The spec, the cause, and fields that are none of a Model's: whatever a caller may have written."""
+    """The spec, our annotations, and fields that are none of a Model's: whatever a caller may have written."""
     written = {name: value for name, value in obj.items() if name not in ("metadata", "status")}
-    return written, (obj["metadata"].get("annotations") or {}).get(ANNOTATION_CAUSE)
+    annotations = obj["metadata"].get("annotations") or {}
+    return written, [annotations.get(name) for name in (ANNOTATION_CAUSE, ANNOTATION_ROLLOUT)]
 
 
 def _read(obj: Object) -> tuple[Model, list[FieldError]]:
@@ -85,7 +103,7 @@ def _read(obj: Object) -> tuple[Model, list[FieldError]]:
     top = Fields(obj, "", errors)
     for name, expected in (("apiVersion", MODEL.api_version), ("kind", MODEL.kind)):
         top.text(name, partial(other_than, expected), required=True)
-    name, cause = _read_metadata(top.child("metadata"))
+    name, cause, command = _read_metadata(top.child("metadata"))
     top.raw("status")
     if not isinstance(top.raw("spec"), dict):
         top.refuse("spec", "is required: a mapping with at least storageUri")
@@ -93,14 +111,15 @@ def _read(obj: Object) -> tuple[Model, list[FieldError]]:
     else:
         spec = top.child("spec")
     top.close()
-    return Model(obj, _read_spec(spec, name), cause), errors
+    return Model(obj, _read_spec(spec, name), cause, command), errors
 
 
-def _read_metadata(fields: Fields) -> tuple[str, Cause]:
+def _read_metadata(fields: Fields) -> tuple[str, Cause, Command | None]:
     name = fields.text("name", faults.model_name_fault, required=True)
     fields.text("namespace", dns_label_fault)
     annotations = Fields(fields.raw("annotations"), fields.at("annotations"), fields.errors)
-    return name, _read_cause(annotations)
+    command = parse_command(annotations.text(ANNOTATION_ROLLOUT, command_fault))
+    return name, _read_cause(annotations), command
 
 
 def _read_cause(annotations: Fields) -> Cause:
@@ -124,9 +143,12 @@ def _read_spec(fields: Fields, name: str) -> ModelSpec:
     variants = _read_variants(fields, name)
     spec = ModelSpec(
         storage_uri=fields.text("storageUri", faults.storage_uri_fault, required=True),
+        secret=read_secret(fields),
         digest=fields.text("digest", faults.digest_fault),
         version=fields.text("version", faults.version_fault),
         model_format=fields.text("modelFormat", faults.format_fault),
+        runtime=read_runtime(fields),
+        batching=_read_batching(fields),
         resources=read_resources(fields.child("resources"), Resources(defaults.CPU, defaults.MEMORY)),
         variants=variants,
         container_concurrency=fields.integer(
@@ -139,6 +161,7 @@ def _read_spec(fields: Fields, name: str) -> ModelSpec:
         visibility=cast(Visibility, fields.choice("visibility", get_args(Visibility), defaults.VISIBILITY)),
         traffic=_read_traffic(fields, name),
         canary_traffic_percent=_read_canary(fields),
+        rollout=read_rollout(fields.part("rollout")),
     )
     _check_protocol(fields)
     fields.close(LATER_SPEC)
@@ -150,6 +173,41 @@ def _check_protocol(fields: Fields) -> None:
         return "" if protocol in PROTOCOLS else f"not supported yet: {show(protocol)}; use {PROTOCOLS[0]}"
 
     fields.text("protocol", fault)
+
+
+def read_secret(fields: Fields) -> str:
+    """The name in `storage.secretRef` of a Model or of a WarmPool's template; empty without."""
+    storage = fields.part("storage")
+    if storage is None:
+        return ""
+    reference, name = storage.part("secretRef", required=True), ""
+    if reference is not None:
+        name = reference.text("name", faults.subdomain_fault, required=True)
+        reference.close()
+    storage.close()
+    return name
+
+
+def read_runtime(fields: Fields) -> str:
+    """The name in `runtime` of a Model or of a WarmPool's template; empty without."""
+    runtime = fields.part("runtime")
+    if runtime is None:
+        return ""
+    name = runtime.text("name", faults.label_fault, required=True)
+    runtime.close(LATER_RUNTIME)
+    return name
+
+
+def _read_batching(fields: Fields) -> Batching | None:
+    batching = fields.part("batching")
+    if batching is None:
+        return None
+    read = Batching(
+        max_batch_size=batching.integer("maxBatchSize", defaults.MAX_BATCH_SIZE, LEAST_ROWS, MOST_ROWS),
+        max_latency=batching.seconds("maxLatency", defaults.MAX_BATCH_LATENCY, LEAST_WAIT, LONGEST_WAIT),
+    )
+    batching.close()
+    return read
 
 
 def read_resources(fields: Fields, default: Resources) -> Resources:

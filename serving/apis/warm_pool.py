@@ -23,19 +23,24 @@ from serving.apis.validation import (
     other_than,
     read_quantity,
     read_resources,
+    read_runtime,
+    read_secret,
 )
 
 MOST_MEMBERS = 1000
 """Of one pool: more is a typing error on any cluster that Knodel knows."""
+LONGEST_SIZE = 8
+"""Characters of a size: more digits are beyond every bound, more letters are not `auto`."""
 LEAST_AGE = 60.0
 """s: a member that is replaced sooner is hardly ever ready."""
 MOST_AGE = 2_592_000.0
 """s: thirty days; images and certificates change more often."""
 
+OF_A_MODEL = (
+    "storage", "modelFormat", "runtime", "resources", "containerConcurrency", "timeout", "serviceAccountName",
+)  # fmt: skip
+"""Fields of a Model that a claim cannot change, so that members and the Models that they serve have them alike."""
 LATER_TEMPLATE = {
-    "storage": "credentials of a storage",
-    "runtime": "runtimes other than the platform's server",
-    "batching": "batching of requests",
     "template": "a pod template laid over ours",
     "protocol": "protocols, members speak http1",
 }
@@ -46,7 +51,9 @@ LATER_TEMPLATE = {
 class PoolTemplate:
     """What all members and the Models that claim them share; `timeout` in seconds, absent texts empty."""
 
+    secret: str
     model_format: str
+    runtime: str
     resources: Resources
     container_concurrency: int
     timeout: float
@@ -165,7 +172,9 @@ def _read_size(fields: Fields) -> int | None:
 
 def _read_template(fields: Fields) -> PoolTemplate:
     template = PoolTemplate(
+        secret=read_secret(fields),
         model_format=fields.text("modelFormat", faults.format_fault),
+        runtime=read_runtime(fields),
         resources=read_resources(fields.child("resources"), Resources(defaults.CPU, defaults.MEMORY)),
         container_concurrency=fields.integer(
             "containerConcurrency", defaults.CONTAINER_CONCURRENCY, 0, MOST_CONCURRENCY

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.errors import Forbidden, Invalid
-from clusters.objects import MODEL, REVISION, Kind, Object, name_of, namespace_of
+from clusters.errors import Forbidden, Invalid, NotFound
+from clusters.objects import MODEL, NAMESPACE, REVISION, Kind, Object, name_of, namespace_of
 from serving.cli.client import Client
 
 
@@ -27,15 +27,22 @@ def check_new(client: Client, model: Object) -> None:
 
 
 def _check(client: Client, old: Object | None, new: Object) -> None:
-    from serving.apis.references import make_validator  # imports that only this door needs
+    from serving.apis.code import allows_code  # imports that only this door needs
+    from serving.apis.references import make_validator
     from serving.apis.validation import validate_model
 
     def others(kind: Kind) -> list[Object]:
         found: list[Object] = client.list(kind, namespace_of(new))["items"]
         return found
 
+    def code_allowed(namespace: str) -> bool:
+        try:
+            return allows_code(client.get(NAMESPACE, namespace))
+        except (Forbidden, NotFound):  # as below; without a namespace there will be no Model either
+            return True
+
     try:
-        faults = make_validator(lambda: others(MODEL), lambda: others(REVISION))(old, new)
+        faults = make_validator(lambda: others(MODEL), lambda: others(REVISION), code_allowed)(old, new)
     except Forbidden:  # the caller may not look at the others: the reconciler looks, and says it on the Model
         faults = validate_model(old, new)
     if faults:

@@ -7,7 +7,17 @@ from types import MappingProxyType
 from typing import Any
 
 from clusters.errors import AlreadyExists, Conflict, NotFound
-from clusters.objects import MODEL, WARM_POOL, Kind, Object, generation_of, name_of, namespace_of, version_of
+from clusters.objects import (
+    EVENT_SOURCE,
+    MODEL,
+    WARM_POOL,
+    Kind,
+    Object,
+    generation_of,
+    name_of,
+    namespace_of,
+    version_of,
+)
 from serving.cli.admission import check_change, check_new
 from serving.cli.client import Client
 
@@ -15,7 +25,7 @@ ATTEMPTS = 50  # status writes between a read and its write are rare; this many 
 
 AGAIN = "look at it and run the command again"
 NAMED = ("spec", "metadata")  # the parts of an object that a person writes
-WORDS: Mapping[Kind, str] = MappingProxyType({MODEL: "model", WARM_POOL: "warm pool"})
+WORDS: Mapping[Kind, str] = MappingProxyType({MODEL: "model", WARM_POOL: "warm pool", EVENT_SOURCE: "event source"})
 """The kinds that people write, in their words."""
 
 Patch = dict[str, Any]

@@ -17,6 +17,7 @@ from serving.cli.errors import UsageError
 from serving.cli.files import models_of
 from serving.cli.names import model_name
 from serving.cli.pools import pool_summary
+from serving.cli.rollouts import rollout_summary
 from serving.cli.wait import parse_timeout, wait_until_ready
 
 KINDS_OF_FILES = (MODEL, WARM_POOL)
@@ -27,8 +28,11 @@ KINDS_OF_FILES = (MODEL, WARM_POOL)
 @click.option("-f", "--file", "source", metavar="FILE|-", help="Models and WarmPools to deploy, as YAML or JSON.")
 @click.option("--uri", metavar="URI|PATH", help="Where the model's files are.")
 @click.option("--digest", metavar="sha256:HEX", help="What the files must hash to.")
+@click.option("--format", "model_format", metavar="FORMAT", help="Format of the files [found from their names].")
+@click.option("--secret", metavar="NAME", help="The Secret that opens their store.")
 @click.option("--version", metavar="TEXT", help="What people call this version.")
 @click.option("--canary", type=int, metavar="PERCENT", help="Share of the new version; the stable one keeps the rest.")
+@click.option("--rollout/--no-rollout", default=None, help="Give new versions the traffic in judged steps [as it was].")
 @click.option("--min", "least", type=int, help="Replicas at least.")
 @click.option("--max", "most", type=int, help="Replicas at most.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Return once it is ready, or has failed.")
@@ -94,6 +98,8 @@ def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Ob
     fields = {
         "storageUri": _uri(named["uri"], session) if named["uri"] else None,
         "digest": named["digest"],
+        "modelFormat": named["model_format"],
+        "storage": {"secretRef": {"name": named["secret"]}} if named["secret"] is not None else None,
         "version": named["version"],
         "minReplicas": named["least"],
         "maxReplicas": named["most"],
@@ -101,10 +107,21 @@ def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Ob
     spec: dict[str, Any] = {field: value for field, value in fields.items() if value is not None}
     if named["canary"] is not None:
         spec |= {"canaryTrafficPercent": named["canary"], "traffic": None}  # a canary replaces a pin
+    if named["rollout"] is not None:
+        spec |= _rollout(named["rollout"], named["canary"])
     if not spec:
         raise UsageError(f"what about {name}? give --uri, or another field to change")
     metadata = {"name": name, "namespace": session.namespace}
     return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec}
+
+
+def _rollout(wanted: bool, canary: int | None) -> dict[str, Any]:
+    """Fields for judged steps, which neither a pin nor a canary may overrule; those that a rollout has stay."""
+    if not wanted:
+        return {"rollout": None}
+    if canary is not None:
+        raise UsageError("--rollout judges the steps of its own: leave --canary out")
+    return {"rollout": {}, "canaryTrafficPercent": None, "traffic": None}
 
 
 def _uri(text: str, session: Session) -> str:
@@ -132,6 +149,7 @@ def _summary(model: Object) -> str:
     words = [f"model {name_of(model)}"]
     if newest:
         words.append(f"version {newest} has {shares.get(newest, 0)} % of the traffic")
+        words.append(rollout_summary(model))
     if model["spec"].get("traffic") and newest and not shares.get(newest):
         words.append(f"the traffic is pinned: `knodel promote {name_of(model)}` moves it")
-    return ", ".join([*words, str(status.get("url", ""))]).rstrip(", ")
+    return ", ".join(filter(None, [*words, str(status.get("url", ""))]))

@@ -12,6 +12,7 @@ from serving.apis.annotations import LABEL_MODEL
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
 from serving.cli.output import Output
+from serving.cli.rollouts import rollout_lines
 
 EVENTS = 20  # the newest that are shown
 
@@ -40,6 +41,7 @@ def _show(output: Output, model: Object, revisions: list[Object], events: list[O
     output.text(f"Name:       {name_of(model)} (namespace {model['metadata']['namespace']})")
     output.text(f"URL:        {status.get('url', '')}")
     output.text(f"Storage:    {spec.get('storageUri', '')}")
+    output.text(f"Format:     {status.get('modelFormat') or spec.get('modelFormat', '')}")
     replicas: dict[str, Any] = status.get("replicas") or {}
     output.text("Replicas:   " + ", ".join(f"{count} {name}" for name, count in replicas.items()))
     _section(output, "Conditions", ["type", "status", "reason", "message"], _conditions(status))
@@ -48,6 +50,10 @@ def _show(output: Output, model: Object, revisions: list[Object], events: list[O
         for entry in status.get("traffic") or ()
     ]
     _section(output, "Traffic", ["revision", "percent", "tag", "version"], traffic)
+    if lines := rollout_lines(model):
+        output.text("")
+        for line in lines:
+            output.text(line)
     now = datetime.now(UTC)
     versions = [[name_of(one), _ready(one), age_of(one, now)] for one in sorted(revisions, key=name_of)]
     _section(output, "Versions", ["revision", "ready", "age"], versions)

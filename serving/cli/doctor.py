@@ -15,7 +15,7 @@ OTHERS = 0o077  # permission bits of group and world
 LEAST_SOFT = 1024  # open files of the control plane: the usual soft limit, enough for some hundred watches and Pods
 LEAST_HARD = 4096  # open files of gateway and replicas, which raise theirs to it: every connection is one
 INFINITY = -1  # resource.RLIM_INFINITY
-HTTP_OK, HTTP_UNAUTHORIZED = 200, 401
+HTTP_OK, HTTP_UNAUTHORIZED, HTTP_UNAVAILABLE = 200, 401, 503
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,14 @@ def judge_packages(missing: Mapping[str, str]) -> Finding:
     return Finding("packages", True, "gateway and engines are installed")
 
 
-def judge_folder(state: Path, exists: bool, mode: int, writable: bool) -> Finding:
+def judge_folder(state: Path, exists: bool, mode: int, writable: bool, full: bool = False) -> Finding:
     """The state folder holds the token, keys and every object: its owner alone may read and write it."""
     if not writable:
         what = f"{state} is not writable" if exists else f"{state} cannot be made"
         return Finding("state folder", False, what, "choose another by --state or KNODEL_STATE, or become its owner")
+    if full:
+        what = f"the disk of {state} is full: nothing can be changed"
+        return Finding("state folder", False, what, "make room on it; models go on serving meanwhile")
     if not exists:
         return Finding("state folder", True, f"{state} is made by the first `knodel up`")
     if mode & OTHERS:
@@ -131,10 +134,13 @@ def judge_platform(state: Path, holder: int | None, facts: Facts | None, fault: 
 
 def judge_answers(facts: Facts, control: Reply, gateway: Reply, token: Reply) -> list[Finding]:
     """Whether a platform that runs answers: /readyz of control, the gateway, and control with the token."""
-    log = f"see {facts.state}/platform.log; `knodel down --force`, then `knodel up --detach`"
+    log = f"see {facts.state}/platform.log"
+    unable = f"{log}: it starts or ends, or nothing can be written"
+    log += "; `knodel down --force`, then `knodel up --detach`"
+    lame = control.status == HTTP_UNAVAILABLE
     changed = "the file was changed: `knodel down`, then `knodel up --detach`"
     checks = (
-        ("control API", control.status == HTTP_OK, f"{facts.control} {_said(control)}", log),
+        ("control API", control.status == HTTP_OK, f"{facts.control} {_said(control)}", unable if lame else log),
         ("gateway", gateway.status > 0, f"{facts.gateway} {_said(gateway)}", log),
         ("token", token.status == HTTP_OK, _said(token), changed if token.status == HTTP_UNAUTHORIZED else log),
     )

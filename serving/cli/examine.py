@@ -23,6 +23,7 @@ from serving.apis.state import (
     TLS_FOLDER,
     TOKEN_FILE,
     Facts,
+    is_full,
     split_address,
 )
 from serving.cli import doctor
@@ -70,7 +71,7 @@ def _folder(state: Path) -> Finding:
     exists = state.is_dir()
     nearest = next(folder for folder in (state, *state.parents) if folder.exists())
     writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
-    return doctor.judge_folder(state, exists, _mode(state) if exists else 0, writable)
+    return doctor.judge_folder(state, exists, _mode(state) if exists else 0, writable, is_full(nearest))
 
 
 def _modes_of_secrets(state: Path) -> dict[Path, int]:

@@ -7,6 +7,8 @@ from serving.cli.context import Session, verb
 from serving.cli.names import model_name
 from serving.cli.output import Output
 from serving.cli.replicas import troubles
+from serving.cli.rollouts import rollout_lines
+from serving.rollout.state import rollout_of
 
 
 @verb("explain")
@@ -19,6 +21,8 @@ def command(session: Session, name: str) -> None:
         session.output.value(model)
         return
     _traffic(session.output, model)
+    for line in rollout_lines(model):
+        session.output.text(line)
     _replicas(session.output, model)
     _starts(session.output, model)
     if not _is_ready(model):
@@ -27,9 +31,9 @@ def command(session: Session, name: str) -> None:
 
 
 def _traffic(output: Output, model: Object) -> None:
-    spec, status = model["spec"], model.get("status") or {}
+    status = model.get("status") or {}
     shares = status.get("traffic") or ()
-    output.text(f"Traffic: {_rule(spec) if shares else 'none: no version of it was ready yet'}")
+    output.text(f"Traffic: {_rule(model) if shares else 'none: no version of it was ready yet'}")
     for entry in shares:
         version = f" (version {entry['version']})" if entry.get("version") else ""
         tag = f", tag {entry['tag']}" if entry.get("tag") else ""
@@ -44,11 +48,16 @@ def _is_ready(model: Object) -> bool:
     return (condition_of(model, "Ready") or {}).get("status") == "True"
 
 
-def _rule(spec: Object) -> str:
+def _rule(model: Object) -> str:
+    spec, state = model["spec"], rollout_of(model)
     if spec.get("traffic"):
         return "pinned by spec.traffic (`knodel promote` lifts the pin)"
     if spec.get("canaryTrafficPercent") is not None:
         return f"spec.canaryTrafficPercent gives the latest ready version {spec['canaryTrafficPercent']} %"
+    if state is not None and state.runs:
+        return f"the rollout below gives {state.candidate} {state.percent} %"
+    if state is not None and state.refuses and state.candidate == model["status"].get("latestCreatedRevision"):
+        return f"{state.candidate} was refused by its rollout, {state.stable} has it all"
     if spec.get("variants"):
         return "the latest ready version, shared by spec.variants"
     return "the latest ready version has it all"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from clusters.objects import MODEL
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
+from serving.cli.rollouts import rollout_lines
 
 
 @verb("history")
@@ -28,3 +29,5 @@ def command(session: Session, name: str) -> None:
         for record in records
     ]
     session.output.table(["revision", "version", "outcome", "by", "at", "storage"], rows)
+    for line in rollout_lines(model)[:2]:
+        session.output.text(line)

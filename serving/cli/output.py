@@ -6,6 +6,7 @@ fails it. Progress goes to stderr, and only to a terminal.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ import click
 from serving.cli.errors import CommandError
 
 FORMATS = ("table", "json", "yaml")
+USUAL_COLUMNS = 80
 
 
 class Output:
@@ -124,7 +126,7 @@ def _give_up_stdout() -> None:
 
 
 def _columns() -> int:
-    try:
-        return os.get_terminal_size(2).columns
-    except OSError:
-        return 80
+    """Of the terminal; one that does not know (0) is taken for a usual one."""
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size(2).columns or USUAL_COLUMNS
+    return USUAL_COLUMNS

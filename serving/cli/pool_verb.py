@@ -12,17 +12,13 @@ from autoscaler.warmpool.defaults import AUTO
 from clusters.errors import NotFound
 from clusters.objects import MODEL, WARM_POOL, Object, name_of, namespace_of
 from serving.api.table import age_of, columns_of
+from serving.apis.warm_pool import LONGEST_SIZE, OF_A_MODEL
 from serving.cli.change import change_object, store_object
 from serving.cli.client import Client
 from serving.cli.context import Session, every_namespace, verb
 from serving.cli.errors import NoSuchThing, UsageError
 from serving.cli.names import pool_name
 from serving.cli.pools import pool_summary
-
-CLASS_FIELDS = ("modelFormat", "resources", "containerConcurrency", "timeout", "serviceAccountName")
-"""Fields of a Model that the members of a pool share with it."""
-LONGEST_SIZE = 9
-"""Digits: any more are beyond every bound, and would be refused by the door only after they were read."""
 
 
 @click.group("pool")
@@ -136,7 +132,7 @@ def _class_of(client: Client, name: str, namespace: str, named: Mapping[str, Any
         raise UsageError(
             f"--like {name}: its variants ({variants}) need a pool each: give --cpu and --memory of one of them"
         )
-    template = {field: spec.get(field) for field in CLASS_FIELDS}
+    template = {field: spec.get(field) for field in OF_A_MODEL}
     resources = spec.get("resources") or {}
     return {**template, "resources": {part: resources.get(part) for part in ("cpu", "memory")}}
 

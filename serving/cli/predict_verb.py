@@ -15,6 +15,7 @@ from serving.cli.errors import CommandError, NoSuchThing, UsageError
 from serving.cli.http import Answer, exchange
 from serving.cli.ingress import entrance_of
 from serving.cli.names import model_name
+from serving.server.headers import REVISION
 
 TIMEOUT = 610.0  # s, a little above the longest timeout that a Model may have
 
@@ -44,7 +45,7 @@ def command(session: Session, name: str, data: str, tag: str, timing: bool) -> N
 def _timing(answer: Answer, *, measures_holding: bool) -> str:
     """Without a Server-Timing nothing was held where the activator is ours; Knative's does not say."""
     stages = answer.headers.get("Server-Timing") or ("not held" if measures_holding else "no Server-Timing")
-    return f"revision {answer.headers.get('knodel-revision', '?')}; {stages}"
+    return f"revision {answer.headers.get(REVISION.decode(), '?')}; {stages}"
 
 
 def _body(data: str) -> bytes:

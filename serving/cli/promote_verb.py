@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import click
 
+from clusters.objects import MODEL
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
+from serving.cli.rollouts import change_rollout
 from serving.cli.shares import change_split
-from serving.rollout.commands import promote
+from serving.cli.wait import parse_timeout
+from serving.rollout.commands import promote, promoted_by
 
 
 @verb("promote")
 @model_name()
 @click.option("--timeout", default="60s", show_default=True, help="How long to wait until it is in force.")
 def command(session: Session, name: str, timeout: str) -> None:
-    """Give the latest ready version of the model NAME all traffic; ends a pin or a canary."""
-    change_split(session, name, timeout, lambda model, _revisions: promote(model))
+    """Give the latest ready version of the model NAME all traffic; ends a pin, a canary or a rollout."""
+    model = session.client(parse_timeout(timeout)).get(MODEL, name, session.namespace)
+    if promoted_by(model):
+        change_rollout(session, name, timeout, promote, "Promoted")
+    else:
+        change_split(session, name, timeout, lambda model, _revisions: promote(model))

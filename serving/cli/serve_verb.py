@@ -4,34 +4,55 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 import click
 
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
 
+_PORT: Final = click.IntRange(1, 65535)
+
 
 @verb("serve", place="machine")
 @click.argument("path")
+@click.option("--models", is_flag=True, help="PATH is a folder of models: serve all, each by its name.")
+@click.option("--memory-limit", metavar="QUANTITY", help="Memory that --models may take together, as 4Gi [all].")
+@click.option("--load-timeout", type=float, metavar="SECONDS", help="Until one of --models has to be loaded [600].")
 @click.option("--name", help="Name of the model [the file's or folder's name].")
-@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Port to serve on.")
-@click.option("--grpc-port", type=click.IntRange(1, 65535), help="Port to serve gRPC on [none].")
+@click.option("--port", type=_PORT, default=8080, show_default=True, help="Port to serve on.")
+@click.option("--grpc-port", type=_PORT, help="Port to serve gRPC on [none].")
+@click.option("--management-port", type=_PORT, help="Port of stats, metrics and the repository [any free one].")
 @click.option("--format", "model_format", default="", help="Format of the model [found from its files].")
+@click.option("--max-batch-size", type=click.IntRange(min=1), metavar="ROWS", help="Rows that share an inference [1].")
+@click.option("--max-batch-latency", type=float, metavar="SECONDS", help="That a free model waits for more of them.")
 @click.option("--allow-code", is_flag=True, help="Serve formats that run code of the artifact: python, pickle, joblib.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
 def command(
-    session: Session, path: str, name: str | None, port: int, grpc_port: int | None, model_format: str,
-    allow_code: bool, host: str,
+    session: Session, path: str, models: bool, memory_limit: str | None, load_timeout: float | None, name: str | None,
+    port: int, grpc_port: int | None, management_port: int | None, model_format: str, max_batch_size: int | None,
+    max_batch_latency: float | None, allow_code: bool, host: str,
 ) -> int:  # fmt: skip
-    """Serve the model at PATH (a file, a folder or a URI) without a platform; Ctrl-C ends it."""
+    """Serve the model at PATH (a file, a folder or a URI), or all in it, without a platform; Ctrl-C ends it."""
     from serving.server.main import main  # the server's imports are heavy
 
-    uri = path if "://" in path else Path(path).expanduser().absolute().as_uri()
-    model = name or _name_of(path)
-    os.environ.update({"HOST": host, "PORT": str(port), "MANAGEMENT_PORT": "0", "GRPC_PORT": str(grpc_port or "")})
-    click.echo(f"serving {model} on http://{host}:{port}/v2/models/{model}", err=True)
-    code = ["--allow-code"] if allow_code else []
-    return main(["--name", model, "--storage-uri", uri, "--format", model_format, *code])
+    if models and name:
+        raise UsageError("--name: not together with --models, which are called as their files and folders are")
+    ports = {"PORT": str(port), "MANAGEMENT_PORT": str(management_port or 0), "GRPC_PORT": str(grpc_port or "")}
+    os.environ.update({"HOST": host, **ports})
+    model = "" if models else name or _name_of(path)
+    click.echo(f"serving {model or path} on http://{host}:{port}/v2/models/{model or 'NAME'}", err=True)
+    what = [f"--models={Path(path).expanduser()}"] if models else ["--name", model, "--storage-uri", _uri_of(path)]
+    options = {
+        "--format": model_format, "--memory-limit": memory_limit, "--load-timeout": load_timeout,
+        "--max-batch-size": max_batch_size, "--max-batch-latency": max_batch_latency,
+    }  # fmt: skip
+    given = [f"{option}={value}" for option, value in options.items() if value not in ("", None)]
+    return main([*what, *given, *(["--allow-code"] if allow_code else [])])
+
+
+def _uri_of(path: str) -> str:
+    return path if "://" in path else Path(path).expanduser().absolute().as_uri()
 
 
 def _name_of(path: str) -> str:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import click
+
 from clusters.objects import MODEL, REVISION, Object, generation_of
 from serving.apis.annotations import LABEL_MODEL
 from serving.cli.change import change_model
 from serving.cli.context import Session
 from serving.cli.wait import parse_timeout, wait_until_ready, wait_until_routed
+
+COLLECTED = "that version was collected: a new revision is made from its record, and goes through the rollout's steps"
 
 
 def change_split(
@@ -28,6 +32,8 @@ def change_split(
 
     changed = change_model(client, name, session.namespace, patch)
     makes_a_version = "storageUri" in sent.get("spec", {})  # a rollback to a version that was collected
+    if makes_a_version and (changed.get("spec") or {}).get("rollout") is not None:
+        click.echo(f"{COLLECTED}: `knodel promote {name}` gives it all the traffic at once", err=True)
     wait = wait_until_ready if makes_a_version else wait_until_routed
     show_split(session, wait(client, name, session.namespace, seconds, generation_of(changed)))
 

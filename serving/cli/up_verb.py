@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import click
 
-from serving.apis.state import LOG_FILE, Facts, StateError
+from serving.apis.state import LOG_FILE, Facts, StateError, full_disk
 from serving.cli.context import Session, verb
 from serving.cli.errors import CommandError, NotInTime
 from serving.cli.output import Progress
@@ -77,7 +77,8 @@ def _wait_until_ready(session: Session, child: subprocess.Popen[bytes], log: Pat
         code = child.poll()
         if code is not None:
             progress.clear()
-            raise CommandError(_last_line(log, began) or f"the platform ended at once with exit code {code}: see {log}")
+            told = _last_line(log, began) or full_disk(session.state)
+            raise CommandError(told or f"the platform ended at once with exit code {code}: see {log}")
         if _is_ready(session, child.pid):
             progress.clear()
             return

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from clusters.errors import Gone, NotFound
 from clusters.objects import MODEL, Object, condition_of, generation_of, version_of
 from serving.apis.durations import parse_duration
-from serving.apis.lifecycle import READY, ROUTES_READY
+from serving.apis.lifecycle import CONFIGURATIONS_READY, OBJECTS_APPLIED, READY, ROUTES_READY
 from serving.cli.client import Client
 from serving.cli.errors import CommandError, NotInTime, Unreachable, UsageError
 from serving.cli.output import Progress
@@ -38,12 +38,22 @@ def wait_until_routed(client: Client, name: str, namespace: str, timeout: float,
     return _wait(client, name, namespace, timeout, generation, ROUTES_READY)
 
 
-def _wait(client: Client, name: str, namespace: str, timeout: float, generation: int, condition: str) -> Object:
+def is_routed(model: Object, generation: int) -> bool:
+    """Whether the traffic split is in force. Raises CommandError when it cannot be."""
+    return _holds(model, generation, ROUTES_READY)
+
+
+def wait_until(client: Client, name: str, namespace: str, timeout: float, done: Callable[[Object], bool]) -> Object:
+    """The Model once `done` says so. Raises NotInTime after `timeout` seconds."""
     progress = Progress()
     try:
-        return _follow(client, name, namespace, timeout, lambda model: _holds(model, generation, condition), progress)
+        return _follow(client, name, namespace, timeout, done, progress)
     finally:
         progress.clear()
+
+
+def _wait(client: Client, name: str, namespace: str, timeout: float, generation: int, condition: str) -> Object:
+    return wait_until(client, name, namespace, timeout, lambda model: _holds(model, generation, condition))
 
 
 def _holds(model: Object, generation: int, type: str) -> bool:
@@ -52,10 +62,16 @@ def _holds(model: Object, generation: int, type: str) -> bool:
     if int(status.get("observedGeneration", 0)) < max(generation, generation_of(model)):
         return False
     condition = condition_of(model, type) or {}
-    if condition.get("status") == "False":
+    if condition.get("status") == "False" and not _is_of_the_old_version(model, type):
         reason, message = condition.get("reason", "Failed"), condition.get("message", "no reason given")
         raise CommandError(f"model {model['metadata']['name']} is not ready: {reason}: {message}")
     return condition.get("status") == "True"
+
+
+def _is_of_the_old_version(model: Object, type: str) -> bool:
+    """Whether the newest version still starts: then it is the one before, which has the traffic, that fails."""
+    states = {one: (condition_of(model, one) or {}).get("status") for one in (OBJECTS_APPLIED, CONFIGURATIONS_READY)}
+    return type == READY and states == {OBJECTS_APPLIED: "True", CONFIGURATIONS_READY: "Unknown"}
 
 
 def _follow(

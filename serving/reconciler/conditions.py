@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusters.objects import Object, condition_of, labels_of, name_of
+from autoscaler.reconciler.status import news_in
+from clusters.objects import Object, condition_of, is_true, labels_of, name_of
 from serving.apis.annotations import LABEL_GENERATION
 from serving.apis.lifecycle import DEPLOYING, GOOD, State
 from serving.apis.model import Model
@@ -19,6 +20,10 @@ from serving.rollout.versions import PASSING, Version
 
 HINTS = {"ExitCode137": "(killed, most often for want of memory: raise resources.memory)"}
 """What people should know of a reason of Knative's."""
+
+
+REVISION_MISSING = "RevisionMissing"
+"""Knative's reason of a Route that leads to a Revision which is not there, or not ready."""
 
 
 def configurations_state(model: Model, world: World, situation: Situation) -> State:
@@ -44,6 +49,8 @@ def routes_state(model: Model, world: World, split: Split) -> State:
     if not _carries(route, split) or not has_observed(route):
         return State("Unknown", DEPLOYING, f"Route {names.route(model)} has not taken over the traffic split yet")
     state = _state_of(route)
+    if state.status == "False" and state.reason == REVISION_MISSING and _are_ready(model, world, split):
+        return State("Unknown", DEPLOYING, f"Route {names.route(model)} has not seen yet that its revisions are ready")
     if state.status == "True" and _is_local(route) != (model.spec.visibility == "cluster-local"):
         return State("Unknown", DEPLOYING, f"Route {names.route(model)} is not {model.spec.visibility} yet")
     if state.status == "True" and not split.unknown and not _has_migrated(model, world, route, split):
@@ -76,16 +83,20 @@ def _configuration_state(world: World, name: str, generation: str) -> State:
     newest = next((revision for revision in world.revisions if name_of(revision) == created), None)
     if state.status == "True" or newest is None or labels_of(newest).get(LABEL_GENERATION) != generation:
         return state
-    return _revision_state(newest, state)
+    news = next((news_in(one) for one in world.autoscalers if name_of(one) == created), "")
+    return _revision_state(newest, state, news)
 
 
-def _revision_state(revision: Object, fallback: State) -> State:
-    """The Revision's own words, which say more than its Configuration's; a failure as soon as it is known."""
+def _revision_state(revision: Object, fallback: State, news: str) -> State:
+    """The Revision's own words, which say more than its Configuration's; a failure as soon as it is known.
+
+    While it says nothing, `news`: what its Pods wait for, or how far they are.
+    """
     own = _state_of(revision)
     if own.status == "True":
         return fallback  # its Configuration is a moment behind
     status = "Unknown" if own.reason in PASSING else own.status
-    message = " ".join(filter(None, (own.message.strip(), HINTS.get(own.reason, ""))))
+    message = " ".join(filter(None, (own.message.strip() or news, HINTS.get(own.reason, ""))))
     return State(status, own.reason, f"{name_of(revision)}: {message}" if message else name_of(revision))
 
 
@@ -104,13 +115,24 @@ def _carries(route: Object, split: Split) -> bool:
     return _parts(route["spec"].get("traffic") or ()) == _parts(split.targets)
 
 
+def _are_ready(model: Model, world: World, split: Split) -> bool:
+    """Whether all that the split leads to is ready: a Route that misses a revision speaks of the one before."""
+    ready = {name_of(revision) for revision in world.revisions if is_true(revision, "Ready")}
+    return all(_revision_of(target, model, world, "latestCreatedRevisionName") in ready for target in split.targets)
+
+
+def _revision_of(target: Object, model: Model, world: World, latest: str) -> str:
+    """The Revision that a target names, or the one in the field `latest` of the Configuration that it follows."""
+    configuration = world.configurations.get(target.get("configurationName") or names.configuration(model)) or {}
+    return str(target.get("revisionName") or (configuration.get("status") or {}).get(latest, ""))
+
+
 def _has_migrated(model: Model, world: World, route: Object, split: Split) -> bool:
     """Whether what floats is on the latest ready revisions: a Route is ready with the former ones as well."""
-    wanted = []
-    for target in split.targets:
-        configuration = world.configurations.get(target.get("configurationName") or names.configuration(model)) or {}
-        latest = (configuration.get("status") or {}).get("latestReadyRevisionName", "")
-        wanted.append({**target, "revisionName": target.get("revisionName") or latest})
+    wanted = [
+        {**target, "revisionName": _revision_of(target, model, world, "latestReadyRevisionName")}
+        for target in split.targets
+    ]
     return _parts(wanted) == _parts((route.get("status") or {}).get("traffic") or ())
 
 

@@ -12,6 +12,7 @@ from clusters.objects import (
     CONFIGURATION,
     LABEL_SERVICE,
     MODEL,
+    NAMESPACE,
     POD_AUTOSCALER,
     REVISION,
     ROUTE,
@@ -21,15 +22,19 @@ from clusters.objects import (
     condition_of,
     key_of,
     labels_of,
+    name_of,
     namespace_of,
 )
 from clusters.recorder import Recorder
 from serving.apis.annotations import LABEL_MODEL
+from serving.apis.code import runs_code
 from serving.apis.settings import Settings
 from serving.reconciler.flags import Flags
 from serving.reconciler.model import ModelReconciler
 from serving.reconciler.observe import prepare
 from serving.reconciler.obstacles import rival_keys
+from serving.reconciler.rollouts import Rollouts
+from serving.rollout.observer_port import Metrics, Observer, Unseen
 
 COMPONENT = "knodel"
 """Who the Events of Models are from; give it to the Recorder."""
@@ -38,6 +43,9 @@ COMPONENT = "knodel"
 GATHER = 0.25
 """s; a start or an end of a replica changes Revision and PodAutoscaler some ten times within this time, and what a
 Model tells of that is for people."""
+
+UNSEEN = Unseen()
+"""No one watches: rollouts hold at their first step."""
 
 REMARKS = frozenset({"resourceVersion", "managedFields"})
 """Metadata that changes with every write."""
@@ -58,10 +66,12 @@ class ModelController:
         clock: Clock,
         recorder: Recorder,
         flags: Flags,
+        observer: Observer = UNSEEN,
+        metrics: Metrics = UNSEEN,
     ) -> None:
         prepare(informers)
         self._informers = informers
-        reconciler = ModelReconciler(cluster, informers, settings, clock, recorder, flags)
+        reconciler = ModelReconciler(cluster, informers, settings, clock, recorder, flags, Rollouts(observer, metrics))
         self.controller = Controller("model", reconciler.reconcile)
         self.controller.watches_mapped(informers[MODEL], lambda model: [key_of(model)], patience_with)
         self.controller.watches_mapped(informers[MODEL], partial(rival_keys, informers[MODEL]), patience_with)
@@ -69,7 +79,13 @@ class ModelController:
             self.controller.watches_owned(informers[kind], MODEL)
             self.controller.watches_mapped(informers[kind], _names)
         self.controller.watches_mapped(informers[REVISION], _labelled, patience_with)
+        self.controller.watches_mapped(informers[NAMESPACE], self._with_code)
         self.controller.watches_mapped(informers[POD_AUTOSCALER], _labelled, lambda _before, _after: GATHER)
+
+    def _with_code(self, namespace: Object) -> list[Key]:
+        """The Models that the label of their namespace concerns."""
+        name = name_of(namespace)
+        return [key_of(one) for one in self._informers[MODEL] if namespace_of(one) == name and _runs_code(one)]
 
     async def run(self) -> None:
         """Work until cancelled, once every informer holds its first list: a pass over half a world would err."""
@@ -85,6 +101,11 @@ def patience_with(before: Object, after: Object) -> float:
 def _wording(obj: Object) -> tuple[Object, Object | None, Object | None]:
     metadata = {name: value for name, value in obj["metadata"].items() if name not in REMARKS}
     return metadata, obj.get("spec"), condition_of(obj, "Ready")
+
+
+def _runs_code(model: Object) -> bool:
+    spec = model.get("spec")
+    return isinstance(spec, dict) and runs_code(str(spec.get("modelFormat")))
 
 
 def _labelled(obj: Object) -> list[Key]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from clusters.objects import Object, condition_of
 from serving.apis.model import HistoryEntry
+from serving.rollout.state import rollout_of, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ def notes(before: Object, after: Object) -> list[Note]:
         *_of_latest(before, after),
         *_of_traffic(before, after),
         *_of_refusals(before, after),
+        *_of_rollout(before, after),
     ]
 
 
@@ -65,6 +67,23 @@ def _of_refusals(before: Object, after: Object) -> Iterator[Note]:
     former, present = (condition_of(obj, "ObjectsApplied") or {} for obj in (before, after))
     if present.get("status") == "False" and former.get("message") != present.get("message"):
         yield Note("Warning", str(present.get("reason", "Refused")), str(present.get("message", "")))
+
+
+def _of_rollout(before: Object, after: Object) -> Iterator[Note]:
+    """Starts, steps, pauses and ends of rollouts."""
+    former, present = rollout_of(before), rollout_of(after)
+    if present is None:
+        return
+    if former is None or former.candidate != present.candidate or former.started_at != present.started_at:
+        yield Note("Normal", "RolloutStarted", f"{present.candidate} is to follow {present.stable} step by step")
+        former = None
+    said = words(present.reasons)
+    if present.phase != (former.phase if former is not None else "Progressing"):
+        bad = present.refuses
+        yield Note("Warning" if bad else "Normal", f"Rollout{present.phase}", f"{present.candidate}: {said}")
+    elif former is not None and present.percent != former.percent:
+        what = f"{present.candidate} gets {present.percent} %: {said}"
+        yield Note("Normal", "RolloutProgressed", what)
 
 
 def _lines(obj: Object) -> dict[tuple[str, str, str, str], HistoryEntry]:

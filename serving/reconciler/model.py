@@ -6,7 +6,18 @@ from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.errors import Invalid, NotFound
 from clusters.informer import Informers
-from clusters.objects import MODEL, Key, Object, is_deleting, key_of, name_of, namespace_of, uid_of, version_of
+from clusters.objects import (
+    MODEL,
+    NAMESPACE,
+    Key,
+    Object,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    uid_of,
+    version_of,
+)
 from clusters.recorder import Recorder
 from serving.apis.model import Model
 from serving.apis.settings import Settings
@@ -14,12 +25,21 @@ from serving.apis.validation import read_model
 from serving.reconciler.apply import FIELD_MANAGER, Outcome, carry_out
 from serving.reconciler.events import notes
 from serving.reconciler.flags import Flags
+from serving.reconciler.looks import Looks
 from serving.reconciler.observe import observe
-from serving.reconciler.obstacles import Obstacle, collision, disabled
+from serving.reconciler.obstacles import (
+    Obstacle,
+    collision,
+    disabled,
+    forbidden_code,
+    unanswered_metrics,
+    unknown_runtime,
+)
 from serving.reconciler.own_writes import OwnWrites
 from serving.reconciler.pacing import Pacing
 from serving.reconciler.patience import Patience
 from serving.reconciler.plan import Plan, make_plan
+from serving.reconciler.rollouts import Rollouts, seconds_until_pass
 from serving.reconciler.status import make_invalid_status, make_status
 from serving.resources.knative_flags import flags_needed
 
@@ -35,6 +55,7 @@ class ModelReconciler:
         clock: Clock,
         recorder: Recorder,
         flags: Flags,
+        rollouts: Rollouts,
     ) -> None:
         self._cluster = cluster
         self._informers = informers
@@ -42,6 +63,7 @@ class ModelReconciler:
         self._clock = clock
         self._recorder = recorder
         self._flags = flags
+        self._looks = Looks(rollouts)
         self._pacing = Pacing(clock)
         self._own = OwnWrites()
         self._patience = Patience()
@@ -53,6 +75,7 @@ class ModelReconciler:
             self._pacing.forget(key)
             self._own.forget(key)
             self._patience.forget(key)
+            self._looks.forget(key)
             return None
         now = self._clock.now()
         try:
@@ -62,15 +85,23 @@ class ModelReconciler:
         world = observe(self._informers, model)
         plan = make_plan(model, world, self._settings, await self._obstacle(model))
         outcome = await carry_out(self._cluster, plan, world, self._own)
-        later = await self._write(obj, make_status(model, outcome, plan, now))
+        looked = await self._looks.look(model, plan.situation, now)
+        status = make_status(model, outcome, plan, now, looked)
+        later = _soonest(await self._write(obj, status), seconds_until_pass(model, status, now))
         if not _is_stuck(plan, outcome):
             self._patience.forget(key)
             return later
-        return self._patience.look_again(key) if later is None else later
+        return _soonest(later, self._patience.look_again(key))
 
     async def _obstacle(self, model: Model) -> Obstacle | None:
-        taken = collision(self._informers[MODEL], model.object)
-        return taken or disabled(await self._flags.missing(flags_needed(model)))
+        namespace = self._informers[NAMESPACE].get(model.namespace)
+        return (
+            collision(self._informers[MODEL], model.object)
+            or forbidden_code(model.spec.model_format, model.namespace, namespace)
+            or unknown_runtime(self._settings.runtimes, model.spec.runtime)
+            or unanswered_metrics(self._settings.rollout.prometheus_url, model)
+            or disabled(await self._flags.missing(flags_needed(model)))
+        )
 
     async def _write(self, obj: Object, status: Object) -> float | None:
         """Write the status when it differs, and record what that means; returns when to come back, if held back."""
@@ -105,6 +136,10 @@ def _status_of(obj: Object, status: Object) -> Object:
 
 def _causes(error: Invalid) -> str:
     return "; ".join(str(cause) for cause in error.causes)
+
+
+def _soonest(*waits: float | None) -> float | None:
+    return min((wait for wait in waits if wait is not None), default=None)
 
 
 def _is_stuck(plan: Plan, outcome: Outcome) -> bool:

@@ -10,6 +10,7 @@ from clusters.objects import (
     CONFIGURATION,
     LABEL_CONFIGURATION,
     MODEL,
+    NAMESPACE,
     POD_AUTOSCALER,
     REVISION,
     ROUTE,
@@ -27,7 +28,7 @@ from serving.apis.model import Model
 from serving.reconciler import obstacles
 from serving.resources import names
 
-KINDS = (MODEL, SERVICE, CONFIGURATION, ROUTE, REVISION, POD_AUTOSCALER)
+KINDS = (MODEL, SERVICE, CONFIGURATION, ROUTE, REVISION, POD_AUTOSCALER, NAMESPACE)
 """What the reconciler watches."""
 
 INDEX = "knodel.configuration"

@@ -1,4 +1,5 @@
-"""Why a Model is refused though its spec is right by itself: another Model has the name, or a flag of Knative's is off.
+"""Why a Model is refused though its spec is right by itself: another Model has the name, a flag of Knative's is off,
+the namespace does not allow code, or the platform has no such runtime, or no Prometheus for its metrics.
 
 Where a door sees all Models it refuses the first kind; where none does, as on Kubernetes, the controller says it on the
 Model that came later, and changes nothing else of it. A Model is later by creationTimestamp, then by name.
@@ -11,7 +12,11 @@ from dataclasses import dataclass
 
 from clusters.informer import Informer
 from clusters.objects import Key, Object, key_of, name_of, namespace_of
+from serving.apis.code import allows_code, refusal, runs_code
+from serving.apis.model import Model
 from serving.apis.references import claims, collisions
+from serving.apis.rollout import metrics_fault
+from serving.apis.runtimes import Runtime, runtime_fault
 from serving.resources.knative_flags import Flag
 
 INDEX = "knodel.claims"
@@ -20,10 +25,11 @@ INDEX = "knodel.claims"
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What stands in the way, and what helps."""
+    """What stands in the way, and what helps; `of_new`: in the way of a version alone that is not made yet."""
 
     reason: str
     message: str
+    of_new: bool = False
 
 
 def prepare(models: Informer) -> None:
@@ -55,6 +61,26 @@ def disabled(flags: Sequence[Flag]) -> Obstacle | None:
         return None
     said = "; ".join(f"{flag.feature}: {flag.remedy}" for flag in flags)
     return Obstacle("KnativeFeatureDisabled", f"Knative's configuration does not allow {said}")
+
+
+def forbidden_code(model_format: str, name: str, namespace: Object | None) -> Obstacle | None:
+    """The format, in the namespace called `name`, when it runs code of the artifact and the namespace forbids that."""
+    if not runs_code(model_format) or allows_code(namespace):
+        return None
+    return Obstacle("CodeNotAllowed", f"modelFormat: {refusal(model_format, name)}")
+
+
+def unknown_runtime(runtimes: tuple[Runtime, ...], name: str) -> Obstacle | None:
+    """The runtime's name, when the platform has none of it."""
+    fault = runtime_fault(runtimes, name)
+    return Obstacle("UnknownRuntime", f"runtime.name: {fault}") if fault else None
+
+
+def unanswered_metrics(prometheus_url: str, model: Model) -> Obstacle | None:
+    """The judge's metrics, when the platform has no Prometheus; a rollout that has begun is not left half-way."""
+    rollout = model.spec.rollout
+    fault = metrics_fault(rollout.judge.metrics, prometheus_url) if rollout is not None else ""
+    return Obstacle("NoPrometheus", f"rollout.judge.metrics: {fault}", of_new=True) if fault else None
 
 
 def _indexed(model: Object) -> Iterable[str]:

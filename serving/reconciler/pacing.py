@@ -8,7 +8,7 @@ from clusters.objects import Key, Object
 WRITE_INTERVAL = 1.0
 """s between two writes that change nothing but the fields below: they are for people."""
 
-PACED = frozenset({"replicas", "decisions", "starts"})
+PACED = frozenset({"replicas", "decisions", "starts", "modelFormat"})
 
 
 class Pacing:

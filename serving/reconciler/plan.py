@@ -50,6 +50,7 @@ from clusters.objects import (
 )
 from serving.apis.annotations import ANNOTATION_PERCENT
 from serving.apis.model import HistoryEntry, Model, history_of
+from serving.apis.rollout import Rollout
 from serving.apis.settings import Settings
 from serving.reconciler.actions import Action, Delete, Patch
 from serving.reconciler.observe import World, has_taken_over
@@ -58,8 +59,10 @@ from serving.reconciler.shape import shape_actions
 from serving.resources import names
 from serving.resources.knative import generation_of_version
 from serving.resources.policy import make_policy, make_policy_patch
+from serving.rollout.capacity import AS_SPECIFIED, Capacity, Replicas, plan_capacity, plan_return
 from serving.rollout.history import rollback_target
-from serving.rollout.split import Situation, Split, situation_of, split_in_force
+from serving.rollout.split import Situation, Split, is_by_hand, situation_of, split_in_force
+from serving.rollout.state import rollout_of
 from serving.rollout.versions import Version, newest_last, shares_of, version_with, versions_of
 
 
@@ -76,7 +79,7 @@ class Foreign:
 class Plan:
     """`objects` in this order, the first refusal ends them; `marks` are independent of each other.
 
-    With an `obstacle` nothing is to be written: the Model is refused as a door would refuse it.
+    With an `obstacle` in its way nothing is to be written: the Model is refused as a door would refuse it.
     """
 
     objects: tuple[Action, ...]
@@ -85,23 +88,26 @@ class Plan:
     split: Split
     situation: Situation
     obstacle: Obstacle | None = None
+    capacity: Capacity = AS_SPECIFIED
 
 
 def make_plan(model: Model, world: World, settings: Settings, obstacle: Obstacle | None = None) -> Plan:
     """All that is to be written now; empty when the world is as the Model wants it, or there is an obstacle."""
     situation = _situation(model, world, settings, history_of(model.object))
     split = split_in_force(model, situation)
+    capacity = _capacity(model, world, situation)
     foreign = tuple(_foreign(model, world))
-    if obstacle is not None:
-        return Plan((), (), foreign, split, situation, obstacle)
+    if obstacle is not None and not (obstacle.of_new and situation.newest is not None):
+        return Plan((), (), foreign, split, situation, obstacle, capacity)
     return Plan(
         objects=()
         if foreign
         else (*shape_actions(model, world, settings, split), *_retired(model, world, split, situation)),
-        marks=(*_policies(model, world), *_collection_marks(world, situation)),
+        marks=(*_policies(model, world, capacity), *_collection_marks(world, situation)),
         foreign=foreign,
         split=split,
         situation=situation,
+        capacity=capacity,
     )
 
 
@@ -109,7 +115,27 @@ def _situation(model: Model, world: World, settings: Settings, history: tuple[Hi
     generation = generation_of_version(model, settings)
     versions = versions_of(world.revisions, [entry.revision for entry in history])
     versions = newest_last(versions, _latest_created(model, world, generation))
-    return situation_of(versions, generation, history, _last_percents(world))
+    percents, rollout, by_hand = _last_percents(world), rollout_of(model.object), is_by_hand(model.spec)
+    return situation_of(versions, generation, history, percents, rollout, by_hand=by_hand)
+
+
+def _capacity(model: Model, world: World, situation: Situation) -> Capacity:
+    """What the versions of a rollout may have, from what their PodAutoscalers say; traffic by hand is no rollout's.
+
+    But a rollback by hand, a pin, gives the stable version its traffic back as the judge does.
+    """
+    if is_by_hand(model.spec):
+        return Capacity(plan_return(model.spec.scaling, situation))
+    shares = shares_of((model.object.get("status") or {}).get("traffic") or (), situation.versions)
+    return plan_capacity(model.spec.rollout or Rollout(), model.spec.scaling, situation, shares, _replicas(world))
+
+
+def _replicas(world: World) -> dict[str, Replicas]:
+    statuses = {name_of(one): one.get("status") or {} for one in world.autoscalers}
+    return {
+        name: Replicas(max(0, int(status.get("desiredScale") or 0)), int(status.get("actualScale") or 0))
+        for name, status in statuses.items()
+    }
 
 
 def _latest_created(model: Model, world: World, generation: str) -> set[str]:
@@ -187,10 +213,11 @@ def _kept_version(world: World, situation: Situation) -> Version | None:
     return version_with(situation.versions, target.revision) if target is not None else None
 
 
-def _policies(model: Model, world: World) -> Iterator[Action]:
+def _policies(model: Model, world: World, capacity: Capacity) -> Iterator[Action]:
     for autoscaler in world.autoscalers:
         concurrency = int((autoscaler.get("spec") or {}).get("containerConcurrency") or 0)
-        policy = make_policy(model.spec.scaling, concurrency)
+        scaling = capacity.scaling.get(name_of(autoscaler), model.spec.scaling)
+        policy = make_policy(scaling, concurrency)
         if annotations_of(autoscaler).get(POLICY_ANNOTATION) != policy:
             yield Patch.of(POD_AUTOSCALER, autoscaler, make_policy_patch(policy))
 

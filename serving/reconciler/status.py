@@ -14,35 +14,47 @@ from serving.reconciler.apply import Outcome
 from serving.reconciler.conditions import configurations_state, pinned_message, routes_state
 from serving.reconciler.observe import World
 from serving.reconciler.plan import Plan
+from serving.reconciler.rollouts import NOT_LOOKED, Looked, cause_of, rollout_after, settled_shares
 from serving.resources import names
 from serving.rollout.history import advance
+from serving.rollout.outcomes import last_sequence_after, outbox_after
 from serving.rollout.versions import Version, shares_of, version_with
 
 MOST_DECISIONS = 20
 MOST_STARTS = 10
 
 
-def make_status(model: Model, outcome: Outcome, plan: Plan, now: datetime) -> Object:
-    """The whole `status` of the Model."""
+def make_status(model: Model, outcome: Outcome, plan: Plan, now: datetime, looked: Looked = NOT_LOOKED) -> Object:
+    """The whole `status` of the Model; `looked` is what the judge of its rollout saw in this pass."""
     world, former = outcome.world, model.object.get("status") or {}
+    latest = _latest(model, world)
     traffic = _traffic(world, former, plan.situation.versions)
+    shares = shares_of(traffic, plan.situation.versions)
+    rollout = rollout_after(model, plan, shares, looked, now)
     history = advance(
         history_of(model.object),
         plan.situation.versions,
-        shares_of(traffic, plan.situation.versions),
-        model.cause,
+        settled_shares(shares, rollout),
+        cause_of(model, plan.situation, rollout),
         timestamp(now),
+        coming=rollout.candidate if rollout is not None and rollout.runs else "",
+        refused=rollout.candidate if rollout is not None and rollout.phase == "RolledBack" else "",
     )
+    outbox = outbox_after(model, rollout, history, now)
     status = {
         "observedGeneration": model.generation,
         "conditions": _conditions(model, outcome, plan, now),
         **_addresses(world, former),
-        **_latest(model, world),
+        **latest,
+        **_format(world.autoscalers, latest.get("latestReadyRevision", "")),
         "traffic": traffic,
         "replicas": _replicas(world.autoscalers),
         "decisions": _newest(world.autoscalers, DECISIONS_ANNOTATION, MOST_DECISIONS),
         "starts": _newest(world.autoscalers, ANNOTATION_STARTS, MOST_STARTS),
+        "rollout": rollout.to_json() if rollout is not None else {},
         "history": [entry.to_json() for entry in history],
+        "outbox": outbox,
+        "lastSequence": last_sequence_after(model, outbox),
     }
     return {name: value for name, value in status.items() if value or name == "observedGeneration"}
 
@@ -112,16 +124,19 @@ def _traffic(world: World, former: Object, versions: Sequence[Version]) -> list[
 
 
 def _addresses(world: World, former: Object) -> Object:
-    """`url` and `addresses` of the Route; they stay while it is away for a moment."""
+    """`url`, `address` and `addresses` of the Route; they stay while it is away for a moment.
+
+    Knative's senders take the first of `addresses`, or else `address`: that inside the cluster, as of its own kinds.
+    """
     route = world.route
     status = (route.get("status") if route is not None and world.is_ours(route) else None) or {}
     url, local = status.get("url"), (status.get("address") or {}).get("url")
     if not url:
-        return {name: former[name] for name in ("url", "addresses") if name in former}
-    addresses = [{"name": "public", "url": url}] if url != local else []
-    if local:
-        addresses.append({"name": "cluster-local", "url": local})
-    return {"url": url, "addresses": addresses}
+        return {name: former[name] for name in ("url", "address", "addresses") if name in former}
+    addresses = [{"name": "cluster-local", "url": local}] if local else []
+    if url != local:
+        addresses.append({"name": "public", "url": url})
+    return {"url": url, "address": {"url": local or url}, "addresses": addresses}
 
 
 def _latest(model: Model, world: World) -> Object:
@@ -134,6 +149,14 @@ def _latest(model: Model, world: World) -> Object:
         "latestReadyRevision": status.get("latestReadyRevisionName"),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _format(autoscalers: Iterable[Object], revision: str) -> Object:
+    """`modelFormat`: what the server of this revision's newest start found."""
+    starts = [one for autoscaler in autoscalers if name_of(autoscaler) == revision
+              for one in read_notes(autoscaler, ANNOTATION_STARTS)]  # fmt: skip
+    found = [one["format"] for one in starts if isinstance(one.get("format"), str)]
+    return {"modelFormat": found[-1]} if found else {}
 
 
 def _replicas(autoscalers: Iterable[Object]) -> Object:

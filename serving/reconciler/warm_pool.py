@@ -13,6 +13,7 @@ from clusters.errors import ClusterError, Forbidden, Invalid, NotFound
 from clusters.informer import Informers
 from clusters.objects import (
     CONFIGURATION,
+    NAMESPACE,
     WARM_POOL,
     Key,
     Object,
@@ -29,6 +30,7 @@ from serving.apis.warm_pool import WarmPool, read_warm_pool
 from serving.reconciler.actions import Apply, differs
 from serving.reconciler.apply import FIELD_MANAGER
 from serving.reconciler.observe import has_observed
+from serving.reconciler.obstacles import Obstacle, forbidden_code, unknown_runtime
 from serving.reconciler.patience import Patience
 from serving.resources.knative_flags import ZERO_INITIAL_SCALE
 from serving.resources.warm_pool import make_seed, seed_name
@@ -86,10 +88,19 @@ class WarmPoolReconciler:
                 f"Configuration {name_of(live)} is there and is none of this pool's: delete it, or give the pool "
                 "another name",
             )
+        obstacle = self._obstacle(pool)
+        if obstacle is not None:
+            return Seed(False, f"{obstacle.reason}: {obstacle.message}", stuck=True)
         try:
             return _state_of(await self._applied(pool, live))
         except (Invalid, Forbidden) as error:
             return Seed(False, _explain(error), stuck=True)
+
+    def _obstacle(self, pool: WarmPool) -> Obstacle | None:
+        wanted, namespace = pool.spec.template, self._informers[NAMESPACE].get(pool.namespace)
+        return forbidden_code(wanted.model_format, pool.namespace, namespace) or unknown_runtime(
+            self._settings.runtimes, wanted.runtime
+        )
 
     async def _applied(self, pool: WarmPool, live: Object | None) -> Object:
         """The Configuration as it stands once it says what it should."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from clusters.api import Cluster
 from clusters.controller import Controller
 from clusters.informer import Informers
-from clusters.objects import CONFIGURATION, WARM_POOL, Key, Object, key_of
+from clusters.objects import CONFIGURATION, NAMESPACE, WARM_POOL, Key, Object, key_of, name_of, namespace_of
 from serving.apis.settings import Settings
 from serving.reconciler.warm_pool import WarmPoolReconciler
 from serving.resources.warm_pool import pool_of_seed
@@ -30,6 +30,11 @@ class WarmPoolController:
         self.controller.watches(informers[WARM_POOL])
         self.controller.watches_owned(informers[CONFIGURATION], WARM_POOL)
         self.controller.watches_mapped(informers[CONFIGURATION], _by_name)
+        self.controller.watches_mapped(informers[NAMESPACE], self._in_it)
+
+    def _in_it(self, namespace: Object) -> list[Key]:
+        """The WarmPools in a namespace, whose labels say whether code may run."""
+        return [key_of(pool) for pool in self._informers[WARM_POOL] if namespace_of(pool) == name_of(namespace)]
 
     async def run(self) -> None:
         """Work until cancelled, once every informer holds its first list."""

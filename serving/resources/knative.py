@@ -26,6 +26,7 @@ from serving.apis.annotations import ANNOTATION_APPLIED, ANNOTATION_PERCENT, LAB
 from serving.apis.model import Model
 from serving.apis.settings import Settings
 from serving.resources import names
+from serving.resources.images import server_of
 from serving.resources.pod_spec import make_template
 
 HASH_LENGTH = 10
@@ -68,11 +69,11 @@ def make_templates(model: Model, settings: Settings) -> dict[str, Object]:
     Revisions with its label only (knative/serving `pkg/reconciler/route/traffic`), and a Revision that was made
     without the Service must be servable, as canary's other part or by a rollback, once the Service owns the Route.
     """
-    variants = model.spec.variants
+    variants, server = model.spec.variants, server_of(model.spec.runtime, model.spec.model_format, settings)
     templates = (
-        {names.variant_configuration(model, one): make_template(model, one, settings.server) for one in variants}
+        {names.variant_configuration(model, one): make_template(model, one, server) for one in variants}
         if variants
-        else {names.configuration(model): make_template(model, None, settings.server)}
+        else {names.configuration(model): make_template(model, None, server)}
     )
     generation = digest_of(templates)
     for template in templates.values():

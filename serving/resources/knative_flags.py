@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from serving.apis.faults import claim_of
 from serving.apis.model import Model
 
 NAMESPACE = "knative-serving"
@@ -94,8 +95,17 @@ ZERO_INITIAL_SCALE = Flag(
     "warm pools, whose seed is a revision that never had a replica",
     also=("1", "t"),
 )
+VOLUME_CLAIMS = Flag(
+    "config-features",
+    NAMESPACE,
+    "kubernetes.podspec-persistent-volume-claim",
+    "enabled",
+    "disabled",
+    "models on volume claims (pvc://)",
+    also=("allowed",),
+)
 
-FLAGS: tuple[Flag, ...] = (TAG_HEADER, EMPTY_DIR, NO_LIMIT, ACTIVATOR_METRICS, ZERO_INITIAL_SCALE)
+FLAGS: tuple[Flag, ...] = (TAG_HEADER, EMPTY_DIR, NO_LIMIT, ACTIVATOR_METRICS, ZERO_INITIAL_SCALE, VOLUME_CLAIMS)
 """All of them, in the order in which people read them."""
 
 
@@ -108,5 +118,6 @@ def flags_needed(model: Model) -> tuple[Flag, ...]:
         TAG_HEADER: any(entry.tag for entry in model.spec.traffic),
         EMPTY_DIR: True,
         NO_LIMIT: model.spec.container_concurrency == 0,
+        VOLUME_CLAIMS: bool(claim_of(model.spec.storage_uri)),
     }
     return tuple(flag for flag in FLAGS if needs.get(flag, False))

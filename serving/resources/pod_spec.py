@@ -21,15 +21,24 @@ from serving.apis.annotations import (
     LABEL_MODEL,
     LABEL_VARIANT,
 )
+from serving.apis.code import runs_code
 from serving.apis.durations import format_duration
-from serving.apis.model import Model, Resources, Variant
+from serving.apis.faults import claim_of
+from serving.apis.model import Model, ModelSpec, Resources, Variant
 from serving.apis.settings import ServerSettings
 from serving.apis.warm_pool import PoolTemplate
+from serving.resources.volumes import Mount, claim, credentials, scratch
 
 CONTAINER = "server"
 PORT_NAME = "http1"
 """Knative reads the protocol from the port's name."""
 READY_PATH = "/v2/health/ready"
+LIVE_PATH = "/v2/health/live"
+"""503 when every thread of the server hangs in an inference that nobody waits for: only a restart ends that."""
+LIVE_PERIOD = 30
+"""s; nobody is helped by a restart that comes sooner, and a busy node must not cause one."""
+LIVE_TIMEOUT = 10
+"""s; short inferences run on the event loop, and a node may give it a twentieth of a core."""
 PROBE_PERIOD = 1
 """s; Knative's 10 s for a probe without one would make a Pod that misses its first probe wait so long."""
 ALLOW_HOSTS = "KNODEL_ALLOW_HOSTS"
@@ -41,8 +50,6 @@ INITIAL_SCALE = "1"
 """Replicas that must be ready once for a revision to be ready; a constant, since minReplicas makes no revision."""
 ANNOTATION_INITIAL_SCALE = "autoscaling.knative.dev/initial-scale"
 ANNOTATION_PROGRESS_DEADLINE = "serving.knative.dev/progress-deadline"
-SCRATCH = "scratch"
-"""The one writable folder (an emptyDir): the root file system is read-only."""
 
 
 def make_template(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
@@ -57,7 +64,8 @@ def make_template(model: Model, variant: Variant | None, server: ServerSettings)
 def make_revision_spec(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
     """A RevisionSpec with one container, which runs the model."""
     resources = _resources(model, variant)
-    return _revision_spec(model.spec, resources, _arguments(model, resources), server)
+    mounts = _mounts(model.spec.secret, claim_of(model.spec.storage_uri))
+    return _revision_spec(model.spec, resources, _arguments(model, resources), mounts, server)
 
 
 def make_member_spec(template: PoolTemplate, server: ServerSettings) -> Object:
@@ -72,8 +80,9 @@ def make_member_spec(template: PoolTemplate, server: ServerSettings) -> Object:
                 ("--cpu", format_cores(resources.cpu)),
             ]
         ),
+        *_allow_code(template.model_format),
     ]
-    return _revision_spec(template, resources, arguments, server)
+    return _revision_spec(template, resources, arguments, _mounts(template.secret), server)
 
 
 class _Replica(Protocol):
@@ -89,18 +98,30 @@ class _Replica(Protocol):
     def service_account_name(self) -> str: ...
 
 
-def _revision_spec(replica: _Replica, resources: Resources, arguments: list[str], server: ServerSettings) -> Object:
+def _revision_spec(
+    replica: _Replica, resources: Resources, arguments: list[str], mounts: Sequence[Mount], server: ServerSettings
+) -> Object:
     made: Object = {
         "containerConcurrency": replica.container_concurrency,
         "timeoutSeconds": int(replica.timeout),
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
-        "containers": [_container(arguments, resources, server)],
-        "volumes": [{"name": SCRATCH, "emptyDir": {}}],
+        "containers": [_container(arguments, resources, mounts, server)],
+        "volumes": [mount.volume for mount in mounts],
     }
     if replica.service_account_name:
         made["serviceAccountName"] = replica.service_account_name
     return made
+
+
+def _mounts(secret: str, volume_claim: str = "") -> list[Mount]:
+    """What a replica finds in its file system beside its image."""
+    found = [scratch()]
+    if secret:
+        found.append(credentials(secret))
+    if volume_claim:
+        found.append(claim(volume_claim))
+    return found
 
 
 def _resources(model: Model, variant: Variant | None) -> Resources:
@@ -134,11 +155,13 @@ def _load_parameters(model: Model, resources: Resources) -> str:
         "timeout": int(spec.timeout),
         "cpu": float(format_cores(resources.cpu)),
     }
+    if spec.batching is not None:
+        parameters |= {"maxBatchSize": spec.batching.max_batch_size, "maxBatchLatency": spec.batching.max_latency}
     given = {name: value for name, value in parameters.items() if value}
     return json.dumps(given, sort_keys=True, separators=(",", ":"))
 
 
-def _container(arguments: list[str], resources: Resources, server: ServerSettings) -> Object:
+def _container(arguments: list[str], resources: Resources, mounts: Sequence[Mount], server: ServerSettings) -> Object:
     amounts = {"cpu": resources.cpu, "memory": resources.memory}
     container: Object = {
         "name": CONTAINER,
@@ -152,12 +175,21 @@ def _container(arguments: list[str], resources: Resources, server: ServerSetting
             "failureThreshold": PROBE_FAILURES,
             "successThreshold": 1,
         },
+        "livenessProbe": {
+            "httpGet": {"path": LIVE_PATH, "port": server.port},
+            "periodSeconds": LIVE_PERIOD,
+            "timeoutSeconds": LIVE_TIMEOUT,
+            "failureThreshold": PROBE_FAILURES,
+        },
         "resources": {"requests": amounts, "limits": dict(amounts)},
         "securityContext": _security_context(),
-        "volumeMounts": [{"name": SCRATCH, "mountPath": "/tmp"}],  # noqa: S108 - a volume of the container's own
+        "volumeMounts": [mount.mount for mount in mounts],
     }
+    environment = {mount.variable: mount.path for mount in mounts if mount.variable}
     if server.allow_hosts:
-        container["env"] = [{"name": ALLOW_HOSTS, "value": server.allow_hosts}]
+        environment[ALLOW_HOSTS] = server.allow_hosts
+    if environment:
+        container["env"] = [{"name": name, "value": value} for name, value in environment.items()]
     return container
 
 
@@ -172,8 +204,23 @@ def _arguments(model: Model, resources: Resources) -> list[str]:
         ("--slots", spec.container_concurrency or ""),
         ("--timeout", int(spec.timeout)),
         ("--cpu", format_cores(resources.cpu)),
+        *_batching(spec),
     ]
-    return _words(options)
+    return [*_words(options), *_allow_code(spec.model_format)]
+
+
+def _batching(spec: ModelSpec) -> list[tuple[str, Any]]:
+    if spec.batching is None:
+        return []
+    return [
+        ("--max-batch-size", spec.batching.max_batch_size),
+        ("--max-batch-latency", f"{spec.batching.max_latency:g}"),
+    ]
+
+
+def _allow_code(model_format: str) -> list[str]:
+    """That the artifact's code may run: a Model or pool whose namespace does not allow it never comes this far."""
+    return ["--allow-code"] if runs_code(model_format) else []
 
 
 def _words(options: Sequence[tuple[str, Any]]) -> list[str]:

@@ -7,11 +7,13 @@ runs. Its Pod template differs from that of a Model with equal fields in argumen
 from __future__ import annotations
 
 from autoscaler.apis import CLASS
+from autoscaler.warmpool.classes import DEFAULT_FORMAT
 from autoscaler.warmpool.marks import LABEL_SEED, SEED_PREFIX
 from clusters.objects import ANNOTATION_CLASS, CONFIGURATION, WARM_POOL, Key, Object, owner_reference
 from serving.apis.annotations import ANNOTATION_APPLIED
 from serving.apis.settings import Settings
 from serving.apis.warm_pool import WarmPool
+from serving.resources.images import server_of
 from serving.resources.knative import digest_of
 from serving.resources.pod_spec import ANNOTATION_INITIAL_SCALE, make_member_spec
 
@@ -39,9 +41,10 @@ def make_seed(pool: WarmPool, settings: Settings) -> Object:
     if pool.uid:  # a WarmPool that was never stored cannot own anything yet
         metadata["ownerReferences"] = [owner_reference(WARM_POOL, pool.object)]
     annotations = {ANNOTATION_CLASS: CLASS, ANNOTATION_INITIAL_SCALE: NO_REPLICA}
+    wanted = pool.spec.template
     template = {
         "metadata": {"labels": labels, "annotations": annotations},
-        "spec": make_member_spec(pool.spec.template, settings.server),
+        "spec": make_member_spec(wanted, server_of(wanted.runtime, wanted.model_format or DEFAULT_FORMAT, settings)),
     }
     made: Object = {
         "apiVersion": CONFIGURATION.api_version,

@@ -56,6 +56,7 @@ def _columns() -> list[Object]:
         column("Serving", ".status.traffic[0].revision", "The revision with the largest share"),
         column("Percent", ".status.traffic[0].percent", "Its share of the traffic", "integer"),
         column("Version", ".status.traffic[0].version", "What people call that version"),
+        column("Rollout", ".status.rollout.phase", "How far the last rollout is"),
         column("URL", ".status.url", "Where the model answers"),
         column("Latest", ".status.latestCreatedRevision", "The newest revision", wide=True),
         column("Storage", ".spec.storageUri", "Where the model lies", wide=True),

@@ -102,5 +102,10 @@ def mapping(about: str, properties: Mapping[str, Schema], *rules: Schema, requir
     return _ruled(record(about, fields, required), rules)
 
 
+def refused(later: Mapping[str, str]) -> list[Schema]:
+    """Known fields of later releases: kept by the schema, so that they are refused by name and never pruned."""
+    return [rule(f"!has(self.{name})", f"not supported yet: {words}", f".{name}") for name, words in later.items()]
+
+
 def _ruled(schema: Schema, rules: Sequence[Schema]) -> Schema:
     return {**schema, RULES: list(rules)} if rules else schema

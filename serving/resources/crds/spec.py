@@ -10,14 +10,32 @@ from __future__ import annotations
 from typing import get_args
 
 from serving.apis import defaults, validation
+from serving.apis.annotations import LABEL_ALLOW_CODE
 from serving.apis.durations import format_duration
-from serving.apis.faults import LONGEST_HOST_LABEL, LONGEST_NAME
+from serving.apis.faults import CODE_FORMATS, LONGEST_HOST_LABEL, LONGEST_NAME, SCHEMES
 from serving.apis.model import Visibility
 from serving.resources.crds import texts
-from serving.resources.crds.schema import Schema, array, choice, flag, integer, mapping, number, opaque, plain, rule
+from serving.resources.crds.rollout import make_rollout
+from serving.resources.crds.schema import (
+    Schema,
+    array,
+    choice,
+    flag,
+    integer,
+    mapping,
+    number,
+    opaque,
+    plain,
+    refused,
+    rule,
+    text,
+)
 
 LATER_LISTS = ("schedules",)
 """Fields of later releases that are lists; the others are mappings."""
+
+LONGEST_PART, MOST_PARTS = 4096, 1000
+"""Bounds of what is refused in any case: without any, the cost of rules could not be estimated."""
 
 _SUM = f"the percents must sum to {validation.ALL}"
 
@@ -26,7 +44,7 @@ def make_spec() -> Schema:
     """The schema of `spec`."""
     return mapping(
         "What is asked for.",
-        {**what_runs(), **_how_it_scales(), **_who_gets_which(), **_later()},
+        {**what_runs(), "batching": _batching(), **_how_it_scales(), **_who_gets_which(), **_later()},
         rule(
             "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
             "must be at most maxReplicas",
@@ -62,10 +80,15 @@ def what_runs() -> dict[str, Schema]:
     """The fields of which a change makes a revision."""
     timeout, startup = map(format_duration, (defaults.TIMEOUT, defaults.STARTUP_DEADLINE))
     return {
-        "storageUri": texts.storage_uri("Where the model lies: file://, http:// or https://."),
+        "storageUri": texts.storage_uri(f"Where the model lies: {', '.join(f'{scheme}://' for scheme in SCHEMES)}."),
+        "storage": _storage(),
         "digest": texts.digest("SHA-256 of the model, verified before it is loaded."),
         "version": texts.version("Free text for people; shown everywhere, never ordered."),
-        "modelFormat": texts.model_format("Format of the model; found out when absent."),
+        "modelFormat": texts.model_format(
+            f"Format of the model; found out when absent. {', '.join(CODE_FORMATS)} run code of the artifact: the "
+            f"namespace's label {LABEL_ALLOW_CODE} must allow that."
+        ),
+        "runtime": _runtime(),
         "resources": make_resources(f"Of each replica; default cpu {defaults.CPU}, memory {defaults.MEMORY}."),
         "variants": _variants(),
         "protocol": choice(
@@ -129,6 +152,7 @@ def _who_gets_which() -> dict[str, Schema]:
             0,
             validation.ALL,
         ),
+        "rollout": make_rollout(),
     }
 
 
@@ -143,6 +167,47 @@ def make_resources(about: str) -> Schema:
             "gpuResource": plain("string", "Of a later release."),
         },
         *refused(validation.LATER_RESOURCES),
+    )
+
+
+def _storage() -> Schema:
+    reference = mapping(
+        "The Secret whose keys open the store, as `serving.storage` names them.",
+        {"name": texts.subdomain("Its name, in the namespace of the replicas.")},
+        required=["name"],
+    )
+    return mapping("How the model's storage is reached.", {"secretRef": reference}, required=["secretRef"])
+
+
+def _runtime() -> Schema:
+    later = "Of a later release."
+    return mapping(
+        "What serves the model; when absent the runtime of the format's name, else the platform's server.",
+        {
+            "name": texts.label("A runtime of the platform's settings."),
+            "image": text(later, LONGEST_PART),
+            "args": array(later, text("A word.", LONGEST_PART), MOST_PARTS),
+            "env": array(later, opaque("A variable."), MOST_PARTS),
+        },
+        *refused(validation.LATER_RUNTIME),
+        required=["name"],
+    )
+
+
+def _batching() -> Schema:
+    latency = format_duration(defaults.MAX_BATCH_LATENCY)
+    return mapping(
+        "Requests that are run as one; absent: each is run alone.",
+        {
+            "maxBatchSize": integer(
+                f"Rows at most; default {defaults.MAX_BATCH_SIZE}.", validation.LEAST_ROWS, validation.MOST_ROWS
+            ),
+            "maxLatency": texts.duration(
+                f"That a request may wait for others; default {latency}.",
+                validation.LEAST_WAIT,
+                validation.LONGEST_WAIT,
+            ),
+        },
     )
 
 
@@ -203,8 +268,3 @@ def _later() -> dict[str, Schema]:
         name: plain("array", about.format(words), **lists) if name in LATER_LISTS else opaque(about.format(words))
         for name, words in validation.LATER_SPEC.items()
     }
-
-
-def refused(later: dict[str, str]) -> list[Schema]:
-    """Known fields of later releases: kept by the schema, so that they are refused by name and never pruned."""
-    return [rule(f"!has(self.{name})", f"not supported yet: {words}", f".{name}") for name, words in later.items()]

@@ -6,6 +6,7 @@ the autoscaler noted them in annotations, which others may write to as well, so 
 
 from __future__ import annotations
 
+from serving.resources.crds.rollout_status import make_rollout_status
 from serving.resources.crds.schema import PRESERVE, Schema, listing, plain, record
 
 
@@ -17,8 +18,12 @@ def make_status_schema() -> Schema:
             "observedGeneration": plain("integer", "Generation of the spec that this speaks of.", format="int64"),
             "conditions": listing("Ready, and what it is made of.", make_condition()),
             "url": plain("string", "Where the model answers."),
+            "address": record(
+                "Where senders inside the cluster find it (Knative's Addressable).",
+                {"url": plain("string", "The address.")},
+            ),
             "addresses": listing(
-                "All addresses.",
+                "All addresses, that inside the cluster first.",
                 record(
                     "One address.",
                     {"name": plain("string", "public or cluster-local."), "url": plain("string", "The address.")},
@@ -26,6 +31,7 @@ def make_status_schema() -> Schema:
             ),
             "latestCreatedRevision": plain("string", "The newest revision."),
             "latestReadyRevision": plain("string", "The newest revision that is ready."),
+            "modelFormat": plain("string", "Format of that revision's files, as its server found it."),
             "traffic": listing("Who gets what, as last seen at the gateway.", _traffic()),
             "replicas": record(
                 "Replicas of all revisions.",
@@ -37,7 +43,10 @@ def make_status_schema() -> Schema:
             ),
             "decisions": listing("The newest scaling decisions, oldest first.", _decision()),
             "starts": listing("The newest starts of replicas, oldest first.", _start()),
+            "rollout": make_rollout_status(),
             "history": listing("Versions that came and went, oldest first.", _history()),
+            "outbox": listing("Events of ours that are still to be kept, oldest first.", _outbox()),
+            "lastSequence": plain("string", "The place of the newest event that was in the outbox."),
         },
     )
 
@@ -78,6 +87,16 @@ def _decision() -> Schema:
 def _start() -> Schema:
     fields = {"revision": plain("string", "The revision of the replica.")}
     return {**record("One start of a replica with its steps.", fields), PRESERVE: True}
+
+
+def _outbox() -> Schema:
+    fields = {
+        "id": plain("string", "Its id."),
+        "type": plain("string", "Its type."),
+        "time": plain("string", "When it happened."),
+        "sequence": plain("string", "Its place among events of this Model."),
+    }
+    return {**record("One event that tells of a version.", fields), PRESERVE: True}
 
 
 def _history() -> Schema:

@@ -57,21 +57,21 @@ def storage_uri(about: str) -> Schema:
     def unless(scheme: str, pattern: str) -> str:
         return f"!{matches(f'(?i:{scheme}):.*')} || {matches(pattern)}"
 
-    known = "|".join((*faults.SCHEMES, *faults.LATER_SCHEMES))
-    later = (
-        rule(f"!{matches(f'(?i:{one}):.*')}", words_of(faults.storage_uri_fault, f"{one}://-"))
-        for one in faults.LATER_SCHEMES
+    stores = (
+        rule(unless(scheme, pattern), words_of(faults.storage_uri_fault, f"{scheme}:-"))
+        for scheme, (pattern, _) in faults.STORES.items()
     )
+    rooted = "|".join(("file", *faults.STORES))
     host = rf"(?:\[[0-9A-Za-z:.%]+\]|[^/?#@:\[\]]+)(?::(?:{PORT})?)?"
     http = rf"(?i:https?)://(?:[^/?#]*@)?{host}(?:[/?#].*)?"
     return text(
         about,
         faults.LONGEST_URI,
         rule(matches(r"(?:[^\pC\pZ\\])*"), words_of(faults.storage_uri_fault, " ")),
-        rule(matches(f"(?i:{known}):.*"), words_of(faults.storage_uri_fault, "-")),
-        *later,
+        rule(matches(f"(?i:{'|'.join(faults.SCHEMES)}):.*"), words_of(faults.storage_uri_fault, "-")),
+        *stores,
         rule(unless("file", r"(?i:file)://(?:localhost)?/[^?#]*"), words_of(faults.storage_uri_fault, "file:-")),
-        rule(f"!{matches('(?i:file):(?:.*/)?[.][.](?:/.*)?')}", words_of(faults.storage_uri_fault, "file:///..")),
+        rule(f"!{matches(f'(?i:{rooted}):(?:.*/)?[.][.](?:/.*)?')}", words_of(faults.storage_uri_fault, "file:///..")),
         rule(unless("https?", http), words_of(faults.storage_uri_fault, "http://")),
         rule(f"!{matches('(?i:https?)://[^/?#]*@.*')}", words_of(faults.storage_uri_fault, "http://u@h/m")),
         rule(f"!{matches('(?i:https?):[^#]*#.*')}", words_of(faults.storage_uri_fault, "http://h/m#f")),

@@ -12,16 +12,12 @@ from serving.apis import faults, warm_pool
 from serving.apis.durations import format_duration
 from serving.resources.crds import texts
 from serving.resources.crds.definition import column, make_definition, name_rules
-from serving.resources.crds.schema import Schema, integer, listing, mapping, opaque, plain, record, rule
-from serving.resources.crds.spec import refused, what_runs
+from serving.resources.crds.schema import Schema, integer, listing, mapping, opaque, plain, record, refused, rule
+from serving.resources.crds.spec import what_runs
 from serving.resources.crds.status import make_condition
 
-OF_A_MODEL = ("modelFormat", "resources", "containerConcurrency", "timeout", "serviceAccountName")
-"""Fields of a Model that a claim cannot change."""
 LATER_TEXTS = ("protocol",)
 """Fields of later releases that are texts; the others are mappings."""
-LONGEST_SIZE = 8
-"""Characters of `auto`, and of anything that was meant to be it."""
 
 
 def make_warm_pool_crd() -> Object:
@@ -77,7 +73,7 @@ def _template() -> Schema:
     }
     return mapping(
         "What all members share with the Models that claim them; fields and defaults as in a Model.",
-        {**{name: what_runs()[name] for name in OF_A_MODEL}, **later},
+        {**{name: what_runs()[name] for name in warm_pool.OF_A_MODEL}, **later},
         *refused(warm_pool.LATER_TEMPLATE),
     )
 
@@ -89,7 +85,7 @@ def _size() -> Schema:
         "description": f"Members that are kept ready, or {AUTO}: as many as arrivals and start times ask for; "
         f"default {AUTO}.",
         "x-kubernetes-int-or-string": True,
-        "maxLength": LONGEST_SIZE,
+        "maxLength": warm_pool.LONGEST_SIZE,
         "x-kubernetes-validations": [rule(good, f"must be {AUTO} or a whole number from 0 to {most}")],
     }
 

@@ -9,7 +9,8 @@ import shutil
 import pytest
 
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import MODEL
+from clusters.embedded.secrets import values_of
+from clusters.objects import MODEL, SECRET
 from tests.scenarios.world import model
 from tests.serving.api.conftest import Served
 
@@ -81,6 +82,19 @@ async def test_kubectl_may_not_write_what_the_platform_owns(served: Served) -> N
     refused = await kubectl(served, "create", "-f", "-", stdin=pod, code=1)
 
     assert "written by the platform" in refused
+
+
+async def test_kubectl_makes_a_secret_and_shows_no_value_of_it(served: Served, cluster: EmbeddedCluster) -> None:
+    generic = ("create", "secret", "generic", "keys", "--from-literal=HF_TOKEN=s3cret")
+    made = await kubectl(served, *generic, "--dry-run=client", "-o", "json")  # else its create speaks protobuf
+    await kubectl(served, "apply", "-f", "-", stdin=made)
+    listed = await kubectl(served, "get", "secrets")
+    described = await kubectl(served, "describe", "secret", "keys")
+
+    assert values_of(await cluster.get(SECRET, "keys", "default")) == {"HF_TOKEN": b"s3cret"}
+    assert listed.split()[:5] == ["NAME", "TYPE", "DATA", "AGE", "keys"]
+    assert "HF_TOKEN:  6 bytes" in described
+    assert "s3cret" not in listed + described
 
 
 async def test_kubectl_lists_what_there_is(served: Served) -> None:

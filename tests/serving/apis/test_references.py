@@ -58,6 +58,19 @@ def test_the_door_refuses_the_later_one_and_lets_other_changes_of_both_pass() ->
     assert validate(None, model_object("other")) == []
 
 
+def test_the_door_refuses_code_where_the_namespace_does_not_allow_it() -> None:
+    validate = make_validator(list, None, lambda namespace: namespace == "lab")
+    code = model_object(modelFormat="python")
+
+    [error] = validate(None, code)
+
+    assert error.path == "spec.modelFormat"
+    assert "knodel namespace default --label knodel.dev/allow-code=true" in error.message
+    assert validate(None, {**code, "metadata": {"name": "magika", "namespace": "lab"}}) == []
+    assert validate(None, model_object(modelFormat="sklearn")) == []
+    assert validate(code, {**code, "status": {}}) == ()
+
+
 def test_the_door_refuses_a_revision_that_nobody_has_when_traffic_changes_and_only_then() -> None:
     living = {"metadata": {"name": "magika-00001", "namespace": "default", "labels": {"knodel.dev/model": "magika"}}}
     stranger = {"metadata": {"name": "other-00001", "namespace": "default", "labels": {"knodel.dev/model": "other"}}}

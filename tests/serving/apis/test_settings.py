@@ -9,6 +9,7 @@ import yaml
 
 from autoscaler.settings_file import FileSettings, read_settings
 from serving.apis.loader import LoadError
+from serving.apis.runtimes import Runtime
 from serving.apis.settings import (
     Settings,
     SettingsError,
@@ -54,6 +55,14 @@ def test_what_is_printed_reads_back_the_same(tmp_path: Path) -> None:
         ("gateway: {address: ''}", "gateway.address: '' is no text"),
         ("gateway: 1", "gateway: a mapping"),
         ("[]", "a mapping"),
+        ("rollout: {prometheusUrl: prometheus}", "rollout.prometheusUrl: 'prometheus' is no address"),
+        ("rollout: {prometheusUrl: 'http://u:p@h'}", "rollout.prometheusUrl: 'http://u:p@h' is no address"),
+        ("rollout: {prometheusUrl: 'file:///etc'}", "rollout.prometheusUrl: 'file:///etc' is no address"),
+        ("runtimes: [sklearn]", "runtimes: a mapping"),
+        ("runtimes: {Big: {image: a}}", "runtimes.Big: the name must be"),
+        ("runtimes: {big: a}", "runtimes.big: a mapping with one key"),
+        ("runtimes: {big: {image: a, args: []}}", "runtimes.big: a mapping with one key"),
+        ("runtimes: {big: {image: 7}}", "runtimes.big.image: 7 is no text"),
         ("a: 1\n---\nb: 1", "holds 2 documents"),
     ],
 )
@@ -63,6 +72,11 @@ def test_a_wrong_file_is_refused_by_key(tmp_path: Path, text: str, words: str) -
     with pytest.raises(SettingsError) as caught:
         load_settings(file, {})
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["", "http://[::1]:9090", "https://mimir.example/prometheus", "http://p.m.svc:9090/"])
+def test_a_prometheus_may_stand_anywhere_or_nowhere(url: str) -> None:
+    assert load_settings(environ={"KNODEL_ROLLOUT_PROMETHEUS_URL": url}).rollout.prometheus_url == url
 
 
 def test_an_unknown_variable_is_refused_and_others_are_left_alone() -> None:
@@ -106,6 +120,14 @@ def test_the_text_of_a_configmap_is_read_as_a_file_is_and_variables_do_not_count
     assert (settings.server.allow_hosts, settings.gateway.port) == ("", 8080)
     with pytest.raises(SettingsError, match="gatewy: unknown setting in ConfigMap knodel-config"):
         settings_from_text("gatewy: {}", "ConfigMap knodel-config")
+
+
+def test_runtimes_have_names_of_the_administrators_and_read_back_the_same() -> None:
+    settings = settings_from_text("runtimes: {tensorflow: {image: r/tf:1}, big: {image: r/big:1}}", "the file")
+
+    assert settings.runtimes == (Runtime("big", "r/big:1"), Runtime("tensorflow", "r/tf:1"))
+    assert settings_from_text(yaml.safe_dump(settings_to_dict(settings)), "the file") == settings
+    assert Settings().runtimes == ()
 
 
 def test_the_autoscaler_reads_the_settings_that_the_platform_knows() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusters.errors import Invalid
-from serving.apis.model import Cause, Resources
+from serving.apis.model import Batching, Cause, Resources
 from serving.apis.reader import show
 from serving.apis.validation import read_model, validate_model
 from tests.serving.models import VARIANTS, model_object
@@ -38,6 +38,9 @@ def test_the_longest_model_is_taken() -> None:
             digest=DIGEST,
             version="7 (retrained)",
             modelFormat="onnx",
+            storage={"secretRef": {"name": "hub.keys"}},
+            runtime={"name": "onnx-gpu"},
+            batching={"maxBatchSize": 8, "maxLatency": "500us"},
             resources={"cpu": 2, "memory": "512Mi"},
             variants=VARIANTS,
             protocol="http1",
@@ -61,6 +64,7 @@ def test_the_longest_model_is_taken() -> None:
     ).spec
     assert spec.variants[0].resources == Resources("2", "512Mi")
     assert spec.timeout == 90.0
+    assert (spec.secret, spec.runtime, spec.batching) == ("hub.keys", "onnx-gpu", Batching(8, 0.0005))
     assert [entry.tag for entry in spec.traffic] == ["blue", "green"]
 
 
@@ -73,16 +77,10 @@ def test_all_faults_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("storage", {"secretRef": "x"}),
-        ("runtime", {"name": "x"}),
-        ("batching", {"maxBatchSize": 4}),
         ("protocol", "h2c"),
         ("schedules", []),
-        ("rollout", {}),
         ("template", {}),
-        ("modelFormat", "sklearn"),
-        ("storageUri", "s3://bucket/model"),
-        ("storageUri", "hf://org/model"),
+        ("modelFormat", "ray"),
     ],
 )
 def test_what_comes_later_is_refused_by_name(field: str, value: Any) -> None:

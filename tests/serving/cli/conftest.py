@@ -15,19 +15,26 @@ import yaml
 
 from clusters.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.secrets import validate_secret
 from clusters.embedded.store import Store
-from clusters.objects import KINDS, MODEL, NAMESPACE, REVISION, WARM_POOL, Object
+from clusters.informer import Informer
+from clusters.objects import EVENT_SOURCE, KINDS, MODEL, MODEL_EVENT, NAMESPACE, REVISION, SECRET, WARM_POOL, Object
+from eventing.model_event import validate_model_event
+from eventing.webhook import make_webhook
 from serving.api.app import ControlApi
 from serving.api.guard import Guard
 from serving.api.server import listen, make_server
-from serving.apis.references import make_validator
+from serving.api.webhook import WithWebhook
+from serving.apis.event_source import validate_event_source
+from serving.apis.settings import Settings
 from serving.apis.state import TOKEN_FILE, Facts, write_private
 from serving.apis.warm_pool import validate_warm_pool
 from serving.cli.main import VERBS, main
+from serving.doors import model_door
 from tests.serving.cli.kube import NOTHING, TOKEN, FakeApi, Pki, Reply, fake_api, kubeconfig, make_pki
 
 ARTIFACT = "file:///models/magika"
-GROUPS = {"pool": ("list", "set", "off")}
+GROUPS = {"pool": ("list", "set", "off"), "events": ("list", "show", "send", "replay", "trace", "allow", "sources")}
 COMMANDS = [f"{verb} {one}".strip() for verb in VERBS for one in GROUPS.get(verb, ("",))]
 """Every verb, and each of those that consist of several."""
 
@@ -98,6 +105,14 @@ class NoLogs:
         yield b"second \x1b[31mred\n"
 
 
+class NoFetcher:
+    """No issuer of tokens is known here."""
+
+    async def fetch(self, issuer: str) -> Any:
+        """Not asked: all senders sign."""
+        raise AssertionError(issuer)
+
+
 class Served:
     """A control API that runs, its cluster, and the command on it."""
 
@@ -140,12 +155,18 @@ async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
     """A control API with the platform's own checks of Models; no controller acts on them."""
     state.mkdir(mode=0o700)
     store = Store.open(state / "cluster.db")
-    check = make_validator(store.of_kind(MODEL).values, store.of_kind(REVISION).values)
-    cluster = EmbeddedCluster(store, clock=SystemClock(), validators={MODEL: check, WARM_POOL: validate_warm_pool})
+    checks = {
+        MODEL: model_door(store, Settings()),
+        WARM_POOL: validate_warm_pool,
+        SECRET: validate_secret,
+        EVENT_SOURCE: validate_event_source,
+        MODEL_EVENT: validate_model_event,
+    }
+    cluster = EmbeddedCluster(store, clock=SystemClock(), validators=checks)
     api = ControlApi(
         cluster,
         kinds=KINDS,
-        writable={MODEL, WARM_POOL, NAMESPACE},
+        writable={EVENT_SOURCE, MODEL, MODEL_EVENT, WARM_POOL, NAMESPACE, SECRET},
         logs=NoLogs(),
         clock=SystemClock(),
         version="0",
@@ -153,8 +174,10 @@ async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
     )
     sock = listen("127.0.0.1", 0, "--control-port")
     announce(state, f"127.0.0.1:{sock.getsockname()[1]}")
-    server = make_server(api.app(Guard(TOKEN, frozenset({"127.0.0.1"}))))
-    running = asyncio.create_task(cluster.run())
+    sources = Informer(cluster, EVENT_SOURCE)
+    webhook = make_webhook(cluster, sources, NoFetcher(), SystemClock())
+    server = make_server(WithWebhook(api.app(Guard(TOKEN, frozenset({"127.0.0.1"}))), webhook))
+    running = asyncio.gather(cluster.run(), sources.run())
     serving = asyncio.create_task(server.serve(sockets=[sock]))
     yield Served(cluster, knodel)
     for one in server.servers:

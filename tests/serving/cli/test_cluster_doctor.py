@@ -40,6 +40,7 @@ class Lab:
             "tag-header-based-routing": "enabled",
             "metrics-protocol": "prometheus",
             "allow-zero-initial-scale": "true",
+            "kubernetes.podspec-persistent-volume-claim": "enabled",
         }
         self.minor = "35"
         self.settings: Reply | None = None

@@ -10,7 +10,7 @@ import pytest
 
 from clusters.errors import NotFound
 from clusters.objects import MODEL
-from tests.serving.cli.conftest import ARTIFACT, Served
+from tests.serving.cli.conftest import ARTIFACT, Served, check
 
 Write = Callable[[str], str]
 DOCUMENT = """
@@ -63,6 +63,27 @@ async def test_a_canary_replaces_a_pin(served: Served) -> None:
     assert done.code == 0, done.err
     spec = (await served.model("magika"))["spec"]
     assert spec == {"storageUri": "file:///v2", "canaryTrafficPercent": 10}
+
+
+async def test_judged_steps_replace_a_pin_and_keep_what_was_said_of_them(served: Served) -> None:
+    await served.deploy("magika")
+    await served.add_revision("magika", "magika-00001")
+    assert (await served.knodel("deploy", "-f", "-", "--no-wait", stdin=PINNED)).code == 0
+
+    done = await served.knodel("deploy", "magika", "--rollout", "--no-wait")
+    assert done.code == 0, done.err
+    spec = (await served.model("magika"))["spec"]
+    assert spec == {"storageUri": ARTIFACT, "rollout": {}}
+
+    steps = {"steps": [5, 100]}
+    await served.cluster.patch(MODEL, "magika", {"spec": {"rollout": steps}}, "default", manager="test")
+    assert (await served.knodel("deploy", "magika", "--rollout", "--version", "2", "--no-wait")).code == 0
+    assert (await served.model("magika"))["spec"]["rollout"] == steps
+    assert (await served.knodel("deploy", "magika", "--no-rollout", "--no-wait")).code == 0
+    assert "rollout" not in (await served.model("magika"))["spec"]
+
+    refused = await served.knodel("deploy", "magika", "--rollout", "--canary", "10", "--no-wait")
+    assert refused.code == 2 and "--canary" in refused.err
 
 
 PINNED = models("magika", last=", traffic: [{revision: magika-00001, percent: 100}]")
@@ -190,6 +211,20 @@ async def test_deploy_waits_until_the_new_version_is_ready(served: Served) -> No
     assert done.out == "model magika, version magika-00001 has 100 % of the traffic, http://here\n"
 
 
+async def test_a_version_before_that_fails_ends_no_waiting_for_the_newest(served: Served) -> None:
+    await served.deploy("magika")
+    failed = {"type": "Ready", "status": "False", "reason": "RevisionMissing", "message": "magika-00001 failed"}
+    starting = [{"type": "ObjectsApplied", "status": "True"}, {"type": "ConfigurationsReady", "status": "Unknown"}]
+    await served.set_status("magika", {"conditions": [failed, *starting]})
+
+    waiting = asyncio.ensure_future(served.knodel("wait", "magika", "--timeout", "10s"))
+    done, _ = await asyncio.wait([waiting], timeout=1.0)
+    await served.set_status("magika", {"conditions": [{"type": "Ready", "status": "True"}]})
+
+    assert not done
+    assert (await waiting).code == 0
+
+
 async def test_deploy_fails_with_the_reason_as_soon_as_it_is_known(served: Served) -> None:
     await served.deploy("magika")
     failed = {"type": "Ready", "status": "False", "reason": "ExitCode1", "message": "model.onnx:\nis truncated"}
@@ -262,3 +297,58 @@ async def test_diff_of_a_bad_file_is_refused(served: Served) -> None:
 
     assert done.code == 2
     assert "spec.colour" in done.err
+
+
+async def test_a_format_and_a_secret_are_named(served: Served) -> None:
+    done = await served.knodel(
+        "deploy", "lines", "--uri", "s3://models/lines", "--format", "sklearn", "--secret", "keys", "--no-wait"
+    )
+
+    assert (done.code, done.err) == (0, "")
+    assert (await served.model("lines"))["spec"] == {
+        "storageUri": "s3://models/lines",
+        "modelFormat": "sklearn",
+        "storage": {"secretRef": {"name": "keys"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--uri", "s3://Models/lines"], ["spec.storageUri", "s3://BUCKET/PATH"]),
+        (["--uri", "pvc://models/lines"], ["spec.storageUri", "no volume claims", "file://"]),
+        (["--uri", ARTIFACT, "--format", "onx"], ["spec.modelFormat", "must be one of onnx, sklearn"]),
+        (["--uri", ARTIFACT, "--format", "pickle"], ["spec.modelFormat", "--label knodel.dev/allow-code=true"]),
+        (["--uri", ARTIFACT, "--secret", "A"], ["spec.storage.secretRef.name"]),
+    ],
+)
+async def test_what_this_machine_cannot_serve_is_refused_before_it_is_stored(
+    served: Served, options: list[str], words: list[str]
+) -> None:
+    done = await served.knodel("deploy", "lines", *options, "--no-wait")
+
+    check(done, 2, words)
+    with pytest.raises(NotFound):
+        await served.model("lines")
+
+
+async def test_a_runtime_that_the_settings_do_not_have_is_refused(served: Served) -> None:
+    document = models("lines", last=", runtime: {name: large}")
+
+    check(await served.knodel("deploy", "-f", "-", stdin=document), 2, ["spec.runtime.name", "its settings have none"])
+
+
+async def test_metrics_are_refused_where_the_settings_name_no_prometheus(served: Served) -> None:
+    metric = "{name: drift, query: drift, max: 1}"
+    document = models("lines", last=f", rollout: {{judge: {{metrics: [{metric}]}}}}")
+
+    words = ["spec.rollout.judge.metrics", "set rollout.prometheusUrl"]
+    check(await served.knodel("deploy", "-f", "-", stdin=document), 2, words)
+
+
+async def test_code_is_taken_once_the_namespace_allows_it(served: Served) -> None:
+    await served.knodel("namespace", "lab", "--label", "knodel.dev/allow-code=true")
+
+    done = await served.knodel("deploy", "lines", "--uri", ARTIFACT, "--format", "python", "--no-wait", "-n", "lab")
+
+    assert (done.code, done.err) == (0, "")

@@ -41,6 +41,7 @@ OK = Reply(200)
         (doctor.judge_folder(STATE, True, 0o755, True), False, "chmod 700 /state"),
         (doctor.judge_folder(STATE, True, 0o700, False), False, "not writable"),
         (doctor.judge_folder(STATE, False, 0, False), False, "cannot be made"),
+        (doctor.judge_folder(STATE, True, 0o700, True, full=True), False, "make room"),
         (doctor.judge_secrets({STATE / "token": 0o600}), True, "1 files"),
         (doctor.judge_secrets({STATE / "token": 0o644}), False, "chmod 600 /state/token"),
         (doctor.judge_store(STATE / "s", "", 3, False), True, "3 objects"),
@@ -85,6 +86,14 @@ def test_a_platform_that_does_not_answer_is_found(replies: tuple[Reply, Reply, R
 
     assert [finding.check for finding in findings if not finding.ok] == bad
     assert all(finding.ok or finding.remedy for finding in findings)
+
+
+def test_a_platform_that_can_write_nothing_is_not_to_be_ended() -> None:
+    [control, *others] = doctor.judge_answers(FACTS, Reply(503), Reply(404), Reply(200))
+
+    assert "nothing can be written" in control.remedy
+    assert "down" not in control.remedy
+    assert all(finding.ok for finding in others)
 
 
 def problems(done_out: str) -> dict[str, str]:

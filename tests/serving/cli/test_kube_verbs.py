@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from clusters.clock import SystemClock
-from clusters.objects import KINDS, MODEL, NAMESPACE, WARM_POOL
+from clusters.embedded.secrets import values_of
+from clusters.objects import KINDS, MODEL, NAMESPACE, SECRET, WARM_POOL
 from serving.api.app import ControlApi
 from serving.api.guard import Guard
 from serving.api.server import listen, make_server
@@ -23,6 +24,7 @@ from serving.cli.main import VERBS
 from tests.serving.cli.conftest import Done, Knodel, NoLogs, Served
 from tests.serving.cli.kube import TOKEN
 from tests.serving.cli.test_models import STATUS, add_pod, put_in_force
+from tests.serving.cli.test_rollout import becomes, rolling
 
 ARTIFACT = "https://models.test/magika.onnx"
 REQUEST = '{"inputs": []}'
@@ -46,7 +48,7 @@ async def tls(served: Served, state: Path, knodel: Knodel, monkeypatch: pytest.M
     """The control API of `served` over TLS too, with its kubeconfig, as `knodel up` leaves it."""
     authority, certificate, key = ensure_certificate(state / "tls", datetime.now(UTC))
     api = ControlApi(
-        served.cluster, kinds=KINDS, writable={MODEL, WARM_POOL, NAMESPACE}, logs=NoLogs(), clock=SystemClock(),
+        served.cluster, kinds=KINDS, writable={MODEL, WARM_POOL, NAMESPACE, SECRET}, logs=NoLogs(), clock=SystemClock(),
         version="0", ready=lambda: True,
     )  # fmt: skip
     sock = listen("127.0.0.1", 0, "--control-port")
@@ -131,6 +133,14 @@ async def test_the_split_is_changed_pinned_and_lifted(magika: OverTls) -> None:
         assert len((await magika.model("magika"))["spec"].get("traffic", [])) == traffic
 
 
+async def test_a_rollout_is_paused_resumed_and_aborted(magika: OverTls) -> None:
+    for verb, phase in (("pause", "Paused"), ("resume", "Progressing"), ("abort", "RolledBack")):
+        await magika.set_status("magika", {**STATUS, "rollout": rolling("Progressing")})
+        done, _ = await asyncio.gather(magika.knodel(verb, "magika", "--timeout", "10s"), becomes(magika, phase))
+        assert done.code == 0, done.err
+        assert f"Rollout: {phase}, magika-00002 after magika-00001" in done.out
+
+
 async def test_an_unknown_revision_is_refused_as_on_this_machine(magika: OverTls, served: Served) -> None:
     pinned = {"revision": "magika-00009", "percent": 100}
     document = yaml.safe_dump({"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": {"name": "magika"},
@@ -178,10 +188,33 @@ async def test_pools_are_made_listed_and_turned_off(tls: OverTls) -> None:
     assert [item["spec"] for item in listed.value()["items"]] == [{"size": 0}]
 
 
+async def test_code_is_refused_before_anything_is_sent_unless_the_namespace_allows_it(tls: OverTls) -> None:
+    code = ("deploy", "lines", "--uri", ARTIFACT, "--format", "python", "--no-wait")
+    await tls.knodel("namespace", "default")
+
+    refused = await tls.knodel(*code)
+    await tls.knodel("namespace", "default", "--label", "knodel.dev/allow-code=true")
+    taken = await tls.knodel(*code)
+
+    assert (refused.code, refused.out) == (2, "")
+    assert "spec.modelFormat: python runs code of the artifact" in refused.err
+    assert (taken.code, taken.err) == (0, "")
+
+
+async def test_a_secret_is_made_and_changed(tls: OverTls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "one")
+    assert (await tls.knodel("secret", "hub", "--env", "HF_TOKEN")).code == 0
+    monkeypatch.setenv("HF_TOKEN", "two")
+    assert (await tls.knodel("secret", "hub", "--env", "HF_TOKEN")).code == 0
+
+    assert values_of(await tls.cluster.get(SECRET, "hub", "default")) == {"HF_TOKEN": b"two"}
+
+
 def test_every_verb_of_the_cluster_is_seen_here_or_has_tests_of_its_own() -> None:
     seen = {
         "deploy", "list", "get", "describe", "delete", "history", "logs", "wait", "predict", "traffic", "promote",
-        "rollback", "explain", "render", "diff", "namespace", "config", "doctor", "pool",
+        "rollback", "pause", "resume", "abort", "explain", "render", "diff", "namespace", "config", "doctor", "pool",
+        "secret",
     }  # fmt: skip
 
-    assert set(VERBS) - seen == {"up", "down", "serve", "completion", "install", "uninstall"}
+    assert set(VERBS) - seen == {"up", "down", "serve", "completion", "install", "uninstall", "events"}

@@ -167,6 +167,16 @@ async def test_a_rollback_pins_the_version_that_is_named(magika: Served) -> None
     assert (await magika.model("magika"))["spec"]["traffic"] == [{"revision": "magika-00001", "percent": 100}]
 
 
+async def test_a_rollback_to_a_version_that_was_collected_says_that_it_takes_the_steps(magika: Served) -> None:
+    await magika.cluster.patch(MODEL, "magika", {"spec": {"rollout": {}}}, "default", manager="tests")
+    gone = {**STATUS["history"][0], "revision": "magika-00000", "storageUri": "file:///old"}
+    await magika.set_status("magika", {"history": [gone]})
+
+    done = await magika.knodel("rollback", "magika", "--to", "magika-00000", "--timeout", "0.1s")
+
+    assert "goes through the rollout's steps: `knodel promote magika`" in done.err
+
+
 async def test_a_rollback_without_an_earlier_version_says_so(magika: Served) -> None:
     await magika.set_status("magika", {"history": []})
 

@@ -66,6 +66,8 @@ CLUSTER = {"install", "uninstall"}
         ("down", "--timeout", "later"),
         ("completion", "tcsh"),
         ("serve",),
+        ("serve", "folder", "--models", "--name", "iris"),
+        ("serve", "folder", "--max-batch-size", "0"),
         ("list", "surplus"),
     ],
 )

@@ -170,7 +170,7 @@ async def test_what_does_not_come_up_is_named_with_the_reason(
     status = {"status": {"containerStatuses": [{"state": {"waiting": waiting}}]}}
     await cluster.patch(POD, "knodel-controller-x", status, SYSTEM, manager="kubelet", subresource="status")
     with pytest.raises(NotDone) as caught:
-        await install(cluster, Deadline(BriskClock(), 2.0, silent))
+        await install(cluster, Deadline(BriskClock(), 1.0, silent))
     assert "deployment knodel-controller: 0 of 2 replicas are available" in str(caught.value)
     assert "ImagePullBackOff: no such image" in str(caught.value)
 

@@ -19,7 +19,7 @@ from serving.install.knative import (
     require_knative,
     switch_on,
 )
-from serving.resources.knative_flags import ACTIVATOR_METRICS
+from serving.resources.knative_flags import ACTIVATOR_METRICS, TAG_HEADER, VOLUME_CLAIMS, ZERO_INITIAL_SCALE
 from tests.serving.install.conftest import Knative
 
 
@@ -36,13 +36,13 @@ async def test_an_old_knative_is_told_what_it_lacks(cluster: EmbeddedCluster) ->
 
 async def test_flags_that_are_off_are_found_and_switched_on(cluster: EmbeddedCluster, knative: Knative) -> None:
     off = await flags_off(cluster)
-    assert [flag.key for flag in off] == ["tag-header-based-routing", "metrics-protocol", "allow-zero-initial-scale"]
+    assert off == [TAG_HEADER, ACTIVATOR_METRICS, ZERO_INITIAL_SCALE, VOLUME_CLAIMS]
     assert await switch_on(cluster, off, dry_run=True) == off
     assert await flags_off(cluster) == off
     assert await switch_on(cluster, off) == off
     assert await flags_off(cluster) == []
     features = await cluster.get(CONFIG_MAP, "config-features", "knative-serving")
-    assert features["data"] == {"tag-header-based-routing": "enabled"}
+    assert features["data"] == {"tag-header-based-routing": "enabled", VOLUME_CLAIMS.key: "enabled"}
 
 
 async def test_the_activators_are_restarted_once_since_they_read_their_setting_only_when_they_start(

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.api import Cluster
+from clusters.clock import Clock, SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
 from clusters.embedded.knative.validation import VALIDATORS
@@ -21,6 +22,7 @@ from serving.apis.settings import Settings
 from serving.apis.validation import validate_model
 from serving.reconciler.controller import COMPONENT, ModelController
 from serving.reconciler.flags import AllOn, Flags
+from serving.rollout.observer_port import Observer, Unseen
 from tests.clusters.knative.stage import NAMESPACE, Stage, splits
 from tests.serving.models import model_object
 from tests.support.clusters import embedded_cluster
@@ -119,8 +121,15 @@ class ModelStage(Stage):
 
 
 @contextlib.asynccontextmanager
-async def platform(cluster: EmbeddedCluster, flags: Flags | None = None) -> AsyncIterator[ModelStage]:
-    """Stand-in and reconciler over `cluster`, from their start to their end."""
+async def platform(
+    cluster: EmbeddedCluster,
+    flags: Flags | None = None,
+    settings: Settings | None = None,
+    observer: Observer | None = None,
+    model_clock: Clock | None = None,
+    seen: Cluster | None = None,
+) -> AsyncIterator[ModelStage]:
+    """Stand-in and reconciler over `cluster`, from their start to their end; the reconciler writes through `seen`."""
     clock = SystemClock()
     informers = Informers(cluster)
     serving = KnativeServing(
@@ -131,12 +140,13 @@ async def platform(cluster: EmbeddedCluster, flags: Flags | None = None) -> Asyn
         url=lambda host: f"http://{host}:8080",
     )
     controller = ModelController(
-        cluster,
+        seen or cluster,
         informers,
-        settings=Settings(),
-        clock=clock,
+        settings=settings or Settings(),
+        clock=model_clock or clock,
         recorder=Recorder(cluster, COMPONENT, clock),
         flags=flags or AllOn(),
+        observer=observer or Unseen(),
     )
     tasks = [asyncio.create_task(part.run()) for part in (informers, serving, controller)]
     try:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 
+from autoscaler.reconciler.status import Scale, make_status
 from clusters.objects import CONFIGURATION, MODEL, REVISION, ROUTE, Kind, Object, is_true
 from serving.apis.lifecycle import GOOD, State
 from serving.apis.model import Model
@@ -84,6 +87,38 @@ def test_a_route_that_has_not_followed_the_latest_ready_revision_is_not_good() -
     assert not is_good(wanted, world_of(wanted, 2, revisions, late))
     moved = [{"latestRevision": True, "percent": 100, "seen": "magika-00002"}]
     assert is_good(wanted, world_of(wanted, 2, revisions, moved))
+
+
+def test_a_route_that_misses_the_version_before_while_the_newest_is_ready_has_not_failed() -> None:
+    wanted = model(version="2")
+    newest = revision(2, generation=generation_of_version(wanted, SETTINGS))
+    world = world_of(wanted, 2, [newest], [{"latestRevision": True, "percent": 100, "seen": "magika-00001"}])
+    assert world.route is not None
+    missing = {"type": "Ready", "status": "False", "reason": "RevisionMissing", "message": "magika-00001 failed"}
+    world.route["status"]["conditions"] = [missing]
+    split = make_plan(wanted, world, SETTINGS).split
+
+    assert routes_state(wanted, world, split).status == "Unknown"
+    newest["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "ExitCode1"}]
+    assert routes_state(wanted, world, split).status == "False"
+
+
+def test_while_a_version_starts_it_is_told_what_its_pods_wait_for() -> None:
+    wanted = model()
+    world = world_of(wanted, 1, [revision(1, None, generation=generation_of_version(wanted, SETTINGS))], [])
+    world.configurations["magika"]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    starting = Scale(desired=1, ready=0, threshold=1)
+
+    def message(trouble: str) -> str:
+        autoscaler: Object = {"metadata": {"name": "magika-00001", "generation": 1}}
+        autoscaler["status"] = make_status(autoscaler, None, starting, datetime.now(UTC), trouble)
+        seen = replace(world, autoscalers=(autoscaler,))
+        return configurations_state(wanted, seen, make_plan(wanted, seen, SETTINGS).situation).message
+
+    assert message("CreateContainerConfigError: volume: secret 'keys' does not exist") == (
+        "magika-00001: CreateContainerConfigError: volume: secret 'keys' does not exist"
+    )
+    assert message("") == "magika-00001"
 
 
 def test_configurations_that_are_seen_ready_before_their_revisions_are_not_good() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clusters.api import Cluster
-from clusters.clock import SystemClock
+from clusters.clock import Clock, SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
 from clusters.embedded.knative.validation import VALIDATORS
@@ -40,6 +41,8 @@ from serving.apis.validation import validate_model
 from serving.reconciler.flags import AllOn
 from serving.reconciler.model import ModelReconciler
 from serving.reconciler.observe import prepare
+from serving.reconciler.rollouts import Rollouts
+from serving.rollout.observer_port import Unseen
 from tests.serving.models import VARIANTS, model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
 from tests.support.clusters import embedded_cluster
@@ -84,13 +87,19 @@ async def settled_informers(cluster: EmbeddedCluster) -> AsyncIterator[Informers
             await task
 
 
+def make_reconciler(cluster: Cluster, informers: Informers, clock: Clock) -> ModelReconciler:
+    """A reconciler of which nobody watches the rollouts."""
+    recorder, rollouts = Recorder(cluster, "knodel", clock), Rollouts(Unseen(), Unseen())
+    return ModelReconciler(cluster, informers, Settings(), clock, recorder, AllOn(), rollouts)
+
+
 async def second_pass(cluster: EmbeddedCluster) -> list[str]:
     """The writes of one more pass over `magika` by a reconciler that has never seen it."""
     watched = Watched(cluster)
     seen = cast(Cluster, watched)
     async with settled_informers(cluster) as informers:
         clock = SystemClock()
-        reconciler = ModelReconciler(seen, informers, Settings(), clock, Recorder(seen, "knodel", clock), AllOn())
+        reconciler = make_reconciler(seen, informers, clock)
         await reconciler.reconcile(Key("default", "magika"))
     return watched.writes
 
@@ -104,6 +113,7 @@ def specs() -> st.SearchStrategy[dict[str, Any]]:
         "visibility": st.sampled_from(["public", "cluster-local"]),
         "canaryTrafficPercent": st.integers(0, 100),
         "variants": st.just(VARIANTS),
+        "rollout": st.just({"steps": [50, 100]}),
         "resources": st.sampled_from([{"cpu": "1000m"}, {"memory": "1024Mi"}, {"cpu": 0.5}]),
         "traffic": st.sampled_from(
             [
@@ -158,7 +168,7 @@ async def passes_until_cut_off(cluster: EmbeddedCluster, breaks_at: int) -> bool
     try:
         await informers.synced()
         seen = cast(Cluster, watched)
-        reconciler = ModelReconciler(seen, informers, Settings(), clock, Recorder(seen, "knodel", clock), AllOn())
+        reconciler = make_reconciler(seen, informers, clock)
         still = 0
         while still < 10:
             before = len(watched.writes)
@@ -198,12 +208,13 @@ async def test_a_change_of_shape_cut_off_at_any_write_loses_no_object(
     tmp_path: Path, lives: list[bool], owner: Kind
 ) -> None:
     *former, last = lives
+    validators = {**VALIDATORS, MODEL: validate_model}
+    async with embedded_cluster(tmp_path / "former.db", validators=validators) as cluster, platform(cluster) as stage:
+        for variants in former:
+            await there(stage, variants)
     for breaks_at in itertools.count():
-        validators = {**VALIDATORS, MODEL: validate_model}
-        async with embedded_cluster(tmp_path / f"{breaks_at}.db", validators=validators) as cluster:
-            async with platform(cluster) as stage:
-                for variants in former:
-                    await there(stage, variants)
+        path = shutil.copyfile(tmp_path / "former.db", tmp_path / f"{breaks_at}.db")
+        async with embedded_cluster(path, validators=validators) as cluster:
             before = await objects_of(cluster)
             change = {"spec": {"variants": VARIANTS if last else None}}
             await cluster.patch(MODEL, "magika", change, "default", manager="tester")
@@ -235,7 +246,7 @@ async def test_what_was_just_written_is_not_written_again_before_it_is_seen(clus
         watched = Watched(cluster)
         seen = cast(Cluster, watched)
         clock = SystemClock()
-        reconciler = ModelReconciler(seen, informers, Settings(), clock, Recorder(seen, "knodel", clock), AllOn())
+        reconciler = make_reconciler(seen, informers, clock)
         key = Key("default", "magika")
         frozen = informers[MODEL].get("magika", "default")
         assert frozen is not None
@@ -253,7 +264,7 @@ async def test_what_another_has_written_since_is_not_written_over(cluster: Embed
     await second_pass(cluster)
     async with settled_informers(cluster) as informers:
         clock = SystemClock()
-        lagging = ModelReconciler(cluster, informers, Settings(), clock, Recorder(cluster, "knodel", clock), AllOn())
+        lagging = make_reconciler(cluster, informers, clock)
         key = Key("default", "magika")
         older = informers[SERVICE].get("magika", "default")
         assert older is not None

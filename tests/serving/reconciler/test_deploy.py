@@ -39,6 +39,11 @@ async def test_a_model_becomes_a_service_and_is_ready_once_its_route_was_seen(st
     model = await stage.model_is("True")
     status = model["status"]
     assert status["url"] == "http://magika.default.localhost:8080"
+    local = "http://magika.default.svc.cluster.local"
+    assert status["address"] == {"url": local}  # what a Trigger of Knative's takes, or the first of these
+    assert [(one["name"], one["url"]) for one in status["addresses"]] == [
+        ("cluster-local", local), ("public", status["url"]),
+    ]  # fmt: skip
     assert status["latestCreatedRevision"] == status["latestReadyRevision"] == "magika-00001"
     assert status["traffic"] == [{"revision": "magika-00001", "version": "7", "percent": 100}]
     assert status["replicas"] == {"desired": 1, "ready": 1, "starting": 0}

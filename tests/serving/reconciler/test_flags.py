@@ -8,7 +8,14 @@ from clusters.manager.fence import FencedCluster
 from clusters.objects import CONFIG_MAP, Kind, Object
 from serving.reconciler.flags import REMEMBERED, AllOn, ConfigMapFlags
 from serving.reconciler.obstacles import disabled
-from serving.resources.knative_flags import ACTIVATOR_METRICS, EMPTY_DIR, FLAGS, TAG_HEADER, ZERO_INITIAL_SCALE
+from serving.resources.knative_flags import (
+    ACTIVATOR_METRICS,
+    EMPTY_DIR,
+    FLAGS,
+    TAG_HEADER,
+    VOLUME_CLAIMS,
+    ZERO_INITIAL_SCALE,
+)
 from tests.support.clock import SteppedClock
 
 
@@ -47,7 +54,7 @@ async def test_what_stands_in_the_configmap_decides_and_is_remembered_for_a_whil
 
 
 async def test_without_the_configmap_knatives_defaults_hold(cluster: EmbeddedCluster) -> None:
-    off = (TAG_HEADER, ACTIVATOR_METRICS, ZERO_INITIAL_SCALE)
+    off = (TAG_HEADER, ACTIVATOR_METRICS, ZERO_INITIAL_SCALE, VOLUME_CLAIMS)
     assert await ConfigMapFlags(cluster, SteppedClock()).missing(FLAGS) == off
     assert await AllOn().missing(FLAGS) == ()
 

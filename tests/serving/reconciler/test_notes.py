@@ -7,7 +7,10 @@ from typing import Any
 from clusters.objects import Key, Object
 from serving.reconciler.events import notes
 from serving.reconciler.pacing import Pacing
+from serving.rollout.state import Phase, RolloutState
 from tests.support.clock import SteppedClock
+
+ENDS: tuple[Phase, ...] = ("RolledBack", "Failed")
 
 
 def status(**parts: Any) -> Object:
@@ -75,3 +78,22 @@ def test_everything_else_is_written_at_once() -> None:
     assert pacing.hold(key, {"replicas": 1}, {"replicas": 1, "traffic": []}) == 0
     pacing.forget(key)
     assert pacing.hold(key, {}, {"replicas": 1}) == 0
+
+
+def rollout(phase: Phase, percent: int = 10, *, candidate: str = "magika-00002", why: str = "because") -> Object:
+    state = RolloutState(phase, candidate, "magika-00001", "t", "t", percent=percent, reasons=(why,))
+    return status(rollout=state.to_json())
+
+
+def test_the_way_of_a_rollout_is_told_step_by_step() -> None:
+    assert reasons(status(), rollout("Progressing", 0)) == [("Normal", "RolloutStarted")]
+    assert reasons(rollout("Progressing", 0), rollout("Progressing", 10)) == [("Normal", "RolloutProgressed")]
+    assert reasons(rollout("Progressing"), rollout("Progressing")) == []
+    assert reasons(rollout("Progressing"), rollout("Paused")) == [("Normal", "RolloutPaused")]
+    assert reasons(rollout("Paused"), rollout("Progressing")) == [("Normal", "RolloutProgressing")]
+    assert reasons(rollout("Progressing"), rollout("Promoted", 100)) == [("Normal", "RolloutPromoted")]
+    for end in ENDS:
+        assert reasons(rollout("Progressing"), rollout(end, 0)) == [("Warning", f"Rollout{end}")]
+    newer = rollout("Progressing", 0, candidate="magika-00003")
+    assert reasons(rollout("Progressing", 50), newer) == [("Normal", "RolloutStarted")]
+    assert "because" in notes(rollout("Progressing"), rollout("RolledBack", 0))[0].message

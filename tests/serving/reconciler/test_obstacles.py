@@ -11,8 +11,10 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative.validation import VALIDATORS
 from clusters.errors import NotFound
 from clusters.informer import Informer
-from clusters.objects import MODEL, SERVICE, Object, condition_of, key_of
+from clusters.objects import MODEL, NAMESPACE, SERVICE, Object, condition_of, key_of
 from serving.apis.references import claims
+from serving.apis.runtimes import Runtime
+from serving.apis.settings import RolloutSettings, Settings
 from serving.reconciler.obstacles import collision, prepare, rival_keys
 from serving.resources.knative_flags import TAG_HEADER, Flag
 from tests.serving.models import model_object
@@ -112,6 +114,76 @@ async def test_a_model_that_lacks_a_flag_says_which_and_what_stands_stays(open_d
         assert 'set tag-header-based-routing to "enabled" in ConfigMap config-features' in message
         assert all("tag" not in entry for entry in (await stage.get(SERVICE, "magika"))["spec"]["traffic"])
         await stage.tells_of("KnativeFeatureDisabled")
+
+
+async def test_code_runs_once_the_namespace_allows_it(stage: ModelStage) -> None:
+    await create(stage, "magika", modelFormat="python")
+
+    message = await applied(stage, "magika", "False", "CodeNotAllowed")
+
+    assert "python runs code of the artifact" in message
+    assert "`knodel namespace default --label knodel.dev/allow-code=true`" in message
+    with pytest.raises(NotFound):
+        await stage.get(SERVICE, "magika")
+    await label(stage, "true")
+    await applied(stage, "magika", "True")
+    assert await stage.get(SERVICE, "magika")
+    await label(stage, "false")
+    await applied(stage, "magika", "False", "CodeNotAllowed")
+
+
+async def label(stage: ModelStage, value: str) -> None:
+    """An administrator labels the namespace."""
+    patch = {"metadata": {"labels": {"knodel.dev/allow-code": value}}}
+    await stage.cluster.patch(NAMESPACE, "default", patch, manager="administrator")
+
+
+async def test_a_runtime_that_the_platform_does_not_have_is_told_with_those_that_it_has(
+    open_door: EmbeddedCluster,
+) -> None:
+    async with platform(open_door, settings=Settings(runtimes=(Runtime("big", "r/big:1"),))) as stage:
+        await create(stage, "magika", runtime={"name": "large"})
+
+        assert "its settings have big" in await applied(stage, "magika", "False", "UnknownRuntime")
+
+        await stage.cluster.patch(MODEL, "magika", {"spec": {"runtime": {"name": "big"}}}, "default", manager="tests")
+        await applied(stage, "magika", "True")
+        template = (await stage.get(SERVICE, "magika"))["spec"]["template"]
+        assert template["spec"]["containers"][0]["image"] == "r/big:1"
+
+
+async def test_metrics_that_no_prometheus_answers_are_told_until_the_platform_has_one(
+    open_door: EmbeddedCluster,
+) -> None:
+    asked = {"judge": {"metrics": [{"name": "drift", "query": "drift", "max": 1}]}}
+    async with platform(open_door) as stage:
+        await create(stage, "magika", rollout=asked)
+        assert "rollout.prometheusUrl" in await applied(stage, "magika", "False", "NoPrometheus")
+        with pytest.raises(NotFound):
+            await stage.get(SERVICE, "magika")
+    answered = Settings(rollout=RolloutSettings(prometheus_url="http://127.0.0.1:9"))
+    async with platform(open_door, settings=answered) as stage:
+        await applied(stage, "magika", "True")
+
+
+async def test_a_version_that_is_made_is_not_left_half_way_for_want_of_a_prometheus(
+    open_door: EmbeddedCluster,
+) -> None:
+    async with platform(open_door) as stage:
+        await create(stage, "magika")
+        await applied(stage, "magika", "True")
+        judged = {"rollout": {"judge": {"metrics": [{"name": "drift", "query": "drift", "max": 1}]}}}
+        made = {"traffic": [{"revision": "magika-00001", "percent": 100, "tag": "blue"}], **judged}
+        await stage.cluster.patch(MODEL, "magika", {"spec": made}, "default", manager="tests")
+
+        async def is_in_force() -> bool:
+            service = await stage.get(SERVICE, "magika")
+            return [one.get("tag") for one in service["spec"]["traffic"]] == ["blue"]
+
+        await eventually(is_in_force)
+        await applied(stage, "magika", "True")
+        await stage.cluster.patch(MODEL, "magika", {"spec": {"version": "2"}}, "default", manager="tests")
+        assert "rollout.prometheusUrl" in await applied(stage, "magika", "False", "NoPrometheus")
 
 
 async def test_a_model_that_is_none_is_told_so_and_its_old_version_serves_on(stage: ModelStage) -> None:

@@ -105,6 +105,7 @@ async def test_three_versions_share_by_hand_and_a_deploy_on_top_gets_nothing(ser
     await serving.edit(traffic(await serving.model(), pin, await revisions(serving)))
     await serving.traffic_is({"magika-00001": 100})
     await deployed(serving, 4)
+    await serving.quiet()
     await serving.traffic_is({"magika-00001": 100})
 
 

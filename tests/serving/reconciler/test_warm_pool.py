@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -32,6 +31,7 @@ from clusters.objects import (
     uid_of,
     version_of,
 )
+from clusters.objects import NAMESPACE as NAMESPACES
 from clusters.recorder import Recorder
 from serving.apis.settings import ServerSettings, Settings
 from serving.apis.validation import validate_model
@@ -44,6 +44,7 @@ from tests.serving.models import model_object
 from tests.serving.pools import pool_object
 from tests.serving.reconciler.conftest import ModelStage
 from tests.support.clusters import embedded_cluster
+from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 WITHIN = 5.0  # s for a step
@@ -89,13 +90,8 @@ async def acting(cluster: EmbeddedCluster, settings: Settings | None = None) -> 
         ),
         WarmPoolController(cluster, informers, settings=settings),
     )
-    tasks = [asyncio.create_task(part.run()) for part in parts]
-    try:
+    async with at_work(*(part.run() for part in parts)):
         yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def make(cluster: EmbeddedCluster, name: str = "small", **spec: Any) -> Object:
@@ -158,6 +154,23 @@ async def test_another_template_or_server_image_makes_a_revision_and_another_siz
         await revisions(f"{SEED}-00001", f"{SEED}-00002")
     async with acting(guarded, Settings(server=ServerSettings(image="knodel.dev/server:9"))):
         await revisions(f"{SEED}-00001", f"{SEED}-00002", f"{SEED}-00003")
+
+
+async def test_a_pool_of_a_format_that_runs_code_waits_until_its_namespace_allows_it(guarded: EmbeddedCluster) -> None:
+    async with acting(guarded):
+        await make(guarded, template={"modelFormat": "python"})
+        await seed_is(guarded, lambda seed: seed.get("message", "").startswith("CodeNotAllowed: modelFormat: python"))
+
+        patch = {"metadata": {"labels": {"knodel.dev/allow-code": "true"}}}
+        await guarded.patch(NAMESPACES, NAMESPACE, patch, manager="administrator")
+
+        await eventually(lambda: exists(guarded, f"{SEED}-00001"), WITHIN)
+
+
+async def test_a_pool_of_a_runtime_that_is_not_there_says_so(guarded: EmbeddedCluster) -> None:
+    async with acting(guarded):
+        await make(guarded, template={"runtime": {"name": "large"}})
+        await seed_is(guarded, lambda seed: seed.get("message", "").startswith("UnknownRuntime: runtime.name: large"))
 
 
 async def test_a_controller_that_starts_anew_writes_nothing(guarded: EmbeddedCluster) -> None:

@@ -8,13 +8,22 @@ from typing import Any
 import pytest
 
 from autoscaler.apis import Policy
-from clusters.objects import Object, controller_of, labels_of
+from autoscaler.warmpool.marks import ANNOTATION_LOAD
+from clusters.embedded.knative.validation import KNATIVE_FEATURES, validators
+from clusters.objects import SERVICE, Object, controller_of, labels_of
 from serving.apis.annotations import ANNOTATION_APPLIED, LABEL_GENERATION
+from serving.apis.faults import CODE_FORMATS, FORMATS
+from serving.apis.runtimes import Runtime
 from serving.apis.settings import ServerSettings, Settings
 from serving.apis.validation import read_model
 from serving.resources.knative import make_configurations, make_route, make_service, make_templates
+from serving.resources.knative_flags import VOLUME_CLAIMS
 from serving.resources.policy import make_policy
 from serving.resources.targets import first_traffic
+from serving.server.assignment import Batching, Bounds, assignment_of
+from serving.server.options import parse_options
+from serving.storage.credentials import FOLDER
+from serving.storage.local import VOLUMES
 from tests.serving.models import VARIANTS, model, model_object
 
 SETTINGS = Settings()
@@ -56,6 +65,9 @@ def test_scaling_traffic_and_other_spellings_make_no_revision(change: dict[str, 
         {"digest": DIGEST},
         {"version": "8"},
         {"modelFormat": "onnx"},
+        {"modelFormat": "python"},
+        {"storage": {"secretRef": {"name": "keys"}}},
+        {"batching": {"maxBatchSize": 8}},
         {"resources": {"cpu": "2"}},
         {"resources": {"memory": "2Gi"}},
         {"containerConcurrency": 1},
@@ -156,6 +168,82 @@ def test_the_autoscaler_takes_every_policy_at_the_bounds_of_a_model() -> None:
     ):
         text = make_policy(model(**spec).spec.scaling, 0)
         assert Policy.from_annotations({"autoscaling.knodel.dev/policy": text}).to_json() == text
+
+
+def container_of(**spec: Any) -> Object:
+    """The container of a Model without variants."""
+    [template] = templates(**spec).values()
+    container: Object = template["spec"]["containers"][0]
+    return container
+
+
+def test_credentials_are_files_of_a_secret_and_a_variable_says_where() -> None:
+    [template] = templates(storage={"secretRef": {"name": "keys"}}).values()
+
+    spec, container = template["spec"], template["spec"]["containers"][0]
+    assert spec["volumes"][1] == {"name": "credentials", "secret": {"secretName": "keys"}}
+    assert container["volumeMounts"][1] == {
+        "name": "credentials", "mountPath": "/etc/knodel/credentials", "readOnly": True
+    }  # fmt: skip
+    assert container["env"] == [{"name": "KNODEL_CREDENTIALS", "value": "/etc/knodel/credentials"}]
+    assert FOLDER == "KNODEL_CREDENTIALS"
+
+
+def test_a_volume_claim_is_mounted_to_be_read_where_the_server_looks() -> None:
+    [template] = templates(storageUri="pvc://models/magika").values()
+
+    spec, container = template["spec"], template["spec"]["containers"][0]
+    source = {"claimName": "models", "readOnly": True}
+    assert spec["volumes"][1] == {"name": "claim", "persistentVolumeClaim": source}
+    assert container["volumeMounts"][1] == {"name": "claim", "mountPath": str(VOLUMES / "models"), "readOnly": True}
+    assert container["args"][2:4] == ["--storage-uri", "pvc://models/magika"]
+
+
+def test_knative_takes_volume_claims_where_its_flag_is_on_and_names_it_where_not() -> None:
+    service = make_service(model(storageUri="pvc://models/magika"), SETTINGS, first_traffic(model()))
+
+    assert validators(KNATIVE_FEATURES | {VOLUME_CLAIMS.key})[SERVICE](None, service) == ()
+    [fault] = validators()[SERVICE](None, service)
+    assert VOLUME_CLAIMS.key in fault.message
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_only_formats_that_run_code_are_allowed_to(name: str) -> None:
+    assert ("--allow-code" in container_of(modelFormat=name)["args"]) == (name in CODE_FORMATS)
+
+
+def test_the_server_understands_what_it_is_told_of_batches_and_code() -> None:
+    arguments = container_of(modelFormat="python", batching={"maxBatchSize": 8, "maxLatency": "500us"})["args"]
+
+    options = parse_options(arguments, {})
+
+    assert options.assignment is not None
+    assert options.assignment.bounds.batching == Batching(8, 0.0005)
+    assert (options.assignment.format, options.allow_code) == ("python", True)
+    assert parse_options(container_of()["args"], {}).bounds.batching is None
+
+
+def test_a_load_call_says_of_batches_what_the_arguments_say() -> None:
+    [template] = templates(batching={"maxLatency": "1ms"}).values()
+    parameters = json.loads(template["metadata"]["annotations"][ANNOTATION_LOAD])
+    name = parameters.pop("name")
+    body = json.dumps({"parameters": {**parameters, "revision": "magika-00001"}})
+
+    assignment = assignment_of(name, body.encode(), Bounds(4, 300.0, 1.0))
+
+    assert assignment.bounds.batching == Batching(16, 0.001)
+
+
+def test_a_runtime_is_chosen_by_its_name_then_by_the_format() -> None:
+    settings = Settings(runtimes=(Runtime("big", "r/big:1"), Runtime("sklearn", "r/sk:1")))
+
+    def image(**spec: Any) -> str:
+        [template] = make_templates(model(**spec), settings).values()
+        return str(template["spec"]["containers"][0]["image"])
+
+    assert image(runtime={"name": "big"}, modelFormat="sklearn") == "r/big:1"
+    assert image(modelFormat="sklearn") == "r/sk:1"
+    assert image(modelFormat="onnx") == image() == settings.server.image
 
 
 def test_hosts_that_may_be_private_reach_the_server_as_a_variable_and_make_a_version() -> None:

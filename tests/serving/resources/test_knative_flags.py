@@ -10,6 +10,7 @@ from serving.resources.knative_flags import (
     FLAGS,
     NO_LIMIT,
     TAG_HEADER,
+    VOLUME_CLAIMS,
     ZERO_INITIAL_SCALE,
     Flag,
     flags_needed,
@@ -25,6 +26,11 @@ def test_every_model_needs_a_scratch_folder_and_by_default_no_limit() -> None:
 def test_a_tag_needs_routing_by_header() -> None:
     assert TAG_HEADER in flags_needed(model(traffic=[{"latest": True, "percent": 100, "tag": "blue"}]))
     assert TAG_HEADER not in flags_needed(model(traffic=[{"latest": True, "percent": 100}]))
+
+
+def test_a_volume_claim_needs_its_flag() -> None:
+    assert VOLUME_CLAIMS in flags_needed(model(storageUri="pvc://models/magika"))
+    assert VOLUME_CLAIMS not in flags_needed(model(storageUri="s3://models/magika"))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +49,8 @@ def test_a_tag_needs_routing_by_header() -> None:
         (ACTIVATOR_METRICS, None, False),
         (ACTIVATOR_METRICS, "http/protobuf", False),
         (ACTIVATOR_METRICS, "prometheus", True),
+        (VOLUME_CLAIMS, None, False),
+        (VOLUME_CLAIMS, "allowed", True),
         (ZERO_INITIAL_SCALE, None, False),
         (ZERO_INITIAL_SCALE, "T", True),
     ],

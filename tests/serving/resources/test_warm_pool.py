@@ -14,9 +14,11 @@ from clusters.embedded.knative.annotation_rules import ALLOW_ZERO_INITIAL_SCALE
 from clusters.embedded.knative.validation import KNATIVE_FEATURES, validators
 from clusters.objects import CONFIGURATION, Key, Object, annotations_of, controller_of, labels_of, name_of
 from serving.apis.annotations import LABEL_MODEL
+from serving.apis.faults import CODE_FORMATS, FORMATS
 from serving.apis.settings import ServerSettings, Settings
 from serving.resources.knative import make_templates
 from serving.resources.warm_pool import make_seed, pool_of_seed
+from serving.server.options import DEFAULT_POOL_FORMAT
 from tests.serving.models import VARIANTS, model
 from tests.serving.pools import pool
 
@@ -28,6 +30,7 @@ CLASS_FIELDS: list[Object] = [
     {"containerConcurrency": 3},
     {"timeout": "90s"},
     {"serviceAccountName": "models"},
+    {"storage": {"secretRef": {"name": "keys"}}},
 ]
 
 
@@ -71,6 +74,17 @@ def test_a_seed_waits_to_be_told_what_to_load() -> None:
     assert arguments(seed()) == ["--pool", "--timeout", "300", "--cpu", "1"]
     fields = {"modelFormat": "onnx", "timeout": "90s", "resources": {"cpu": "50m"}}
     assert arguments(seed(template=fields)) == ["--pool", "--format", "onnx", "--timeout", "90", "--cpu", "0.05"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_member_fits_models_of_its_own_format_which_is_onnx_where_nothing_is_said(name: str) -> None:
+    [template] = make_templates(model(modelFormat=name), SETTINGS).values()
+    [silent] = make_templates(model(), SETTINGS).values()
+    made = seed(template={"modelFormat": name})
+
+    assert pool_class(made["spec"]["template"]) == pool_class(template)
+    assert (pool_class(made["spec"]["template"]) == pool_class(silent)) == (name == DEFAULT_POOL_FORMAT)
+    assert ("--allow-code" in arguments(made)) == (name in CODE_FORMATS)
 
 
 def test_a_seed_has_no_replica_and_is_marked_and_owned() -> None:

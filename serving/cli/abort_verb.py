@@ -1,0 +1,18 @@
+"""`knodel abort`."""
+
+from __future__ import annotations
+
+import click
+
+from serving.cli.context import Session, verb
+from serving.cli.names import model_name
+from serving.cli.rollouts import change_rollout
+from serving.rollout.commands import abort
+
+
+@verb("abort")
+@model_name()
+@click.option("--timeout", default="60s", show_default=True, help="How long to wait until it is so.")
+def command(session: Session, name: str, timeout: str) -> None:
+    """End the rollout of the model NAME: the version before gets all the traffic back."""
+    change_rollout(session, name, timeout, abort, "RolledBack")

@@ -1,0 +1,20 @@
+"""`knodel events`: registers its verbs."""
+
+from __future__ import annotations
+
+import click
+
+from serving.cli.event_allow import allow_command
+from serving.cli.event_list import list_command, replay_command, show_command
+from serving.cli.event_send import send_command
+from serving.cli.event_sources import sources_command
+from serving.cli.event_trace import trace_command
+
+
+@click.group("events")
+def command() -> None:
+    """Events that redeploy models, and those that tell what became of it."""
+
+
+for _one in (list_command, show_command, send_command, replay_command, trace_command, allow_command, sources_command):
+    command.add_command(_one)

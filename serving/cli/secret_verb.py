@@ -1,0 +1,76 @@
+"""`knodel secret`: credentials of storages, from files and variables; a command line is seen by others."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from clusters.errors import NotFound
+from clusters.objects import SECRET, Object, annotations_of
+from serving.cli.client import Client
+from serving.cli.context import Session, verb
+from serving.cli.errors import UsageError
+
+STDIN = "-"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+@verb("secret")
+@click.argument("name")
+@click.option("--file", "files", multiple=True, metavar="[KEY=]PATH", help="A value from a file; KEY=- from stdin.")
+@click.option("--env", "variables", multiple=True, metavar="KEY", help="A value from the variable of that name.")
+def command(session: Session, name: str, files: tuple[str, ...], variables: tuple[str, ...]) -> None:
+    """Make the Secret NAME, or change the values that are named; `storage.secretRef` of a Model names it."""
+    values = dict([*map(_from_file, files), *map(_from_variable, variables)])
+    if not values:
+        raise UsageError(f"what does {name} hold? give --file or --env")
+    stored = _store(session.client(), name, session.namespace, values)
+    keys = sorted({*(stored.get("data") or ()), *(stored.get("stringData") or ())})
+    if session.output.structured:
+        session.output.value(_without_values(stored))
+        return
+    session.output.text(f"secret {name} has {', '.join(keys)}")
+
+
+def _without_values(secret: Object) -> Object:
+    """The object but for its values, which kubectl notes a second time."""
+    metadata = dict(secret["metadata"])
+    metadata["annotations"] = {name: text for name, text in annotations_of(secret).items() if name != LAST_APPLIED}
+    shown = {part: value for part, value in secret.items() if part not in ("data", "stringData")}
+    return {**shown, "metadata": metadata}
+
+
+def _store(client: Client, name: str, namespace: str, values: dict[str, str]) -> Object:
+    try:
+        # `stringData`, where a store keeps it as written, would win.
+        return client.merge(SECRET, name, namespace, {"data": values, "stringData": dict.fromkeys(values)})
+    except NotFound:
+        metadata = {"name": name, "namespace": namespace}
+        made = {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata, "data": values}
+        return client.create(SECRET, made, namespace)
+
+
+def _from_file(text: str) -> tuple[str, str]:
+    key, found, path = text.partition("=")
+    if not found:
+        key, path = Path(text).name, text
+    if found and path == STDIN:
+        return key, _encoded(sys.stdin.buffer.read())
+    try:
+        return key, _encoded(Path(path).expanduser().read_bytes())
+    except OSError as error:
+        raise UsageError(f"--file {text}: cannot be read ({error.strerror})") from error
+
+
+def _from_variable(name: str) -> tuple[str, str]:
+    if name not in os.environ:
+        raise UsageError(f"--env {name}: there is no such variable in the environment: export it, or give --file")
+    return name, _encoded(os.fsencode(os.environ[name]))
+
+
+def _encoded(value: bytes) -> str:
+    return base64.b64encode(value).decode()

@@ -1,0 +1,32 @@
+"""What settings say of events, as the parts of `eventing` take it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from eventing.expiry import DEFAULTS as BOUNDS
+from eventing.expiry import Bounds
+from eventing.limits import DEFAULTS as LIMITS
+from eventing.limits import Limits
+from serving.apis.settings import EventSettings
+
+
+def bounds_of(settings: EventSettings) -> Bounds:
+    """How long and how many finished events are kept.
+
+    `failed` and `cap` only rise with `kept`: of what is kept, jobs that are looked at again need the most.
+    """
+    share = settings.kept / BOUNDS.most
+    return replace(
+        BOUNDS,
+        lifetime=timedelta(seconds=settings.retention),
+        most=settings.kept,
+        failed=max(BOUNDS.failed, round(BOUNDS.failed * share)),
+        cap=max(BOUNDS.cap, round(BOUNDS.cap * share)),
+    )
+
+
+def limits_of(settings: EventSettings) -> Limits:
+    """How many events are taken."""
+    return replace(LIMITS, events=float(settings.rate), pending=settings.pending)
