@@ -140,7 +140,7 @@ def read_notes(pod_autoscaler: Object, annotation: str) -> list[Entry]:
     """The entries of an annotation that the autoscaler keeps for people, oldest first; none where it is not ours."""
     try:
         entries = json.loads(annotations_of(pod_autoscaler).get(annotation, "[]"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
@@ -153,7 +153,7 @@ def is_ours(pod_autoscaler: Object) -> bool:
 def _read_json(text: str) -> tuple[dict[str, Any], list[FieldError]]:
     try:
         said = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return {}, [FieldError(POLICY_ANNOTATION, f"is not JSON ({error})")]
     if not isinstance(said, dict):
         return {}, [FieldError(POLICY_ANNOTATION, "must be a JSON object")]

@@ -16,7 +16,9 @@ from autoscaler.metrics.families import collector_families
 from autoscaler.metrics.source import ActivatorLoad, MetricSource
 from autoscaler.reconciler.notes import Notes
 from autoscaler.reconciler.observed import View, keys_by_revision
-from autoscaler.reconciler.pod_autoscaler import MANAGER, Parts, PodAutoscalerReconciler
+from autoscaler.reconciler.parts import Parts
+from autoscaler.reconciler.pod_autoscaler import MANAGER, PodAutoscalerReconciler
+from autoscaler.reconciler.progress import Progress, ProgressSource
 from autoscaler.reconciler.scale_to_zero import Prober, ScaleToZero
 from autoscaler.reconciler.silences import Silences
 from autoscaler.reconciler.starts import Starts
@@ -40,9 +42,10 @@ class Autoscaler:
     """Scales every PodAutoscaler of class `gpu.autoscaling.knodel.dev` until cancelled.
 
     `informers` and `pool_informers` (Pods of warm pools; where not given, the former) are run by the caller, after this
-    is made; `source` answers for replicas, `activator` for requests that wait, `caller` reaches members of pools, whose
-    tokens come from `keys`; `prober`, where given, proves the activator in the path beyond what the ServerlessService
-    says; nothing that can be reached is at zero while `hears` says that requests that wait would not be heard of.
+    is made; `source` answers for replicas, `progress` for those that start, `activator` for requests that wait,
+    `caller` reaches members of pools, whose tokens come from `keys`; `prober`, where given, proves the activator in the
+    path beyond what the ServerlessService says; nothing that can be reached is at zero while `hears` says that requests
+    that wait would not be heard of.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Autoscaler:
         informers: Informers,
         *,
         source: MetricSource,
+        progress: ProgressSource,
         activator: ActivatorLoad,
         caller: LoadCaller,
         clock: Clock,
@@ -69,6 +73,7 @@ class Autoscaler:
         self._fleet = Fleet(self._settings, activator.load)
         self._notes = Notes(cluster, clock, self._settings.records, MANAGER)
         self._starts = Starts(self._notes, clock)
+        self._progress = Progress(progress, clock)
         zero = ScaleToZero(self._collector, activator, clock, self._settings.zero, prober)
         recorder = Recorder(cluster, MANAGER, clock)
         self._silences = Silences(recorder, clock, hears)
@@ -80,8 +85,8 @@ class Autoscaler:
         view = View(informers)
         self._reconciler = PodAutoscalerReconciler(
             Parts(
-                cluster, view, self._fleet, self._collector, activator, zero, self._notes, self._starts, self._warm,
-                self._silences, recorder, clock, self._settings, hears,
+                cluster, view, self._fleet, self._collector, activator, zero, self._notes, self._progress,
+                self._starts, self._warm, self._silences, recorder, clock, self._settings, hears,
             )
         )  # fmt: skip
         self.controller = Controller("autoscaler", self._pass, workers=self._settings.workers)
@@ -108,6 +113,7 @@ class Autoscaler:
                 for controller in self.controllers:
                     group.create_task(controller.run(), name=controller.name)
                 group.create_task(self._ticks(), name="autoscaler ticks")
+                group.create_task(self._progress.run(self.controller.queue.add), name="replicas that start")
         finally:
             await self._source.close()
             await self._caller.close()

@@ -82,6 +82,7 @@ def make(cluster: Cluster, options: Options, given: FileSettings, clock: Clock) 
         cluster,
         informers,
         source=ReplicaSource(server, proxy, clock),
+        progress=server,
         activator=poller,
         caller=HttpLoadCaller(settings.warm),
         clock=clock,

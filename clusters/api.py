@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from clusters.errors import ClusterError
 from clusters.objects import Kind, Object
 
 Subresource = Literal["", "status", "scale"]
@@ -62,6 +63,16 @@ class Cluster(Protocol):
 
         `metadata.generateName` is honoured when `name` is absent. Raises AlreadyExists, Invalid, and NotFound for an
         absent or terminating namespace on clusters that need namespaces to exist.
+        """
+        ...
+
+    async def create_all(
+        self, kind: Kind, objects: Sequence[Object], *, manager: str
+    ) -> Sequence[Object | ClusterError]:
+        """Store new objects, each with a name; for each, in order, what `create` would return or raise.
+
+        They are handed over: plain JSON that the caller does not change any more. It costs less than as many calls, and
+        is no transaction: some may be stored and others not.
         """
         ...
 

@@ -92,8 +92,11 @@ class Controller:
             self.passes += 1
             self.busy_seconds += loop.time() - began
         self.queue.forget(key)
-        if again is not None:
-            self.queue.add_after(key, again)
+        if again is None:
+            return
+        self.queue.add_after(key, again)
+        if again <= 0:
+            await asyncio.sleep(0)  # a queue that holds keys suspends nobody, nor must a pass: let others run
 
     async def _reconciled(self, key: Key) -> float | None:
         """The pass's answer. One that is cancelled by what it waits for failed: the worker would end without a word."""

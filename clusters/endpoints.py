@@ -50,9 +50,12 @@ def declared_port(pod: Object) -> int:
 
 
 def real_ports(pod: Object) -> Mapping[str, int]:
-    """Container port (as a string) → real port; empty when the Pod has its own address."""
+    """Container port (as a string) → real port; empty when the Pod has its own address, or the word is no kubelet's."""
     text = annotations_of(pod).get(ANNOTATION_PORTS)
-    return {} if not text else {str(port): int(real) for port, real in json.loads(text).items()}
+    try:
+        return {} if not text else {str(port): int(real) for port, real in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}
 
 
 def is_ready(pod: Object) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _RESIDENT_FIELD = 1  # of /proc/PID/statm (proc_pid_statm(5)), in pages
@@ -20,8 +21,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 Labels = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     """All samples of one name: (labels, value)."""
 
     name: str
@@ -36,8 +36,7 @@ class Family:
             yield _sample(self.name, labels, value)
 
 
-@dataclass(frozen=True, slots=True)
-class Buckets:
+class Buckets(msgspec.Struct, frozen=True):
     """Observations of one set of labels; `counts`: up to each bound but above the one before, at last above all."""
 
     labels: Labels
@@ -45,8 +44,7 @@ class Buckets:
     sum: float
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(msgspec.Struct, frozen=True):
     """All observations of one name, counted by the upper bounds `bounds`, which ascend."""
 
     name: str

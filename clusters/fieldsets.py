@@ -7,17 +7,13 @@ elements `v:"name"`) and `metadata.ownerReferences` (keyed by uid, elements `k:{
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from clusters.errors import Conflict
-from clusters.managed_fields import FieldSet, Manager, Path
+from clusters.managed_fields import FINALIZERS, OWNER_REFERENCES, FieldSet, Manager, Path, item_element
 from clusters.objects import Object
-
-FINALIZERS: Path = ("f:metadata", "f:finalizers")
-OWNER_REFERENCES: Path = ("f:metadata", "f:ownerReferences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +31,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
             yield from leaves(child, (*path, f"f:{key}"))
     elif path in (FINALIZERS, OWNER_REFERENCES) and isinstance(value, list) and value:
         for item in value:
-            yield (*path, _item_element(path, item)), item
+            yield (*path, item_element(path, item)), item
     elif path:
         yield path, value
 
@@ -146,7 +142,7 @@ def _with_fields(*managers: Manager) -> tuple[Manager, ...]:
 def _find(obj: Any, path: Path) -> Any:
     for depth, element in enumerate(path):
         if isinstance(obj, list) and path[:depth] in (FINALIZERS, OWNER_REFERENCES):
-            obj = next((item for item in obj if _item_element(path[:depth], item) == element), _ABSENT)
+            obj = next((item for item in obj if item_element(path[:depth], item) == element), _ABSENT)
         elif isinstance(obj, Mapping) and element[2:] in obj:
             obj = obj[element[2:]]
         else:
@@ -163,8 +159,8 @@ def _merge(live: Any, wanted: Any, path: Path = ()) -> Any:
         merged = {key: _merge(child, child, (*path, f"f:{key}")) for key, child in base.items() if key not in wanted}
         return merged | {key: _merge(base.get(key), child, (*path, f"f:{key}")) for key, child in wanted.items()}
     if path in (FINALIZERS, OWNER_REFERENCES) and isinstance(wanted, list):
-        items = {_item_element(path, item): item for item in (live if isinstance(live, list) else ())}
-        items |= {_item_element(path, item): item for item in wanted}
+        items = {item_element(path, item): item for item in (live if isinstance(live, list) else ())}
+        items |= {item_element(path, item): item for item in wanted}
         return list(items.values())
     return wanted
 
@@ -190,15 +186,9 @@ def _with_ancestors(fields: FieldSet) -> set[Path]:
 def _remove(obj: Object, path: Path) -> None:
     parent = _find(obj, path[:-1])
     if isinstance(parent, list):
-        parent[:] = [item for item in parent if _item_element(path[:-1], item) != path[-1]]
+        parent[:] = [item for item in parent if item_element(path[:-1], item) != path[-1]]
     else:
         del parent[path[-1][2:]]
-
-
-def _item_element(path: Path, item: Any) -> str:
-    if path == OWNER_REFERENCES and isinstance(item, Mapping):
-        return "k:" + json.dumps({"uid": item.get("uid", "")}, separators=(",", ":"))
-    return "v:" + json.dumps(item, separators=(",", ":"), sort_keys=True)
 
 
 def _conflict(what: str, conflicts: Sequence[tuple[Path, Manager]]) -> Conflict:

@@ -8,7 +8,7 @@ other module spells a group, a version or a plural.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -26,12 +26,15 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """A kind of object: its coordinates, and which subresources it has.
+    """A kind of object: its coordinates, which are all of its identity, and which subresources it has.
 
     `status`: changes of `.status` go through the `status` subresource alone, and only changes of other fields than
     `metadata` and `status` raise `metadata.generation`. `scale`: has the `scale` subresource (`.spec.replicas`).
+    `atomic`: `.spec` is one field to its managers, as `x-kubernetes-map-type: atomic` says: it is written once.
+    `resource` is `plural.group`, as in `models.knodel.dev`; the bare plural in the core group. `api_version` is
+    `group/version`; the bare version in the core group.
     """
 
     group: str
@@ -41,17 +44,22 @@ class Kind:
     namespaced: bool = True
     status: bool = True
     scale: bool = False
+    atomic: bool = False
     short_names: tuple[str, ...] = ()
+    resource: str = field(init=False, repr=False)
+    api_version: str = field(init=False, repr=False)
 
-    @property
-    def api_version(self) -> str:
-        """`group/version`, or the bare version in the core group."""
-        return f"{self.group}/{self.version}" if self.group else self.version
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "api_version", f"{self.group}/{self.version}" if self.group else self.version)
+        object.__setattr__(self, "resource", f"{self.plural}.{self.group}" if self.group else self.plural)
 
-    @property
-    def resource(self) -> str:
-        """`plural.group`, as in `models.knodel.dev`; the bare plural in the core group."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Kind) and self.resource == other.resource and self.version == other.version
+
+    def __hash__(self) -> int:
+        return hash(self.resource)
 
     def __str__(self) -> str:
         return self.resource
@@ -87,7 +95,7 @@ INGRESS = Kind("networking.internal.knative.dev", "v1alpha1", "Ingress", "ingres
 MODEL = Kind("knodel.dev", "v1alpha1", "Model", "models")
 WARM_POOL = Kind("knodel.dev", "v1alpha1", "WarmPool", "warmpools")
 EVENT_SOURCE = Kind("knodel.dev", "v1alpha1", "EventSource", "eventsources")
-MODEL_EVENT = Kind("knodel.dev", "v1alpha1", "ModelEvent", "modelevents")
+MODEL_EVENT = Kind("knodel.dev", "v1alpha1", "ModelEvent", "modelevents", atomic=True)
 
 OWN_KINDS = (MODEL, WARM_POOL, EVENT_SOURCE, MODEL_EVENT)
 """The kinds of our own API group."""
@@ -125,7 +133,8 @@ def namespace_of(obj: Object) -> str:
 
 def key_of(obj: Object) -> Key:
     """The object's `Key`."""
-    return Key(namespace_of(obj), name_of(obj))
+    metadata = obj["metadata"]
+    return Key(str(metadata.get("namespace", "")), str(metadata["name"]))
 
 
 def uid_of(obj: Object) -> str:

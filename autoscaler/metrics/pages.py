@@ -12,6 +12,7 @@ import aiohttp
 
 from autoscaler.metrics.stat import BadSample, NoPage, NoSample
 from autoscaler.session import Session
+from clusters.bodies import read_at_most
 
 MAX_CONNECTIONS = 512  # sockets at once; a node's default limit of open files is 1 024
 
@@ -50,25 +51,19 @@ class Pages:
         try:
             async with self._session.open().get(url, headers=headers, allow_redirects=False) as response:
                 _check(response.status, f"{address.pod}: {url}")
-                return Answer(await self._read(response, path, max_bytes), response.content_type)
+                body = await read_at_most(response, max_bytes)
         except aiohttp.ClientConnectorError as error:
             kind = NoPage if isinstance(error.os_error, ConnectionRefusedError) else NoSample
             raise kind(f"{address.pod}: {url} did not answer: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NoSample(f"{address.pod}: {url} did not answer: {error or type(error).__name__}") from error
+        if len(body) > max_bytes:
+            raise BadSample(f"{path} answered more than {max_bytes} bytes")
+        return Answer(body, response.content_type)
 
     async def close(self) -> None:
         """Close all connections; the next question opens new ones."""
         await self._session.close()
-
-    async def _read(self, response: aiohttp.ClientResponse, path: str, max_bytes: int) -> bytes:
-        body = bytearray()
-        async for chunk in response.content.iter_any():
-            body += chunk
-            if len(body) > max_bytes:
-                response.close()
-                raise BadSample(f"{path} answered more than {max_bytes} bytes")
-        return bytes(body)
 
 
 def _check(status: int, what: str) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from autoscaler.config import Sampling
 from autoscaler.metrics.pages import Address, Pages
+from autoscaler.metrics.progress import read_progress
 from autoscaler.metrics.stat import NoPage, NoSample, Sample, parse_stats
 from clusters.clock import Clock
 from clusters.endpoints import Endpoint
@@ -69,13 +70,19 @@ class PodScraper:
 
     async def sample(self, endpoint: Endpoint) -> Sample:
         """The replica's reading now. Raises NoSample or BadSample; NoPage when it is no server of ours."""
-        address = Address(endpoint.pod, endpoint.host, endpoint.management_port)
-        answer = await self._pages.get(address, "/stats", self._sampling.max_bytes)
-        return parse_stats(answer.body, self._clock.monotonic())
+        return parse_stats(await self._stats(endpoint), self._clock.monotonic())
+
+    async def progress(self, endpoint: Endpoint) -> str:
+        """How far the replica's start is, for people. Raises as `sample`."""
+        return read_progress(await self._stats(endpoint))
 
     async def close(self) -> None:
         """Close all connections; the next sample opens new ones."""
         await self._pages.close()
+
+    async def _stats(self, endpoint: Endpoint) -> bytes:
+        address = Address(endpoint.pod, endpoint.host, endpoint.management_port)
+        return (await self._pages.get(address, "/stats", self._sampling.max_bytes)).body
 
 
 __all__ = ["ActivatorLoad", "LoadView", "MetricSource", "NoPage", "NoSample", "PodScraper"]

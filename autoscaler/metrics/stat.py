@@ -8,8 +8,10 @@ far apart they are.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -20,6 +22,10 @@ LARGEST_TOTAL = 1e15  # slot-seconds or requests: 30 years of 10^6 slots; more i
 
 STAGES = ("imports", "load", "warmup")
 LONGEST_STAGE = 1e7  # ms; nothing starts for hours
+FORMAT: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")  # names of model formats; other text of a Pod is not passed on
+
+Startup = dict[str, float | bool | None]
+"""Of the page: ms of each stage that has ended, else 0; whether it was claimed; null for what is not known yet."""
 
 
 class BadSample(KnodelError):
@@ -40,7 +46,8 @@ class _Stats(msgspec.Struct, rename="camel"):
     active: float = 0.0
     queued: float = 0.0
     slots: float = 0.0
-    startup: dict[str, float | bool] | None = None
+    startup: Startup | None = None
+    format: str | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Stats)
@@ -60,6 +67,7 @@ class Sample:
     queued: float
     startup: Mapping[str, float] | None = None  # ms of the stages of the replica's start, where it tells them
     lag: float = 0.0
+    format: str = ""  # of the model, where it tells that
 
     @property
     def in_flight(self) -> float:
@@ -71,15 +79,22 @@ def parse_stats(body: bytes, at: float) -> Sample:
     """The reading in an answer of `/stats`. Raises BadSample."""
     try:
         stats = _DECODER.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadSample(f"/stats did not answer with a reading: {error}") from error
-    return checked(Sample(at, stats.busy_seconds, stats.requests, stats.active, stats.queued, _stages(stats.startup)))
+    totals = (stats.busy_seconds, stats.requests, stats.active, stats.queued)
+    return checked(Sample(at, *totals, _stages(stats.startup), format=known_format(stats.format)))
 
 
-def _stages(startup: Mapping[str, float | bool] | None) -> Mapping[str, float]:
+def known_format(name: str | None) -> str:
+    """The name of a format as it is passed on; empty where there is none."""
+    return name if name is not None and FORMAT.fullmatch(name) else ""
+
+
+def _stages(startup: Startup | None) -> Mapping[str, float]:
     """The stages of the start that took any time; they are for people, so what makes no sense is left out."""
-    said = ((name, (startup or {}).get(name, 0.0)) for name in STAGES)
-    return {name: float(value) for name, value in said if not isinstance(value, bool) and 0.0 < value < LONGEST_STAGE}
+    said = ((name, (startup or {}).get(name)) for name in STAGES)
+    numbers = ((name, value) for name, value in said if value is not None and not isinstance(value, bool))
+    return {name: float(value) for name, value in numbers if 0.0 < value < LONGEST_STAGE}
 
 
 def checked(sample: Sample) -> Sample:

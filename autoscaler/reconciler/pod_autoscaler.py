@@ -7,19 +7,17 @@ carries it out. Raising replicas comes first in the pass, since requests wait fo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from autoscaler.apis import POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
-from autoscaler.config import Settings
-from autoscaler.metrics.collector import Collector, Target
-from autoscaler.metrics.source import ActivatorLoad
+from autoscaler.metrics.collector import Target
 from autoscaler.reconciler.asked import Asked
-from autoscaler.reconciler.notes import Notes
-from autoscaler.reconciler.observed import Observed, View
-from autoscaler.reconciler.scale_to_zero import ScaleToZero, Verdict
+from autoscaler.reconciler.observed import Observed
+from autoscaler.reconciler.parts import Parts
+from autoscaler.reconciler.scale_to_zero import Verdict
 from autoscaler.reconciler.serverless_service import (
     Mode,
     Traffic,
@@ -28,14 +26,10 @@ from autoscaler.reconciler.serverless_service import (
     wanted_activators,
     wanted_mode,
 )
-from autoscaler.reconciler.silences import Silences
 from autoscaler.reconciler.spec import Wishes, is_reachable, make_wishes, seconds_to_expiry
-from autoscaler.reconciler.starts import Starts
 from autoscaler.reconciler.status import Scale, active_threshold, is_initialized, is_reported, make_status
 from autoscaler.reconciler.trouble import find_trouble, seconds_to_trouble
-from autoscaler.scaling.fleet import UNDECIDED, Fleet
-from clusters.api import Cluster
-from clusters.clock import Clock
+from autoscaler.scaling.fleet import UNDECIDED
 from clusters.objects import (
     DEPLOYMENT,
     POD_AUTOSCALER,
@@ -49,51 +43,10 @@ from clusters.objects import (
     uid_of,
     version_of,
 )
-from clusters.recorder import Recorder
 
 log = logging.getLogger(__name__)
 
 MANAGER = "knodel-autoscaler"
-
-
-class WarmStarts(Protocol):
-    """Replicas out of warm pools (`warmpool/claims.py`)."""
-
-    async def begin(self, key: Key, deployment: Object, wanted: int) -> int:
-        """Have members serve for this Deployment, which is to have `wanted` replicas; how many do so now."""
-        ...
-
-    def note(self, deployment: Object, started: int, claimed: int) -> None:
-        """So many replicas were asked for just now, of which so many serve already."""
-        ...
-
-    async def finish(self, key: Key, deployment: Object) -> float | None:
-        """Have members that serve adopted, or undone; seconds until the next look, or None."""
-        ...
-
-    def forget(self, key: Key) -> None:
-        """The revision is gone."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the reconciler works with; the composition root of this package makes them."""
-
-    cluster: Cluster
-    view: View
-    fleet: Fleet
-    collector: Collector
-    activator: ActivatorLoad
-    scale_to_zero: ScaleToZero
-    notes: Notes
-    starts: Starts
-    warm: WarmStarts
-    silences: Silences
-    recorder: Recorder
-    clock: Clock
-    settings: Settings
-    hears: Callable[[], bool]  # of requests that wait at zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +112,8 @@ class PodAutoscalerReconciler:
 
     def _forget(self, key: Key) -> None:
         parts = self._parts
-        told = (parts.collector, parts.scale_to_zero, parts.notes, parts.starts, parts.warm, parts.silences)
-        for memory in (self._asked, *told):
+        told = (parts.collector, parts.scale_to_zero, parts.notes, parts.progress, parts.starts, parts.warm)
+        for memory in (self._asked, parts.silences, *told):
             memory.forget(key)
         parts.fleet.remove(key)
         known: tuple[dict[Key, Any], ...] = (self._policies, self._targets, self._paths, self._complaints, self._uids)
@@ -294,7 +247,8 @@ class PodAutoscalerReconciler:
         threshold = active_threshold(pod_autoscaler, wishes.least)
         scale = Scale(parts.fleet.desired(key), observed.ready, threshold)
         now = parts.clock.now()
-        status = make_status(pod_autoscaler, service, scale, now, find_trouble(observed.pods, now))
+        progress = parts.progress.follow(key, pod_autoscaler, observed.pods)
+        status = make_status(pod_autoscaler, service, scale, now, find_trouble(observed.pods, now) or progress)
         if is_reported(pod_autoscaler, status):
             return
         patch = {"metadata": {"resourceVersion": version_of(pod_autoscaler)}, "status": status}

@@ -9,7 +9,8 @@ nobody waits for. Steps are disjoint:
            ready     → it is ready                             adopt     → it counts as the ReplicaSet's
 
 Beside them stands what the server itself measured (`/stats`: imports, load, warmup), which overlaps with them.
-An entry: `{"at","pod","kind":"cold|warm","milliseconds","steps":[{"name","milliseconds"}],"server":{"load":…}}`.
+An entry: `{"at","pod","kind":"cold|warm","milliseconds","steps":[{"name","milliseconds"}],"server":{"load":…},
+"format":"onnx"}`; what the server did not tell is absent.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Starts:
             sample = last(start.key).get(pod)
             late = start.ended is not None and now - start.ended > WAIT_FOR_SERVER
             if start.ended is not None and (late or (sample is not None and sample.startup)):
-                self._note(pod, start, dict(sample.startup or {}) if sample is not None else {})
+                self._note(pod, start, sample)
                 noted.append(start.key)
             elif now - start.began > LONGEST:
                 del self._running[pod]
@@ -137,7 +138,7 @@ class Starts:
             self._running.pop(str(key_of(pod)), None)
             self._done.discard(str(key_of(pod)))
 
-    def _note(self, pod: str, start: _Start, server: Mapping[str, float]) -> None:
+    def _note(self, pod: str, start: _Start, sample: Sample | None) -> None:
         del self._running[pod]
         self._done.add(pod)
         entry: dict[str, Any] = {
@@ -147,7 +148,10 @@ class Starts:
             "milliseconds": _ms(start.served - start.began),
             "steps": list(_steps(start)),
         }
-        self._notes.add_start(start.key, entry | ({"server": dict(server)} if server else {}))
+        if sample is not None:
+            told = {"server": dict(sample.startup or {}), "format": sample.format}
+            entry |= {name: value for name, value in told.items() if value}
+        self._notes.add_start(start.key, entry)
 
 
 def _reached(pod: Object) -> Iterable[str]:

@@ -49,9 +49,11 @@ def active_threshold(pod_autoscaler: Object, least: int) -> int:
 
 
 def make_status(
-    pod_autoscaler: Object, serverless_service: Object | None, scale: Scale, now: datetime, trouble: str = ""
+    pod_autoscaler: Object, serverless_service: Object | None, scale: Scale, now: datetime, news: str = ""
 ) -> Object:
-    """The whole status. `trouble` keeps replicas from starting; it is told until the initial scale was reached once."""
+    """The whole status. `news` of replicas that start (their trouble, or how far they are) is told until the initial
+    scale was reached once.
+    """
     former = pod_autoscaler.get("status") or {}
     conditions = list(former.get("conditions") or ())
     sks_status = (serverless_service or {}).get("status") or {}
@@ -59,7 +61,7 @@ def make_status(
     private = sks_status.get("privateServiceName") or former.get("metricsServiceName")
     initialized = is_initialized(pod_autoscaler) or (bool(service) and scale.ready >= scale.threshold)
     conditions = with_condition(conditions, INITIALIZED, "True" if initialized else "Unknown", now)
-    conditions = with_condition(conditions, ACTIVE, *_active(pod_autoscaler, scale, now, trouble))
+    conditions = with_condition(conditions, ACTIVE, *_active(pod_autoscaler, scale, now, news))
     conditions = with_condition(conditions, SKS_READY, *_sks_ready(serverless_service, now))
     conditions = with_condition(conditions, READY, *_ready(conditions, now))
     status: Object = {
@@ -70,6 +72,13 @@ def make_status(
     }
     names = {"serviceName": service, "metricsServiceName": private}
     return status | {name: value for name, value in names.items() if value}
+
+
+def news_in(pod_autoscaler: Object) -> str:
+    """What a status of ours tells of replicas that start; empty where that is nothing."""
+    active = condition_of(pod_autoscaler, ACTIVE) or {}
+    message = str(active.get("message") or "")
+    return message.removeprefix(_TEXTS["Queued"]).strip() if active.get("reason") == "Queued" else ""
 
 
 def is_reported(pod_autoscaler: Object, status: Object) -> bool:
@@ -97,14 +106,14 @@ def starting_for(pod_autoscaler: Object, now: datetime) -> float | None:
     return (now - parse_timestamp(condition["lastTransitionTime"])).total_seconds()
 
 
-def _active(pod_autoscaler: Object, scale: Scale, now: datetime, trouble: str) -> tuple[str, datetime, str, str]:
+def _active(pod_autoscaler: Object, scale: Scale, now: datetime, news: str) -> tuple[str, datetime, str, str]:
     if scale.desired == 0 or scale.threshold == 0:
         starting = starting_for(pod_autoscaler, now) is not None or has_timed_out(pod_autoscaler)
         reason = TIMED_OUT if starting and scale.threshold > 0 else "NoTraffic"
         return "False", now, reason, _TEXTS[reason]
     if scale.ready < scale.threshold:
-        told = trouble and not is_initialized(pod_autoscaler)
-        return "Unknown", now, "Queued", f"{_TEXTS['Queued']} {trouble}" if told else _TEXTS["Queued"]
+        told = news and not is_initialized(pod_autoscaler)
+        return "Unknown", now, "Queued", f"{_TEXTS['Queued']} {news}" if told else _TEXTS["Queued"]
     return "True", now, "", ""
 
 

@@ -37,7 +37,7 @@ def assignment_of(template: Object, revision: str) -> Assignment | None:
         return None
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None

@@ -13,6 +13,7 @@ import aiohttp
 from autoscaler.config import WarmStart
 from autoscaler.session import Session
 from autoscaler.warmpool.assignment import Assignment
+from clusters.bodies import read_at_most
 from clusters.endpoints import Endpoint
 from clusters.errors import KnodelError
 
@@ -61,7 +62,7 @@ class HttpLoadCaller:
         call = self._session.open().post(url, json=assignment.body(), headers=headers, allow_redirects=False)
         try:
             async with call as response:
-                answer = await _read(response)
+                answer = await read_at_most(response, MAX_ANSWER)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as exc:
             raise LoadFailed(f"{endpoint.pod}: {url} did not answer: {exc or type(exc).__name__}") from exc
         if response.status != HTTPStatus.OK:
@@ -78,23 +79,12 @@ def load_path(model: str) -> str:
     return f"/v2/repository/models/{quote(model, safe='')}/load"
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """The answer, or what of it may be read."""
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) >= MAX_ANSWER:
-            response.close()
-            break
-    return bytes(body[:MAX_ANSWER])
-
-
 def _words(answer: bytes) -> str:
     """The error in an answer, on one line."""
     text = answer.decode("utf-8", "replace")
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     said = str(found["error"]) if isinstance(found, dict) and "error" in found else text
     return " ".join(said.split())[:LONGEST_TOLD] or "no reason given"

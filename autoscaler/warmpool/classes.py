@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from clusters.objects import Object
@@ -22,6 +23,10 @@ NAME_VARIABLES: Final = frozenset({
 })  # fmt: skip
 """Variables that tell a container or queue-proxy whose it is; only logs and traces show them."""
 
+FORMAT_ARGUMENT: Final = "--format"
+DEFAULT_FORMAT: Final = "onnx"
+"""What a member is prepared for that was told no format (`serving.server.options.DEFAULT_POOL_FORMAT`)."""
+
 USER_PORT: Final = "user-port"
 """Name of the port of the container that serves, on both clusters."""
 
@@ -32,8 +37,9 @@ _PLACING = ("affinity", "topologySpreadConstraints")
 def pool_class(template: Object) -> str:
     """The class of a Deployment's `spec.template`, as a label value: `HASH_LENGTH` hex digits.
 
-    Equal for equal Pod specs after the arguments of the serving container and the names of revision, configuration
-    and service are taken out. Namespaces are not in it: whoever compares classes compares namespaces too.
+    Equal for equal Pod specs after the arguments of the serving container, but for the model's format, and the names of
+    revision, configuration and service are taken out. A member has the engine of one format, and may run code only for
+    formats that need it. Namespaces are not in it: whoever compares classes compares namespaces too.
     """
     text = json.dumps(_essence(template["spec"]), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
@@ -62,8 +68,16 @@ def _essence(spec: Object) -> Object:
 
 def _container(container: Object, *, serves: bool) -> Object:
     kept = {name: value for name, value in container.items() if name != "args" or not serves}
+    if serves and (model_format := _format(container.get("args") or ())) != DEFAULT_FORMAT:
+        kept["args"] = [FORMAT_ARGUMENT, model_format]
     kept["env"] = [one for one in container.get("env") or () if one.get("name") not in NAME_VARIABLES]
     return kept
+
+
+def _format(words: Sequence[str]) -> str:
+    """The model's format among the words for the server; what was not told is `DEFAULT_FORMAT`."""
+    following = (value for word, value in pairwise(words) if word == FORMAT_ARGUMENT)
+    return next(following, DEFAULT_FORMAT)
 
 
 def _nameless(value: Any) -> Any:

@@ -44,7 +44,7 @@ def mark_of(pod: Object) -> Mark | None:
     try:
         found = json.loads(annotations_of(pod).get(ANNOTATION_CLAIM, ""))
         return Mark(str(found["revision"]), str(found["deployment"]), str(found["by"]), parse_timestamp(found["at"]))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 

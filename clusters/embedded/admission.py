@@ -5,7 +5,8 @@ Source of the rules: `apimachinery` `pkg/api/validation/objectmeta.go`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from clusters.errors import FieldError
@@ -21,46 +22,45 @@ LONGEST_MANAGER = 128
 """Characters of a field manager's name."""
 
 
-def shape_faults(kind: Kind, obj: object) -> Iterator[FieldError]:
+def shape_faults(kind: Kind, obj: object) -> list[FieldError]:
     """What keeps `obj` from being an object of `kind` at all; everything else may rely on these."""
     if not isinstance(obj, dict):
-        yield FieldError("", "it is no map")
-        return
+        return [FieldError("", "it is no map")]
+    faults = []
     for field, expected in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if obj.get(field, expected) != expected:
-            yield FieldError(field, f"{obj[field]!r} is not {expected!r}, the one that this is about")
+            faults.append(FieldError(field, f"{obj[field]!r} is not {expected!r}, the one that this is about"))
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
-        yield FieldError("metadata", "a map with at least a name is required")
-        return
-    for field in ("name", "generateName", "namespace", "uid", "resourceVersion"):
-        if not isinstance(metadata.get(field) or "", str):
-            yield FieldError(f"metadata.{field}", "it must be a text")
-    for field in ("labels", "annotations"):
-        yield from _texts_faults(f"metadata.{field}", metadata.get(field))
-    yield from _list_faults("metadata.finalizers", metadata.get("finalizers"), str, "texts")
-    yield from _list_faults("metadata.ownerReferences", metadata.get("ownerReferences"), dict, "maps")
+        return [*faults, FieldError("metadata", "a map with at least a name is required")]
+    for field, value in metadata.items():
+        if value is not None and (look := _LOOKS.get(field)) is not None:
+            faults += look(_PATHS[field], value)
+    return faults
 
 
-def metadata_faults(kind: Kind, obj: Object) -> Iterator[FieldError]:
+def metadata_faults(kind: Kind, obj: Object) -> list[FieldError]:
     """What is wrong with names, labels, annotations, finalizers and ownerReferences; `shape_faults` found nothing."""
     metadata = obj["metadata"]
-    name_fault = dns_label_fault if kind == NAMESPACE else subdomain_fault
-    yield from _fault("metadata.name", name_fault(metadata.get("name") or ""))
-    if kind.namespaced:
-        yield from _fault("metadata.namespace", dns_label_fault(metadata.get("namespace") or ""))
+    name_fault = dns_label_fault if kind.resource == NAMESPACE.resource else subdomain_fault
+    faults = []
+    if fault := name_fault(metadata.get("name") or ""):
+        faults.append(FieldError("metadata.name", fault))
+    if kind.namespaced and (fault := dns_label_fault(metadata.get("namespace") or "")):
+        faults.append(FieldError("metadata.namespace", fault))
     for key, value in (metadata.get("labels") or {}).items():
-        yield from _fault("metadata.labels", label_key_fault(key))
-        yield from _fault(f"metadata.labels[{key}]", label_value_fault(value))
-    annotations = metadata.get("annotations") or {}
-    for key in annotations:
-        yield from _fault("metadata.annotations", label_key_fault(key.lower()))
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
-    if size > LARGEST_ANNOTATIONS:
-        yield FieldError("metadata.annotations", f"they have {size} bytes: at most {LARGEST_ANNOTATIONS} are allowed")
+        if fault := label_key_fault(key):
+            faults.append(FieldError("metadata.labels", fault))
+        if fault := label_value_fault(value):
+            faults.append(FieldError(f"metadata.labels[{key}]", fault))
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
-        yield from _fault(f"metadata.finalizers[{index}]", label_key_fault(finalizer))
-    yield from _owner_faults(metadata.get("ownerReferences") or ())
+        if fault := label_key_fault(finalizer):
+            faults.append(FieldError(f"metadata.finalizers[{index}]", fault))
+    if annotations := metadata.get("annotations"):
+        faults += _annotation_faults(annotations)
+    if owners := metadata.get("ownerReferences"):
+        faults += _owner_faults(owners)
+    return faults
 
 
 def manager_faults(manager: str) -> Iterator[FieldError]:
@@ -78,22 +78,50 @@ def _owner_faults(references: Sequence[Mapping[str, Any]]) -> Iterator[FieldErro
         yield FieldError("metadata.ownerReferences", "only one of them may have controller: true")
 
 
-def _texts_faults(path: str, value: object) -> Iterator[FieldError]:
-    if value is None:
-        return
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+def _annotation_faults(annotations: Mapping[str, str]) -> Iterator[FieldError]:
+    for key in annotations:
+        if fault := label_key_fault(key.lower()):
+            yield FieldError("metadata.annotations", fault)
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size > LARGEST_ANNOTATIONS:
+        yield FieldError("metadata.annotations", f"they have {size} bytes: at most {LARGEST_ANNOTATIONS} are allowed")
+
+
+def _text_faults(path: str, value: object) -> Sequence[FieldError]:
+    return () if isinstance(value or "", str) else (FieldError(path, "it must be a text"),)
+
+
+def _texts_faults(path: str, value: Any) -> Iterable[FieldError]:
+    try:
+        "".join(value)
+        "".join(value.values())
+    except (TypeError, AttributeError):
+        return _no_texts_faults(path, value)
+    return ()
+
+
+def _no_texts_faults(path: str, value: object) -> Iterator[FieldError]:
+    if not isinstance(value, dict):
         yield FieldError(path, "it must be a map of texts")
         return
     for key, text in value.items():
-        if not isinstance(text, str):
+        if not isinstance(key, str):
+            yield FieldError(path, "it must be a map of texts")
+        elif not isinstance(text, str):
             yield FieldError(f"{path}[{key}]", f"{text!r} must be a text: put it in quotes")
 
 
 def _list_faults(path: str, value: object, item: type, items: str) -> Iterator[FieldError]:
-    if value is not None and not (isinstance(value, list) and all(isinstance(entry, item) for entry in value)):
+    if not (isinstance(value, list) and all(isinstance(entry, item) for entry in value)):
         yield FieldError(path, f"it must be a list of {items}")
 
 
-def _fault(path: str, message: str) -> Iterator[FieldError]:
-    if message:
-        yield FieldError(path, message)
+_TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion")
+_LOOKS: Mapping[str, Callable[[str, object], Iterable[FieldError]]] = {
+    **dict.fromkeys(_TEXTS, _text_faults),
+    "labels": _texts_faults,
+    "annotations": _texts_faults,
+    "finalizers": partial(_list_faults, item=str, items="texts"),
+    "ownerReferences": partial(_list_faults, item=dict, items="maps"),
+}
+_PATHS = {field: f"metadata.{field}" for field in _LOOKS}

@@ -31,26 +31,31 @@ Returning the very object that was given writes nothing.
 """
 
 
-@dataclass(slots=True)
-class Write:
-    """One caller's mutation, and what it came to; the caller hears of it after the commit."""
+class Write(msgspec.Struct):
+    """One mutation, and what it came to; its caller hears of it after the commit, when a future says who that is."""
 
     kind: Kind
     key: Key
     mutate: Mutate
     dry_run: bool
-    future: asyncio.Future[Object]
+    future: asyncio.Future[Object] | None = None
     result: Object | None = None
     error: Exception | None = None
 
     def answer(self) -> None:
         """Tell the caller, unless it was cancelled (the write stands all the same)."""
-        if self.future.done():
+        if self.future is None or self.future.done():
             return
         if self.error is not None:
             self.future.set_exception(self.error)
         elif self.result is not None:
             self.future.set_result(self.result)
+
+    def outcome(self) -> Object | Exception:
+        """What the caller is told."""
+        if self.error is not None:
+            return self.error
+        return self.result if self.result is not None else RuntimeError("the write was not decided")
 
 
 @dataclass(slots=True)
@@ -66,18 +71,21 @@ class Batch:
         place = (write.kind.resource, write.key)
         before = self._heads.get(place, committed)
         try:
-            self._run(write, before)
+            self._run(write, place, before)
         except Exception as error:  # whatever a mutation raises is its caller's
             write.error = error
 
     def rows(self) -> list[Row]:
         """The last state of each object that the batch changed."""
-        last = {
-            (change.kind.resource, change.key): None if change.removed else encoded for change, encoded in self.changes
-        }
-        return [Row(resource, key, value) for (resource, key), value in last.items()]
+        rows = [
+            Row(change.kind.resource, change.key, None if change.removed else encoded)
+            for change, encoded in self.changes
+        ]
+        if len(self._heads) == len(rows):
+            return rows
+        return list({(row.resource, row.key): row for row in rows}.values())
 
-    def _run(self, write: Write, before: Object | None) -> None:
+    def _run(self, write: Write, place: tuple[str, Key], before: Object | None) -> None:
         wanted = write.mutate(before)
         removed = isinstance(wanted, Remove)
         after = wanted.last if isinstance(wanted, Remove) else wanted
@@ -85,21 +93,27 @@ class Batch:
             write.result = before
             return
         version = self.version + (0 if write.dry_run else 1)
-        after = {**after, "metadata": {**after["metadata"], "resourceVersion": str(version)}}
+        if before is None:  # it is new and nobody else's
+            after["metadata"]["resourceVersion"] = str(version)
+        else:
+            after = {**after, "metadata": {**after["metadata"], "resourceVersion": str(version)}}
         encoded = _encode(write, after)
         write.result = after
         if not write.dry_run:
             self.version = version
-            self._heads[write.kind.resource, write.key] = None if removed else after
-            self.changes.append((Change(version, write.kind, before, after, removed), encoded))
+            self._heads[place] = None if removed else after
+            self.changes.append((Change(version, write.kind, write.key, before, after, removed), encoded))
 
 
 def _encode(write: Write, obj: Object) -> bytes:
-    what = f"{write.kind} {str(write.key)!r}"
     try:
         encoded = msgspec.json.encode(obj)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise Invalid(what, [FieldError("", f"it is no JSON: {error}")]) from error
+        raise _invalid(write, f"it is no JSON: {error}") from error
     if len(encoded) > LARGEST_OBJECT:
-        raise Invalid(what, [FieldError("", f"it has {len(encoded)} bytes: at most {LARGEST_OBJECT} are allowed")])
+        raise _invalid(write, f"it has {len(encoded)} bytes: at most {LARGEST_OBJECT} are allowed")
     return encoded
+
+
+def _invalid(write: Write, fault: str) -> Invalid:
+    return Invalid(f"{write.kind} {str(write.key)!r}", [FieldError("", fault)])

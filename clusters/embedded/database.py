@@ -7,6 +7,7 @@ Not asynchronous and not thread-safe: `Store` calls it from one thread at a time
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,24 +19,46 @@ from clusters.objects import Key
 
 APPLICATION_ID = 0x4B6E6F64
 """`Knod`, in the file's header (PRAGMA application_id): tells our file from any other SQLite file."""
-FORMAT = 1
-"""PRAGMA user_version: raised when the tables change."""
+FORMAT = 2
+"""PRAGMA user_version: raised when what is in the tables changes."""
+INDEXED = 1
+"""The format that had names as its primary key; read, and renewed when it is opened. A tree of names that are hashes is
+written all over: half of the cost of a transaction."""
 RETRY_AFTER = 1.0
 """s; a full disk rarely clears sooner."""
+LEAST_ROOM = 1 << 20
+"""Bytes: the largest objects are larger. With less on a disk that was full, some writes fail and others do not."""
+PAGE = 8192
+"""Bytes of a page of a new file: of the objects of 1 to 2 KB that are most, twice SQLite's own 4096 leave less of it
+empty, and a commit writes half as often."""
 CHECKPOINT_PAGES = 1000
-"""Pages (4 KiB) in the write-ahead log before it is folded into the file; SQLite's own default."""
+"""Pages in the write-ahead log before it is folded into the file; SQLite's own default."""
 
-_TABLES = """
+_OBJECTS = """
 CREATE TABLE objects (
-    resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    checksum INTEGER NOT NULL, value BLOB NOT NULL,
-    PRIMARY KEY (resource, namespace, name)
-) WITHOUT ROWID;
+    id INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+    checksum INTEGER NOT NULL, value BLOB NOT NULL
+);
+"""
+_COUNTER = """
 CREATE TABLE counter (only INTEGER PRIMARY KEY CHECK (only = 1), version INTEGER NOT NULL);
 INSERT INTO counter VALUES (1, 1);
 """
-_PUT = "INSERT OR REPLACE INTO objects (resource, namespace, name, checksum, value) VALUES (?, ?, ?, ?, ?)"
-_DROP = "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?"
+_RENEW = (
+    "BEGIN IMMEDIATE",
+    "ALTER TABLE objects RENAME TO indexed",
+    _OBJECTS,
+    "INSERT INTO objects (resource, namespace, name, checksum, value) "
+    "SELECT resource, namespace, name, checksum, value FROM indexed",
+    "DROP TABLE indexed",
+    f"PRAGMA user_version={FORMAT}",
+    "COMMIT",
+)
+_PUT = """
+INSERT INTO objects (id, resource, namespace, name, checksum, value) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET checksum = excluded.checksum, value = excluded.value
+"""
+_DROP = "DELETE FROM objects WHERE id = ?"
 
 
 class StoreError(KnodelError):
@@ -51,11 +74,17 @@ class Row(NamedTuple):
 
 
 class Database:
-    """An open state file."""
+    """An open state file. It knows the row of each object; the file has no index but that of rows."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        """Raises StoreError for an object that is there twice."""
         self.path = path
         self._connection = connection
+        self._rows: dict[tuple[str, Key], int] = {}
+        for row, resource, namespace, name in connection.execute("SELECT id, resource, namespace, name FROM objects"):
+            if self._rows.setdefault((resource, Key(namespace, name)), row) != row:
+                raise StoreError(f"the state file {path} is corrupt: {resource} {namespace}/{name} twice: {_RESTORE}")
+        self._next = max(self._rows.values(), default=0) + 1
 
     @classmethod
     def open(cls, path: Path) -> Database:
@@ -69,10 +98,16 @@ class Database:
             raise StoreError(f"cannot open the state file {path}: {error}{_remedy(error)}") from error
         try:
             _check(path, connection)
+            if _format_of(connection) == INDEXED:
+                for statement in _RENEW:
+                    connection.execute(statement)
+            return cls(path, connection)
+        except sqlite3.Error as error:
+            connection.close()
+            raise StoreError(f"cannot open the state file {path}: {error}{_remedy(error)}") from error
         except BaseException:
             connection.close()
             raise
-        return cls(path, connection)
 
     def load(self) -> Iterator[Row]:
         """Every object. Raises StoreError when one does not have its checksum."""
@@ -95,9 +130,29 @@ class Database:
         return int(row[0])
 
     def write(self, rows: Sequence[Row], version: int) -> None:
-        """Write all in one transaction, on disk when this returns. Raises Unavailable: nothing was written."""
-        puts = [(row.resource, *row.key, zlib.crc32(row.value), row.value) for row in rows if row.value is not None]
-        drops = [(row.resource, *row.key) for row in rows if row.value is None]
+        """Write all, each object once, in one transaction, on disk when this returns.
+
+        Raises Unavailable: nothing was written.
+        """
+        fresh: dict[tuple[str, Key], int] = {}
+        puts, drops = [], []
+        for resource, key, value in rows:
+            place = (resource, key)
+            row = self._rows.get(place)
+            if value is None:
+                drops.append((row,))
+                continue
+            if row is None:
+                row = fresh[place] = self._next + len(fresh)
+            puts.append((row, resource, *key, zlib.crc32(value), value))
+        self._commit(puts, drops, version)
+        self._rows |= fresh
+        self._next += len(fresh)
+        for resource, key, value in rows if drops else ():
+            if value is None:
+                self._rows.pop((resource, key), None)
+
+    def _commit(self, puts: Sequence[tuple[object, ...]], drops: Sequence[tuple[int | None]], version: int) -> None:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(_PUT, puts)
@@ -106,11 +161,34 @@ class Database:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
-            raise Unavailable(f"cannot write to the state file {self.path}: {error}", RETRY_AFTER) from error
+            raise self._unwritable(error) from error
+
+    def has_room(self) -> bool:
+        """Whether there is room for more than the smallest transactions; not where that cannot be told."""
+        try:
+            return shutil.disk_usage(self.path.parent).free >= LEAST_ROOM
+        except OSError:
+            return False
+
+    def try_write(self) -> None:
+        """Write and change nothing. Raises Unavailable while that cannot be done, or there is room for little else."""
+        if not self.has_room():
+            raise Unavailable(f"the disk of the state file {self.path} is full: make room", RETRY_AFTER)
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for there_and_back in (1, -1):  # SQLite does not write what stays the same in one statement
+                self._connection.execute("UPDATE counter SET version = version + ?", (there_and_back,))
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise self._unwritable(error) from error
 
     def close(self) -> None:
         """Fold the log into the file and close it."""
         self._connection.close()
+
+    def _unwritable(self, error: sqlite3.Error) -> Unavailable:
+        return Unavailable(f"cannot write to the state file {self.path}: {error}", RETRY_AFTER)
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -136,8 +214,9 @@ def _make(path: Path) -> None:
     os.close(os.open(fresh, os.O_CREAT | os.O_RDWR, 0o600))  # secrets are in it
     connection = sqlite3.connect(fresh, isolation_level=None)
     try:
+        connection.execute(f"PRAGMA page_size={PAGE}")
         connection.executescript(
-            f"BEGIN; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT}; {_TABLES} COMMIT;"
+            f"BEGIN; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT};{_OBJECTS}{_COUNTER}COMMIT;"
         )
         connection.execute("PRAGMA journal_mode=WAL")
     finally:
@@ -167,6 +246,10 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def _format_of(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
 def _check(path: Path, connection: sqlite3.Connection) -> None:
     def pragma(name: str) -> object:
         row = connection.execute(f"PRAGMA {name}").fetchone()
@@ -174,9 +257,9 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
 
     if pragma("application_id") != APPLICATION_ID:
         raise StoreError(f"{path} is a database of another program: give Knodel a state folder of its own")
-    if pragma("user_version") != FORMAT:
+    if _format_of(connection) not in (FORMAT, INDEXED):
         raise StoreError(
-            f"the state file {path} has format {pragma('user_version')}, this version of Knodel reads {FORMAT}: "
+            f"the state file {path} has format {_format_of(connection)}, this version of Knodel reads {FORMAT}: "
             "use the version that wrote it"
         )
     try:

@@ -38,7 +38,7 @@ class EventExpiry:
             group.create_task(self._expire_in_crowds(), name="event number")
 
     def _observe(self, change: Change) -> None:
-        if change.kind == EVENT and len(self._store.of_kind(EVENT)) > MOST + SLACK:
+        if change.kind.resource == EVENT.resource and len(self._store.of_kind(EVENT)) > MOST + SLACK:
             self._crowded.set()
 
     async def _expire_in_time(self) -> None:

@@ -79,4 +79,8 @@ class Collector:
 
 
 def _owners(obj: Object) -> frozenset[str]:
-    return frozenset(reference["uid"] for reference in obj["metadata"].get("ownerReferences") or ())
+    references = obj["metadata"].get("ownerReferences")
+    return frozenset(reference["uid"] for reference in references) if references else _NOBODY
+
+
+_NOBODY: frozenset[str] = frozenset()

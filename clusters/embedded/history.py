@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -20,24 +19,18 @@ LARGEST = 8 * 1024 * 1024
 """Bytes kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One committed write; `before` is None when added, `after` the last state with the new version when removed."""
 
     version: int
     kind: Kind
+    key: Key
     before: Object | None
     after: Object
     removed: bool
 
-    @property
-    def key(self) -> Key:
-        """Whose change it is."""
-        return key_of(self.after)
 
-
-@dataclass(frozen=True, slots=True)
-class _Past:
+class _Past(msgspec.Struct, frozen=True, gc=False):
     version: int
     kind: Kind
     added: bool
@@ -52,7 +45,7 @@ class _Past:
     def decode(self) -> Change:
         after = msgspec.json.decode(self.after)
         before = msgspec.json.decode(self.before) if self.before is not None else after
-        return Change(self.version, self.kind, None if self.added else before, after, self.removed)
+        return Change(self.version, self.kind, key_of(after), None if self.added else before, after, self.removed)
 
 
 class History:
@@ -69,9 +62,8 @@ class History:
         """Remember `change`, whose `after` is `encoded`, and forget the oldest ones beyond the bounds."""
         relabelled = change.before is not None and labels_of(change.before) != labels_of(change.after)
         before = msgspec.json.encode(change.before) if relabelled else None
-        past = _Past(change.version, change.kind, change.before is None, change.removed, encoded, before)
-        self._past.append(past)
-        self._size += past.size
+        self._past.append(_Past(change.version, change.kind, change.before is None, change.removed, encoded, before))
+        self._size += len(encoded) if before is None else len(encoded) + len(before)
         while len(self._past) > self._longest or self._size > self._largest:
             oldest = self._past.popleft()
             self._size -= oldest.size

@@ -1,6 +1,7 @@
 """What comes in at the embedded cluster's door: copied, checked for its form, named. Pure.
 
-The copy makes plain JSON of whatever a caller passed (tuples, enums) and keeps its later changes out of the store.
+The copy makes plain JSON of whatever a caller passed (tuples, enums) and keeps its later changes out of the store; only
+`create_all` goes without, whose objects are handed over.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 from clusters.api import PatchType, Subresource
 from clusters.embedded.admission import shape_faults
 from clusters.embedded.scale import replicas_of
-from clusters.errors import FieldError, Invalid
+from clusters.errors import ClusterError, FieldError, Invalid
 from clusters.names import dns_label_fault
 from clusters.objects import Key, Kind, Object
 from clusters.patches import json_patch, merge_patch
@@ -37,18 +38,35 @@ def key_for(kind: Kind, name: str, namespace: str) -> Key:
 
 def read_object(kind: Kind, obj: Object) -> Object:
     """A checked copy of an object to be stored. Raises Invalid."""
-    copy = _copy(kind, obj)
-    if faults := list(shape_faults(kind, copy)):
-        metadata = copy.get("metadata") if isinstance(copy, dict) else None
+    return _checked(kind, _copy(kind, obj))
+
+
+def read_new(kind: Kind, obj: Object) -> Object | ClusterError:
+    """An object to be created under its own name that the caller hands over, checked; or what is wrong with it."""
+    try:
+        fresh = _checked(kind, obj)
+        refuse_version(kind, fresh)
+    except ClusterError as error:
+        return error
+    if fresh["metadata"].get("name"):
+        return fresh
+    return _invalid(kind, "", "metadata.name", "it is required")
+
+
+def _checked(kind: Kind, obj: Any) -> Object:
+    """Raises Invalid."""
+    if faults := shape_faults(kind, obj):
+        metadata = obj.get("metadata") if isinstance(obj, dict) else None
         name = metadata.get("name", "") if isinstance(metadata, dict) else ""
         raise Invalid(f"{kind} {name!r}", faults)
-    metadata = copy["metadata"]
+    metadata = obj["metadata"]
     if not kind.namespaced:
-        metadata.pop("namespace", None)
-    elif fault := dns_label_fault(metadata.get("namespace") or ""):
+        return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
+    if fault := dns_label_fault(metadata.get("namespace") or ""):
         missing = not metadata.get("namespace")
         raise _invalid(kind, metadata.get("name", ""), "metadata.namespace", "it is required" if missing else fault)
-    return dict(copy)
+    fresh: Object = obj
+    return fresh
 
 
 def read_applied(kind: Kind, obj: Object, subresource: Subresource) -> Object:

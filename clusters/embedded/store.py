@@ -10,11 +10,13 @@ Objects are shared values: lists, watchers and informers all hold the same dict,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeVarTuple, Unpack
 from weakref import WeakSet
 
@@ -30,8 +32,10 @@ from clusters.objects import Key, Kind, Object
 
 log = logging.getLogger(__name__)
 
-LARGEST_BATCH = 64
-"""Writes in one transaction: bounds how long the event loop decides in one go (some 10 ms)."""
+LARGEST_BATCH = 512
+"""Writes in one transaction."""
+LONGEST_DECISION = 0.01
+"""s that the event loop decides on writes in one go; what waits then is in the next transaction."""
 Observer = Callable[[Change], None]
 
 Ts = TypeVarTuple("Ts")
@@ -43,15 +47,16 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._version = database.version()
-        self._objects: dict[str, dict[Key, Object]] = {}
+        self._objects: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
         for row in database.load():
-            self._objects.setdefault(row.resource, {})[row.key] = _decode(row, database.path)
+            self._objects[row.resource][row.key] = _decode(row, database.path)
         self._history = History(self._version)
         self._watches: dict[str, WeakSet[Watch]] = {}
         self._observers: list[Observer] = []
         self._waiting: deque[Write] = deque()
         self._committer: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        self._trouble = ""  # of the last commit
         self._closed = False  # no more writes
         self._open = True  # the file
 
@@ -72,11 +77,12 @@ class Store:
 
     def get(self, kind: Kind, key: Key) -> Object | None:
         """The committed object, or None."""
-        return self.of_kind(kind).get(key)
+        objects = self._objects.get(kind.resource)
+        return None if objects is None else objects.get(key)
 
     def of_kind(self, kind: Kind) -> Mapping[Key, Object]:
         """All committed objects of the kind; a live view: do not wait while iterating."""
-        return self._objects.setdefault(kind.resource, {})
+        return self._objects[kind.resource]
 
     def everything(self) -> Iterator[tuple[str, Object]]:
         """Every committed object with its resource (`plural.group`); do not wait while iterating."""
@@ -94,13 +100,23 @@ class Store:
         `mutate` is called once, with the state after all earlier writes; what it raises is raised here. Raises
         Unavailable when the write is not on disk, Invalid when the object is too large or no JSON.
         """
-        if self._closed:
-            raise Unavailable("the cluster is stopped: start it with `knodel up`")
-        write = Write(kind, key, mutate, dry_run, asyncio.get_running_loop().create_future())
-        self._waiting.append(write)
-        if self._committer is None:
-            self._committer = asyncio.create_task(self._commit_all(), name="store commit")
-        return await write.future
+        future: asyncio.Future[Object] = asyncio.get_running_loop().create_future()
+        self._enqueue([Write(kind, key, mutate, dry_run, future)])
+        return await future
+
+    async def update_all(self, kind: Kind, updates: Iterable[tuple[Key, Mutate]]) -> Sequence[Object | Exception]:
+        """Several updates that wait once: of each, in order, what `update` returns, or the error that it raises.
+
+        They are decided one after the other, not as one transaction. Raises Unavailable when the cluster is stopped.
+        """
+        writes = [Write(kind, key, mutate, dry_run=False) for key, mutate in updates]
+        if not writes:
+            return ()
+        last = writes[-1].future = asyncio.get_running_loop().create_future()
+        self._enqueue(writes)
+        with contextlib.suppress(Exception):  # it is in the write
+            await last  # answers come in order
+        return [write.outcome() for write in writes]
 
     def watch(self, kind: Kind, version: int | None, sees: Filter) -> Watch:
         """Changes after `version`, in order; None: first all present objects as ADDED. The watch raises Gone."""
@@ -121,6 +137,19 @@ class Store:
             watches.add(watch)
         return watch
 
+    async def trouble(self) -> str:
+        """Why nothing can be written, such as a full disk; empty when it can. After a failure this tries anew."""
+        if self._closed:
+            return self._trouble or "the store is closed: start the platform anew"
+        if self._trouble:
+            try:
+                await self._in_thread(self._database.try_write)
+            except Unavailable as error:
+                self._fail(error)
+            else:
+                self._succeed()
+        return self._trouble
+
     async def close(self) -> None:
         """Commit what waits, end all watches and close the file. Idempotent."""
         self._closed = True
@@ -134,6 +163,13 @@ class Store:
         await self._in_thread(self._database.close)
         self._thread.shutdown()
 
+    def _enqueue(self, writes: Iterable[Write]) -> None:
+        if self._closed:
+            raise Unavailable("the cluster is stopped: start it with `knodel up`")
+        self._waiting.extend(writes)
+        if self._committer is None:
+            self._committer = asyncio.create_task(self._commit_all(), name="store commit")
+
     async def _commit_all(self) -> None:
         try:
             while self._waiting:
@@ -142,14 +178,13 @@ class Store:
             self._committer = None
 
     async def _commit_some(self) -> None:
-        writes = [self._waiting.popleft() for _ in range(min(LARGEST_BATCH, len(self._waiting)))]
         batch = Batch(self._version)
-        for write in writes:
-            batch.decide(write, self.get(write.kind, write.key))
+        writes = self._decide_some(batch)
         try:
             if batch.changes:
                 await self._in_thread(self._database.write, batch.rows(), batch.version)
         except Unavailable as error:
+            self._fail(error)
             for write in writes:  # also those that wrote nothing: what they saw may now be undone
                 write.error = error
         except BaseException:  # cancelled, or a fault of ours: what is on disk is not known any more
@@ -160,9 +195,31 @@ class Store:
             self._waiting.clear()
             raise
         else:
-            self._publish(batch)
+            self._publish(batch)  # what is on disk is told, whatever comes after
+            if batch.changes and self._trouble and self._database.has_room():
+                self._succeed()
         for write in writes:
-            write.answer()
+            if write.future is not None:
+                write.answer()
+
+    def _decide_some(self, batch: Batch) -> list[Write]:
+        """Writes that waited, decided; at least one."""
+        writes: list[Write] = []
+        enough = monotonic() + LONGEST_DECISION
+        while self._waiting and len(writes) < LARGEST_BATCH and (not writes or monotonic() < enough):
+            write = self._waiting.popleft()
+            batch.decide(write, self.get(write.kind, write.key))
+            writes.append(write)
+        return writes
+
+    def _fail(self, error: Unavailable) -> None:
+        if not self._trouble:
+            log.error("%s: until it can be written again, nothing changes", error)
+        self._trouble = str(error)
+
+    def _succeed(self) -> None:
+        log.info("the state file can be written again")
+        self._trouble = ""
 
     async def _in_thread(self, function: Callable[[Unpack[Ts]], None], *arguments: *Ts) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
@@ -170,13 +227,18 @@ class Store:
     def _publish(self, batch: Batch) -> None:
         """Make the batch visible; first all of it in memory, then told in order."""
         former, self._version = self._version, batch.version
+        of_resource: defaultdict[str, list[Change]] = defaultdict(list)
         for change, encoded in batch.changes:
-            objects = self._objects.setdefault(change.kind.resource, {})
+            of_resource[change.kind.resource].append(change)
+            objects = self._objects[change.kind.resource]
             if change.removed:
                 objects.pop(change.key, None)
             else:
                 objects[change.key] = change.after
             self._history.append(change, encoded)
+        for resource, changes in of_resource.items():
+            for watch in list(self._watches.get(resource, ())):
+                watch.offer(changes)
         for change, _ in batch.changes:
             self._tell(change)
         if former // BOOKMARK_EVERY != batch.version // BOOKMARK_EVERY:
@@ -184,8 +246,6 @@ class Store:
                 watch.bookmark(batch.version)
 
     def _tell(self, change: Change) -> None:
-        for watch in list(self._watches.get(change.kind.resource, ())):
-            watch.offer(change)
         for observer in self._observers:
             try:
                 observer(change)
@@ -201,7 +261,7 @@ class Store:
         if change.removed or present is None or present["metadata"]["resourceVersion"] != str(change.version):
             return change
         before = present if change.before is change.after else change.before
-        return Change(change.version, change.kind, before, present, removed=False)
+        return Change(change.version, change.kind, change.key, before, present, removed=False)
 
 
 def _decode(row: Row, path: Path) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from clusters.api import WatchEvent
@@ -75,12 +75,13 @@ class Watch:
         self._on_close(self)
         self._wake()
 
-    def offer(self, change: Change) -> None:
-        """Tell of a change of this kind. A watcher that is too far behind is told Gone instead."""
-        if len(self._events) >= LONGEST_BACKLOG:
-            self._events.clear()
-            self.fail(Gone(f"the watch of {self.kind} fell {LONGEST_BACKLOG} events behind: list again"))
-        else:
+    def offer(self, changes: Iterable[Change]) -> None:
+        """Tell of changes of this kind. A watcher that is too far behind is told Gone instead."""
+        for change in changes:
+            if len(self._events) >= LONGEST_BACKLOG:
+                self._events.clear()
+                self.fail(Gone(f"the watch of {self.kind} fell {LONGEST_BACKLOG} events behind: list again"))
+                return
             self.replay(change)
 
     def replay(self, change: Change) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from clusters import fieldsets
@@ -14,13 +15,14 @@ from clusters.api import Subresource
 from clusters.embedded.admission import Validator, metadata_faults, shape_faults
 from clusters.errors import Conflict, FieldError, Invalid, NotFound
 from clusters.fieldsets import same
-from clusters.managed_fields import Manager, Operation, read_managers, write_managers
+from clusters.managed_fields import Manager, Operation, read_managers, write_created, write_managers
 from clusters.objects import NAMESPACE, Kind, Object, generation_of, is_deleting, uid_of, version_of
 
 CONTENTS_FINALIZER = "embedded.knodel.dev/contents"
 """On every Namespace, so that it goes only after what is in it."""
 
-_IDENTITY = ("apiVersion", "kind", "metadata")
+_IDENTITY = frozenset({"apiVersion", "kind", "metadata"})
+_IDENTITY_AND_STATUS = _IDENTITY | {"status"}
 _SYSTEM_METADATA = frozenset({
     "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
     "managedFields", "selfLink",
@@ -28,6 +30,10 @@ _SYSTEM_METADATA = frozenset({
 """Metadata that only the API server writes."""
 _OWNED_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
 """Metadata that field managers own."""
+_OWNED_BESIDE_LABELS = _OWNED_METADATA[1:]
+REMEMBERED = 64
+"""Lists of managers that objects made alike, within a second, share."""
+_SPEC_ALONE = _IDENTITY | {"spec"}
 _REPLICAS = ("f:spec", "f:replicas")
 """kube-apiserver tracks who scales only where the replicas had an owner before (`skipnonapplied.go`)."""
 
@@ -45,10 +51,13 @@ class Writer:
     def create(self, obj: Object, uid: str, operation: Operation = "Update") -> Object:
         """A new object from `obj`, whose name is settled. Raises Invalid."""
         fresh = self._bare(obj)
-        fresh["metadata"] |= {"uid": uid, "creationTimestamp": self.now, "generation": 1}
+        metadata = fresh["metadata"]
+        metadata["uid"] = uid
+        metadata["creationTimestamp"] = self.now
+        metadata["generation"] = 1
         self._admit(None, fresh)
-        created = _managed(fresh, fieldsets.updated((), {}, self._ownable(fresh), self._me(operation)))
-        return _opened(created) if self.kind == NAMESPACE else created
+        metadata["managedFields"] = self._made_of(fresh, operation)
+        return _opened(fresh) if self.kind.resource == NAMESPACE.resource else fresh
 
     def apply(self, before: Object | None, obj: Object, uid: str, *, force: bool) -> Object:
         """`before` with `obj` applied by this manager. Raises Conflict, Invalid, NotFound."""
@@ -66,7 +75,7 @@ class Writer:
 
     def update(self, before: Object, wanted: Object) -> Object:
         """`before` with those differences of `wanted` that this writer may make. Raises Conflict, Invalid."""
-        self._refuse(list(shape_faults(self.kind, wanted)), before)
+        self._refuse(shape_faults(self.kind, wanted), before)
         check_preconditions(self.kind, before, wanted["metadata"])
         self._refuse(_identity_faults(before, wanted), before)
         owned, live = self._ownable(wanted), self._ownable(before)
@@ -90,8 +99,8 @@ class Writer:
         return _managed(after, managers)
 
     def _admit(self, before: Object | None, after: Object) -> None:
-        faults = list(shape_faults(self.kind, after))
-        faults = faults or [*metadata_faults(self.kind, after), *_finalizer_faults(before, after)]
+        faults = shape_faults(self.kind, after) if before is not None else []  # a new one was read as an object
+        faults = faults or metadata_faults(self.kind, after) + _finalizer_faults(before, after)
         # An object on its way out must be able to lose its finalizers even where newer rules refuse it.
         leaving = before is not None and is_deleting(before) and same(_desired(before), _desired(after))
         for validate in self.validators if not faults and not leaving else ():
@@ -102,15 +111,29 @@ class Writer:
         if faults:
             raise Invalid(f"{self.kind} {obj['metadata'].get('name', '')!r}", faults)
 
+    def _made_of(self, fresh: Object, operation: Operation) -> list[Object]:
+        """`managedFields` of a new object; those of an atomic kind with labels of one set of names share them."""
+        if not self.kind.atomic:
+            return write_created(self._me(operation), self._ownable(fresh))
+        metadata = fresh["metadata"]
+        if _SPEC_ALONE.issuperset(fresh) and not any(map(metadata.get, _OWNED_BESIDE_LABELS)):
+            labels = tuple(metadata.get("labels") or ())
+            return _made_alike(
+                self.manager, operation, self.subresource, self.kind.api_version, self.now, "spec" in fresh, labels
+            )
+        return write_created(self._me(operation), self._ownable(fresh) | ({"spec": ()} if fresh.get("spec") else {}))
+
     def _bare(self, obj: Object) -> Object:
         """A copy without what only the API server writes, and without status where that is a subresource."""
-        metadata = {
-            key: value for key, value in obj["metadata"].items() if key not in _SYSTEM_METADATA and value is not None
-        }
+        given = obj["metadata"]
+        if _SYSTEM_METADATA.isdisjoint(given) and None not in given.values():
+            metadata = dict(given)
+        else:
+            metadata = {key: value for key, value in given.items() if key not in _SYSTEM_METADATA and value is not None}
         if not self.kind.namespaced:
             metadata.pop("namespace", None)
-        content = {key: value for key, value in _content(obj).items() if key != "status" or not self.kind.status}
-        return {"apiVersion": self.kind.api_version, "kind": self.kind.kind, "metadata": metadata, **content}
+        bare = {"apiVersion": self.kind.api_version, "kind": self.kind.kind, "metadata": metadata}
+        return bare | self._settable(obj)
 
     def _ownable(self, obj: Object) -> Object:
         """The part of `obj` that this writer may change and that managers own."""
@@ -120,8 +143,15 @@ class Writer:
             spec = obj.get("spec") or {}
             return {"spec": {"replicas": spec["replicas"]}} if "replicas" in spec else {}
         metadata = {key: obj["metadata"][key] for key in _OWNED_METADATA if obj["metadata"].get(key)}
-        content = {key: value for key, value in _content(obj).items() if key != "status" or not self.kind.status}
-        return content | ({"metadata": metadata} if metadata else {})
+        content = self._settable(obj)
+        if metadata:
+            content["metadata"] = metadata
+        return content
+
+    def _settable(self, obj: Object) -> Object:
+        """All but its identity, and the status where that is a subresource."""
+        kept = _IDENTITY_AND_STATUS if self.kind.status else _IDENTITY
+        return {key: value for key, value in obj.items() if key not in kept}
 
     def _with_owned(self, before: Object, owned: Object) -> Object:
         """`before` with its ownable part replaced; its metadata are a copy that may be changed."""
@@ -138,6 +168,22 @@ class Writer:
 
     def _me(self, operation: Operation) -> Manager:
         return Manager(self.manager, operation, self.subresource, self.kind.api_version, self.now, frozenset())
+
+
+@lru_cache(REMEMBERED)
+def _made_alike(
+    manager: str,
+    operation: Operation,
+    subresource: Subresource,
+    api_version: str,
+    now: str,
+    has_spec: bool,
+    labels: tuple[str, ...],
+) -> list[Object]:
+    """`managedFields` of a new object with a spec that is one field, or none, and these labels, and nothing beside."""
+    me = Manager(manager, operation, subresource, api_version, now, frozenset())
+    owned: Object = {"spec": ()} if has_spec else {}
+    return write_created(me, owned | ({"metadata": {"labels": dict.fromkeys(labels, "")}} if labels else {}))
 
 
 def check_preconditions(kind: Kind, before: Object | None, metadata: Mapping[str, Any]) -> None:

@@ -181,9 +181,12 @@ class Envoy:
         return True
 
     def _write(self, wanted: _Configuration) -> None:
-        """Endpoints first: a route that is new finds its backends."""
-        self._files.write(ENDPOINTS, wanted.endpoints)
-        self._files.write(ROUTES, wanted.routes)
+        """Endpoints first: a route that is new finds its backends. Raises NotServing when a file cannot be written."""
+        try:
+            self._files.write(ENDPOINTS, wanted.endpoints)
+            self._files.write(ROUTES, wanted.routes)
+        except OSError as error:
+            raise NotServing(f"Envoy's configuration cannot be written to {self.folder}: {error.strerror}") from error
 
     async def _taken_over(self, wanted: _Configuration) -> None:
         pause = _FIRST_PAUSE

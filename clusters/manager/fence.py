@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from clusters.api import Cluster, ObjectList, PatchType, Subresource, WatchEvent
-from clusters.errors import Unavailable
+from clusters.errors import ClusterError, Unavailable
 from clusters.objects import Kind, Object
 
 
@@ -48,6 +48,13 @@ class FencedCluster:
         """As the cluster's, for a leader."""
         self._check(kind)
         return await self._cluster.create(kind, obj, manager=manager, dry_run=dry_run)
+
+    async def create_all(
+        self, kind: Kind, objects: Sequence[Object], *, manager: str
+    ) -> Sequence[Object | ClusterError]:
+        """As the cluster's, for a leader."""
+        self._check(kind)
+        return await self._cluster.create_all(kind, objects, manager=manager)
 
     async def apply(
         self,

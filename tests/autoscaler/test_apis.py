@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.apis import CLASS, POLICY_ANNOTATION, InvalidPolicy, Policy, effective_policy, is_ours
+from autoscaler.apis import (
+    CLASS,
+    DECISIONS_ANNOTATION,
+    POLICY_ANNOTATION,
+    InvalidPolicy,
+    Policy,
+    effective_policy,
+    is_ours,
+    read_notes,
+)
 from autoscaler.knative_annotations import parse_duration
 
 KNATIVE = "autoscaling.knative.dev/"
@@ -107,7 +116,7 @@ def test_the_empty_metric_that_knatives_webhook_writes_for_a_foreign_class_says_
     assert Policy.from_annotations({KNATIVE + "metric": ""}) == Policy.from_annotations({})
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"scaleTarget": NaN}', '{"scaleTarget": 1e999}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"scaleTarget": NaN}', '{"scaleTarget": 1e999}', "[" * 100_000])
 def test_a_policy_that_is_no_policy_is_refused(text: str) -> None:
     assert refused({POLICY_ANNOTATION: text})
 
@@ -121,6 +130,11 @@ def test_durations_are_those_of_go(text: str, seconds: float) -> None:
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a duration"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", "3", '["x"]', "[" * 100_000])
+def test_notes_that_are_not_ours_are_none(text: str) -> None:
+    assert read_notes({"metadata": {"annotations": {DECISIONS_ANNOTATION: text}}}, DECISIONS_ANNOTATION) == []
 
 
 def test_only_our_class_is_ours() -> None:

@@ -76,7 +76,7 @@ def tables_of(rows: Rows) -> tuple[Specs, Observations, State]:
     return Specs.of(**columns(rows, 0)), Observations.of(**columns(rows, 1)), State.of(**columns(rows, 2))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 @given(tables)
 def test_the_arrays_agree_with_the_same_rules_in_plain_python(rows: Rows) -> None:
     specs, seen, state = tables_of(rows)

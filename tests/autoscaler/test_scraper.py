@@ -17,6 +17,14 @@ from clusters.clock import SystemClock
 from clusters.endpoints import Endpoint
 from tests.autoscaler.pages import Behaviour, answer, drip, hang, pour, serving, slam
 
+NO_MODEL_YET = {
+    "busySeconds": 0.5,
+    "requests": 0,
+    "queued": 2,
+    "startup": {"imports": 0.0, "load": 0.0, "warmup": 0.0, "claimed": True, "readyFor": None},
+    "download": {"bytes": 10, "total": None},
+    "format": None,
+}
 STATS = {
     "revision": "magika-00001",
     "slots": 4,
@@ -25,6 +33,7 @@ STATS = {
     "requests": 17,
     "busySeconds": 3.25,
     "startup": {"imports": 0.0, "load": 20.5, "warmup": 3.0},
+    "format": "onnx",
 }
 SHORT = Sampling(tick=0.3, timeout=0.2, max_bytes=1_024)
 
@@ -52,6 +61,17 @@ async def test_a_reading_has_the_totals_of_the_server_and_the_time_of_the_reader
         again = await source.sample(endpoint)
     assert (sample.busy_seconds, sample.requests, sample.in_flight) == (3.25, 17.0, 3.0)
     assert before <= sample.at <= again.at
+    assert (sample.startup, sample.format) == ({"load": 20.5, "warmup": 3.0}, "onnx")
+
+
+def test_a_replica_that_has_not_its_model_yet_tells_who_waits_in_it() -> None:
+    sample = parse_stats(json.dumps(NO_MODEL_YET).encode(), 0.0)
+    assert (sample.in_flight, sample.startup, sample.format) == (2.0, {}, "")
+
+
+@pytest.mark.parametrize("text", ["", "ONNX", "see http://evil.example", "x" * 33])
+def test_what_is_no_name_of_a_format_is_not_passed_on(text: str) -> None:
+    assert parse_stats(json.dumps({**STATS, "format": text}).encode(), 0.0).format == ""
 
 
 @pytest.mark.parametrize(
@@ -106,6 +126,7 @@ async def test_an_answer_without_end_is_cut_off() -> None:
         b'{"busySeconds": "1", "requests": 1}',
         b'{"busySeconds": 1, "requests": null}',
         b'{"busySeconds": 1, "requests": 1, "active": -2}',
+        b'{"busySeconds": 1, "requests": 1, "more": ' + b"[" * 4_000,
     ],
 )
 def test_what_is_no_reading_is_rejected(body: bytes) -> None:

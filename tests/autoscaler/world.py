@@ -35,6 +35,7 @@ from clusters.objects import (
     owner_reference,
 )
 from tests.support.clock import SteppedClock
+from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 TEST = "test"
@@ -85,6 +86,8 @@ class Replicas:
         self._totals: dict[str, tuple[float, float, float]] = {}  # pod → at, busy seconds, slots in use since then
         self.requests: dict[str, float] = {}
         self.silent: set[str] = set()
+        self.words: dict[str, str] = {}  # pod → how far its start is
+        self.format = ""
         self.asked = 0
 
     def work(self, pod: str, slots: float) -> None:
@@ -106,7 +109,13 @@ class Replicas:
             raise NoSample(f"{pod} is silent")
         now = self._clock.monotonic()
         at, busy, used = self._totals.get(pod, (now, 0.0, 0.0))
-        return Sample(now, busy + used * (now - at), self.requests.get(pod, 0.0), used, 0.0)
+        return Sample(now, busy + used * (now - at), self.requests.get(pod, 0.0), used, 0.0, format=self.format)
+
+    async def progress(self, endpoint: Endpoint) -> str:
+        pod = endpoint.pod.partition("/")[2]
+        if pod in self.silent:
+            raise NoSample(f"{pod} is silent")
+        return self.words.get(pod, "")
 
     async def close(self) -> None:
         self.asked = 0
@@ -127,6 +136,7 @@ class World:
             cluster,
             self.informers,
             source=self.replicas,
+            progress=self.replicas,
             activator=self.activator,
             caller=HttpLoadCaller(),
             clock=clock,
@@ -255,10 +265,5 @@ class World:
 @contextlib.asynccontextmanager
 async def running(world: World) -> AsyncIterator[World]:
     """The world with its autoscaler at work."""
-    tasks = [asyncio.create_task(world.informers.run()), asyncio.create_task(world.autoscaler.run())]
-    try:
+    async with at_work(world.informers.run(), world.autoscaler.run()):
         yield world
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -43,6 +43,7 @@ async def test_a_new_leader_waits_until_the_cluster_lets_it_look(cluster: Embedd
         caught_up = asyncio.create_task(informer.caught_up())
         await eventually(lambda: troubled.lists == 2)
         await asyncio.sleep(0)
+        assert not caught_up.done()
         clock.step(5)
         await asyncio.wait_for(caught_up, 5)
 

@@ -14,6 +14,7 @@ from clusters.errors import Conflict, FieldError, Invalid, NotFound
 from clusters.objects import (
     DEPLOYMENT,
     MODEL,
+    MODEL_EVENT,
     POD,
     SECRET,
     Object,
@@ -202,3 +203,34 @@ async def test_the_list_of_a_thousand_objects_is_quick(cluster: EmbeddedCluster)
         assert len((await cluster.list(MODEL, "ns")).items) == 1000
         best = min(best, loop.time() - started)
     assert best < 0.005
+
+
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"labels": {"a": "1"}},
+        {"labels": {"a": "2", "b": "1"}},
+        {"labels": {"a": "1"}, "annotations": {"c": "1"}},
+        {"labels": {"a": "1"}, "finalizers": ["d/e"]},
+        {"ownerReferences": [OWNER]},
+    ],
+)
+async def test_objects_made_together_have_the_managers_that_each_has_alone(tmp_path: Path, given: Any) -> None:
+    async with embedded_cluster(tmp_path / "c.db", clock=SteppedClock()) as cluster:
+        wanted = [obj(f"o{number}", spec={"n": number}, **given) for number in range(3)]
+        other = obj("other", spec={"n": 1}, labels={"z": "1"})
+        together = await cluster.create_all(MODEL_EVENT, [*wanted, other, obj("bare")], manager="m")
+        for number, one in enumerate([*wanted, other, obj("bare")]):
+            alone = await cluster.create(MODEL_EVENT, {**one, **obj(f"alone{number}", **given_of(one))}, manager="m")
+            made = together[number]
+            assert isinstance(made, dict)
+            assert made["metadata"]["managedFields"] == alone["metadata"]["managedFields"]
+
+
+def given_of(one: Object) -> Any:
+    """Its metadata but for its place."""
+    return {key: value for key, value in one["metadata"].items() if key not in ("name", "namespace")}

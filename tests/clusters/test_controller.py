@@ -13,6 +13,7 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.errors import Conflict, TemporaryError, Unavailable
 from clusters.informer import Informers
 from clusters.objects import MODEL, SECRET, WARM_POOL, Key, name_of, owner_reference
+from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 A = Key("ns", "a")
@@ -22,13 +23,8 @@ B = Key("ns", "b")
 @contextlib.asynccontextmanager
 async def running(*runnables: Controller | Informers) -> AsyncIterator[None]:
     """Run all until the block ends."""
-    tasks = [asyncio.create_task(runnable.run()) for runnable in runnables]
-    try:
+    async with at_work(*(runnable.run() for runnable in runnables)):
         yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Passes:
@@ -179,3 +175,15 @@ async def test_a_pass_that_the_cluster_sends_away_again_and_again_is_told(caplog
     async with running(controller):
         await eventually(lambda: len(passes.keys) == 11)
     assert "too many requests" in caplog.text
+
+
+async def test_passes_that_ask_for_another_at_once_stop_nobody_else() -> None:
+    passes = Passes(*[0.0] * 1000)
+    controller = Controller("test", passes, workers=1)
+    controller.queue.add(A)
+    turns = 0
+    async with running(controller):
+        while len(passes.keys) <= 1000:
+            turns += 1
+            await asyncio.sleep(0)
+    assert turns > 500

@@ -123,6 +123,7 @@ def test_a_folder_in_place_of_the_file_is_told(tmp_path: Path) -> None:
 def test_a_file_left_by_a_crash_at_the_first_start_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "store.db.new").write_bytes(b"half a file")
     Database.open(tmp_path / "store.db").close()
+    assert not (tmp_path / "store.db.new").exists()
 
 
 def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
@@ -138,4 +139,55 @@ def test_the_last_version_and_rows_come_back(tmp_path: Path) -> None:
     database = Database.open(path)
     assert {row.key.name for row in database.load()} == {"m1", "m2"}
     assert database.version() == 77
+    database.close()
+
+
+def as_indexed(path: Path, options: str) -> None:
+    """Turn a state file into one of the format that had names as its primary key, `WITHOUT ROWID` in its first form."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("ALTER TABLE objects RENAME TO new")
+    connection.execute(
+        "CREATE TABLE objects (resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, "
+        f"checksum INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY (resource, namespace, name)) {options}"
+    )
+    connection.execute("INSERT INTO objects SELECT resource, namespace, name, checksum, value FROM new")
+    connection.execute("DROP TABLE new")
+    connection.execute("PRAGMA user_version=1")
+    connection.close()
+
+
+@pytest.mark.parametrize("options", ["", "WITHOUT ROWID"])
+def test_a_file_with_names_as_its_key_is_renewed_with_all_that_is_in_it(tmp_path: Path, options: str) -> None:
+    path = filled(tmp_path)
+    before = sorted(Database.open(path).load())
+    as_indexed(path, options)
+    database = Database.open(path)
+    assert sorted(database.load()) == before
+    assert database.version() == 402
+    database.write([Row("models.knodel.dev", Key("ns", "m7"), None), before[8]._replace(value=b'{"a":1}')], 403)
+    database.close()
+    again = Database.open(path)
+    kept = {row.key: row.value for row in again.load()}
+    assert len(kept) == 399 and kept[before[8].key] == b'{"a":1}'
+    again.close()
+
+
+def test_an_object_that_is_there_twice_is_told(tmp_path: Path) -> None:
+    path = filled(tmp_path, rows=1)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("INSERT INTO objects SELECT 7, resource, namespace, name, checksum, value FROM objects")
+    connection.close()
+    with pytest.raises(StoreError, match="ns/m0 twice"):
+        Store.open(path)
+
+
+def test_an_object_that_comes_back_and_one_that_changes_have_one_row(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    database = Database.open(path)
+    m, n = Key("ns", "m"), Key("ns", "n")
+    for version, (key, value) in enumerate([(m, b"1"), (n, b"1"), (m, None), (m, b"2"), (n, b"2")], start=2):
+        database.write([Row("models.knodel.dev", key, value)], version)
+    database.close()
+    database = Database.open(path)
+    assert {row.key: row.value for row in database.load()} == {m: b"2", n: b"2"}
     database.close()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import resource
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from clusters.embedded.watch import Filter
 from clusters.errors import Gone, Invalid, Unavailable
 from clusters.objects import MODEL, SECRET, Key, Object, name_of, version_of
 from clusters.selectors import Selector
+from tests.support.small_disk import full_disk
 
 EVERYTHING = Filter(None, Selector())
 
@@ -43,17 +42,6 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     store = Store.open(tmp_path / "store.db")
     yield store
     await store.close()
-
-
-@contextlib.contextmanager
-def full_disk(path: Path) -> Iterator[None]:
-    """No file of this process grows beyond the size that the write-ahead log has now."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (Path(f"{path}-wal").stat().st_size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_what_was_answered_is_there_after_reopening(tmp_path: Path) -> None:
@@ -140,10 +128,13 @@ async def test_a_full_disk_refuses_writes_and_leaves_no_trace(tmp_path: Path) ->
     before = await write(store, "before")
     version = store.version
     listener = store.watch(MODEL, version, EVERYTHING)
+    assert await store.trouble() == ""
     with full_disk(path):
         outcomes = await asyncio.gather(
             *(write(store, f"lost-{n}", "x" * 10_000) for n in range(3)), return_exceptions=True
         )
+        assert "cannot write to the state file" in await store.trouble()
+    assert await store.trouble() == "", "nobody has written since"
     assert all(isinstance(outcome, Unavailable) and outcome.retry_after for outcome in outcomes)
     assert store.version == version
     assert list(store.of_kind(MODEL).values()) == [before]
@@ -176,6 +167,7 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
         await anext(waiting)
     with pytest.raises(Unavailable, match="stopped"):
         await write(store, "b")
+    assert "closed" in await store.trouble()
 
 
 async def test_a_write_that_was_cut_off_closes_the_store(tmp_path: Path) -> None:
@@ -247,12 +239,15 @@ async def test_a_version_of_the_future_is_gone(store: Store) -> None:
         await anext(store.watch(MODEL, store.version + 1, EVERYTHING))
 
 
+A = Key("", "a")
+
+
 async def test_history_is_bounded_in_number_and_bytes() -> None:
     kept = history.History(0, longest=3, largest=1000)
     for version in range(1, 6):
-        kept.append(Change(version, MODEL, None, {"metadata": {"name": "a"}}, removed=False), b'{"metadata":{}}')
+        kept.append(Change(version, MODEL, A, None, {"metadata": {"name": "a"}}, removed=False), b'{"metadata":{}}')
     assert kept.floor == 2
-    kept.append(Change(6, MODEL, None, {"metadata": {"name": "a"}}, removed=False), b'"' + b"x" * 1000 + b'"')
+    kept.append(Change(6, MODEL, A, None, {"metadata": {"name": "a"}}, removed=False), b'"' + b"x" * 1000 + b'"')
     assert kept.floor == 6
 
 
@@ -264,6 +259,16 @@ async def test_a_slow_watcher_is_told_gone_and_a_quick_one_is_not(
     for n in range(12):
         await write(store, f"w{n}")
         await anext(quick)
+    with pytest.raises(Gone, match="behind"):
+        await anext(slow)
+
+
+async def test_a_watcher_that_one_commit_is_too_much_for_hears_nothing_but_gone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "LONGEST_BACKLOG", 10)
+    slow = store.watch(MODEL, store.version, EVERYTHING)
+    await asyncio.gather(*(write(store, f"w{n}") for n in range(16)))
     with pytest.raises(Gone, match="behind"):
         await anext(slow)
 

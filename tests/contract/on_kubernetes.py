@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from clusters.api import Cluster, ObjectList
-from clusters.errors import AlreadyExists, NotFound
+from clusters.errors import AlreadyExists, ClusterError, NotFound
 from clusters.kubernetes import KubernetesCluster
 from clusters.objects import NAMESPACE, Kind, Object
 from tests.contract.widgets import WIDGET
@@ -44,6 +44,14 @@ class WithNamespaces:
         """As the cluster's."""
         await self._provide(obj)
         return await self._cluster.create(kind, obj, **options)
+
+    async def create_all(
+        self, kind: Kind, objects: Sequence[Object], **options: Any
+    ) -> Sequence[Object | ClusterError]:
+        """As the cluster's."""
+        for obj in objects:
+            await self._provide(obj)
+        return await self._cluster.create_all(kind, objects, **options)
 
     async def apply(self, kind: Kind, obj: Object, **options: Any) -> Object:
         """As the cluster's."""

@@ -21,7 +21,7 @@ _FROM_NODE: Final = frozenset({"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "
                                "http_proxy", "https_proxy", "no_proxy"})  # fmt: skip
 """What a process needs of the machine; the rest (keys and tokens of the user's shell) stays out, as in a container."""
 
-ReadSecret = Callable[[str, str], Awaitable[Mapping[str, str] | None]]
+ReadSecret = Callable[[str, str], Awaitable[Mapping[str, bytes] | None]]
 """(namespace, name) → decoded values, or None when there is no such Secret."""
 
 
@@ -58,7 +58,7 @@ async def _look_up(pod: Object, source: Mapping[str, Any], read_secret: ReadSecr
             f"env: secret {reference.get('name')!r} with key {reference.get('key')!r} does not exist in namespace "
             f"{namespace_of(pod)!r}: create it, or mark the reference optional"
         )
-    return value
+    return None if value is None else value.decode(errors="replace")
 
 
 def _field(pod: Object, path: str) -> str:

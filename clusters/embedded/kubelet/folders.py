@@ -1,6 +1,7 @@
 """Where the kubelet keeps what belongs to a Pod on disk.
 
 STATE/pods/UID/scratch/            the process's working directory (an emptyDir): goes with the Pod
+STATE/pods/UID/volumes/NAME/       the keys of a Secret as files
 STATE/pods/UID/termination-log     why the process ended, in its own words
 STATE/pods/UID/run.json            the process that was started, written by whoever starts it
 STATE/logs/NAMESPACE_NAME_UID/CONTAINER.log, .log.1 …
@@ -93,6 +94,10 @@ class Folders:
     def scratch(self, uid: str) -> Path:
         """The working directory of a Pod's process."""
         return self.pods / uid / "scratch"
+
+    def volumes(self, uid: str) -> Path:
+        """Where the Pod's volumes are, but for its scratch folder."""
+        return self.pods / uid / "volumes"
 
     def termination_log(self, uid: str) -> Path:
         """Where the process says why it ends."""

@@ -14,6 +14,7 @@ from clusters.embedded.kubelet.environment import (
 )
 from clusters.embedded.kubelet.images import command_of, image_of
 from clusters.embedded.kubelet.limits import limits_of
+from clusters.embedded.kubelet.mounts import lead_to, mount_secrets
 from clusters.embedded.kubelet.node import HOST, Node
 from clusters.embedded.kubelet.runtime import Launch
 from clusters.endpoints import DEFAULT_PORT, MANAGEMENT_PORT, declared_port
@@ -27,10 +28,14 @@ def container_ports(container: Object) -> tuple[int, ...]:
 
 
 async def make_launch(node: Node, pod: Object, container: Object, ports: Mapping[str, int]) -> Launch:
-    """The start of a Pod's container on these real ports. Raises UnknownImage, BadContainerConfig, Unavailable."""
+    """The start of a Pod's container on these real ports.
+
+    Raises UnknownImage, BadContainerConfig, Unavailable, and OSError where files of a volume cannot be written.
+    """
     uid = uid_of(pod)
     env = node_environment() | dict(image_of(container, node.images).env)
-    env |= await declared_environment(pod, container, node.read_secret)
+    places = await mount_secrets(pod, container, node.folders.volumes(uid), node.read_secret)
+    env |= lead_to(places, await declared_environment(pod, container, node.read_secret))
     env |= _contract(node, pod, ports)
     return Launch(
         command=command_of(container, node.images, env),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from glob import glob
 from pathlib import Path
 from typing import Final
 
@@ -36,8 +37,9 @@ class LogRotator:
         """Look at the logs now and then, until cancelled."""
         while True:
             await self._clock.sleep(LOOK_EVERY)
-            for path in sorted(self._folder.glob("*/*.log")):
-                await self._look(path)
+            names = glob("*/*.log", root_dir=self._folder)  # noqa: PTH207 - Path.glob raises when a folder goes meanwhile
+            for name in sorted(names):
+                await self._look(self._folder / name)
 
     async def _look(self, path: Path) -> None:
         try:

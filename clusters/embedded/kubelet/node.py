@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from clusters.embedded.kubelet.folders import Folders
 from clusters.embedded.kubelet.images import Image
 from clusters.embedded.kubelet.pod_runtime import PodRuntime
 from clusters.embedded.kubelet.ports import PortAllocator
+from clusters.embedded.secrets import values_of
 from clusters.errors import ClusterError, NotFound
 from clusters.objects import POD, SECRET, Object, key_of
 from clusters.recorder import EventType, Recorder
@@ -60,13 +60,10 @@ class Node:
         except ClusterError as error:
             log.info("pod %s: %s: %s (not recorded: %s)", key_of(pod), reason, message, error)
 
-    async def read_secret(self, namespace: str, name: str) -> Mapping[str, str] | None:
+    async def read_secret(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
         """The decoded values of a Secret, None when there is none. Raises Unavailable."""
         try:
             secret = await self.cluster.get(SECRET, name, namespace)
         except NotFound:
             return None
-        encoded = {
-            key: base64.b64decode(value).decode(errors="replace") for key, value in (secret.get("data") or {}).items()
-        }
-        return encoded | dict(secret.get("stringData") or {})
+        return values_of(secret)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum, auto
@@ -60,6 +61,7 @@ class PodWorker:
         self._ending: Ending | None = None
         self._ends = asyncio.Event()
         self._gone = asyncio.Event()
+        self._leaving = asyncio.Event()  # the node goes down, whatever else the Pod ends for
         self._shutdown_grace: float | None = None
         self._settled = asyncio.Event()
         self._recorded = recorded_run(pod)
@@ -88,6 +90,7 @@ class PodWorker:
     def shut_down(self, grace: float | None) -> None:
         """The node goes down; `grace` (s) bounds the Pod's own."""
         self._shutdown_grace = grace
+        self._leaving.set()
         self._end(Ending.SHUTDOWN)
 
     def again(self) -> PodWorker:
@@ -95,7 +98,7 @@ class PodWorker:
         fresh = PodWorker(self._node, self.pod)
         if self._ending == Ending.GONE:
             fresh.remove()
-        elif self._ending == Ending.SHUTDOWN:
+        if self._leaving.is_set():
             fresh.shut_down(self._shutdown_grace)
         return fresh
 
@@ -193,42 +196,44 @@ class PodWorker:
             self._dirty.clear()
             run = self._container.run
             if run is not None and run != self._recorded:
-                await self._patch(process_patch(self.pod, self._node.name, run), status=False)
+                if not await self._patch(process_patch(self.pod, self._node.name, run), status=False):
+                    return
                 self._recorded = run
             stored = self.pod | {"status": self._status}
             status = make_status(
                 stored, self._container.state, phase=self._phase(), host_ip=HOST, now=self._now(), ending=self._why()
             )
-            if status != self._status:
-                await self._patch(status_patch(stored, status))
+            if status != self._status and await self._patch(status_patch(stored, status)):
                 self._status = status
 
-    async def _patch(self, patch: Object, status: bool = True) -> None:
-        """Write to the Pod, again until the cluster answers; one that is gone needs no status."""
+    async def _patch(self, patch: Object, status: bool = True) -> bool:
+        """Write to the Pod; one that is gone needs no status. False: given up."""
         name, namespace = name_of(self.pod), namespace_of(self.pod)
-        while not self._gone.is_set():
-            try:
-                await self._node.cluster.patch(
-                    POD, name, patch, namespace, manager=MANAGER, subresource="status" if status else ""
-                )
-            except (NotFound, Conflict):
-                return
-            except Unavailable as error:
-                await self._node.clock.sleep(error.retry_after or RETRY_AFTER)
-            else:
-                return
+        return await self._told(
+            lambda: self._node.cluster.patch(
+                POD, name, patch, namespace, manager=MANAGER, subresource="status" if status else ""
+            )
+        )
 
     async def _delete(self) -> None:
-        name, namespace = name_of(self.pod), namespace_of(self.pod)
+        name, namespace, uid = name_of(self.pod), namespace_of(self.pod), uid_of(self.pod)
+        await self._told(lambda: self._node.cluster.delete(POD, name, namespace, uid=uid, grace_period=0))
+
+    async def _told(self, write: Callable[[], Awaitable[object]]) -> bool:
+        """Write again until the cluster answers; a node that goes down tries once: processes end, written or not."""
         while not self._gone.is_set():
             try:
-                await self._node.cluster.delete(POD, name, namespace, uid=uid_of(self.pod), grace_period=0)
+                await write()
             except (NotFound, Conflict):
-                return
+                return True
             except Unavailable as error:
-                await self._node.clock.sleep(error.retry_after or RETRY_AFTER)
+                if self._leaving.is_set():
+                    log.warning("pod %s: its end is not recorded: %s", key_of(self.pod), error)
+                    return False
+                await first_of(self._node.clock.sleep(error.retry_after or RETRY_AFTER), self._leaving.wait())
             else:
-                return
+                return True
+        return True
 
     def _phase(self) -> str:
         state = self._container.state

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL
-from autoscaler.warmpool.pods import Mark
+from autoscaler.warmpool.pods import Mark, mark_of
 from autoscaler.warmpool.starts import WarmStarts
 from clusters.errors import FieldError
 from clusters.objects import (
@@ -57,6 +57,13 @@ async def empty_a_second_later(world: World) -> bool:
     """Whether no Pod is left; time goes on by a second."""
     world.clock.step(1)
     return not await world.names()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"revision": "r", "deployment": "d", "by": "b", "at": 3}', "[" * 100_000]
+)
+def test_a_claim_that_no_claimer_of_ours_wrote_is_none(text: str) -> None:
+    assert mark_of({"metadata": {"annotations": {ANNOTATION_CLAIM: text}}}) is None
 
 
 async def test_a_member_waits_for_room_and_is_deleted_when_there_is_none(world: World, process: Process) -> None:

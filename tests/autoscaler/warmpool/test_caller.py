@@ -137,6 +137,12 @@ async def test_an_answer_that_drips_ends_at_the_deadline() -> None:
                 await caller.load(endpoint, "secret", ASSIGNMENT)
 
 
+async def test_a_refusal_in_deep_json_is_a_refusal() -> None:
+    async with member(response("500 E", b"[" * 4_000)) as (_, endpoint), calling() as caller:
+        with pytest.raises(LoadFailed, match=r"answered 500: \[{200}$"):
+            await caller.load(endpoint, "secret", ASSIGNMENT)
+
+
 async def test_an_endless_answer_is_not_read_to_its_end() -> None:
     endless = b"HTTP/1.1 500 E\r\ncontent-length: 9999999999\r\n\r\n" + b"x" * 1_000_000
     async with member(endless) as (_, endpoint), calling() as caller:
@@ -169,8 +175,9 @@ def test_the_assignment_is_what_the_template_says_and_the_revision() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", "{}", '{"name": 1, "storageUri": "a"}', '{"name": "a", "storageUri": "a", "slots": []}'],
-)
+    ["", "{", "[]", "null", "{}", '{"name": 1, "storageUri": "a"}', '{"name": "a", "storageUri": "a", "slots": []}',
+     "[" * 100_000],
+)  # fmt: skip
 def test_an_assignment_that_cannot_be_read_is_none(text: str) -> None:
     assert load(text) is None
 

@@ -90,6 +90,17 @@ def test_the_class_does_not_depend_on_the_arguments_of_the_server_alone() -> Non
     assert pool_class(helped) != pool_class(other)
 
 
+def test_the_format_makes_a_class_and_onnx_is_meant_where_none_is_told() -> None:
+    def told(*words: str) -> str:
+        made = template()
+        made["spec"]["containers"][0]["args"] = ["--name", "iris", *words]
+        return pool_class(made)
+
+    assert told("--format", "onnx") == told("--slots", "2") == pool_class(template())
+    assert told("--format", "sklearn") == told("--slots", "2", "--format", "sklearn") != told()
+    assert told("--format", "python", "--allow-code") != told("--format", "sklearn")
+
+
 def test_without_queue_proxy_the_first_container_serves() -> None:
     one, other = template(), template("wine-00001", "wine", "wine")
     for made in (one, other):

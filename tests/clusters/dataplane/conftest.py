@@ -12,7 +12,8 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane import DataPlane
 from clusters.gateway.envoy import Envoy
 from tests.clusters.dataplane.stage import Activator, Stage, data_plane
-from tests.clusters.gateway.backends import Backend, backend, free_port
+from tests.clusters.gateway.backends import Backend, backend
+from tests.support.ports import free_port
 
 
 @pytest.fixture

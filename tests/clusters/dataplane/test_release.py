@@ -96,7 +96,8 @@ async def test_a_release_does_not_wait_for_a_long_request(
 
 
 async def test_a_pod_of_no_revision_is_released_at_once(plane: DataPlane) -> None:
-    await plane.release({"metadata": {"name": "pod", "namespace": "default", "uid": "1"}})
+    async with asyncio.timeout(dataplane.RELEASE_TIMEOUT / 5):
+        await plane.release({"metadata": {"name": "pod", "namespace": "default", "uid": "1"}})
 
 
 async def test_no_request_fails_while_revisions_scale_and_splits_move(

@@ -60,13 +60,6 @@ async def backend(name: str, headers: Mapping[str, str] | None = None) -> AsyncI
             await runner.cleanup()
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens."""
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
-
-
 @dataclass(frozen=True)
 class Answer:
     """One HTTP answer; header names in lower case."""

@@ -9,8 +9,9 @@ import pytest
 
 from clusters.clock import SystemClock
 from clusters.gateway.envoy import Envoy
-from tests.clusters.gateway.backends import Backend, backend, free_port
+from tests.clusters.gateway.backends import Backend, backend
 from tests.clusters.gateway.tables import ONE, table
+from tests.support.ports import free_port
 
 
 @pytest.fixture

@@ -24,8 +24,9 @@ from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Route, Split, Table, VirtualHost
 from clusters.identity import Identity, identify
 from clusters.objects import Key
-from tests.clusters.gateway.backends import ask, backend, free_port, read_answer
+from tests.clusters.gateway.backends import ask, backend, read_answer
 from tests.support.clock import SteppedClock
+from tests.support.ports import free_port
 from tests.support.wait import eventually
 
 REVISION = Key("default", "m-00001")
@@ -81,22 +82,48 @@ async def test_a_record_of_another_process_adopts_nobody(tmp_path: Path) -> None
     await gateway.stop(grace=0.0)
 
 
+async def another_serves(gateway: Envoy, former: int) -> None:
+    """Wait until one answers, which is not the former."""
+
+    async def serves() -> bool:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            return (await ask(gateway.port)).status == 200
+        return False
+
+    await eventually(serves)
+    assert gateway.pid not in (None, former)
+
+
 async def test_an_envoy_that_dies_is_started_again_with_its_routes(gateway: Envoy) -> None:
     async with backend("one") as one, kept_running(gateway):
         await gateway.apply(table(one.address))
         former = gateway.pid
         assert former is not None
         os.kill(former, signal.SIGKILL)
-
-        async def serves() -> bool:
-            with suppress(OSError, asyncio.IncompleteReadError):
-                return (await ask(gateway.port)).status == 200
-            return False
-
-        await eventually(serves)
-        assert gateway.pid not in (None, former)
+        await another_serves(gateway, former)
         await gateway.apply(table(one.address, "other.default.localhost"))
         assert (await ask(gateway.port, host="other.default.localhost")).status == 200
+
+
+async def test_a_configuration_that_cannot_be_written_is_asked_for_again(gateway: Envoy) -> None:
+    async with backend("one") as one:
+        obstacle = gateway.folder / f".{ROUTES}.new"
+        obstacle.mkdir()
+        with pytest.raises(NotServing, match="cannot be written"):
+            await gateway.apply(table(one.address))
+        obstacle.rmdir()
+        await gateway.apply(table(one.address))
+        assert (await ask(gateway.port)).status == 200
+
+
+async def test_an_envoy_of_which_no_record_can_be_written_serves_all_the_same(gateway: Envoy) -> None:
+    async with backend("one") as one, kept_running(gateway):
+        await gateway.apply(table(one.address))
+        former = gateway.pid
+        assert former is not None
+        (gateway.folder / ".envoy.pid.json.new").mkdir()
+        os.kill(former, signal.SIGKILL)
+        await another_serves(gateway, former)
 
 
 async def test_a_taken_address_is_told_before_anything_starts(tmp_path: Path) -> None:

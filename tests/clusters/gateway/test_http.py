@@ -8,8 +8,9 @@ import json
 from clusters.gateway.envoy import ACCESS_LOG, Envoy
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Route, Split, Table, VirtualHost
-from tests.clusters.gateway.backends import Backend, ask, backend, free_port, read_answer
+from tests.clusters.gateway.backends import Backend, ask, backend, read_answer
 from tests.clusters.gateway.tables import HEAD, ONE, TWO, is_error, table
+from tests.support.ports import free_port
 from tests.support.wait import eventually
 
 

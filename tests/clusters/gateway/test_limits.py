@@ -8,8 +8,9 @@ from pathlib import Path
 from clusters.clock import SystemClock
 from clusters.gateway.envoy import Envoy
 from clusters.gateway.limits import Limits
-from tests.clusters.gateway.backends import Backend, ask, free_port, raw
+from tests.clusters.gateway.backends import Backend, ask, raw
 from tests.clusters.gateway.tables import HEAD, is_error
+from tests.support.ports import free_port
 
 BAD_REQUESTS = {
     "length and chunks": b"POST / HTTP/1.1\r\n"

@@ -1,12 +1,17 @@
-"""The end of a Pod: not ready, drained, SIGTERM, SIGKILL, nothing left."""
+"""The end of a Pod: not ready, drained, SIGTERM, SIGKILL, nothing left; on a full disk too."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from pathlib import Path
 
 import pytest
 
+from clusters.embedded.kubelet import find_leftovers
 from clusters.embedded.kubelet.folders import Folders, log_path
+from clusters.endpoints import is_ready
 from clusters.errors import NotFound
 from clusters.identity import PROC, session_of
 from clusters.objects import POD, Object, condition_of
@@ -16,7 +21,9 @@ from tests.clusters.kubelet.nodes import (
     ended,
     make_pod,
     process_of,
+    until,
 )
+from tests.support.small_disk import full_disk
 from tests.support.wait import eventually
 
 
@@ -98,3 +105,35 @@ async def test_a_drain_that_fails_does_not_hold_up_a_deletion(nodes: Nodes, capl
     await nodes.gone("a")
 
     assert "its drain failed" in caplog.text
+
+
+async def test_a_node_whose_disk_is_full_ends_all_processes(
+    nodes: Nodes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kubelet = await nodes.start()
+    await nodes.create(make_pod("well"))
+    await nodes.create(make_pod("crashed"))
+    await nodes.create(make_pod("deleted", "--deaf", terminationGracePeriodSeconds=1))
+    before = [await nodes.ready(name) for name in ("well", "crashed", "deleted")]
+    await nodes.cluster.delete(POD, "deleted", NAMESPACE)
+    await until(lambda: unready(nodes, "deleted"))  # what is left to write of it is its removal
+
+    with full_disk(tmp_path / "cluster.db"):
+        os.kill(process_of(before[1]).pid, signal.SIGKILL)
+        await eventually(lambda: ended(process_of(before[1])))
+        async with asyncio.timeout(10):
+            await kubelet.stop_all()
+
+    assert all(ended(process_of(pod)) for pod in before)
+    assert find_leftovers(nodes.state) == []
+    assert {f"pod default/{name}: its end is not recorded" in caplog.text for name in ("well", "deleted")} == {True}
+    assert is_ready(await nodes.pod("well"))
+    await nodes.abandon()
+    await nodes.start()
+    assert process_of(await nodes.ready("well")) != process_of(before[0])
+    await nodes.gone("deleted")
+
+
+async def unready(nodes: Nodes, name: str) -> bool:
+    """Whether the Pod is stored as one that takes no requests."""
+    return not is_ready(await nodes.pod(name))

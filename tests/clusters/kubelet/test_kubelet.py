@@ -96,6 +96,39 @@ async def test_an_environment_variable_comes_from_a_secret_once_that_exists(node
     assert environment_of(process_of(pod))["TOKEN"] == "s3cret"
 
 
+async def test_a_secret_is_files_where_a_variable_leads_written_anew_at_each_start(nodes: Nodes) -> None:
+    await nodes.start()
+    volume = {"name": "keys", "secret": {"secretName": "keys"}}
+    mounts = [{"name": "keys", "mountPath": "/etc/keys", "readOnly": True}]
+    env = [{"name": "KEYS", "value": "/etc/keys"}, {"name": "KEY", "value": "/etc/keys/a.json"}]
+    await nodes.create(make_pod("a", container={"volumeMounts": mounts, "env": env}, volumes=[volume]))
+
+    async def waits() -> bool:
+        waiting = (await nodes.container("a")).get("state", {}).get("waiting", {})
+        return bool(waiting.get("reason") == "CreateContainerConfigError" and "'keys'" in waiting["message"])
+
+    await until(waits)
+    metadata = {"name": "keys", "namespace": NAMESPACE}
+    await nodes.cluster.create(SECRET, {"metadata": metadata, "data": {"a.json": "/wA="}}, manager="test")
+    process = process_of(await nodes.ready("a"))
+
+    folder = Path(environment_of(process)["KEYS"])
+    assert (folder / "a.json").read_bytes() == b"\xff\x00"
+    assert (folder.stat().st_mode & 0o777, (folder / "a.json").stat().st_mode & 0o777) == (0o700, 0o400)
+    assert environment_of(process)["KEY"] == str(folder / "a.json")
+
+    await nodes.cluster.patch(SECRET, "keys", {"data": {"a.json": None, "b": "Yg=="}}, NAMESPACE, manager="test")
+    os.kill(process.pid, signal.SIGKILL)
+    await until(lambda: restarted(nodes, "a"))
+
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"b": b"b"}
+
+
+async def restarted(nodes: Nodes, name: str) -> bool:
+    """Whether a second process of the Pod is ready."""
+    return await nodes.restarts(name) > 0 and bool((await nodes.container(name)).get("ready"))
+
+
 async def test_limits_of_the_container_are_limits_of_the_process(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(make_pod("a", container={"resources": {"limits": {"memory": "256Mi"}}}))

@@ -9,7 +9,7 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.kubelet.folders import Folders
 from clusters.endpoints import endpoint_of, is_ready
 from clusters.objects import POD, REPLICA_SET, SECRET, Kind, Object, annotations_of, owner_reference, uid_of
-from tests.clusters.kubelet.nodes import NAMESPACE, Nodes, get, make_pod, process_of, until
+from tests.clusters.kubelet.nodes import NAMESPACE, READINESS, Nodes, get, make_pod, process_of, until
 from tests.support.wait import eventually
 
 POOL = "autoscaling.knodel.dev/pool"
@@ -18,7 +18,9 @@ HASH = "pod-template-hash"
 
 def member(name: str) -> Object:
     """A member: nobody's, with the label of its pool alone."""
-    pod = make_pod(name, container={"ports": [{"name": "user-port", "containerPort": 8080}]})
+    probe = READINESS | {"failureThreshold": 1}
+    ports = [{"name": "user-port", "containerPort": 8080}]
+    pod = make_pod(name, container={"ports": ports, "readinessProbe": probe})
     pod["metadata"]["labels"] = {POOL: "small"}
     return pod
 

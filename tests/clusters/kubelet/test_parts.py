@@ -145,7 +145,7 @@ def test_keys_of_the_users_shell_do_not_reach_a_process() -> None:
     assert node_environment({"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "s", "KNODEL_TOKEN": "t"}) == {"PATH": "/bin"}
 
 
-async def no_secret(namespace: str, name: str) -> Mapping[str, str] | None:
+async def no_secret(namespace: str, name: str) -> Mapping[str, bytes] | None:
     """A cluster without secrets."""
     return None
 
@@ -238,6 +238,14 @@ def test_an_endpoint_is_the_real_ports_of_the_pod() -> None:
     assert endpoint_of(embedded) == Endpoint("n/p", HOST, 20004, 20005)
     assert endpoint_of(real) == Endpoint("n/p", "10.0.0.7", 8080, 9095)
     assert endpoint_of(POD) is None
+
+
+@pytest.mark.parametrize("said", ["{", "[1]", '{"8000": "x"}', '{"8000": null}', "[" * 100_000])
+def test_ports_that_no_kubelet_wrote_are_those_that_the_pod_declares(said: str) -> None:
+    metadata = {"name": "p", "namespace": "n", "annotations": {ANNOTATION_PORTS: said}}
+    pod = {"metadata": metadata, "spec": {"containers": [{}]}, "status": {"podIP": "10.0.0.7"}}
+
+    assert endpoint_of(pod) == Endpoint("n/p", "10.0.0.7", 8080, 9095)
 
 
 def test_a_pod_that_is_being_deleted_is_not_ready() -> None:

@@ -200,3 +200,10 @@ async def test_requests_say_who_sends_them(server: FakeApiServer, connected: Con
 def test_the_client_is_imported_at_the_first_connection_only() -> None:
     program = "import sys, clusters.kubernetes; sys.exit('kubernetes' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+async def test_answers_that_are_json_by_another_name_are_taken(server: FakeApiServer, connected: Connected) -> None:
+    """The issuer's keys are application/jwk-set+json, and nothing else (406)."""
+    cluster = await connected()
+    await cluster.list(WIDGET)
+    assert server.asked[0].headers["accept"] == "application/json, */*"  # as client-go asks

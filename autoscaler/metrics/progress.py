@@ -1,0 +1,69 @@
+"""How far a replica is that starts, by its server's `/stats`, as people read it. Pure.
+
+    warmed up                    (nothing is left to tell)
+    loaded                       warming up
+    all files are there          loading (onnx)
+    a download has begun         downloading 412 MiB of 1.3 GiB (31 %)
+    else                         fetching the model
+
+What a Pod says may be anybody's: only numbers and the name of a format are passed on.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+from autoscaler.metrics.stat import BadSample, Startup, known_format
+
+_UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_DIGITS: Final = 10.0  # sizes below have a decimal
+
+
+_Bytes: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+
+
+class _Download(msgspec.Struct):
+    bytes: _Bytes
+    total: _Bytes | None = None
+
+
+class _Stats(msgspec.Struct):
+    startup: Startup
+    download: _Download | None = None
+    format: str | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Stats)
+
+
+def read_progress(body: bytes) -> str:
+    """What to tell people, out of an answer of `/stats`; empty when nothing is left to tell. Raises BadSample."""
+    try:
+        stats = _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadSample(f"/stats does not tell how far the start is: {error}") from error
+    if stats.startup.get("warmup") or stats.startup.get("readyFor") is not None:
+        return ""
+    if stats.startup.get("load"):
+        return "warming up"
+    if stats.startup.get("fetch"):
+        found = known_format(stats.format)
+        return f"loading ({found})" if found else "loading"
+    return _downloading(stats.download) if stats.download is not None else "fetching the model"
+
+
+def _downloading(download: _Download) -> str:
+    received, total = download.bytes, download.total
+    if total is None or received > total or total == 0:
+        return f"downloading, {_size(received)} so far"
+    return f"downloading {_size(received)} of {_size(total)} ({100 * received // total} %)"
+
+
+def _size(count: int) -> str:
+    """Bytes, for people: `412 MiB`, `1.3 GiB`."""
+    for unit, size in _UNITS:
+        if count >= size:
+            return f"{count / size:.1f} {unit}" if count < _DIGITS * size else f"{count / size:.0f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,71 @@
+"""Volumes of a node without mounts: a Secret becomes files in a folder of the Pod's, and variables lead there.
+
+A container of Kubernetes finds a volume at its `mountPath`. A process of this machine cannot: so where the value of a
+declared variable is a `mountPath` of a Secret, or lies below one, the folder's own path takes its place. The files are
+written anew at each start of the process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from clusters.embedded.kubelet.environment import ReadSecret
+from clusters.embedded.kubelet.errors import BadContainerConfig
+from clusters.embedded.kubelet.folders import PRIVATE
+from clusters.embedded.secrets import is_key
+from clusters.objects import Object, namespace_of
+
+READ_ONLY: Final = 0o400  # of the files, which hold credentials
+
+Places = Mapping[str, Path]
+"""`mountPath` → the folder that stands for it."""
+
+
+async def mount_secrets(pod: Object, container: Object, folder: Path, read_secret: ReadSecret) -> Places:
+    """Write the Secrets that the container mounts below `folder`. Raises BadContainerConfig, Unavailable, OSError."""
+    volumes = {str(one.get("name")): one for one in pod["spec"].get("volumes") or ()}
+    places = {}
+    for mount in container.get("volumeMounts") or ():
+        name = str(mount.get("name"))
+        source = (volumes.get(name) or {}).get("secret")
+        if source is not None:
+            places[str(mount["mountPath"])] = await _mount(pod, source, folder / name, read_secret)
+    return places
+
+
+def lead_to(places: Places, env: Mapping[str, str]) -> dict[str, str]:
+    """The variables, with folders of this machine in the place of mount paths."""
+    return {name: _led(places, value) for name, value in env.items()}
+
+
+def _led(places: Places, value: str) -> str:
+    for path, folder in places.items():
+        if value == path or value.startswith(f"{path.rstrip('/')}/"):
+            return f"{folder}{value[len(path.rstrip('/')) :]}"
+    return value
+
+
+async def _mount(pod: Object, source: Object, folder: Path, read_secret: ReadSecret) -> Path:
+    name, namespace = str(source.get("secretName", "")), namespace_of(pod)
+    values = await read_secret(namespace, name)
+    if values is None and not source.get("optional"):
+        raise BadContainerConfig(
+            f"volume: secret {name!r} does not exist in namespace {namespace!r}: create it, or correct the name"
+        )
+    if wrong := [key for key in values or {} if not is_key(key)]:
+        raise BadContainerConfig(f"volume: secret {name!r} has the key {wrong[0]!r}, which is no name of a file")
+    _write_files(folder, values or {})
+    return folder
+
+
+def _write_files(folder: Path, values: Mapping[str, bytes]) -> None:
+    """The folder with these files and no others."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=PRIVATE, parents=True)
+    for key, value in values.items():
+        with os.fdopen(os.open(folder / key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, READ_ONLY), "wb") as file:
+            file.write(value)

@@ -1,0 +1,82 @@
+"""Secrets of the embedded cluster: what the API server checks of them, and their values. Pure.
+
+Source: kubernetes `pkg/apis/core/validation` (`ValidateSecret`). The one difference: `stringData` stays as it was
+written and goes over `data` when the values are read, where the API server merges it at the write.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from clusters.errors import FieldError
+from clusters.objects import Object
+
+LARGEST: Final = 1 << 20
+"""Bytes of all values (`MaxSecretSize`)."""
+LONGEST_KEY: Final = 253
+"""Characters (`IsConfigMapKey`)."""
+KEY: Final = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
+_BREAKS: Final = re.compile(r"[\r\n]")  # Go's decoder passes over them, and so does ours without `validate`
+_FIELDS: Final = ("apiVersion", "kind", "metadata", "type", "data", "stringData", "immutable")
+
+
+def validate_secret(old: Object | None, new: Object) -> Sequence[FieldError]:
+    """Every fault of a Secret."""
+    faults = [FieldError(field, "unknown field") for field in new if field not in _FIELDS]
+    if not isinstance(new.get("type") or "", str):
+        faults.append(FieldError("type", "it must be a text"))
+    for field, is_value in (("data", _is_base64), ("stringData", _is_text)):
+        faults += _map_faults(field, new.get(field), is_value)
+    if faults:
+        return faults
+    if old is not None and old.get("immutable") is True and _contents(old) != _contents(new):
+        return [FieldError("data", "field is immutable when `immutable` is set: make another Secret")]
+    if (size := sum(map(len, values_of(new).values()))) > LARGEST:
+        return [FieldError("data", f"it has {size} bytes: at most {LARGEST} are allowed")]
+    return ()
+
+
+def values_of(secret: Object) -> dict[str, bytes]:
+    """The decoded values by key, of a Secret that passed `validate_secret`."""
+    decoded = {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
+    return decoded | {key: value.encode() for key, value in (secret.get("stringData") or {}).items()}
+
+
+def is_key(name: str) -> bool:
+    """Whether a key of a Secret may be called so: it becomes the name of a file."""
+    return len(name) <= LONGEST_KEY and KEY.fullmatch(name) is not None and not name.startswith("..") and name != "."
+
+
+def _contents(secret: Object) -> tuple[Any, Any, Any]:
+    return secret.get("data"), secret.get("stringData"), secret.get("immutable")
+
+
+def _map_faults(field: str, value: object, is_value: Callable[[object], bool]) -> Iterator[FieldError]:
+    if value is None:
+        return
+    if not isinstance(value, Mapping):
+        yield FieldError(field, "it must be a map of texts")
+        return
+    for key, content in value.items():
+        if not isinstance(key, str) or not is_key(key):
+            yield FieldError(f"{field}[{str(key)[:40]}]", "a key has letters, digits, '-', '_' and '.', and is no '..'")
+        elif not is_value(content):
+            yield FieldError(f"{field}[{key}]", "it must be Base64" if field == "data" else "it must be a text")
+
+
+def _is_base64(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        base64.b64decode(_BREAKS.sub("", value), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

@@ -1,0 +1,67 @@
+"""What the embedded cluster takes for a Secret: keys become names of files, so no key may lead elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusters.embedded.secrets import LARGEST, is_key, validate_secret, values_of
+
+
+def secret(**fields: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}, **fields}
+
+
+def paths(**fields: Any) -> list[str]:
+    return [error.path for error in validate_secret(None, secret(**fields))]
+
+
+def test_values_are_base64_or_plain_and_the_plain_ones_go_over_the_others() -> None:
+    obj = secret(data={"a": "/wA=", "b": "Yg=="}, stringData={"b": "ä"}, type="Opaque", immutable=False)
+
+    assert validate_secret(None, obj) == ()
+    assert values_of(obj) == {"a": b"\xff\x00", "b": "ä".encode()}
+    assert values_of(secret(data=None)) == {}
+    assert values_of(secret(data={"a": "Y\nQ=="})) == {"a": b"a"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"data": []}, "data"),
+        ({"data": {"a": "no base64!"}}, "data[a]"),
+        ({"data": {"a": "größe"}}, "data[a]"),
+        ({"data": {"a": 7}}, "data[a]"),
+        ({"data": {"a": None}}, "data[a]"),
+        ({"stringData": {"a": b"x"}}, "stringData[a]"),
+        ({"type": 7}, "type"),
+        ({"spec": {}}, "spec"),
+        ({"stringData": {"a": "x" * (LARGEST + 1)}}, "data"),
+    ],
+)
+def test_what_is_none_is_refused_by_its_field(fields: dict[str, Any], path: str) -> None:
+    assert paths(**fields) == [path]
+
+
+@pytest.mark.parametrize("key", ["", ".", "..", "../x", "..x", "a/b", "a\n", "ä", "a" * 254, "a\0"])
+def test_a_key_that_is_no_name_of_a_file_is_refused(key: str) -> None:
+    assert paths(stringData={key: "x"}) == [f"stringData[{key[:40]}]"]
+
+
+@given(st.text(st.sampled_from("ab.-_/\\\0\n "), max_size=5))
+def test_no_key_leads_out_of_its_folder(key: str) -> None:
+    if is_key(key):
+        assert "/" not in key
+        assert key not in ("", ".", "..")
+        assert key.isprintable()
+
+
+def test_one_that_is_immutable_stays_as_it_is() -> None:
+    old = secret(data={"a": "YQ=="}, immutable=True)
+
+    assert [error.path for error in validate_secret(old, secret(data={"a": "Yg=="}, immutable=True))] == ["data"]
+    assert [error.path for error in validate_secret(old, secret(data={"a": "YQ=="}))] == ["data"]
+    assert validate_secret(old, {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}) == ()
