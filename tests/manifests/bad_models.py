@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusters.objects import Object
-from serving.apis import validation
+from serving.apis import faults, rollout, validation
 from serving.apis.annotations import ANNOTATION_CAUSE
 from tests.serving.models import VARIANTS, model_object
 
@@ -41,6 +41,10 @@ def _traffic(entries: Any, path: str = "spec.traffic") -> BadModel:
     return _field("traffic", entries, path)
 
 
+def _rollout(fields: Any, path: str, words: str = "") -> BadModel:
+    return _field("rollout", fields, f"spec.rollout.{path}", words)
+
+
 def _variants(entries: Any, path: str = "spec.variants") -> BadModel:
     return _field("variants", entries, path)
 
@@ -67,7 +71,10 @@ BAD_URIS = (
     "", "/models/m", "models/m", "file://models/m", "file:models/m", "file:///a/../b", "file:///a?b", "http://",
     "http:///path", "https://user:pw@host/m", "https://host/m#x", "https://host:99999/m", "https://host:0/m",
     "https://host/a b", "ftp://host/m", "file:///a\nb", "http://[::1/m", "https://host/" + "a" * 3000, "file:///a\\b",
-    "s3://bucket/model", "hf://org/model", "gs://b/m", "pvc://c/m", "oci://r/m:1", "file:///a\u00a0b", "https://u@h/m",
+    "s3://", "s3:/box/m", "S3://box/m", "s3://box/m?x", "s3://-box/m", "s3://box/../m", "s3://Box/m", "s3://b/m",
+    "gs://box/m#x", "gs://u@box/m", "hf://org", "oci://r/a//m",
+    "hf://org/model?x", "hf://org/model:", "oci://host", "oci://r/M:1", "oci://r/m@sha256:0", "pvc:///m", "pvc://Claim/m",
+    "pvc://c/../m", "pvc://c/m?x", "file:///a\u00a0b", "https://u@h/m",
 )  # fmt: skip
 BAD_AMOUNTS: tuple[Any, ...] = ("0", "-1", "1Q", True, [], "1 ", "9" * 33, 0, -1)
 BAD_NUMBERS: tuple[Any, ...] = (-1, 1.5, "1", True, [], {}, 10**30)
@@ -96,7 +103,7 @@ _TEXTS = [
     _field("digest", "md5:1"), _field("digest", "sha256:" + "0F" * 32), _field("digest", DIGEST + "0"),
     _field("version", 7), _field("version", "a\nb"), _field("version", ""), _field("version", "x" * 254),
     _field("version", "a\u200bb"),
-    _field("modelFormat", "sklearn", words="not supported yet: sklearn"), _field("modelFormat", "onx"),
+    _field("modelFormat", "ray", words="not supported yet: ray"), _field("modelFormat", "onx"),
     _field("protocol", "h2c", words="not supported yet"), _field("visibility", "private"),
     _field("serviceAccountName", "A"), _field("serviceAccountName", ""), _field("serviceAccountName", "a..b"),
     *(_field("resources", {"cpu": value}, "spec.resources.cpu")
@@ -105,6 +112,22 @@ _TEXTS = [
     _field("resources", [], "spec.resources"),
     *(_field("resources", {name: 1 if name == "gpu" else "x"}, f"spec.resources.{name}", "not supported yet")
       for name in validation.LATER_RESOURCES),
+]  # fmt: skip
+
+_PARTS = [
+    _field("storage", "keys"), _field("storage", []),
+    _field("storage", {}, "spec.storage.secretRef"),
+    _field("storage", {"secretRef": "keys"}, "spec.storage.secretRef"),
+    _field("storage", {"secretRef": {}}, "spec.storage.secretRef.name"),
+    _field("storage", {"secretRef": {"name": "Keys"}}, "spec.storage.secretRef.name"),
+    _field("storage", {"secretRef": {"name": "keys", "key": "a"}}, "spec.storage.secretRef.key"),
+    _field("runtime", {}, "spec.runtime.name"), _field("runtime", {"name": "A"}, "spec.runtime.name"),
+    *(_field("runtime", {"name": "a", part: value}, f"spec.runtime.{part}", f"not supported yet: {words}")
+      for (part, words), value in
+      zip(validation.LATER_RUNTIME.items(), ("i:1", ["--x"], [{"name": "A"}]), strict=True)),
+    *(_field("batching", {"maxBatchSize": value}, "spec.batching.maxBatchSize") for value in (0, 1, 4097, "8", 2.5)),
+    *(_field("batching", {"maxLatency": value}, "spec.batching.maxLatency") for value in (2, "2", "10us", "2s", "0")),
+    _field("batching", {"size": 8}, "spec.batching.size"), _field("batching", True),
 ]  # fmt: skip
 
 _TRAFFIC = [
@@ -135,6 +158,25 @@ _VARIANTS = [
     _variants([{"name": f"v{index}", "percent": 5 if index < 20 else 0} for index in range(21)]),
 ]  # fmt: skip
 
+_ROLLOUTS = [
+    _rollout({"steps": {}}, "steps"),
+    *(_rollout({"steps": steps}, "steps") for steps in ([], [10, 50], [50, 10, 100], [10, 10, 100], [5] * 21)),
+    *(_rollout({"steps": [value, 100]}, "steps[0]") for value in (0, 101, "10", True, None)),
+    *(_rollout({name: value}, name) for name in ("stepDuration", "progressDeadline") for value in ("0s", 60, "169h")),
+    _rollout({"keepWarm": "-1s"}, "keepWarm"), _rollout({"maxSurge": -1}, "maxSurge"),
+    _rollout({"maxSurge": 1001}, "maxSurge"),
+    _rollout({"onInsufficientTraffic": "wait"}, "onInsufficientTraffic", "must be hold or promote or rollback"),
+    *(_rollout({"judge": {name: value}}, f"judge.{name}")
+      for name, value in (("interval", "999ms"), ("maxErrorRate", 1.1), ("maxErrorRate", -0.1),
+                          ("maxLatencyRatio", 0.9), ("quantile", 0.4), ("quantile", 1), ("metrics", []), ("rate", 1))),
+    *(_rollout({"judge": {"metrics": [{"name": "a", "query": "up", "max": 1, **part}]}},
+               f"judge.metrics[0].{next(iter(part))}")
+      for part in ({"name": "A"}, {"query": ""}, {"query": "a\nb"}, {"max": "1"}, {"min": 0}, {"max": None})),
+    _rollout({"judge": {"metrics": [{"name": "a", "query": "up", "max": 1}] * 2}}, "judge.metrics"),
+    *(_rollout({name: {}}, name, f"not supported yet: {words}") for name, words in rollout.LATER_ROLLOUT.items()),
+    _rollout({"step": []}, "step"), _field("rollout", "fast"),
+]  # fmt: skip
+
 _CAUSES = [
     _caused(text)
     for text in ("x", "[]", "{}", '{"by":"nobody"}', '{"by":"user","who":"me"}', '{"by":"user","id":1}', '{"by":"user"',
@@ -146,8 +188,10 @@ BAD_MODELS = (
     *_NUMBERS,
     *_DURATIONS,
     *_TEXTS,
+    *_PARTS,
     *_TRAFFIC,
     *_VARIANTS,
+    *_ROLLOUTS,
     *_CAUSES,
     *(_later(name, words) for name, words in validation.LATER_SPEC.items()),
     _without("spec"),
@@ -159,20 +203,31 @@ BAD_MODELS = (
 )
 """Refused by both doors."""
 
+FULL_ROLLOUT: Object = {
+    "steps": [1, 10, 100], "stepDuration": "90s", "progressDeadline": "1h", "maxSurge": 2, "keepWarm": "0s",
+    "onInsufficientTraffic": "promote",
+    "judge": {"interval": "5s", "maxErrorRate": 0, "maxLatencyRatio": 2, "quantile": 0.99,
+              "metrics": [{"name": "drift", "query": "max(drift{model='magika'})", "max": -0.5}]},
+}  # fmt: skip
+
 LONGEST = model_object(
     storageUri="https://models.example.org:8443/m.onnx?sig=a%2Fb", digest=DIGEST, version="7 (retrained)",
-    modelFormat="onnx", resources={"cpu": 2, "memory": "512Mi"}, variants=VARIANTS, protocol="http1",
+    modelFormat="onnx", storage={"secretRef": {"name": "hub.keys"}}, runtime={"name": "onnx-gpu"},
+    batching={"maxBatchSize": 8, "maxLatency": "500us"},
+    resources={"cpu": 2, "memory": "512Mi"}, variants=VARIANTS, protocol="http1",
     containerConcurrency=8, timeout="1m30s", startupDeadline="20m", serviceAccountName="models", minReplicas=1,
     maxReplicas=10, scaleTarget=2.5, targetUtilization=1, scaleToZeroAfter="1h", holdQueue=5,
-    visibility="cluster-local", canaryTrafficPercent=0,
+    visibility="cluster-local", canaryTrafficPercent=0, rollout=FULL_ROLLOUT,
     traffic=[{"revision": "magika-a100-00001", "percent": 100, "tag": "blue"}, {"latest": True, "tag": "green"}],
 )  # fmt: skip
 """Every field."""
 
 NOTHING: dict[str, Any] = dict.fromkeys(
-    ("digest", "version", "modelFormat", "resources", "variants", "protocol", "containerConcurrency", "timeout",
+    ("digest", "version", "modelFormat", "storage", "runtime", "batching",
+     "resources", "variants", "protocol", "containerConcurrency", "timeout",
      "startupDeadline", "serviceAccountName", "minReplicas", "maxReplicas", "scaleTarget", "targetUtilization",
-     "scaleToZeroAfter", "holdQueue", "visibility", "traffic", "canaryTrafficPercent", *validation.LATER_SPEC)
+     "scaleToZeroAfter", "holdQueue", "visibility", "traffic", "canaryTrafficPercent", "rollout",
+     *validation.LATER_SPEC)
 )  # fmt: skip
 """Every field that may be absent, as null."""
 
@@ -183,6 +238,11 @@ def _cause(text: str) -> Object:
     return obj
 
 
+GOOD_STORES = (
+    "s3://box", "s3://models.example/magika/7/", "gs://box/größe/m.onnx", "hf://org/model", "hf://org/model:main/onnx",
+    "hf://org/model@v1.0", "oci://ghcr.io/org/model", "oci://localhost:5000/m:1", "oci://[::1]:5000/m:1",
+    f"oci://h/a/b_c@{DIGEST}", "pvc://models", "pvc://models.v2/magika/7",
+)  # fmt: skip
 GOOD_MODELS: dict[str, Object] = {
     "the shortest": model_object(),
     "the longest": LONGEST,
@@ -191,7 +251,7 @@ GOOD_MODELS: dict[str, Object] = {
     **{
         f"the URI {uri}": model_object(storageUri=uri)
         for uri in ("file:///m", "file://localhost/m", "http://h/m", "https://[::1]:8/m", "HTTP://h/m", "http://h:65535",
-                    "file:///a..b/..c", "https://h?q=a", "file:///größe/模型")
+                    "file:///a..b/..c", "https://h?q=a", "file:///größe/模型", *GOOD_STORES)
     },
     **{f"the timeout {text}": model_object(timeout=text) for text in ("1s", "600s", "10m", "2000ms", "1.5m", "1m1s")},
     **{f"idle {text}": model_object(scaleToZeroAfter=text) for text in ("1500ms", "1.5s", "168h", "1000000us")},
@@ -205,6 +265,11 @@ GOOD_MODELS: dict[str, Object] = {
     ),
     "a hundred parts": model_object(traffic=[{"revision": f"magika-{n:05}", "percent": 1} for n in range(1, 101)]),
     "twenty variants": model_object(variants=[{"name": f"v{n}", "percent": 5} for n in range(20)]),
+    **{f"the format {name}": model_object(modelFormat=name) for name in faults.FORMATS},
+    "batches as usual": model_object(batching={}),
+    "a rollout as usual": model_object(rollout={}),
+    "a rollout of nulls": model_object(rollout=dict.fromkeys(FULL_ROLLOUT)),
+    "a rollout at once": model_object(rollout={"steps": [100], "maxSurge": 0, "judge": {}}),
     "a cause": _cause('{"by": "event", "id": "42", "source": "/train/\\"magika\\""}'),
     "an empty cause": _cause(""),
 }  # fmt: skip
@@ -215,6 +280,7 @@ ONLY_PYTHON_REFUSES: dict[str, Object] = {
     "a quantity that is too large: Kubernetes keeps the largest": model_object(resources={"cpu": "9E99"}),
 }
 ONLY_KUBERNETES_REFUSES: dict[str, Object] = {
+    "a bare 0 of a duration that may be 0": model_object(rollout={"keepWarm": "0"}),
     "a quantity that is a fraction without quotes: a definition knows whole numbers and texts": model_object(
         resources={"cpu": 0.5}
     ),

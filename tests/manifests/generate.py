@@ -17,13 +17,14 @@ from typing import Any
 import yaml
 
 from serving.install.bundle import OVERLAYS, rendered_path
-from serving.resources.crds.admission import make_policies
+from serving.resources.crds.admission import make_event_source_policies, make_policies
+from serving.resources.crds.events import make_event_source_crd, make_model_event_crd
 from serving.resources.crds.model import make_model_crd
 from serving.resources.crds.warm_pool import make_warm_pool_crd
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 CRDS = MANIFESTS / "base" / "crds"
-ADMISSION = MANIFESTS / "base" / "admission" / "models.yaml"
+ADMISSION = MANIFESTS / "base" / "admission"
 HEAD = "# Made by `make manifests` from serving/resources/crds: do not edit.\n"
 WIDTH = 120
 
@@ -45,7 +46,10 @@ def generated() -> dict[Path, str]:
     return {
         CRDS / "models.yaml": to_yaml([make_model_crd()]),
         CRDS / "warmpools.yaml": to_yaml([make_warm_pool_crd()]),
-        ADMISSION: to_yaml(make_policies()),
+        CRDS / "eventsources.yaml": to_yaml([make_event_source_crd()]),
+        CRDS / "modelevents.yaml": to_yaml([make_model_event_crd()]),
+        ADMISSION / "models.yaml": to_yaml(make_policies()),
+        ADMISSION / "event-sources.yaml": to_yaml(make_event_source_policies()),
     }
 
 

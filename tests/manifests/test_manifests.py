@@ -40,15 +40,15 @@ FORBIDDEN_VERBS = {"*", "escalate", "bind", "impersonate"}
 FORBIDDEN_RESOURCES = {"*", "secrets", "pods/exec", "nodes/proxy", "serviceaccounts/token"}
 
 
-@pytest.fixture(params=OVERLAYS)
+@pytest.fixture(scope="module", params=OVERLAYS)
 def overlay(request: pytest.FixtureRequest) -> str:
     """Each overlay in turn."""
     return str(request.param)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def objects(overlay: str) -> list[Object]:
-    """Its objects."""
+    """Its objects, which no test changes."""
     return load_overlay(overlay)
 
 
@@ -76,7 +76,7 @@ def test_all_yaml_files_are_taken_by_the_loader_and_bear_our_label(objects: list
 
 def test_what_others_need_comes_first(objects: list[Object]) -> None:
     kinds = [kind_of(obj) for obj in objects]
-    assert kinds[:3] == [NAMESPACE, CRD, CRD]
+    assert kinds[:5] == [NAMESPACE, CRD, CRD, CRD, CRD]
     assert set(kinds[-len(COMPONENTS) :]) == {DEPLOYMENT}
     assert kinds.index(CONFIG_MAP) < kinds.index(DEPLOYMENT)
 
@@ -224,10 +224,14 @@ def test_no_right_is_given_to_everybody(objects: list[Object]) -> None:
     assert {subject["kind"] for subject in subjects} == {"ServiceAccount"}
 
 
-def test_the_webhook_has_no_token_and_no_right(objects: list[Object]) -> None:
-    assert pods(objects)["eventing"]["spec"]["automountServiceAccountToken"] is False
-    subjects = [subject for obj in objects for subject in obj.get("subjects", ())]
-    assert "knodel-eventing" not in {subject["name"] for subject in subjects}
+def test_the_webhook_may_record_events_and_change_nothing(objects: list[Object]) -> None:
+    bindings = [*of_kind(objects, "ClusterRoleBinding"), *of_kind(objects, "RoleBinding")]
+    bound = [one for one in bindings if "knodel-eventing" in {subject["name"] for subject in one["subjects"]}]
+    assert [(one["kind"], one["roleRef"]["name"]) for one in bound] == [("ClusterRoleBinding", "knodel-eventing")]
+    [role] = [obj for obj in of_kind(objects, "ClusterRole") if name_of(obj) == "knodel-eventing"]
+    rights = {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+    of_sources, of_events = {("eventsources", "list"), ("eventsources", "watch")}, {"create", "get"}
+    assert rights == of_sources | {("modelevents", verb) for verb in of_events}
 
 
 def test_who_may_do_what_with_models_follows_who_may_do_what_in_the_namespace(objects: list[Object]) -> None:

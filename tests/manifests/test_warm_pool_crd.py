@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from autoscaler.warmpool import defaults
 from serving.apis import warm_pool
-from serving.apis.warm_pool import validate_warm_pool
+from serving.apis.warm_pool import OF_A_MODEL, validate_warm_pool
 from serving.resources.crds.schema import RULES
 from serving.resources.crds.spec import make_spec
-from serving.resources.crds.warm_pool import OF_A_MODEL, make_warm_pool_crd, make_warm_pool_schema
+from serving.resources.crds.warm_pool import make_warm_pool_crd, make_warm_pool_schema
 from tests.manifests.checker import faults as schema_faults
 from tests.serving.pools import pool_object
 
@@ -22,7 +22,9 @@ SPEC = SCHEMA["properties"]["spec"]
 TEMPLATE = SPEC["properties"]["template"]
 FULL: dict[str, Any] = {
     "template": {
+        "storage": {"secretRef": {"name": "keys"}},
         "modelFormat": "onnx",
+        "runtime": {"name": "large"},
         "resources": {"cpu": "50m", "memory": "256Mi"},
         "containerConcurrency": 2,
         "timeout": "90s",

@@ -1,0 +1,89 @@
+"""The definitions of EventSource and ModelEvent hold what our own code writes and reads, and no other field."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from eventing.apis import Change, ModelRef
+from eventing.mapping_spec import MappingSpec
+from eventing.model_event import Spec, Status, make_model_event
+from serving.resources.crds.events import (
+    make_event_source_crd,
+    make_event_source_schema,
+    make_model_event_crd,
+    make_model_event_schema,
+)
+from serving.resources.crds.schema import RULES
+from tests.manifests.checker import faults
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FULL = Spec(
+    event_source="train",
+    source="/train",
+    id="1",
+    type="t",
+    received_at=NOW,
+    time=NOW,
+    sequence="1",
+    subject="s",
+    traceparent="00-a-b-01",
+    model=ModelRef("default", "magika"),
+    change=Change("s3://models/1", "sha256:0", "1", "onnx"),
+    metrics={"accuracy": 0.9},
+    data=[1, {"a": None}],
+    ignored="not at all",
+)
+STATUS = Status("Failed", "NotFound", "there is none", 3, NOW, NOW, "magika-00001", 2)
+
+
+def names(kind: type[msgspec.Struct]) -> set[str]:
+    return {field.encode_name for field in msgspec.structs.fields(kind)}
+
+
+def test_every_field_of_an_event_stands_in_the_definition_and_no_other() -> None:
+    schema = make_model_event_schema()
+    spec, status = (schema["properties"][part] for part in ("spec", "status"))
+    assert set(spec["properties"]) == names(Spec)
+    assert set(spec["properties"]["change"]["properties"]) == names(Change)
+    assert set(spec["properties"]["model"]["properties"]) == names(ModelRef)
+    assert set(status["properties"]) == names(Status)
+    obj = {**make_model_event("default", FULL), "metadata": {"name": "e"}, "status": STATUS.to_json()}
+    assert list(faults(schema, obj)) == []
+
+
+def test_an_event_that_means_nothing_is_one_too() -> None:
+    ignored = Spec(event_source="train", source="/s", id="1", type="t", received_at=NOW, ignored="nothing here")
+    obj = {**make_model_event("default", ignored), "metadata": {"name": "e"}}
+    assert list(faults(make_model_event_schema(), obj)) == []
+
+
+def test_the_spec_of_an_event_never_changes() -> None:
+    [rule] = make_model_event_schema()["properties"]["spec"][RULES]
+    assert rule["rule"] == "self == oldSelf"
+
+
+def test_kubectl_shows_what_people_ask_for() -> None:
+    for made, shown in (
+        (make_event_source_crd(), ["Source", "Models", "Ready", "Reason", "Age"]),
+        (make_model_event_crd(), ["Model", "Phase", "Source", "Id", "Age"]),
+    ):
+        [version] = made["spec"]["versions"]
+        columns = [column["name"] for column in version["additionalPrinterColumns"] if not column.get("priority")]
+        assert columns == shown
+        assert version["subresources"] == {"status": {}}
+
+
+def test_who_sends_events_has_to_be_proved() -> None:
+    spec = make_event_source_schema()["properties"]["spec"]
+    assert set(spec["required"]) == {"source", "auth", "models", "storagePrefixes"}
+    assert spec["properties"]["auth"][RULES][0]["rule"] == "has(self.hmac) != has(self.oidc)"
+
+
+def test_every_field_of_a_mapping_stands_in_the_definition_and_no_other() -> None:
+    schema = make_event_source_schema()["properties"]["spec"]["properties"]["mapping"]
+    assert set(schema["properties"]) == names(MappingSpec)
+    written = {"preset": "job", "when": ["$.a", {"path": "$.b"}], "model": "iris", "version": ["$.c", "$.d"]}
+    assert list(faults(schema, written)) == []
+    assert set(faults(schema, {"preset": "jobs", "modle": "iris"})) == {".modle", ".preset"}
