@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from examples.magika_client import infer_request, model_file
+from loadtests.bench.events import events
 from loadtests.bench.figure import Figure
 from loadtests.bench.platform import LOOK, Platform
 from loadtests.bench.processes import cpu_by_pid, memory_by_role
@@ -64,6 +65,8 @@ def _figures(options: argparse.Namespace, folder: Path) -> Iterator[Figure]:
                 yield from PARTS[name](running, options.models)
         finally:
             running.stop()
+    if EVENTS in options.only:
+        yield from events(folder)
     if SERVER in options.only:  # alone on the machine
         yield from table.figures(table.plan(options.rounds, options.seconds), folder)
 
@@ -234,7 +237,8 @@ PARTS: dict[str, Callable[[Platform, int], list[Figure]]] = {
 }
 """In this order; each takes the platform and the number of models that `many` deploys."""
 SERVER = "server"  # the model server beside its peers: no platform, and last
-EVERY = [*PARTS, SERVER]
+EVENTS = "events"  # the event webhook alone
+EVERY = [*PARTS, EVENTS, SERVER]
 
 
 if __name__ == "__main__":

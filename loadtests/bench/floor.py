@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from clusters.embedded.zygote import SINGLE_THREADED, import_modules
+from tests.support.ports import free_ports
 
 LOOK = 0.002  # s between tries to connect to a server that starts
 PATIENCE = 60.0  # s for a start by exec
@@ -33,7 +34,7 @@ def bare_starts(file: Path, count: int) -> list[float]:
 
 def start_by_exec(file: Path, name: str, body: bytes) -> float:
     """Milliseconds from exec of the model server, nothing prepared, to its first 200."""
-    ports = [_free_port(), _free_port()]
+    ports = free_ports(2)
     environ = os.environ | {"PORT": str(ports[0]), "MANAGEMENT_PORT": str(ports[1]), "ORT_DISABLE_TELEMETRY": "1"}
     command = [sys.executable, "-m", "serving.server", "--name", name, "--storage-uri", file.as_uri()]
     began = time.perf_counter()
@@ -57,11 +58,6 @@ def _answers(port: int, name: str, body: bytes) -> bool:
             return connection.recv(4096).startswith(b"HTTP/1.1 200")
     except OSError:
         return False
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
 
 
 def _bare_start(file: Path) -> float:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.ports import free_ports
+
 KNODEL = [sys.executable, "-m", "serving.cli.main"]
 POOLS = "/apis/knodel.dev/v1alpha1/namespaces/default/warmpools/"
 LOOK = 0.005  # s between two looks at something that is about to happen
@@ -23,7 +25,7 @@ class Platform:
 
     def __init__(self, state: Path) -> None:
         self.state = state
-        self.port, control, tls = _free_ports(3)
+        self.port, control, tls = free_ports(3)
         self._environment = os.environ | {"KNODEL_STATE": str(state), "KNODEL_CONTROL_TLS_PORT": str(tls)}
         self._up = ["up", "--detach", "--port", str(self.port), "--control-port", str(control)]
 
@@ -131,11 +133,3 @@ class Connection:
         if not piece:
             raise SystemExit("a server closed the connection in the middle of an answer")
         self._buffer += piece
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

@@ -1,4 +1,5 @@
-"""Starts from zero on real Kubernetes with Knative, in turn: Knative's class, ours cold, ours warm; then a crowd.
+"""Starts from zero on real Kubernetes with Knative, in turn: Knative's class, ours cold, ours warm; then a crowd, and
+events that are accepted.
 
 The cluster is the one of KUBECONFIG, else the testbed, with Knodel installed. Same model (magika, 3 MB ONNX), same
 image, each answer through the ingress; the time is the client's, from before it connects until it has the whole answer.
@@ -12,7 +13,7 @@ import os
 import platform as machine
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -24,12 +25,14 @@ from clusters.objects import MODEL, NAMESPACE, SERVICE, WARM_POOL
 from examples.magika_client import model_file
 from loadtests.cluster.bench import LONGEST, MANAGER, Bench, until
 from loadtests.cluster.crowd import crowd
+from loadtests.cluster.events import events
 from loadtests.cluster.starts import report, starts
 from loadtests.cluster.subjects import COLD, KPA, POOL_SIZE, SUBJECTS, WARM, knative_service, model, pool
 from tests.support.artifacts import artifact_server
-from tests.support.kubernetes import find_target, installed_settings, kubernetes_cluster
+from tests.support.kubernetes import KubeTarget, find_target, installed_settings, kubernetes_cluster
 
 STARTS = 20
+MODELS, EVENTS = PARTS = ("models", "events")
 
 
 @asynccontextmanager
@@ -52,10 +55,20 @@ async def deployed(bench: Bench, uri: str) -> AsyncIterator[None]:
                 await bench.cluster.delete(NAMESPACE, subject.namespace)
 
 
-async def run(count: int) -> int:
-    """Everything; the exit code."""
+async def run(parts: Collection[str], count: int) -> int:
+    """The parts; the exit code."""
     target = find_target()
     print(f"{machine.platform()}, {os.cpu_count()} cores, {target.context}; {count} starts each")
+    met = await _models(target, count) if MODELS in parts else True
+    if EVENTS in parts:
+        async with kubernetes_cluster(target) as cluster:
+            for figure in await events(cluster, target.kubeconfig, target.context):
+                print(figure)
+    return int(not met)
+
+
+async def _models(target: KubeTarget, count: int) -> bool:
+    """Whether starts and the crowd met their aims."""
     with tempfile.TemporaryDirectory() as folder, artifact_server(Path(folder), target.server) as artifacts:
         (Path(folder) / "magika.onnx").write_bytes(model_file().read_bytes())
         timeout = aiohttp.ClientTimeout(total=LONGEST)
@@ -63,15 +76,16 @@ async def run(count: int) -> int:
             bench = Bench(cluster, await installed_settings(cluster), client)
             async with deployed(bench, artifacts.uri("magika")):
                 met = report(await starts(bench, count))
-                met &= await crowd(bench, artifacts.uri("slow"))
-    return int(not met)
+                return met & await crowd(bench, artifacts.uri("slow"))
 
 
 def main() -> int:
     """Exit code 1 when an aim is missed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--starts", type=int, default=STARTS, help="of each [%(default)s]")
-    return asyncio.run(run(parser.parse_args().starts))
+    parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="parts to run [all]")
+    options = parser.parse_args()
+    return asyncio.run(run(options.only, options.starts))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -11,7 +13,7 @@ import grpc.aio
 import pytest
 from tritonclient.grpc import service_pb2
 
-from loadtests.bench.servers.grpc_load import numbers_of, press
+from loadtests.bench.servers.grpc_load import broken, numbers_of, parse, press
 from loadtests.bench.servers.load import GRPC_METHOD, Tensor, as_grpc
 
 FLOWER = Tensor("x", (1, 2), [1.0, 2.0], struct.pack("<2f", 1, 2))
@@ -62,24 +64,43 @@ def test_a_request_carries_the_tensor_raw() -> None:
     assert list(sent.raw_input_contents) == [FLOWER.raw]
 
 
+def test_what_h2load_logged_becomes_figures() -> None:
+    found = parse("1000\t200\t300\n1100\t200\t500\n2000\t503\t1000\n")
+
+    assert found == {"requests": 3, "microseconds": 2000.0, "p50": 500, "p99": 1000, "refused": 1, "broken": 0}
+    assert parse("")["requests"] == 0
+
+
+def test_answers_that_are_too_short_are_counted() -> None:
+    output = (
+        "requests: 10 total, 10 started, 10 done, 10 succeeded, 0 failed\n"
+        "traffic: 1KB (900) total, 90B (90) headers (space savings 50.00%), 630B (630) data"
+    )
+
+    assert broken(output, 63) == 0
+    assert broken(output, 90) == 3
+
+
+@pytest.mark.skipif(shutil.which("h2load") is None, reason="h2load is not installed")
 async def test_every_connection_asks_until_the_time_is_over(serve: Serve) -> None:
     target = await serve(response(struct.pack("<f", 3)))
 
-    took = await press(target, as_grpc("call", FLOWER, [3]), connections=4, seconds=0.2)
+    found = await asyncio.to_thread(press, target, as_grpc("call", FLOWER, [3]), connections=4, seconds=1)
 
-    assert len(took) >= 4
-    assert all(microseconds > 0 for microseconds in took)
+    assert found["requests"] >= 4
+    assert (found["refused"], found["broken"]) == (0, 0)
+    assert 0 < found["p50"] <= found["p99"]
 
 
 async def test_a_wrong_answer_ends_the_measurement(serve: Serve) -> None:
     target = await serve(response(struct.pack("<f", 4)))
 
     with pytest.raises(SystemExit, match="call: the answer is"):
-        await press(target, as_grpc("call", FLOWER, [3]), connections=1, seconds=0.1)
+        await asyncio.to_thread(press, target, as_grpc("call", FLOWER, [3]), connections=1, seconds=1)
 
 
 async def test_a_failed_call_ends_the_measurement(serve: Serve) -> None:
     target = await serve(b"")
 
-    with pytest.raises(grpc.aio.AioRpcError):
-        await press(target, as_grpc("call", FLOWER, [3]), connections=1, seconds=0.1)
+    with pytest.raises(grpc.RpcError):
+        await asyncio.to_thread(press, target, as_grpc("call", FLOWER, [3]), connections=1, seconds=1)

@@ -21,7 +21,7 @@ from loadtests.bench.servers.starts import by_fork
 from serving.engines.base import Signature, TensorSpec
 from serving.server.limits import Limits
 from serving.server.protocol_v2 import Codec
-from tests.support.ports import free_ports
+from tests.support.ports import free_port, free_ports
 
 CORE = min(os.sched_getaffinity(0))
 ROWS, INTERCEPTS = [[1.0, 2.0, -1.0, 0.5], [0.0, -2.0, 1.0, 1.0], [0.5, 0.5, 0.5, 0.5]], [0.1, -0.2, 0.0]
@@ -76,6 +76,11 @@ def test_the_models_give_the_answers_that_are_expected_of_every_server(tmp_path:
     (found,) = session.run(None, {"image": _array(tensor)})
     as_json("image", tensor, means).compare(found.ravel().tolist())
 
+    model, row, numbers = artifacts.perceptron(tmp_path, width=32)
+    (found,) = onnxruntime.InferenceSession(model).run(None, {"x": _array(row)})
+    assert any(numbers)
+    as_json("weights", row, numbers).compare(found.ravel().tolist())
+
     flower = Tensor("input-0", (1, 4), [1.0, 2.0, 3.0, 4.0], b"")
     classifier = onnxruntime.InferenceSession(artifacts.linear(ROWS, INTERCEPTS))
     (chances,) = classifier.run(None, {"input-0": _array(flower)})
@@ -113,7 +118,7 @@ def test_a_server_is_started_alone_on_its_core_and_leaves_nothing(tmp_path: Path
 def test_a_server_that_fails_says_why(tmp_path: Path) -> None:
     broken = Launch([sys.executable, "-c", "raise ValueError('no such model')"])
     with (
-        Server("theirs", broken, free_ports(1)[0], tmp_path / "log", CORE) as server,
+        Server("theirs", broken, free_port(), tmp_path / "log", CORE) as server,
         pytest.raises(SystemExit, match=r"theirs gave no 200(.|\n)*no such model"),
     ):
         server.first_answer(_load("any", 1.0))

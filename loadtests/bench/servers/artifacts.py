@@ -10,6 +10,8 @@ import sys
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import mul
 from pathlib import Path
 
 from loadtests.bench.servers import apps
@@ -22,6 +24,9 @@ FEATURES = len(FLOWER)
 SIDE = 224  # pixels of an image, as ImageNet's classifiers take it
 CHANNELS = 3
 SEED = 6
+NARROW, WIDE = 64, 2048  # numbers in a layer
+HIDDEN = 3  # layers of WIDE x WIDE: 50 MB of weights, more than a core's own cache has
+ANSWERS = 4
 TRAINER = Path(apps.__file__).with_name("train_iris.py")
 
 
@@ -71,6 +76,43 @@ def linear(rows: Sequence[Sequence[float]], intercepts: Sequence[float]) -> byte
         [models.value("probabilities", models.FLOAT, ["n", CLASSES])],
         [models.floats("weights", columns, (FEATURES, CLASSES)), models.floats("intercepts", intercepts, (CLASSES,))],
     )
+
+
+def perceptron(folder: Path, width: int = WIDE) -> tuple[Path, Tensor, Sequence[float]]:
+    """ONNX: FP32 x [n, NARROW] → y [n, ANSWERS] by layers of weights and ReLU; a request, and its right answer.
+
+    One row costs as much as reading all weights; more rows at once read them once.
+    """
+    noise = random.Random(SEED)
+    sizes = [NARROW, *[width] * (HIDDEN + 1), ANSWERS]
+    layers = [_layer(noise, rows, columns) for columns, rows in pairwise(sizes)]
+    values = array("f", (noise.random() for _ in range(NARROW)))
+    request = Tensor("x", (1, NARROW), values.tolist(), values.tobytes())
+    path = folder / "perceptron.onnx"
+    path.write_bytes(_perceptron(layers))
+    numbers = values.tolist()
+    for rows in layers:
+        numbers = [max(0.0, sum(map(mul, row, numbers))) for row in rows]
+    return path, request, numbers
+
+
+def _layer(noise: random.Random, rows: int, columns: int) -> list[array[float]]:
+    """Weights by output; what comes out is about as large as what goes in."""
+    scale = math.sqrt(24 / columns)  # He's initialisation: noise of this width has a variance of 2 / columns
+    return [array("f", (scale * (noise.random() - 0.5) for _ in range(columns))) for _ in range(rows)]
+
+
+def _perceptron(layers: Sequence[Sequence[array[float]]]) -> bytes:
+    nodes, weights, before = [], [], "x"
+    for number, rows in enumerate(layers):
+        after = "y" if number == len(layers) - 1 else f"layer{number}"
+        nodes.append(models.node("Gemm", [before, f"weights{number}"], [f"sums{number}"], models.whole("transB", 1)))
+        nodes.append(models.node("Relu", [f"sums{number}"], [after]))
+        content = b"".join(row.tobytes() for row in rows)
+        weights.append(models.tensor(f"weights{number}", models.FLOAT, (len(rows), len(rows[0])), content))
+        before = after
+    given = models.value("x", models.FLOAT, ["n", NARROW])
+    return models.model(nodes, [given], [models.value("y", models.FLOAT, ["n", ANSWERS])], weights)
 
 
 def image_model(folder: Path) -> Path:

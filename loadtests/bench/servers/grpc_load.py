@@ -1,36 +1,41 @@
-"""Requests of gRPC without a pause, from one process.
+"""Requests of gRPC without a pause, by h2load: a client in Python takes as long for a call as a server does.
 
     python -m loadtests.bench.servers.grpc_load HOST:PORT FILE --connections N --seconds S --answer 0.1,0.2
 
-FILE has the encoded ModelInferRequest, --answer the numbers of the first output, which the first answer must have.
-Messages pass as bytes: what the client costs is little beside what a server does.
+FILE has the encoded ModelInferRequest, --answer the numbers of the first output. h2load does not look at answers, and a
+call that gRPC refuses is a 200 for HTTP; so a client asks before and after, and all between must be as many bytes.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
+import re
 import statistics
+import struct
+import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
-import grpc.aio
 import numpy as np
 from tritonclient.grpc import service_pb2
 
 from loadtests.bench.figure import percentile
 from loadtests.bench.servers.load import GRPC_METHOD, Kind, Load
-from loadtests.bench.servers.pressure import MARK
+from loadtests.bench.servers.pressure import MARK, h2load
 
-OPTIONS = [("grpc.use_local_subchannel_pool", 1)]  # else all channels share one connection
 CONTENTS = ("fp32_contents", "fp64_contents", "int64_contents")
 RAW_TYPES = {"FP32": "<f4", "FP64": "<f8", "INT64": "<i8"}
-MICROSECONDS = 1e6
+HEADERS = ("content-type: application/grpc", "te: trailers")
+ANSWERED = "200"
+FRAME = 5  # bytes before a message of gRPC: whether it is compressed, and its length
+_REQUESTS = re.compile(r"(\d+) succeeded")
+_DATA = re.compile(r"traffic: .*\((\d+)\) data")
+LEEWAY = 60.0  # s that h2load may take beyond its time
 
 
 def numbers_of(message: bytes) -> Iterator[float]:
@@ -44,26 +49,53 @@ def numbers_of(message: bytes) -> Iterator[float]:
         yield from map(float, getattr(answer.outputs[0].contents, name))
 
 
-async def press(target: str, load: Load, connections: int, seconds: float) -> list[float]:
-    """Microseconds of each call. Raises grpc.aio.AioRpcError when one fails, SystemExit when the first is wrong."""
-    channels = [grpc.aio.insecure_channel(target, OPTIONS) for _ in range(connections)]
-    try:
-        asks = [channel.unary_unary(GRPC_METHOD) for channel in channels]
-        for ask in asks:
-            load.compare(numbers_of(await ask(load.body)))
-        took: list[float] = []
-        until = time.perf_counter() + seconds
-        await asyncio.gather(*(_caller(ask, load.body, until, took) for ask in asks))
-        return took
-    finally:
-        for channel in channels:
-            await channel.close()
+def press(target: str, load: Load, connections: int, seconds: float) -> dict[str, Any]:
+    """What h2load measured. Raises grpc.RpcError when a call fails, SystemExit when an answer is wrong."""
+    size = _compare(target, load)
+    with tempfile.TemporaryDirectory(prefix="knodel-bench-") as folder:
+        body, log = Path(folder, "body"), Path(folder, "log")
+        body.write_bytes(b"\0" + struct.pack(">I", len(load.body)) + load.body)  # uncompressed, and its length
+        headers = [word for header in HEADERS for word in ("--header", header)]
+        command = [h2load(), "--duration", f"{max(1, round(seconds))}", "--clients", str(connections), "--threads", "1"]
+        command += ["--max-concurrent-streams", "1", "--data", str(body), "--log-file", str(log), *headers]
+        done = subprocess.run(
+            [*command, f"http://{target}{GRPC_METHOD}"], check=True, capture_output=True, timeout=seconds + LEEWAY
+        )
+        found = parse(log.read_text())
+    _compare(target, load)
+    return found | {"broken": broken(done.stdout.decode(), FRAME + size)}
 
 
-async def _caller(ask: Callable[[bytes], Any], request: bytes, until: float, took: list[float]) -> None:
-    while (began := time.perf_counter()) < until:
-        await ask(request)
-        took.append((time.perf_counter() - began) * MICROSECONDS)
+def parse(log: str) -> dict[str, Any]:
+    """Figures from h2load's lines, one a request: when it began (us), the status, how long it took (us)."""
+    lines = [line.split("\t") for line in log.splitlines()]
+    took = [float(line[2]) for line in lines]
+    begun = [int(line[0]) for line in lines]
+    ended = [start + time for start, time in zip(begun, took, strict=True)]
+    return {
+        "requests": len(lines),
+        "microseconds": max(ended, default=0) - min(begun, default=0),
+        "p50": statistics.median(took) if took else 0,
+        "p99": percentile(took, 0.99) if took else 0,
+        "refused": sum(line[1] != ANSWERED for line in lines),
+        "broken": 0,
+    }
+
+
+def broken(output: str, size: int) -> int:
+    """How many of the answers that h2load counted had not `size` bytes, by the bytes of all of them."""
+    requests, data = _REQUESTS.search(output), _DATA.search(output)
+    if requests is None or data is None:
+        raise SystemExit(f"h2load said nothing of what it received: {output[-500:]}")
+    return max(0, int(requests[1]) - int(data[1]) // size)
+
+
+def _compare(target: str, load: Load) -> int:
+    """The size of the right answer. Raises SystemExit when it is wrong."""
+    with grpc.insecure_channel(target) as channel:
+        answer: bytes = channel.unary_unary(GRPC_METHOD)(load.body)
+    load.compare(numbers_of(answer))
+    return len(answer)
 
 
 def main() -> int:
@@ -76,16 +108,7 @@ def main() -> int:
     parser.add_argument("--answer", required=True)
     given = parser.parse_args()
     load = Load("gRPC", Kind.GRPC, given.file.read_bytes(), {}, [float(number) for number in given.answer.split(",")])
-    took = asyncio.run(press(given.target, load, given.connections, given.seconds))
-    found = {
-        "requests": len(took),
-        "microseconds": given.seconds * MICROSECONDS,
-        "p50": statistics.median(took),
-        "p99": percentile(took, 0.99),
-        "refused": 0,
-        "broken": 0,
-    }
-    print(MARK + json.dumps(found))
+    print(MARK + json.dumps(press(given.target, load, given.connections, given.seconds)))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""How much a server does, and how soon it answers, under requests without a pause: by wrk, and by a client of gRPC."""
+"""How much a server does, and how soon it answers, under requests without a pause: by wrk, and by h2load for gRPC."""
 
 from __future__ import annotations
 
@@ -69,9 +69,18 @@ def parse(output: str, label: str) -> Pressure:
 
 def wrk() -> str:
     """The program. Raises SystemExit when it is not installed."""
-    program = shutil.which("wrk")
+    return _program("wrk", "it sends the requests (package wrk of Debian and Ubuntu)")
+
+
+def h2load() -> str:
+    """The program. Raises SystemExit when it is not installed."""
+    return _program("h2load", "it sends calls of gRPC (package nghttp2-client of Debian and Ubuntu)")
+
+
+def _program(name: str, purpose: str) -> str:
+    program = shutil.which(name)
     if program is None:
-        raise SystemExit("wrk is not installed: it sends the requests (package wrk of Debian and Ubuntu)")
+        raise SystemExit(f"{name} is not installed: {purpose}")
     return program
 
 

@@ -20,6 +20,7 @@ KSERVE = Peer("kserve", "0.21.0", ENGINES)
 MLSERVER = Peer("mlserver", "1.7.1", ENGINES, ("mlserver-sklearn==1.7.1", "uvloop<0.22"))
 
 KNODEL_LABEL = "Knodel"
+BATCHED_LABEL = "Knodel, in batches"
 KSERVE_LABEL = "KServe"
 SILENT_LABEL = "KServe, silenced"
 MLSERVER_LABEL = "MLServer"
@@ -39,14 +40,15 @@ class Subject:
     answers: bool = True
 
 
-def knodel(model: Path, grpc: bool = False) -> Subject:
-    """Our server, with its defaults; gRPC only where it is asked for, as a container has it."""
+def knodel(model: Path, grpc: bool = False, batch: int = 0) -> Subject:
+    """Our server, with its defaults; gRPC only where it is asked for, as a container has it, and so are batches."""
+    more = ["--max-batch-size", str(batch)] if batch else []
 
     def launch(ports: Ports, _: Path) -> Launch:
         environment = {**knodel_environment(ports), **({"GRPC_PORT": str(ports.grpc)} if grpc else {})}
-        return Launch([sys.executable, *knodel_arguments(model)], environment)
+        return Launch([sys.executable, *knodel_arguments(model), *more], environment)
 
-    return Subject(KNODEL_LABEL, launch, ALL_KINDS if grpc else ALL_KINDS - {Kind.GRPC})
+    return Subject(BATCHED_LABEL if batch else KNODEL_LABEL, launch, ALL_KINDS if grpc else ALL_KINDS - {Kind.GRPC})
 
 
 def knodel_arguments(model: Path) -> list[str]:

@@ -12,8 +12,9 @@ from loadtests.bench.servers import artifacts, contest, starts, subjects
 from loadtests.bench.servers.artifacts import Iris
 from loadtests.bench.servers.contest import Plan, Results
 from loadtests.bench.servers.load import Load, as_binary, as_grpc, as_json
-from loadtests.bench.servers.pressure import Generator, wrk
+from loadtests.bench.servers.pressure import Generator, h2load, wrk
 from loadtests.bench.servers.subjects import (
+    BATCHED_LABEL,
     ECHO_LABEL,
     KNODEL_LABEL,
     KSERVE_LABEL,
@@ -27,13 +28,15 @@ ONNX_RATE = 8.0  # to KServe
 GRPC_RATE = 2.0  # to KServe
 IMAGE_RATE = 1.3  # as JSON, to MLServer
 BINARY_RATE = 50.0  # as binary data, to KServe, which makes numbers of it as of JSON
+BATCHED_RATE = 3.0  # to the same server without batches
 MEMORY = 1.0  # to KServe
 LONGER = 2  # times as long as other loads: some servers answer ten images a second
 
 
 def plan(rounds: int, seconds: float) -> Plan:
-    """On the first and the last core that this process may use. Raises SystemExit when there is only one, or no wrk."""
+    """On the first and the last core of this process. Raises SystemExit when there is only one, or no generator."""
     wrk()
+    h2load()
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         raise SystemExit("the model server's figures need two cores: one for the server, one for who asks")
@@ -46,6 +49,7 @@ def figures(how: Plan, folder: Path) -> Iterator[Figure]:
     yield from sklearn(flowers, how, folder)
     yield from onnx(flowers, how, folder)
     yield from images(how, folder)
+    yield from batches(how, folder)
     yield from starting(flowers, how, folder)
 
 
@@ -116,6 +120,23 @@ def images(how: Plan, folder: Path) -> list[Figure]:
         _times(found, binary, KSERVE_LABEL, BINARY_RATE),
         Figure(f"  {binary}: {KNODEL_LABEL} to {KSERVE_LABEL}'s JSON, rate", to_text, "x"),
         _memory(found, text),
+    ]
+
+
+def batches(how: Plan, folder: Path) -> list[Figure]:
+    """A model whose work is reading its weights: 16 callers can share it."""
+    title = "weights"
+    model, request, answer = artifacts.perceptron(folder)
+    load = as_json(title, request, answer)
+    entrants = [subjects.knodel(model), subjects.knodel(model, batch=contest.CONNECTIONS)]
+    found = contest.hold(entrants, [load], how, folder)
+    rate, alone = contest.rate(title), contest.alone(title)
+    gain = found.ratio(BATCHED_LABEL, rate, KNODEL_LABEL, rate)
+    cost = found.ratio(BATCHED_LABEL, alone, KNODEL_LABEL, alone)
+    return [
+        *_values(found, [load], entrants),
+        Figure(f"  {title}: in batches to one by one, rate", gain, "x", BATCHED_RATE, least=True),
+        Figure(f"  {title}: in batches to one by one, p50 of one connection", cost, "x"),
     ]
 
 

@@ -1,0 +1,73 @@
+"""`python -m loadtests.bench.events_server FOLDER`: the event webhook of the embedded platform, and nothing beside it.
+
+Its parts are the platform's own: the control API's server and its guard, the application, the ledger, the store with
+fsync and the checks at its door. It prints its port and runs until it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import uvloop
+
+from clusters.clock import SystemClock
+from clusters.collector import spare_what_is_there
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.store import Store
+from clusters.informer import Informers
+from clusters.objects import EVENT_SOURCE, KINDS, Object
+from eventing.issuers import Discovery
+from eventing.limits import Limits
+from eventing.webhook import make_webhook
+from loadtests.bench.events_load import HOST, NAMESPACE, let_in
+from serving.api.app import ControlApi
+from serving.api.guard import Guard
+from serving.api.server import listen, make_server
+from serving.api.webhook import WithWebhook
+from serving.apis.settings import Settings
+from serving.apis.state import STORE_FILE
+from serving.doors import doors
+
+UNBOUNDED = 1 << 60
+"""Events that may wait: here nobody acts on them."""
+
+
+async def run(folder: Path) -> None:
+    """Serve until cancelled."""
+    clock = SystemClock()
+    store = Store.open(folder / STORE_FILE)
+    cluster = EmbeddedCluster(store, clock=clock, validators=doors(store, Settings()))
+    informers = Informers(cluster, clock)
+    async with aiohttp.ClientSession() as session:
+        webhook = make_webhook(
+            cluster, informers[EVENT_SOURCE], Discovery(lambda: session), clock, limits=Limits(pending=UNBOUNDED)
+        )
+        api = ControlApi(cluster, kinds=KINDS, writable=(), logs=_NoLogs(), clock=clock, version="", ready=lambda: True)
+        server = make_server(WithWebhook(api.app(Guard("token", {HOST})), webhook))
+        socket = listen(HOST, 0, "nothing")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(cluster.run())
+            group.create_task(informers.run())
+            await let_in(cluster, NAMESPACE)
+            await informers.synced()
+            group.create_task(server.serve(sockets=[socket]))
+            spare_what_is_there()
+            print(socket.getsockname()[1], flush=True)
+
+
+class _NoLogs:
+    """`serving.api.app.PodLogs` without Pods."""
+
+    async def follow(self, pod: Object, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+        """Nothing."""
+        empty: tuple[bytes, ...] = ()
+        for line in empty:
+            yield line
+
+
+if __name__ == "__main__":
+    uvloop.run(run(Path(sys.argv[1])))

@@ -1,0 +1,102 @@
+"""Simulate whole rollouts, and print how often the judge is wrong: `python -m loadtests.judge [--rollouts 10000]`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from loadtests.bench.figure import Figure
+from loadtests.judge.simulation import Outcomes, Simulation, World
+from serving.apis.rollout import Rollout
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row of the table: a world at a rate, and what may happen at most (shares), or within how many seconds."""
+
+    what: str
+    world: World
+    rate: float
+    wrong: float | None = None
+    missed: float | None = None
+    within: float | None = None
+    rollout: Rollout = field(default_factory=Rollout)
+
+
+BAR = 0.01
+"""Share of the rollouts that may end wrongly."""
+RATES = (1.0, 10.0, 100.0)
+"""Requests per second to the model."""
+EQUAL, EQUAL_BAD = World(), World(0.05, 0.05)
+WORSE = World(0.001, 0.05)
+AT_FIFTY = 500.0
+"""Requests per second to the model that are 50 to the candidate at the first step of 10 %."""
+
+
+def cases() -> Iterator[Case]:
+    """Those with an aim first."""
+    for rate in RATES:
+        yield Case("equal, 0.1 % errors", EQUAL, rate, wrong=BAR)
+        yield Case("equal, 5 % errors", EQUAL_BAD, rate, wrong=BAR)
+        yield Case("5 % errors against 0.1 %", WORSE, rate, missed=BAR)
+    yield Case("20 % errors against 0.1 %", World(0.001, 0.2), AT_FIFTY, missed=BAR, within=20.0)
+    yield Case("three times slower", World(slower=3.0), AT_FIFTY, missed=BAR, within=20.0)
+    yield Case("equal, latency spread widely", World(sigma=1.0), 10.0, wrong=BAR)
+    yield Case("equal, 10 % of both fail for a minute", World(outage=0.1), 10.0, wrong=BAR)
+    yield Case("equal, 5 % of both take a second", World(pauses=0.05), 10.0, wrong=BAR)
+    yield Case("20 % slower, which is allowed", World(slower=1.2), 100.0, wrong=BAR)
+    yield Case("1.5 times slower", World(slower=1.5), 100.0)
+    yield Case("3 % errors against 0.1 %", World(0.001, 0.03), 10.0)
+    promote = Rollout(on_insufficient_traffic="promote")
+    for rate in RATES:
+        yield Case("5 % against 0.1 %, insufficient: promote", WORSE, rate, rollout=promote)
+
+
+HEAD = (
+    f"{'world':<40}{'req/s':>6}{'promoted':>10}{'rolled back':>13}{'held':>8}"
+    f"{'seconds p50':>13}{'requests p50':>14}{'p99':>8}  aims"
+)
+
+
+def row(case: Case, found: Outcomes) -> tuple[str, bool]:
+    """The line of the table, and whether an aim is missed; requests are the candidate's until it was decided."""
+    closed = found.decided != 0
+    seconds = np.median(found.seconds)
+    middle, most = np.quantile(found.requests[closed], [0.5, 0.99]) if closed.any() else (math.nan, math.nan)
+    figures = [
+        Figure("wrong rollbacks", found.rolled_back, "", case.wrong),
+        Figure("missed", found.promoted, "", case.missed),
+        Figure("slowest s", float(found.seconds.max()), "", case.within),
+    ]
+    told = [f"{one.what} ≤ {one.aim:g} {'MISSED' if one.missed else 'ok'}" for one in figures if one.aim is not None]
+    held = float(np.mean(found.decided == 0))
+    line = f"{case.what:<40}{case.rate:>6g}{found.promoted:>10.2%}{found.rolled_back:>13.2%}{held:>8.2%}"
+    line += f"{seconds:>13.0f}{middle:>14.0f}{most:>8.0f}  {', '.join(told)}"
+    return line, any(one.missed for one in figures)
+
+
+def main() -> int:
+    """Print the table; exit code 1 when an aim is missed."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--rollouts", type=int, default=10_000, help="simulated in each row [%(default)s]")
+    parser.add_argument("--seed", type=int, default=1, help="[%(default)s]")
+    options = parser.parse_args()
+    print(HEAD)
+    missed = False
+    for case in cases():
+        began = time.perf_counter()
+        found = Simulation(case.world, case.rollout, case.rate, options.rollouts, options.seed).run()
+        line, wrong = row(case, found)
+        print(f"{line}  ({time.perf_counter() - began:.1f} s)", flush=True)
+        missed = missed or wrong
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

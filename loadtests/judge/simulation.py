@@ -1,0 +1,236 @@
+"""Many whole rollouts at once, as arrays: what the judge makes of them.
+
+Requests come as a Poisson stream, fail independently, and take lognormal times; the judge looks at every interval,
+and a step that is over waits until it passes or fails (`onInsufficientTraffic: hold`; with `promote` it passes).
+`verdicts` is `serving.rollout.judge` in the form of arrays, from the same limits and bounds; a test holds them equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.apis.latency import bucket_of, upper_edge
+from serving.apis.rollout import Judge, Rollout
+from serving.rollout.bounds import Array, Pair, evidence_above, evidence_below
+from serving.rollout.judge import error_limits, ratio_in_buckets, slow_limits
+from serving.rollout.verdict import Stage
+
+Flags: TypeAlias = NDArray[np.bool_]
+Whole: TypeAlias = NDArray[np.int64]
+
+MEDIAN = 0.05
+"""s; of the stable version."""
+SPREAD = 3.7
+"""Standard deviations of the logarithm to each side that have buckets of their own."""
+PAUSE = 1.0
+"""s; what some answers of both versions take."""
+LONGEST = 86_400.0
+"""s of simulated time after which a rollout counts as held."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Rates of errors, latency of the candidate by that of the stable version, and the spread of its logarithm.
+
+    What both have in common: `outage` is the share of requests that fails besides from 60 s to 120 s, `pauses` the
+    share of answers that take a second.
+    """
+
+    stable_errors: float = 0.001
+    candidate_errors: float = 0.001
+    slower: float = 1.0
+    sigma: float = 0.5
+    outage: float = 0.0
+    pauses: float = 0.0
+
+    def errors(self, now: float) -> tuple[float, float]:
+        """Rates of both versions at `now` seconds after the start."""
+        more = self.outage if 60.0 <= now < 120.0 else 0.0
+        return min(self.stable_errors + more, 1.0), min(self.candidate_errors + more, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Tallies:
+    """Counts of one version in many rollouts: one row each, latency in columns by bucket."""
+
+    requests: Array
+    errors: Array
+    latency: Array
+
+    @classmethod
+    def none(cls, rows: int, buckets: int) -> Tallies:
+        """No requests yet."""
+        return cls(np.zeros(rows), np.zeros(rows), np.zeros((rows, buckets)))
+
+    def at(self, rows: Flags) -> Tallies:
+        """Those rows alone."""
+        return Tallies(self.requests[rows], self.errors[rows], self.latency[rows])
+
+    def add(self, other: Tallies) -> None:
+        """Count what came besides."""
+        for mine, more in zip(self._arrays, other._arrays, strict=True):
+            mine += more
+
+    def clear(self, rows: Flags) -> None:
+        """Begin those rows anew."""
+        for mine in self._arrays:
+            mine[rows] = 0.0
+
+    @property
+    def _arrays(self) -> tuple[Array, Array, Array]:
+        return self.requests, self.errors, self.latency
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What became of each rollout: +1 promoted, -1 rolled back, 0 held; when (s), after how many of its requests."""
+
+    decided: Whole
+    seconds: Array
+    requests: Array
+
+    @property
+    def promoted(self) -> float:
+        """Share of the rollouts."""
+        return float(np.mean(self.decided == 1))
+
+    @property
+    def rolled_back(self) -> float:
+        """Share of the rollouts."""
+        return float(np.mean(self.decided == -1))
+
+
+def verdicts(rule: Judge, stable: Tallies, candidate: Tallies, stage: Stage, over: Flags) -> tuple[Flags, Flags]:
+    """(fails, passes) of each row at one stage; `over` says for each whether the stage's time is."""
+    errors, slow = error_limits(rule, stage), slow_limits(rule, stage)
+    up, down = ratio_in_buckets(rule.max_latency_ratio)
+    pair = Pair(stable.errors, stable.requests, candidate.errors, candidate.requests)
+    lenient, timed = _slow(rule, stable, candidate, up)
+    strict, _ = _slow(rule, stable, candidate, down)
+    fails = _surely(evidence_above, pair, errors.allowed, errors.to_fail, pair.difference > errors.allowed)
+    fails |= _surely(evidence_above, lenient, slow.allowed, slow.to_fail, timed & (lenient.difference > slow.allowed))
+    passes = _surely(evidence_below, pair, errors.harm, errors.to_pass, over & ~fails)
+    untimed = passes & ~timed & (stage.stable_share == 0.0)
+    return fails, untimed | _surely(evidence_below, strict, slow.harm, slow.to_pass, passes & timed)
+
+
+def _surely(evidence: Callable[[Pair, float], Array], pair: Pair, margin: float, enough: float, rows: Flags) -> Flags:
+    """Where there is enough evidence, among those rows."""
+    found = np.zeros_like(rows)
+    chosen = Pair(pair.stable_hits[rows], pair.stable[rows], pair.candidate_hits[rows], pair.candidate[rows])
+    found[rows] = evidence(chosen, margin) >= enough
+    return found
+
+
+def _slow(rule: Judge, stable: Tallies, candidate: Tallies, buckets: int) -> tuple[Pair, Flags]:
+    """Slow answers of both, and in which rows the stable version has any answers."""
+    below, all_below = stable.latency.cumsum(axis=1), candidate.latency.cumsum(axis=1)
+    timed, candidates = below[:, -1], all_below[:, -1]
+    bucket = np.argmax(below >= np.ceil(rule.quantile * timed)[:, None], axis=1)
+    rows = np.arange(len(bucket))
+    beyond = np.minimum(bucket + buckets, below.shape[1] - 1)
+    pair = Pair(timed - below[rows, bucket], timed, candidates - all_below[rows, beyond], candidates)
+    return pair, timed > 0.0
+
+
+class Simulation:
+    """Many rollouts of one world at `rate` requests per second to the model, together of both versions."""
+
+    def __init__(self, world: World, rollout: Rollout, rate: float, rollouts: int, seed: int) -> None:
+        self._world, self._rollout, self._rate = world, rollout, rate
+        self._random = np.random.default_rng(seed)
+        self._chances = _chances(world)
+        buckets = self._chances[0].size
+        self._stable, self._candidate = Tallies.none(rollouts, buckets), Tallies.none(rollouts, buckets)
+        self._step = np.zeros(rollouts, dtype=np.int64)
+        self._began = np.zeros(rollouts)
+        self._result = Outcomes(np.zeros(rollouts, dtype=np.int64), np.full(rollouts, math.inf), np.zeros(rollouts))
+        self._open = np.ones(rollouts, dtype=np.bool_)
+
+    def run(self, longest: float = LONGEST) -> Outcomes:
+        """Look at every interval until all are decided, or `longest` seconds are over."""
+        now, interval = 0.0, self._rollout.judge.interval
+        while now < longest and self._open.any():
+            rates = self._world.errors(now)
+            now += interval
+            for number in range(len(self._rollout.steps)):
+                rows = self._open & (self._step == number)
+                if rows.any():
+                    self._arrive(rows, number, rates)
+            for number in reversed(range(len(self._rollout.steps))):  # so that none moves twice at one look
+                rows = self._open & (self._step == number)
+                if rows.any():
+                    self._look(rows, number, now)
+        return self._result
+
+    def _arrive(self, rows: Flags, number: int, errors: tuple[float, float]) -> None:
+        share = self._rollout.steps[number] / 100
+        total = self._rate * self._rollout.judge.interval
+        for tallies, mean, rate, chances in zip(
+            (self._stable, self._candidate), (total * (1.0 - share), total * share), errors, self._chances, strict=True
+        ):
+            failed = self._random.poisson(mean * rate, int(rows.sum())).astype(np.float64)
+            latency = self._latencies(mean * (1.0 - rate), failed.size, chances)
+            answered = latency.sum(axis=1)
+            tallies.requests[rows] += failed + answered
+            tallies.errors[rows] += failed
+            tallies.latency[rows] += latency
+            if tallies is self._candidate:
+                self._result.requests[rows] += failed + answered
+
+    def _latencies(self, mean: float, rows: int, chances: Array) -> Whole:
+        """Answers by row and bucket, `mean` in a row on average; few are drawn one by one, many by bucket."""
+        if mean > chances.size:
+            return self._random.poisson(mean * chances, (rows, chances.size))
+        answers = np.repeat(np.arange(rows), self._random.poisson(mean, rows))
+        bucket = np.searchsorted(chances.cumsum()[:-1], self._random.random(answers.size))
+        return np.bincount(answers * chances.size + bucket, minlength=rows * chances.size).reshape(rows, chances.size)
+
+    def _look(self, rows: Flags, number: int, now: float) -> None:
+        steps = self._rollout.steps
+        stage = Stage(steps[number], len(steps), True)
+        over = now - self._began[rows] >= self._rollout.step_duration
+        fails, passes = verdicts(self._rollout.judge, self._stable.at(rows), self._candidate.at(rows), stage, over)
+        passes |= over & ~fails & (self._rollout.on_insufficient_traffic == "promote")
+        places = np.flatnonzero(rows)
+        self._close(places[fails], -1, now)
+        if number + 1 == len(steps):
+            self._close(places[passes], 1, now)
+        else:
+            self._advance(places[passes], number + 1, now)
+
+    def _close(self, places: Whole, decided: int, now: float) -> None:
+        self._result.decided[places] = decided
+        self._result.seconds[places] = now
+        self._open[places] = False
+
+    def _advance(self, places: Whole, number: int, now: float) -> None:
+        self._step[places] = number
+        self._began[places] = now
+        moved = np.zeros_like(self._open)
+        moved[places] = True
+        self._candidate.clear(moved)
+        if self._rollout.steps[number] < 100:
+            self._stable.clear(moved)
+
+
+def _chances(world: World) -> tuple[Array, Array]:
+    """How likely a latency lies in each bucket, of the stable version and of the candidate."""
+    first = bucket_of(MEDIAN * math.exp(-SPREAD * world.sigma))
+    last = bucket_of(MEDIAN * world.slower * math.exp(SPREAD * world.sigma))
+    last = max(last, bucket_of(PAUSE)) if world.pauses else last
+    edges = [upper_edge(bucket) for bucket in range(first, last)]
+
+    def of(median: float) -> Array:
+        below = [0.5 * math.erfc(-math.log(edge / median) / world.sigma / math.sqrt(2.0)) for edge in edges]
+        chances = np.diff([0.0, *below, 1.0]) * (1.0 - world.pauses)
+        chances[min(bucket_of(PAUSE), last) - first] += world.pauses
+        return chances
+
+    return of(MEDIAN), of(MEDIAN * world.slower)
