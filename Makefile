@@ -9,7 +9,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help setup run stop test lint format bench bench-cluster races conformance constraints proto clean testbed-up testbed-down test-cluster scenarios manifests
+.PHONY: help setup run stop test lint format bench bench-cluster races conformance constraints proto clean fuzz test-long testbed-up testbed-down test-cluster scenarios manifests
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -37,6 +37,14 @@ stop: setup ## End the platform that `make run` left up
 test: setup ## Run the everyday tests
 	$(BIN)/pytest
 
+test-long: setup ## Run the tests of minutes: other programs' clients, OCR over served models, memory, kills, a full disk, the guide's examples
+	$(BIN)/pytest --long --timeout 900 --durations 5 tests/long
+
+# FUZZ_SECONDS=60 for a shorter run, of each target.
+FUZZ_SECONDS := 600
+fuzz: setup ## Send random input to decoders, archives, connections and downloads, ten minutes each
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
 lint: setup ## Check style, types and import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -56,7 +64,7 @@ testbed-down: setup ## End it and remove all that it made but its builds
 # With KUBECONFIG the cluster that it names, with Knodel installed on it; without, the testbed, which stays up.
 test-cluster: setup ## Run contract, scenarios and cluster tests on real Kubernetes with Knative
 ifndef KUBECONFIG
-	$(BIN)/python -m tests.testbed up --knodel
+	$(BIN)/python -m tests.testbed up --knodel --eventing
 endif
 	$(BIN)/pytest --cluster kubernetes --timeout 600 tests/contract tests/scenarios tests/cluster
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,33 @@ import pytest
 from clusters.embedded.cluster import EmbeddedCluster
 from tests.support.clusters import embedded_cluster
 
+LONG = Path(__file__).parent / "long"
+
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before anything imports ONNX Runtime: it would report to its makers
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which cluster the scenarios, the contract and `tests/cluster` run on."""
+    """Which cluster the scenarios, the contract and `tests/cluster` run on; whether the long tests run."""
     choices = ["embedded", "kubernetes"]
     parser.addoption("--cluster", choices=choices, default="embedded", help="what the scenarios run on")
     parser.addoption("--kubeconfig", default="", help="of `--cluster kubernetes`; default KUBECONFIG, the testbed's")
     parser.addoption("--kube-context", default="", help="of `--cluster kubernetes`; default the current one")
+    parser.addoption("--long", action="store_true", help="run `tests/long` and the long scenarios, too: minutes")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The everyday tests leave `tests/long` out."""
+    return True if collection_path == LONG and not config.getoption("--long") else None
+
+
+@pytest.fixture(autouse=True)
+def own_logs() -> Iterator[None]:
+    """What a process under test, run within this one, makes of the log is over with the test."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
 
 
 @pytest.fixture

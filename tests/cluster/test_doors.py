@@ -9,7 +9,8 @@ import pytest
 
 from clusters.api import Cluster
 from clusters.errors import FieldError, Invalid
-from clusters.objects import MODEL, Object
+from clusters.objects import EVENT_SOURCE, MODEL, Object
+from serving.apis.event_source import validate_event_source
 from serving.apis.settings import Settings
 from serving.apis.validation import validate_model
 from tests.manifests.bad_models import (
@@ -68,3 +69,31 @@ async def test_what_only_our_own_door_refuses(cluster: Cluster, name: str) -> No
 async def test_what_only_the_api_server_refuses(cluster: Cluster, name: str) -> None:
     assert list(validate_model(None, ONLY_KUBERNETES_REFUSES[name])) == []
     assert await refusal(cluster, ONLY_KUBERNETES_REFUSES[name], "default") != ()
+
+
+@pytest.mark.parametrize(
+    ("namespace", "subject", "is_taken"),
+    [
+        ("default", "system:serviceaccount:default:training", True),
+        ("default", "system:serviceaccount:others:training", False),
+        ("default", "system:serviceaccount:", False),
+        ("knodel-system", "system:serviceaccount:others:training", True),
+        ("default", "repo:acme/models:ref:refs/heads/main", True),
+    ],
+)
+async def test_an_event_source_is_for_service_accounts_of_its_namespace_by_both(
+    cluster: Cluster, namespace: str, subject: str, is_taken: bool
+) -> None:
+    oidc = {"issuer": "https://issuer.example.org", "audience": "knodel", "subject": subject}
+    obj = {
+        "apiVersion": EVENT_SOURCE.api_version,
+        "kind": EVENT_SOURCE.kind,
+        "metadata": {"name": "tried", "namespace": namespace},
+        "spec": {"source": "/x", "auth": {"oidc": oidc}, "models": ["*"], "storagePrefixes": ["s3://models/"]},
+    }
+    assert (not validate_event_source(None, obj)) is is_taken
+    if is_taken:
+        await cluster.create(EVENT_SOURCE, obj, manager=MANAGER, dry_run=True)
+    else:
+        with pytest.raises(Invalid, match="of the EventSource's own namespace"):
+            await cluster.create(EVENT_SOURCE, obj, manager=MANAGER, dry_run=True)

@@ -14,6 +14,7 @@ from serving.install.kinds import CRD, ORDER, kind_of
 from serving.install.knative import flags_off, require_knative
 from serving.install.waiting import Deadline, not_available
 from serving.resources.crds.admission import NAME as POLICY
+from serving.resources.crds.admission import SUBJECT
 from serving.resources.crds.model import make_model_crd
 from tests.serving.models import model_object
 
@@ -40,8 +41,9 @@ async def test_the_definition_is_the_one_that_the_types_make(cluster: Cluster) -
     assert live["spec"] == there["spec"]
 
 
-async def test_the_policy_is_typed_without_a_warning(cluster: Cluster) -> None:
-    policy = await cluster.get(POLICIES, POLICY)
+@pytest.mark.parametrize("name", [POLICY, SUBJECT])
+async def test_a_policy_is_typed_without_a_warning(cluster: Cluster, name: str) -> None:
+    policy = await cluster.get(POLICIES, name)
     checked = (policy.get("status") or {}).get("typeChecking") or {}
     assert not checked.get("expressionWarnings")
 

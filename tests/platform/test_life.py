@@ -27,7 +27,7 @@ from serving.cli.state import Platform
 from tests.platform.machine import Machine, machine
 from tests.scenarios.world import infer_body
 
-CRASHES = 6
+CRASHES = 5
 
 
 class Prober:
@@ -71,9 +71,10 @@ def test_requests_are_served_and_nothing_is_doubled_through_crashes_in_the_middl
             change = here.start("deploy", "moving", "--uri", artifact, "--canary", "50", "--version", str(number))
             # The moments differ from round to round, from before the first write to after the last one.
             with contextlib.suppress(subprocess.TimeoutExpired):
-                change.wait(0.12 + 0.06 * number)
+                change.wait(0.12 + 0.08 * number)
             here.kill()
-            change.wait(60)
+            change.kill()  # it would look for its platform for 5 s
+            change.wait()
             here.up()
         here.run("wait", "moving")
         here.run("promote", "moving")
@@ -106,6 +107,9 @@ def test_models_come_back_after_down_and_up(tmp_path: Path) -> None:
         here.up()
         here.run("deploy", "back", "--uri", here.artifact("triple"), "--min", "1")
         uid = here.model("back")["metadata"]["uid"]
+        code = ("--uri", here.artifact("code"), "--format", "python", "--no-wait")
+        here.run("deploy", "code", *code)  # the user's own machine, until they say otherwise
+        here.run("namespace", "default", "--label", "knodel.dev/allow-code-")
         here.run("down")
         assert here.processes() == []
         assert "no platform runs" in here.run("list", code=1)
@@ -115,6 +119,7 @@ def test_models_come_back_after_down_and_up(tmp_path: Path) -> None:
 
         assert here.ask("back", 2.0) == 6.0
         assert here.model("back")["metadata"]["uid"] == uid
+        assert "does not allow that" in here.run("deploy", "more", *code, code=2)
 
 
 def test_down_after_a_crash_leaves_nothing(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def run(cluster: str) -> Results:
     """Run all scenarios on one cluster; their output goes through."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        pytest = [sys.executable, "-m", "pytest", str(FOLDER), "--cluster", cluster, f"--junitxml={report}"]
+        pytest = [sys.executable, "-m", "pytest", str(FOLDER), "--long", "--cluster", cluster, f"--junitxml={report}"]
         subprocess.run(pytest, timeout=LONGEST, check=False)
         return read_report(report.read_text()) if report.exists() else {}
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from serving.apis.settings import load_settings
 from serving.platform import Platform
+from tests.eventing.scripted_receiver import Receiver, receiver
+from tests.scenarios.events import Events
 from tests.scenarios.world import World
 from tests.support import models
 from tests.support.ports import free_ports
@@ -17,10 +19,24 @@ from tests.support.ports import free_ports
 @asynccontextmanager
 async def world(folder: Path) -> AsyncIterator[World]:
     """A platform with its state and its artifacts in `folder`."""
+    with receiver(202) as sink:
+        async with _world(folder, sink) as made:
+            yield made
+
+
+@asynccontextmanager
+async def _world(folder: Path, sink: Receiver) -> AsyncIterator[World]:
     port, control, tls = free_ports(3)
-    settings = load_settings(None, {"KNODEL_CONTROL_TLS_PORT": str(tls)}, gateway_port=port, control_port=control)
+    variables = {"KNODEL_CONTROL_TLS_PORT": str(tls), "KNODEL_EVENTS_SINK": sink.url}
+    settings = load_settings(None, variables, gateway_port=port, control_port=control)
     state, artifacts = folder / "state", folder / "artifacts"
     state.mkdir()
+
+    @asynccontextmanager
+    async def told() -> AsyncIterator[Receiver]:
+        yield sink
+
+    events = Events(f"http://127.0.0.1:{control}/events", artifacts, {"KNODEL_STATE": str(state)}, (), told)
     platform, stop = Platform(state, settings), asyncio.Event()
     running = asyncio.create_task(platform.run(stop))
     ready = asyncio.create_task(platform.ready.wait())
@@ -32,6 +48,7 @@ async def world(folder: Path) -> AsyncIterator[World]:
         f"http://127.0.0.1:{port}",
         settings.gateway.domain,
         lambda name: models.write(artifacts, name).as_uri(),
+        events=events,
     )
     yield made
     await made.close()

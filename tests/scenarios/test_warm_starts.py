@@ -32,6 +32,7 @@ async def test_a_model_at_zero_wakes_by_a_claim_and_the_pool_is_filled_again(wor
     assert {answer.revision for answer in answers} == {"woken-00001"}
 
     async def adopted() -> bool:
+        await world.ask("woken")  # else it may be at zero again before
         pods = await living_pods(world, "woken-00001")
         return len(pods) == 1 and (controller_of(pods[0]) or {}).get("kind") == "ReplicaSet"
 
@@ -72,7 +73,13 @@ async def test_a_broken_version_is_never_ready_though_the_pool_has_a_member(worl
 
 async def test_eight_slow_requests_bring_four_replicas_and_none_is_lost(world: World) -> None:
     await world.pool("four", 4)
-    limits: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 6, "scaleTarget": 2, "targetUtilization": 1.0}
+    limits: dict[str, Any] = {
+        "minReplicas": 1,
+        "maxReplicas": 6,
+        "scaleTarget": 2,
+        "targetUtilization": 1.0,
+        "scaleToZeroAfter": "6s",  # the way back to one replica takes as long
+    }
     await world.deploy("crowd", storageUri=world.artifacts("slow"), **limits)
     await world.pool_has("four", 4)
     seen: list[int] = []

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -29,6 +27,7 @@ from clusters.objects import (
     REPLICA_SET,
     REVISION,
     ROUTE,
+    SECRET,
     SERVERLESS_SERVICE,
     SERVICE,
     WARM_POOL,
@@ -39,6 +38,8 @@ from clusters.objects import (
     name_of,
 )
 from serving.apis.annotations import LABEL_MODEL
+from tests.scenarios.answers import Answer, Load
+from tests.scenarios.events import Events
 from tests.support.wait import eventually
 
 T = TypeVar("T")
@@ -54,29 +55,6 @@ TRACES = (
 """The kinds in which a Model leaves objects."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One answer through the gateway."""
-
-    status: int
-    revision: str
-    body: Any
-    headers: Mapping[str, str]
-
-
-@dataclass(slots=True)
-class Load:
-    """What a closed loop has seen; `failures` holds every answer that was not 200, and every broken connection."""
-
-    answers: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
-
-    @property
-    def total(self) -> int:
-        """Answers that were 200."""
-        return sum(self.answers.values())
-
-
 class World:
     """One running platform."""
 
@@ -87,16 +65,21 @@ class World:
         domain: str,
         artifacts: Callable[[str], str],
         *,
+        address: str = "127.0.0.1",
         defaults: Mapping[str, Any] = MappingProxyType({}),
         patience: float = 1.0,
         lacks: Mapping[str, str] = MappingProxyType({}),
+        events: Events | None = None,
     ) -> None:
-        """`defaults` are fields of every Model that does not say them; `patience` stretches every wait.
+        """`address` is where replicas reach servers of a scenario's own, `events` the way of events where it stands.
 
-        `lacks` tells, with the reason, what this platform does not have (see `needs`).
+        `defaults` are fields of every Model that does not say them; `patience` stretches every wait. `lacks` tells,
+        with the reason, what this platform does not have (see `needs`).
         """
         self.cluster = cluster
         self.artifacts = artifacts
+        self.address = address
+        self.events = events
         self._gateway = gateway
         self._domain = domain
         self._defaults = defaults
@@ -104,6 +87,7 @@ class World:
         self._lacks = lacks
         self._made: set[tuple[str, str]] = set()
         self._pools: set[str] = set()
+        self._secrets: set[str] = set()
         # A pool that is larger than any scenario's concurrency: the client must not be what queues.
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
 
@@ -128,8 +112,12 @@ class World:
         for name in self._pools:
             with suppress(NotFound):
                 await self.cluster.delete(WARM_POOL, name, "default")
+        for name in self._secrets:
+            with suppress(NotFound):
+                await self.cluster.delete(SECRET, name, "default")
         self._made.clear()
         self._pools.clear()
+        self._secrets.clear()
 
     async def deploy(self, name: str, *, namespace: str = "default", wait: bool = True, **spec: Any) -> Object:
         """Create the Model or change the named fields of it; None removes a field."""
@@ -142,13 +130,20 @@ class World:
             self._made.add((name, namespace))
         return await self.ready(name, namespace, generation_of(made)) if wait else made
 
-    async def pool(self, name: str, size: int) -> None:
-        """A warm pool for the scenarios' Models, once it has that many ready members."""
+    async def secret(self, name: str, **values: str) -> None:
+        """A Secret for the scenario's Models."""
+        metadata = {"name": name, "namespace": "default"}
+        made = {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata, "stringData": values}
+        self._secrets.add(name)
+        await self.cluster.create(SECRET, made, manager=MANAGER)
+
+    async def pool(self, name: str, size: int, **template: Any) -> None:
+        """A warm pool for the scenarios' Models, with these fields, once it has that many ready members."""
         wanted = {
             "apiVersion": WARM_POOL.api_version,
             "kind": WARM_POOL.kind,
             "metadata": {"name": name, "namespace": "default"},
-            "spec": {"template": dict(self._defaults), "size": size},
+            "spec": {"template": {**self._defaults, **template}, "size": size},
         }
         await self.cluster.create(WARM_POOL, wanted, manager=MANAGER)
         self._pools.add(name)
@@ -207,14 +202,21 @@ class World:
         return found
 
     async def ask(
-        self, name: str, *, namespace: str = "default", tag: str = "", tag_header: str = "", value: float = 1.0
+        self,
+        name: str,
+        *,
+        namespace: str = "default",
+        tag: str = "",
+        tag_header: str = "",
+        value: float = 1.0,
+        body: Object | None = None,
     ) -> Answer:
-        """One inference request, by Host (with a tag in front when given)."""
+        """One inference request, by Host (with a tag in front when given); `body` in the place of `value`'s."""
         host = f"{tag}-{name}" if tag else name
         headers = {"Host": f"{host}.{namespace}.{self._domain}"}
         if tag_header:
             headers["Knative-Serving-Tag"] = tag_header
-        return await self.send("POST", f"/v2/models/{name}/infer", headers, infer_body(value))
+        return await self.send("POST", f"/v2/models/{name}/infer", headers, body or infer_body(value))
 
     async def send(self, method: str, path: str, headers: Mapping[str, str], body: Any = None) -> Answer:
         """Any request to the gateway."""
@@ -235,14 +237,16 @@ class World:
         return load
 
     @asynccontextmanager
-    async def under_load(self, name: str, concurrency: int = 4) -> AsyncIterator[Load]:
+    async def under_load(
+        self, name: str, concurrency: int = 4, body: Object | None = None, *, namespace: str = "default"
+    ) -> AsyncIterator[Load]:
         """A closed loop of requests for as long as the block runs, plus one round after it."""
         load, stop = Load(), asyncio.Event()
 
         async def worker() -> None:
             while not stop.is_set():
-                await self._one(name, load)
-            await self._one(name, load)
+                await self._one(name, load, body, namespace)
+            await self._one(name, load, body, namespace)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(concurrency):
@@ -252,9 +256,9 @@ class World:
             finally:
                 stop.set()
 
-    async def _one(self, name: str, load: Load) -> None:
+    async def _one(self, name: str, load: Load, body: Object | None = None, namespace: str = "default") -> None:
         try:
-            answer = await self.ask(name)
+            answer = await self.ask(name, body=body, namespace=namespace)
         except aiohttp.ClientError as error:
             load.failures.append(repr(error))
             return

@@ -26,7 +26,7 @@ class ArtifactServer:
 
     def uri(self, name: str) -> str:
         """Write the model `name` (a key of `models.MODELS`) unless it is there; its `http://` URI."""
-        path = self._folder / f"{name}.onnx"
+        path = models.path_of(self._folder, name)
         if not path.exists():
             models.write(self._folder, name)
         return f"http://{self.address}:{self._server.server_address[1]}/{path.name}"

@@ -1,15 +1,28 @@
-"""Tiny ONNX models, encoded by hand (protobuf wire format, field numbers of onnx.proto3): no onnx package needed."""
+"""Tiny models. ONNX is encoded by hand (protobuf wire format, field numbers of onnx.proto3): no onnx package needed."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 FLOAT, INT64, STRING, FLOAT16, DOUBLE, BOOL = 1, 7, 8, 10, 11, 9  # TensorProto.DataType
 SLOW_SIZE = 640  # rows and columns of the matrices that `slow` multiplies
 SLOW_PRODUCTS = 24
+FLOWERS = b"""
+import itertools, time
+
+class Model:
+    inputs = [{"name": "input-0", "datatype": "FP64", "shape": [-1, 4]}]
+    outputs = [{"name": "output-0", "datatype": "FP64", "shape": [-1]}]
+    thread_safe = True
+
+    def predict(self, flowers):
+        time.sleep(%f)
+        return 0 * flowers[:, 0]
+"""
 
 Dim = int | str
 
@@ -151,6 +164,46 @@ def truncated() -> bytes:
     return whole_model[: len(whole_model) // 2]
 
 
+def line() -> bytes:
+    """A linear regression of scikit-learn, trained here: input-0 [-1, 1] → output-0 [-1] = 2 · input-0 + 1."""
+    import skops.io
+    from sklearn.linear_model import LinearRegression
+
+    trained = LinearRegression().fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
+    return bytes(skops.io.dumps(trained))
+
+
+def code() -> bytes:
+    """A model that is Python code: FP64 x [-1] → y = 4x."""
+    return b"""
+class Model:
+    inputs = [{"name": "x", "datatype": "FP64", "shape": [-1]}]
+    outputs = [{"name": "y", "datatype": "FP64", "shape": [-1]}]
+
+    def predict(self, x):
+        return 4 * x
+"""
+
+
+def flowers(seconds: float) -> bytes:
+    """Code that tells all iris flowers, as `examples/training.py` does, to be of one kind, and takes so long for it."""
+    return FLOWERS % seconds
+
+
+def flaky() -> bytes:
+    """As `brisk`, but every fifth call fails."""
+    predict = b"    def predict(self, flowers):\n"
+    fails = (
+        b"""    calls = itertools.count(1)
+
+%s        if next(self.calls) %% 5 == 0:
+            raise RuntimeError("every fifth fails")
+"""
+        % predict
+    )
+    return flowers(0.01).replace(predict, fails)
+
+
 MODELS: Mapping[str, Callable[[], bytes]] = {
     "double": double,
     "triple": triple,
@@ -158,13 +211,25 @@ MODELS: Mapping[str, Callable[[], bytes]] = {
     "text": text,
     "half": half,
     "truncated": truncated,
+    "line": line,
+    "code": code,
+    "brisk": partial(flowers, 0.01),
+    "lame": partial(flowers, 0.03),
+    "flaky": flaky,
 }
+SUFFIXES = {"line": ".skops", **dict.fromkeys(("code", "brisk", "lame", "flaky"), ".py")}
+"""Of the files that are no `.onnx`."""
+
+
+def path_of(folder: Path, name: str) -> Path:
+    """Where `write` puts the model."""
+    return folder / f"{name}{SUFFIXES.get(name, '.onnx')}"
 
 
 def write(folder: Path, name: str) -> Path:
-    """Write the model `name` (a key of MODELS) as `folder/name.onnx`, whole or not at all; returns its path."""
+    """Write the model `name` (a key of MODELS) into `folder`, whole or not at all; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    path, fresh = folder / f"{name}.onnx", folder / f".{name}.fresh"
+    path, fresh = path_of(folder, name), folder / f".{name}.fresh"
     fresh.write_bytes(MODELS[name]())
     fresh.replace(path)
     return path

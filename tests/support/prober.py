@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -10,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+
+from tests.support.open_loop import calling
 
 ANSWER_WITHIN = 30.0  # s
 
@@ -25,7 +26,7 @@ class Probes:
 @asynccontextmanager
 async def probing(url: str, headers: Mapping[str, str], body: Any, rate: float = 20.0) -> AsyncIterator[Probes]:
     """POST `body` at `rate` requests a second, open loop, for as long as the block runs; then all answers are in."""
-    probes, stop = Probes(), asyncio.Event()
+    probes = Probes()
     timeout = aiohttp.ClientTimeout(total=ANSWER_WITHIN)
     async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
 
@@ -40,18 +41,5 @@ async def probing(url: str, headers: Mapping[str, str], body: Any, rate: float =
             except (aiohttp.ClientError, TimeoutError) as error:
                 probes.failures.append(repr(error))
 
-        async def stream() -> None:
-            loop, number = asyncio.get_running_loop(), 0
-            start = loop.time()
-            async with asyncio.TaskGroup() as group:
-                while not stop.is_set():
-                    group.create_task(one())
-                    number += 1
-                    await asyncio.sleep(max(0.0, start + number / rate - loop.time()))
-
-        running = asyncio.create_task(stream())
-        try:
+        async with calling(one, rate):
             yield probes
-        finally:
-            stop.set()
-            await running

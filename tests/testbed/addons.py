@@ -15,7 +15,6 @@ from tests.testbed.progress import Report
 from tests.testbed.upstream import Document
 from tests.testbed.waiting import becomes
 
-BASE = "base"
 RECORD = "testbed-addons"
 """The ConfigMap that tells what was applied last, so that a second `install` has nothing to do."""
 RECORD_NAMESPACE = "kube-system"
@@ -27,22 +26,25 @@ READY_TIMEOUT = 180.0
 """s; 12 s were seen on a quiet machine, a loaded one takes some times that."""
 ESTABLISHED_TIMEOUT = 60.0
 """s; a new kind is served within one."""
-PROBE: Document = {
+_PROBE = {"name": "probe", "namespace": "default"}
+SERVING_PROBE: Document = {
     "apiVersion": "serving.knative.dev/v1",
     "kind": "Service",
-    "metadata": {"name": "probe", "namespace": "default"},
+    "metadata": _PROBE,
     "spec": {"template": {"spec": {"containers": [{"image": "dev.local/probe:1"}]}}},
 }
-"""A Service that is only asked about: it passes once both of Serving's webhooks answer."""
+EVENTING_PROBE: Document = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": _PROBE}
+"""Objects that are only asked about: they pass once the webhooks answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Add-ons that are applied together: a name for the record, one for people, the objects."""
+    """Add-ons that are applied together: a name for the record, one for people, the objects, what probes webhooks."""
 
     key: str
     title: str
     documents: Sequence[Document]
+    probe: Document
 
     @property
     def digest(self) -> str:
@@ -67,8 +69,10 @@ def install(kubectl: Kubectl, eventing: bool, report: Report) -> bool:
 def parts(with_eventing: bool) -> list[Part]:
     """What there is to install. Raises TestbedError when upstream's manifests cannot be had."""
     documents = [*dns.documents(), *knative.documents(), *kourier.documents()]
-    base = Part(BASE, "CoreDNS, Knative Serving and Kourier", documents)
-    return [base, *([Part("eventing", "Knative Eventing", eventing.documents())] if with_eventing else [])]
+    found = [Part("base", "CoreDNS, Knative Serving and Kourier", documents, SERVING_PROBE)]
+    if with_eventing:
+        found.append(Part("eventing", "Knative Eventing", eventing.documents(), EVENTING_PROBE))
+    return found
 
 
 def _ensure(kubectl: Kubectl, part: Part, report: Report) -> bool:
@@ -95,10 +99,9 @@ def _apply(kubectl: Kubectl, part: Part) -> None:
 def _await_ready(kubectl: Kubectl, part: Part) -> None:
     for workload in part.workloads:
         kubectl.await_rollout(workload["metadata"]["name"], workload["metadata"]["namespace"], READY_TIMEOUT)
-    if part.key == BASE:
-        asked = json.dumps(PROBE)
-        ask = ("create", "--dry-run=server", "-f", "-")
-        _insist("Knative's webhooks answer", lambda: kubectl.run(*ask, input=asked), READY_TIMEOUT)
+    asked = json.dumps(part.probe)
+    ask = ("create", "--dry-run=server", "-f", "-")
+    _insist(f"{part.title}: webhooks answer", lambda: kubectl.run(*ask, input=asked), READY_TIMEOUT)
 
 
 def _insist(what: str, action: Callable[[], object], timeout: float) -> None:

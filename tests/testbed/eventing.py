@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.testbed import images, upstream
-from tests.testbed.manifests import WORKLOADS, adapted
+from tests.testbed.manifests import WORKLOADS, Setting, adapted
 from tests.testbed.upstream import Document
 
 NAMESPACE = "knative-eventing"
@@ -26,7 +26,11 @@ CORE = (
 CHANNEL = "config/channels/in-memory-channel"
 BROKER = "config/brokers/mt-channel-broker"
 NOT_BUILT = ("knative.dev/eventing/cmd/auth_proxy",)
-"""Images that a variable names for a feature which is off (OIDC): nothing starts them."""
+"""Images that a variable names for what Knodel does not use (the door of an IntegrationSink): nothing starts them."""
+
+SETTINGS = (
+    Setting("config-features", "authentication-oidc", "enabled", "a Trigger proves to the event webhook who it is"),
+)
 
 
 def documents() -> list[Document]:
@@ -35,7 +39,7 @@ def documents() -> list[Document]:
     folder = upstream.sources(module, [EVENTING])[EVENTING]
     unused = {f"ko://{package}": f"{images.REGISTRY}/unused:{module.version}" for package in NOT_BUILT}
     found = upstream.documents(folder, *CORE, CHANNEL, BROKER)
-    return [_without_integrations(one) for one in adapted(found, images.published() | unused)]
+    return [_without_integrations(one) for one in adapted(found, images.published() | unused, SETTINGS)]
 
 
 def _without_integrations(document: Document) -> Document:

@@ -23,7 +23,9 @@ IN_PODS = ("pause", "coredns", "serving", "kourier")
 """The modules whose programs run as pods; the others are processes of the machine."""
 ENVOY_PATH = "usr/local/bin/envoy"
 """Where Kourier's Deployment looks for it."""
-SERVER_EXTRAS = ("onnx",)
+SERVER_EXTRAS = ("onnx", "sklearn")
+SERVER_ENTRYPOINT = ("python", "-m", "serving.server")
+"""As in `Containerfile`, which builds the same image elsewhere."""
 CONTROLLER_EXTRAS = ("kubernetes",)
 
 
@@ -100,6 +102,6 @@ def _knodel(store: LayerStore) -> list[Image]:
         return Image(full_name, [*common, own, app], entrypoint, command, python_image.ENVIRONMENT)
 
     return [
-        image("server", SERVER_EXTRAS, ["python", "-m", "serving.server"], []),
+        image("server", SERVER_EXTRAS, [*SERVER_ENTRYPOINT], []),
         image("controller", CONTROLLER_EXTRAS, ["python"], ["-m", "serving.main"]),
     ]

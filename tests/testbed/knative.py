@@ -33,6 +33,7 @@ SETTINGS = (
     Setting("config-autoscaler", "stable-window", "6s", "the least that Knative takes: scenarios wait for zero"),
     Setting("config-autoscaler", "scale-to-zero-grace-period", "2s", "one ingress learns of a change in far less"),
     Setting("config-features", "tag-header-based-routing", "enabled", "the header that chooses a version by its tag"),
+    Setting("config-features", "kubernetes.podspec-persistent-volume-claim", "enabled", "models on volume claims"),
     Setting("config-observability", "metrics-protocol", "prometheus", "the activator's gauge of held requests is read"),
 )
 

@@ -67,7 +67,7 @@ SOURCES_OF_EXTENSIONS = frozenset(
     {".a", ".c", ".cpp", ".f", ".f90", ".h", ".hpp", ".pxd", ".pxi", ".pyc", ".pyi", ".pyx"}
 )
 TOOLS_OF_PACKAGES = (
-    *("numpy/distutils", "numpy/f2py", "numpy/_core/include"),
+    *("numpy/distutils", "numpy/_core/include"),
     *("onnxruntime/quantization", "onnxruntime/tools", "onnxruntime/transformers"),
 )
 """Tools for people that travel with a dependency: a tenth of its modules, never imported by serving."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testbed import dns, images, knative
+from tests.testbed import dns, eventing, images, knative
 from tests.testbed.addresses import DNS_ADDRESS
 from tests.testbed.errors import TestbedError
 from tests.testbed.manifests import named
@@ -40,6 +40,7 @@ def test_the_name_server_is_at_the_address_that_pods_are_told() -> None:
 
 
 def test_every_setting_that_is_not_upstreams_has_a_reason() -> None:
-    assert all(setting.reason for setting in knative.SETTINGS)
-    keys = [(setting.config_map, setting.key) for setting in knative.SETTINGS]
-    assert len(set(keys)) == len(keys)
+    for settings in (knative.SETTINGS, eventing.SETTINGS):
+        assert all(setting.reason for setting in settings)
+        keys = [(setting.config_map, setting.key) for setting in settings]
+        assert len(set(keys)) == len(keys)
