@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from autoscaler.knative_annotations import read_knative
+from autoscaler.scaling.schedules import InvalidSchedules, Schedule, read_schedules
 from clusters.errors import FieldError, KnodelError
 from clusters.objects import ANNOTATION_CLASS, Object, annotations_of
 
@@ -22,17 +23,25 @@ CLASS = "gpu.autoscaling.knodel.dev"
 
 POLICY_ANNOTATION = "autoscaling.knodel.dev/policy"
 """On the PodAutoscaler: `{"minReplicas":0,"maxReplicas":4,"scaleTarget":4,"targetUtilization":0.7,
-"scaleToZeroAfter":60.0,"holdQueue":1000}` (seconds as numbers)."""
+"scaleToZeroAfter":-1.0,"holdQueue":1000,"latencyObjective":0.5,"schedules":[{"cron":"0 8 * * 1-5","timeZone":
+"Europe/Berlin","duration":36000.0,"minReplicas":2}]}` (seconds as numbers; `scaleToZeroAfter` -1 is auto)."""
 
 DECISIONS_ANNOTATION = "autoscaling.knodel.dev/decisions"
 """On the PodAutoscaler: the last 20 decisions, oldest first, `[{"at":"2026-01-01T00:00:00Z","from":0,"to":1,
 "reasons":[{"rule":"Waiting","message":"…","values":{…}}]}]`; at most one write a second."""
 
+LARGEST = 1e15  # of any number: what is more might not fit a float
 MAX_REPLICAS = 1_000  # what a Model may ask for, and what a Knative Service without max-scale gets
 Entry = dict[str, Any]
 """A decision, or a start of a replica."""
 ALWAYS_PROXY = -1.0  # targetBurstCapacity: the activator stays in the path, as in Knative
+AUTO = -1.0
+"""scaleToZeroAfter: as long as a start makes worth while (`scaling.table.AUTO`, said here without numpy)."""
+LEAST_IDLE, LONGEST_IDLE = 1.0, 7 * 86_400.0  # s: scaleToZeroAfter, where it is not AUTO
+LEAST_OBJECTIVE, LONGEST_OBJECTIVE = 0.001, 3_600.0
+"""s; a latency objective below a millisecond is a typing error."""
 
+SCHEDULES = "schedules"
 _JSON_NAMES = {
     "minReplicas": "min_replicas",
     "maxReplicas": "max_replicas",
@@ -40,6 +49,7 @@ _JSON_NAMES = {
     "targetUtilization": "target_utilization",
     "scaleToZeroAfter": "scale_to_zero_after",
     "holdQueue": "hold_queue",
+    "latencyObjective": "latency_objective",
     "initialScale": "initial_scale",
     "activationScale": "activation_scale",
     "scaleDownDelay": "scale_down_delay",
@@ -68,13 +78,15 @@ class Policy:
     max_replicas: int = 4
     scale_target: float = 4.0  # slots: work that one replica holds at once (soft)
     target_utilization: float = 0.7  # share of its slots that a replica is to use on average
-    scale_to_zero_after: float = 60.0  # s without work before the last replica goes
+    scale_to_zero_after: float = AUTO  # s without work before the last replica goes
     hold_queue: int = 1_000  # requests held while it starts; the gateway's limit, not ours
     initial_scale: int = 1  # replicas that must be ready once before the revision is
     activation_scale: int = 1  # replicas at least when it leaves zero
     scale_down_delay: float = 0.0  # s that less must have been enough before replicas go
     stable_window: float = 60.0  # s over which work is averaged
     target_burst_capacity: float = 0.0  # slots kept free, else the activator stays in the path; -1: always there
+    latency_objective: float = 0.0  # s in which most answers are to be given; 0: none
+    schedules: tuple[Schedule, ...] = ()  # replicas that are wanted by the clock, up to `max_replicas`
 
     @classmethod
     def from_annotations(cls, annotations: Mapping[str, str]) -> Policy:
@@ -99,7 +111,16 @@ class Policy:
             (self.min_replicas <= self.max_replicas, "minReplicas", f"must be ≤ maxReplicas ({self.max_replicas})"),
             (0.01 <= self.scale_target <= 1e6, "scaleTarget", "must be from 0.01 to 1000000 slots"),
             (0.01 <= self.target_utilization <= 1, "targetUtilization", "must be from 0.01 to 1"),
-            (1 <= self.scale_to_zero_after <= 7 * 86_400, "scaleToZeroAfter", "must be from 1 s to 7 days"),
+            (
+                self.scale_to_zero_after == AUTO or LEAST_IDLE <= self.scale_to_zero_after <= LONGEST_IDLE,
+                "scaleToZeroAfter",
+                "must be from 1 s to 7 days, or -1 for auto",
+            ),
+            (
+                self.latency_objective == 0 or LEAST_OBJECTIVE <= self.latency_objective <= LONGEST_OBJECTIVE,
+                "latencyObjective",
+                "must be from 0.001 s to 3600 s, or 0 for none",
+            ),
             (0 <= self.hold_queue <= 1e6, "holdQueue", "must be from 0 to 1000000"),
             (0 <= self.initial_scale <= MAX_REPLICAS, "initialScale", f"must be from 0 to {MAX_REPLICAS}"),
             (1 <= self.activation_scale <= MAX_REPLICAS, "activationScale", f"must be from 1 to {MAX_REPLICAS}"),
@@ -120,11 +141,13 @@ class Policy:
     def to_json(self) -> str:
         """The value of `POLICY_ANNOTATION`: a Model's fields, and the others where they are not the default."""
         default = {field.name: field.default for field in fields(self)}
-        said = {
+        said: dict[str, Any] = {
             key: getattr(self, name)
             for key, name in _JSON_NAMES.items()
             if name in _MODEL_FIELDS or getattr(self, name) != default[name]
         }
+        if self.schedules:
+            said[SCHEDULES] = [schedule.to_json() for schedule in self.schedules]
         return json.dumps(said, separators=(",", ":"))
 
 
@@ -159,11 +182,16 @@ def _read_json(text: str) -> tuple[dict[str, Any], list[FieldError]]:
         return {}, [FieldError(POLICY_ANNOTATION, "must be a JSON object")]
     values: dict[str, Any] = {}
     errors: list[FieldError] = []
+    if SCHEDULES in said:
+        try:
+            values["schedules"] = read_schedules(said.pop(SCHEDULES))
+        except InvalidSchedules as error:
+            errors += error.causes
     for key, value in said.items():
         name = _JSON_NAMES.get(key)
         if name is None:
             errors.append(FieldError(key, "is not a field of a scaling policy"))
-        elif isinstance(value, bool) or not isinstance(value, int | float):
+        elif isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > LARGEST:
             errors.append(FieldError(key, f"must be a number, not {json.dumps(value)}"))
         elif name in _INTEGERS and value != value // 1:
             errors.append(FieldError(key, f"must be a whole number, not {value}"))

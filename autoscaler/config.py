@@ -32,6 +32,10 @@ class Scaling:
     max_down_rate: float = 2.0
     """Divisor of the replicas in one tick. Knative's value: a wrong reading costs at most half."""
 
+    peak_utilization: float = 0.9
+    """Share of its slots, at least, that a replica is to use in a peak: what waits, and what the panic window filled.
+    The policy's own utilization leaves room for peaks above an average; above a peak there is none to leave."""
+
     tolerance: float = 0.05
     """Replicas. Work for 4.04 replicas is work for 4: times of scrapes jitter by some milliseconds a second."""
 
@@ -39,12 +43,38 @@ class Scaling:
     """Share of the stable window that must hold data before anything is scaled down. Knative asks for a single
     sample; half a window outlives a scrape that failed, and not a source that is silent."""
 
-    assumed_service_time: float = 1.0
-    """Slot-seconds of a request, until some were measured. Between a classifier (0.01 s) and a long answer (30 s)."""
+    assumed_start_time: float = 10.0
+    """Seconds from asking for a replica to its readiness, until a start of the revision was measured. Between a warm
+    start (0.1 s) and a large model on a GPU (120 s)."""
 
     drain_within: float = 1.0
     """Seconds in which waiting requests are to be worked off once replicas are there: a queue of short requests needs
     no replica of its own, it is gone before a further one has started."""
+
+    hold_starts: float = 12.0
+    """Start times for which the most that was wanted is held: an idle replica costs its seconds, one that is missing a
+    start to everybody who waits for it."""
+
+    hold_least: float = 30.0
+    """Seconds: even what starts at once is not worth moving for less."""
+
+    hold_most: float = 600.0
+    """Seconds: what starts in minutes is not kept for hours by one burst."""
+
+    least_idle: float = 60.0
+    """Seconds without work before the last replica goes, at least, where the policy leaves it to the start time."""
+
+    near_objective: float = 0.8
+    """Share of the latency objective from which on no replica goes: with fewer the answers would be too late."""
+
+    enough_answers: float = 20.0
+    """Answers without which a quantile of their times says nothing."""
+
+    busy_share: float = 0.5
+    """Share of their slots that replicas have in use, at least, when more replicas are to make answers faster."""
+
+    most_slow_step: float = 2.0
+    """Times the ready replicas, at most, that answers which come too late call for in one start time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +170,12 @@ class Records:
     kept_starts: int = 10
     """Starts of replicas in the annotation, of some 400 bytes each."""
 
+    kept_inputs: int = 8
+    """Decisions that can be replayed, of some 800 bytes each."""
+
+    usage_interval: float = 60.0
+    """Seconds between two writes of what a revision's replicas held: a bill needs no seconds, and each is a write."""
+
     write_interval: float = 1.0
     """Seconds between two writes of a PodAutoscaler's decisions and starts: they are for people."""
 
@@ -169,10 +205,19 @@ def _errors(settings: Settings) -> Iterator[FieldError]:
         ("scaling.panic_threshold", scaling.panic_threshold, 1.1, 1_000.0),
         ("scaling.max_up_rate", scaling.max_up_rate, 1.1, 1e6),
         ("scaling.max_down_rate", scaling.max_down_rate, 1.1, 1e6),
+        ("scaling.peak_utilization", scaling.peak_utilization, 0.01, 1.0),
         ("scaling.tolerance", scaling.tolerance, 0.0, 0.5),
         ("scaling.enough_coverage", scaling.enough_coverage, 0.0, 1.0),
-        ("scaling.assumed_service_time", scaling.assumed_service_time, 1e-4, 3_600.0),
+        ("scaling.assumed_start_time", scaling.assumed_start_time, 1e-2, 3_600.0),
         ("scaling.drain_within", scaling.drain_within, 1e-3, 3_600.0),
+        ("scaling.hold_starts", scaling.hold_starts, 0.0, 1_000.0),
+        ("scaling.hold_least", scaling.hold_least, 1.0, scaling.hold_most),
+        ("scaling.hold_most", scaling.hold_most, 1.0, 86_400.0),
+        ("scaling.least_idle", scaling.least_idle, 1.0, 86_400.0),
+        ("scaling.near_objective", scaling.near_objective, 0.1, 1.0),
+        ("scaling.enough_answers", scaling.enough_answers, 1.0, 1e6),
+        ("scaling.busy_share", scaling.busy_share, 0.0, 1.0),
+        ("scaling.most_slow_step", scaling.most_slow_step, 1.01, 100.0),
         ("sampling.tick", sampling.tick, 0.05, 60.0),
         ("sampling.timeout", sampling.timeout, 0.01, sampling.tick),
         ("sampling.max_bytes", sampling.max_bytes, 256, 1_048_576),
@@ -184,6 +229,8 @@ def _errors(settings: Settings) -> Iterator[FieldError]:
         ("zero.diagnosis", zero.diagnosis, 0.0, 3_600.0),
         ("records.kept_decisions", records.kept_decisions, 1, 100),
         ("records.kept_starts", records.kept_starts, 1, 100),
+        ("records.kept_inputs", records.kept_inputs, 1, 100),
+        ("records.usage_interval", records.usage_interval, 1.0, 3_600.0),
         ("records.write_interval", records.write_interval, 0.0, 60.0),
         ("activators.poll", settings.activators.poll, 0.005, 10.0),
         ("activators.calm", settings.activators.calm, 0.005, 60.0),

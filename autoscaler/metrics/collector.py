@@ -1,18 +1,22 @@
 """From the totals of replicas to the work of a revision: asks the ready ones, takes differences, says what is unknown.
 
-Rules: at most `max_pods` replicas are asked per tick, in rotation, and speak for the others; the first reading of a
-replica, and one after its totals fell (a restart), counts by what is in flight at that moment; a claim is clamped to
-`claim_limit` times the replica's slots; replicas that were asked and did not answer are missing, not idle.
+Rules: at most `max_pods` replicas are asked per tick, in rotation, and speak for the others; what a replica says of
+itself is believed within bounds (`claims.py`); replicas that were asked and did not answer are missing, not idle, and
+so are those that speak of a time before their last reading. Where a revision has a latency objective, its replicas are
+also asked how long their answers took (`answers.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autoscaler.config import Sampling
+from autoscaler.metrics.answers import Answers, AnswerSource, Latencies
+from autoscaler.metrics.claims import make_claim, without_outliers
 from autoscaler.metrics.source import MetricSource, NoSample
 from autoscaler.metrics.stat import BadSample, Sample
 from clusters.endpoints import Endpoint
@@ -20,15 +24,14 @@ from clusters.objects import Key
 
 log = logging.getLogger(__name__)
 
-MIN_INTERVAL = 1e-3  # s: two readings nearer than that say nothing about the time between them
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A revision to read: its ready replicas, and the slots that each of them has."""
+    """A revision to read: its ready replicas, the slots that each has, and whether it has a latency objective."""
 
     endpoints: tuple[Endpoint, ...]
     slots: float
+    objective: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,8 @@ class Reading:
     `work`: slots in use since the last reading, on average, of all ready replicas. `missing`: slots that silent ones
     may have held. `served` slot-seconds went to `requests` requests. `complete`: every ready replica was heard.
     `crowd`: slots used or waited for inside replicas, as this reading and the one before agree; 0 unless requests
-    waited for a slot of the same replica at both.
+    waited for a slot of the same replica at both. `latency`: seconds within which most answers of late were given
+    (`answers.QUANTILE`), NaN without an objective or an answer; `answers`: how many stand behind it.
     """
 
     work: float
@@ -48,25 +52,17 @@ class Reading:
     busy: bool
     complete: bool
     crowd: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """What one replica says of the time since its last reading."""
-
-    rate: float
-    served: float
-    requests: float
-    busy: bool
-    stays: float = 0.0  # slots used or waited for at both readings
-    waits: bool = False  # whether requests waited for a slot at both
+    latency: float = math.nan
+    answers: float = 0.0
 
 
 class Collector:
-    """Keeps each replica's last reading."""
+    """Keeps each replica's last reading; without `answers` no latency is known."""
 
-    def __init__(self, source: MetricSource, sampling: Sampling) -> None:
+    def __init__(self, source: MetricSource, sampling: Sampling, answers: AnswerSource | None = None) -> None:
         self._source = source
+        self._answers = answers
+        self._latencies = Latencies()
         self._sampling = sampling
         self._last: dict[Key, dict[str, Sample]] = {}
         self._turn = 0
@@ -79,13 +75,17 @@ class Collector:
         self._turn += 1
         chosen = {key: self._choose(target.endpoints) for key, target in targets.items()}
         asked = [endpoint for endpoints in chosen.values() for endpoint in endpoints]
-        answers = iter(await asyncio.gather(*(self._ask(endpoint) for endpoint in asked)))
+        timed = [endpoint for key, endpoints in chosen.items() if targets[key].objective for endpoint in endpoints]
+        found, pages = await asyncio.gather(
+            asyncio.gather(*(self._ask(endpoint) for endpoint in asked)), self._ask_for_answers(timed)
+        )
+        answers = iter(found)
         readings = {}
         for key, endpoints in chosen.items():
             samples = {endpoint.pod: next(answers) for endpoint in endpoints}
             reading = self._digest(key, targets[key], samples)
             if reading is not None:
-                readings[key] = reading
+                readings[key] = self._timed(key, targets[key], reading, pages)
         return readings
 
     async def is_quiet(self, key: Key, endpoints: Sequence[Endpoint], since: float = float("-inf")) -> bool:
@@ -111,6 +111,7 @@ class Collector:
     def forget(self, key: Key) -> None:
         """The revision is gone, or has no replicas."""
         self._last.pop(key, None)
+        self._latencies.forget(key)
 
     async def _ask_all(self, endpoints: Sequence[Endpoint]) -> list[Sample]:
         samples = await asyncio.gather(*(self._ask(endpoint) for endpoint in endpoints))
@@ -132,6 +133,31 @@ class Collector:
             log.debug("%s", error)
         return None
 
+    async def _ask_for_answers(self, endpoints: Sequence[Endpoint]) -> dict[str, Answers]:
+        """The pages of those that have one, by Pod."""
+        if self._answers is None or not endpoints:
+            return {}
+        asked = (self._answers.answers(endpoint) for endpoint in endpoints)
+        found = dict(zip(endpoints, await asyncio.gather(*asked, return_exceptions=True), strict=True))
+        for endpoint, page in found.items():
+            if isinstance(page, BaseException):
+                if not isinstance(page, NoSample | BadSample):
+                    raise page
+                self.rejected += isinstance(page, BadSample)
+                log.debug("%s: %s", endpoint.pod, page)
+        return {endpoint.pod: page for endpoint, page in found.items() if isinstance(page, Answers)}
+
+    def _timed(self, key: Key, target: Target, reading: Reading, pages: Mapping[str, Answers]) -> Reading:
+        """The reading with what is known of the latency."""
+        if not target.objective or self._answers is None:
+            self._latencies.forget(key)
+            return reading
+        ready = frozenset(endpoint.pod for endpoint in target.endpoints)
+        now = max(sample.at for sample in self._last[key].values())
+        own = {pod: page for pod, page in pages.items() if pod in ready}
+        latency, answers = self._latencies.add(key, own, ready, now)
+        return replace(reading, latency=latency, answers=float(answers))
+
     def _choose(self, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
         """All, or the next `max_pods` in rotation."""
         count, most = len(endpoints), self._sampling.max_pods
@@ -145,10 +171,13 @@ class Collector:
         ready = {endpoint.pod for endpoint in target.endpoints}
         for pod in [pod for pod in known if pod not in ready]:
             del known[pod]
-        heard = {pod: sample for pod, sample in samples.items() if sample is not None}
+        said = {pod: sample for pod, sample in samples.items() if sample is not None}
+        heard = {pod: sample for pod, sample in said.items() if self._is_news(known, pod, sample)}
         if not heard:
             return None
-        claims = [self._claim(known.get(pod), sample, target.slots) for pod, sample in heard.items()]
+        most = self._sampling.claim_limit * target.slots
+        claims = [make_claim(known.get(pod), sample, most) for pod, sample in heard.items()]
+        claims = without_outliers(claims, target.slots)
         known.update(heard)
         share = len(ready) / len(samples)  # those that were asked speak for those that were not
         return Reading(
@@ -161,18 +190,8 @@ class Collector:
             crowd=sum(claim.stays for claim in claims) * share if any(claim.waits for claim in claims) else 0.0,
         )
 
-    def _claim(self, before: Sample | None, now: Sample, slots: float) -> _Claim:
-        most = self._sampling.claim_limit * slots
-        if before is None or now.busy_seconds < before.busy_seconds or now.requests < before.requests:
-            return _Claim(min(now.in_flight, most), 0.0, 0.0, now.in_flight > 0.0 or now.requests > 0.0)
-        elapsed = now.at - before.at
-        served, requests = now.busy_seconds - before.busy_seconds, now.requests - before.requests
-        rate = served / elapsed if elapsed >= MIN_INTERVAL else now.in_flight
-        return _Claim(
-            rate=min(rate, most),
-            served=min(served, most * max(elapsed, 0.0)),
-            requests=requests,
-            busy=now.in_flight > 0.0 or requests > 0.0,
-            stays=min(before.in_flight, now.in_flight, most),
-            waits=before.queued > 0.0 and now.queued > 0.0,
-        )
+    def _is_news(self, known: Mapping[str, Sample], pod: str, sample: Sample) -> bool:
+        """Whether the reading is none of before the last one: such a one is counted as rejected."""
+        stale = pod in known and sample.at < known[pod].at
+        self.rejected += stale
+        return not stale

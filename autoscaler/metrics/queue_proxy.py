@@ -28,6 +28,8 @@ MAX_BYTES: Final = 336
 """Six fields of ten bytes, a host name of 256, 20 to spare: Knative's own cap (CVE-2023-48713)."""
 PERIOD: Final = 1.0
 """s that one report speaks of (`reportingPeriod` in `pkg/queue/sharedmain/main.go`)."""
+STALE: Final = 10.0 * PERIOD
+"""s after which a report that is told over and over is none: its queue-proxy counts no longer."""
 LAG: Final = 1.5 * PERIOD
 """s: a report is up to one period old, and its ticker may be late on a busy node."""
 LARGEST_AVERAGE: Final = 1e6  # requests in use, or a second; more is garbage
@@ -50,12 +52,16 @@ class Report:
 
 @dataclass(slots=True)
 class _Totals:
-    """A queue-proxy's sums up to the end of the period `last`; `began` is its start by the reader's clock."""
+    """A queue-proxy's sums up to the end of the period `last`, which was `heard` first then; `began` is its start.
+
+    Both by the reader's clock.
+    """
 
     last: Report
     began: float
     busy_seconds: float
     requests: float
+    heard: float
 
 
 class QueueProxyScraper:
@@ -68,7 +74,7 @@ class QueueProxyScraper:
         self._totals: OrderedDict[str, _Totals] = OrderedDict()
 
     async def sample(self, endpoint: Endpoint) -> Sample:
-        """The sums up to the last period's end. Raises NoSample (before the first period's end too), BadSample."""
+        """The sums up to the last period's end. Raises NoSample, before the first period's end too; BadSample."""
         address = Address(endpoint.pod, endpoint.host, self._port)
         answer = await self._pages.get(address, "/metrics", MAX_BYTES, {"Accept": MEDIA_TYPE})
         if answer.content_type != MEDIA_TYPE:
@@ -85,13 +91,16 @@ class QueueProxyScraper:
         await self._pages.close()
 
     def _add(self, pod: str, report: Report) -> _Totals:
-        known = self._totals.get(pod)
+        known, now = self._totals.get(pod), self._clock.monotonic()
         if known is None or report.uptime < known.last.uptime:  # another queue-proxy: the sums begin anew
-            known = self._totals[pod] = _Totals(report, self._clock.monotonic() - report.uptime, 0.0, 0.0)
+            known = self._totals[pod] = _Totals(report, now - report.uptime, 0.0, 0.0, now)
             if len(self._totals) > MOST_PODS:
                 self._totals.popitem(last=False)
         elif report.uptime > known.last.uptime:
             integrate(known, report)
+            known.heard = now
+        elif now - known.heard > STALE:
+            raise BadSample(f"{pod}: queue-proxy told the same period {now - known.heard:.0f} s ago: it is stale")
         self._totals.move_to_end(pod)
         return known
 

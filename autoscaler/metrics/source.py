@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from autoscaler.config import Sampling
+from autoscaler.metrics.answers import MAX_BYTES as ANSWERS_BYTES
+from autoscaler.metrics.answers import Answers, parse_answers
 from autoscaler.metrics.pages import Address, Pages
 from autoscaler.metrics.progress import read_progress
 from autoscaler.metrics.stat import NoPage, NoSample, Sample, parse_stats
@@ -76,13 +78,20 @@ class PodScraper:
         """How far the replica's start is, for people. Raises as `sample`."""
         return read_progress(await self._stats(endpoint))
 
+    async def answers(self, endpoint: Endpoint) -> Answers:
+        """How long its answers took, as totals (`GET …/stats/answers`). Raises as `sample`."""
+        return parse_answers((await self._pages.get(_address(endpoint), "/stats/answers", ANSWERS_BYTES)).body)
+
     async def close(self) -> None:
         """Close all connections; the next sample opens new ones."""
         await self._pages.close()
 
     async def _stats(self, endpoint: Endpoint) -> bytes:
-        address = Address(endpoint.pod, endpoint.host, endpoint.management_port)
-        return (await self._pages.get(address, "/stats", self._sampling.max_bytes)).body
+        return (await self._pages.get(_address(endpoint), "/stats", self._sampling.max_bytes)).body
+
+
+def _address(endpoint: Endpoint) -> Address:
+    return Address(endpoint.pod, endpoint.host, endpoint.management_port)
 
 
 __all__ = ["ActivatorLoad", "LoadView", "MetricSource", "NoPage", "NoSample", "PodScraper"]

@@ -1,9 +1,13 @@
 """How much work there was lately: exact averages over time buckets, for all revisions at once.
 
-A row is a revision. It has `BUCKETS` buckets of `width` seconds (1 s for windows up to 60 s, else window ÷ 60), each
-with slot-seconds of work, slot-seconds that replicas which did not answer may have held, and seconds that readings
-cover. A reading speaks of an interval and is spread over the buckets by overlap. Time that no reading covers is not
+A row is a revision. It has `BUCKETS` buckets of `width` seconds (1 s for windows up to 60 s, else window ÷ 60). Kept
+are the totals at the end of each bucket, of slot-seconds of work, of slot-seconds that replicas which did not answer
+may have held, and of seconds that readings cover: what a window holds is the difference of two of them, whatever its
+length. A reading speaks of an interval and is spread over the buckets by overlap. Time that no reading covers is not
 counted as idle: an average is work ÷ covered seconds, NaN when nothing is covered. Times are monotonic seconds.
+
+Totals are counted from a moment at most two windows ago (each row's turn to be set back comes once in `BUCKETS`
+buckets), so that single precision is enough for the buckets.
 """
 
 from __future__ import annotations
@@ -11,11 +15,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from autoscaler.scaling.table import FloatArray, IntArray
+from autoscaler.scaling.table import FloatArray, IntArray, Rows
 
 BUCKETS = 60  # of 1 s: the default stable window
 FINEST = 1.0  # s; readings come once a second
+NEVER = -(1 << 40)  # a bucket before all others
+LEAST = 1e-3  # s: readings of less time than that say nothing
 
 
 class Averages(NamedTuple):
@@ -27,76 +34,80 @@ class Averages(NamedTuple):
 
 
 class Windows:
-    """The buckets of all rows."""
+    """The totals of all rows."""
 
     def __init__(self, rows: int) -> None:
-        self._work = np.zeros((rows, BUCKETS), np.float32)
-        self._missing = np.zeros((rows, BUCKETS), np.float32)
-        self._covered = np.zeros((rows, BUCKETS), np.float32)
-        self._newest = np.zeros(rows, np.int64)
+        self._totals = np.zeros((3, rows))  # up to the last reading
+        self._ends = np.zeros((3, BUCKETS, rows), np.float32)  # at the ends of the buckets before the newest
+        self._newest = np.full(rows, NEVER)  # the bucket in which the last reading ends
         self._width = np.full(rows, FINEST)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all rows, in bytes."""
+        return sum(one.nbytes for one in (self._totals, self._ends, self._newest, self._width))
 
     def grow(self, rows: int) -> None:
         """Make room for `rows` rows; those that exist stay."""
         more = rows - len(self._newest)
-        wide = ((0, more), (0, 0))
-        self._work, self._missing, self._covered = (
-            np.pad(one, wide) for one in (self._work, self._missing, self._covered)
-        )
-        self._newest = np.pad(self._newest, (0, more))
+        self._totals = np.pad(self._totals, ((0, 0), (0, more)))
+        self._ends = np.pad(self._ends, ((0, 0), (0, 0), (0, more)))
+        self._newest = np.pad(self._newest, (0, more), constant_values=NEVER)
         self._width = np.pad(self._width, (0, more), constant_values=FINEST)
 
     def reset(self, row: int, longest: float) -> None:
         """Forget all of a row; from now on it is to answer for windows up to `longest` seconds."""
-        for values in (self._work, self._missing, self._covered):
-            values[row] = 0.0
-        self._newest[row] = 0
+        self._totals[:, row] = 0.0
+        self._ends[:, :, row] = 0.0
+        self._newest[row] = NEVER
         self._width[row] = max(FINEST, longest / BUCKETS)
 
     def record(self, rows: IntArray, start: FloatArray, end: float, work: FloatArray, missing: FloatArray) -> None:
         """Add readings: `work` and `missing` slots on average from `start` to `end`; each row at most once."""
         width = self._width[rows]
-        start = np.maximum(start, end - BUCKETS * width)
-        first = np.floor_divide(start, width).astype(np.int64)
-        last = self._bucket(end, width)
-        self._advance(rows, last)
-        for offset in range(int((last - first).max(initial=-1)) + 1):
-            bucket = first + offset
-            seconds = np.minimum(end, (bucket + 1) * width) - np.maximum(start, bucket * width)
-            seconds = np.where(last - bucket < BUCKETS, np.maximum(seconds, 0.0), 0.0)
-            at = (rows, bucket % BUCKETS)
-            self._work[at] += work * seconds
-            self._missing[at] += missing * seconds
-            self._covered[at] += seconds
+        start = np.minimum(start, end)
+        slots = np.stack([work, missing, np.ones_like(start)])
+        totals = self._totals[:, rows]
+        before = self._newest[rows]
+        newest = np.maximum(_bucket(end, width), before)
+        ended = np.minimum(newest - before, BUCKETS)
+        for back in range(int(ended.max(initial=0)), 0, -1):  # the buckets that end between `start` and `end`
+            some = ended >= back
+            bucket = newest[some] - back
+            seconds = np.clip((bucket + 1) * width[some], start[some], end) - start[some]
+            self._ends[:, bucket % BUCKETS, rows[some]] = totals[:, some] + slots[:, some] * seconds
+        self._totals[:, rows] = totals + slots * (end - start)
+        self._newest[rows] = newest
+        self._set_back(rows[(newest + rows) // BUCKETS > (before + rows) // BUCKETS])
 
-    def average(self, rows: IntArray, window: FloatArray, now: float) -> Averages:
+    def average(self, rows: Rows, window: FloatArray, now: float) -> Averages:
         """Over the last `window` seconds up to and with the bucket of `now`."""
-        width = self._width[rows]
-        newest = self._newest[rows]
-        behind = self._bucket(now, width) - newest
-        length = np.clip(np.ceil(window / width), 1, BUCKETS)
-        age = (newest[:, None] - np.arange(BUCKETS)) % BUCKETS + behind[:, None]
-        kept = age < length[:, None]
-        work, missing, covered = (
-            np.where(kept, values[rows], np.float32(0.0)).sum(axis=1, dtype=np.float64)
-            for values in (self._work, self._missing, self._covered)
-        )
-        known = np.where(covered > 0.0, covered, np.nan)
-        return Averages(work / known, missing / known, np.asarray(covered))
+        width, newest = self._width[rows], self._newest[rows]
+        length = np.minimum(np.maximum(np.ceil(window / width), 1.0), BUCKETS).astype(np.int64)
+        since = np.maximum(_bucket(now, width), newest) - length  # the bucket at whose end the window begins
+        kept = since < newest
+        work, missing, covered = np.where(kept, self._totals[:, rows] - self._at(since, rows), 0.0)
+        covered = np.maximum(covered, 0.0)
+        known = np.where(covered > LEAST, covered, np.nan)
+        return Averages(np.maximum(work / known, 0.0), np.maximum(missing / known, 0.0), covered)
 
-    @staticmethod
-    def _bucket(at: float, width: FloatArray) -> IntArray:
-        """The bucket in which the time up to `at` ends: a moment at a bucket's end opens no new one."""
-        bucket: IntArray = np.ceil(at / width).astype(np.int64) - 1
-        return bucket
+    def _at(self, bucket: IntArray, rows: Rows) -> NDArray[np.float32]:
+        """The totals at the ends of these buckets. Most rows are alike, so that a whole slice often serves."""
+        slots = bucket % BUCKETS
+        if len(slots) and (slots == slots[0]).all():
+            return self._ends[:, slots[0], rows]
+        numbers = np.arange(len(self._newest))[rows]
+        return self._ends[:, slots, numbers]
 
-    def _advance(self, rows: IntArray, last: IntArray) -> None:
-        """Empty the buckets that come into use."""
-        newest = self._newest[rows]
-        ahead = np.minimum(last - newest, BUCKETS)
-        for offset in range(int(ahead.max(initial=0))):
-            moved = offset < ahead
-            at = (rows[moved], (last[moved] - offset) % BUCKETS)
-            for values in (self._work, self._missing, self._covered):
-                values[at] = 0.0
-        self._newest[rows] = np.maximum(newest, last)
+    def _set_back(self, rows: IntArray) -> None:
+        """Count these rows from the end of their oldest bucket on."""
+        if len(rows):
+            oldest = self._ends[:, self._newest[rows] % BUCKETS, rows]
+            self._ends[:, :, rows] -= oldest[:, None, :]
+            self._totals[:, rows] -= oldest
+
+
+def _bucket(at: float, width: FloatArray) -> IntArray:
+    """The bucket in which the time up to `at` ends: a moment at a bucket's end opens no new one."""
+    bucket: IntArray = np.ceil(at / width).astype(np.int64) - 1
+    return bucket

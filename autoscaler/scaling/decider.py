@@ -17,25 +17,27 @@ from typing import Any
 import numpy as np
 
 from autoscaler.config import Scaling
-from autoscaler.scaling import stages
 from autoscaler.scaling.reasons import Reason, Rule
-from autoscaler.scaling.stages import Situation, Stage
+from autoscaler.scaling.stages import demand, latency, limits, peak_hold, queue, zero
+from autoscaler.scaling.stages.situation import Situation, Stage
 from autoscaler.scaling.table import IntArray, Observations, Specs, State
 
 STAGES: tuple[tuple[Rule, Stage], ...] = (
-    (Rule.STABLE, stages.stable),  # what the average of the last minute calls for
-    (Rule.WAITING, stages.waiting),  # what waits is counted now, not on average
-    (Rule.CROWDED, stages.crowded),  # nor what waits inside replicas
-    (Rule.PANIC, stages.panic),  # a burst is met at once and held
-    (Rule.STARTING, stages.keep_while_waiting),  # what starts is not taken back while requests wait
-    (Rule.NO_DATA, stages.hold_without_data),  # no data is neither zero nor failure
-    (Rule.RATE, stages.rate_limits),  # a wrong reading moves the count by a bounded step
-    (Rule.ACTIVATION, stages.activation_scale),  # leaving zero
-    (Rule.DELAY, stages.scale_down_delay),  # replicas go slowly where the policy says so
-    (Rule.IN_USE, stages.keep_one),  # averages below one replica do not mean zero
-    (Rule.IDLE, stages.idle),  # nothing at all for long enough does
-    (Rule.BOUNDS, stages.bounds),  # whatever was found, the policy's bounds hold
-    (Rule.EXPIRED, stages.give_up),  # except for what cannot start
+    (Rule.STABLE, demand.stable),  # what the average of the last minute calls for
+    (Rule.WAITING, queue.waiting),  # what waits is counted now, not on average
+    (Rule.CROWDED, queue.crowded),  # nor what waits inside replicas
+    (Rule.PANIC, demand.panic),  # a burst is met at once and held
+    (Rule.SLOW, latency.slow_answers),  # answers that come too late call for more where more helps
+    (Rule.HOLD, peak_hold.peak_hold),  # what was needed lately stays as long as its start makes it worth while
+    (Rule.STARTING, queue.keep_while_waiting),  # what starts is not taken back while requests wait
+    (Rule.NO_DATA, limits.hold_without_data),  # no data is neither zero nor failure
+    (Rule.RATE, limits.rate_limits),  # a wrong reading moves the count by a bounded step
+    (Rule.ACTIVATION, limits.activation_scale),  # leaving zero
+    (Rule.DELAY, limits.scale_down_delay),  # replicas go slowly where the policy says so
+    (Rule.IN_USE, zero.keep_one),  # averages below one replica do not mean zero
+    (Rule.IDLE, zero.idle),  # nothing at all for long enough does
+    (Rule.BOUNDS, limits.bounds),  # whatever was found, the policy's bounds hold
+    (Rule.EXPIRED, limits.give_up),  # except for what cannot start
 )
 
 

@@ -7,8 +7,10 @@ wait; the others cost nothing. When the last replica goes, all that was measured
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +20,14 @@ from autoscaler.metrics.source import LoadView
 from autoscaler.metrics.window import Windows
 from autoscaler.scaling.decider import decide
 from autoscaler.scaling.reasons import Reason
+from autoscaler.scaling.replay import inputs_of
 from autoscaler.scaling.table import NAN, IntArray, Observations, Specs, State
 from clusters.objects import Key
 
 FIRST_ROWS = 64
 UNDECIDED = -1
+START_QUANTILE = 0.75  # most starts are shorter; one that was very long counts for little
+KEPT_STARTS = 8  # of which the start time is a quantile: enough for one, and soon forgotten when starts change
 Loads = Callable[[Key], LoadView]
 
 
@@ -34,6 +39,7 @@ class Change:
     before: int
     desired: int
     reasons: tuple[Reason, ...]
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # what it was made from, for `replay`
 
 
 @dataclass(slots=True)
@@ -55,6 +61,9 @@ class _Row:
     adopted: bool = False
     served: float = 0.0
     requests: float = 0.0
+    latency: float = NAN
+    answers: float = 0.0
+    starts: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_STARTS))
 
     @property
     def starting(self) -> int:
@@ -127,6 +136,16 @@ class Fleet:
             self._forget_readings(row, float(row.spec["stable_window"]))
             row.adopted = False
 
+    def started(self, key: Key, seconds: float) -> None:
+        """One more cold start of the revision was measured. Kept on the way to zero; of revisions here only."""
+        if key in self._rows and math.isfinite(seconds) and seconds > 0.0:
+            self._rows[key].starts.append(seconds)
+
+    def start_time(self, key: Key) -> float:
+        """Seconds that a start takes: the 0.75 quantile of the latest ones; NaN before one was measured."""
+        row = self._rows.get(key)
+        return float(np.quantile(row.starts, START_QUANTILE)) if row is not None and row.starts else NAN
+
     def touch(self, key: Key, now: float) -> None:
         """There was work just now: idle time starts anew."""
         self._rows[key].idle_from = now
@@ -152,7 +171,7 @@ class Fleet:
         """
         for key in asked:
             if key in self._rows:
-                self._rows[key].heard, self._rows[key].crowd = False, 0.0
+                self._rows[key].heard, self._rows[key].crowd, self._rows[key].answers = False, 0.0, 0.0
         found = ((self._rows.get(key), key, reading) for key, reading in readings.items())
         known = [(row, key, reading) for row, key, reading in found if row is not None and row.alive]
         if not known:
@@ -172,14 +191,16 @@ class Fleet:
             return []
         rows = np.array([row.number for _, row in known])
         seen = self._observations(known, rows, now)
-        decisions, state = decide(self._specs.take(rows), seen, self._state.take(rows), now, self._settings.scaling)
-        self._state.put(rows, state)
+        scaling, specs, former = self._settings.scaling, self._specs.take(rows), self._state.take(rows)
+        decisions, state = decide(specs, seen, former, now, scaling)
         changes = []
         for index, ((key, row), desired) in enumerate(zip(known, decisions.desired.tolist(), strict=True)):
             before = row.current if row.desired == UNDECIDED else row.desired
             row.desired = desired
             if desired != before:
-                changes.append(Change(key, before, desired, decisions.reasons(index)))
+                inputs = inputs_of(specs, seen, former, index, now, scaling)
+                changes.append(Change(key, before, desired, decisions.reasons(index), inputs))
+        self._state.put(rows, state)
         return changes
 
     def _observations(self, known: Sequence[tuple[Key, _Row]], rows: IntArray, now: float) -> Observations:
@@ -203,6 +224,9 @@ class Fleet:
             active=np.array([float(load.active) for load in loads]),
             idle=np.array([now - row.idle_from if row.heard and row.ready else NAN for _, row in known]),
             service_time=np.array([row.served / row.requests if row.requests > 0 else NAN for _, row in known]),
+            start_time=np.array([self.start_time(key) for key, _ in known]),
+            latency=np.array([row.latency for _, row in known]),
+            answers=np.array([row.answers for _, row in known]),
             adopted=np.array([row.adopted for _, row in known]),
         )
 
@@ -215,6 +239,7 @@ class Fleet:
         row.first_read = now if math.isnan(row.first_read) else row.first_read
         row.last_read = now
         row.heard, row.crowd = reading.complete, reading.crowd
+        row.latency, row.answers = reading.latency, reading.answers
         load = self._loads(key)
         if reading.busy or load.queued or load.active or math.isnan(row.idle_from):
             row.idle_from = now
@@ -237,6 +262,7 @@ class Fleet:
         self._state.set_row(row.number, {})
         row.first_read = row.last_read = row.idle_from = NAN
         row.heard, row.crowd = False, 0.0
+        row.latency, row.answers = NAN, 0.0
 
     def _new_number(self) -> int:
         if not self._free:

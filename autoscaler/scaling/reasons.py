@@ -15,6 +15,8 @@ class Rule(StrEnum):
     WAITING = "Waiting"
     CROWDED = "Crowded"
     PANIC = "Panic"
+    SLOW = "SlowAnswers"
+    HOLD = "PeakHold"
     STARTING = "Starting"
     NO_DATA = "NotEnoughData"
     RATE = "RateLimit"
@@ -33,6 +35,10 @@ _TEXTS = {
     Rule.CROWDED: "requests wait inside replicas, {crowd:g} slots are used or waited for, {per_replica:g} per "
     "replica: {after}",
     Rule.PANIC: "{threshold:g} times the {ready:g} ready replicas or more were needed: {after} for {remaining:.0f} s",
+    Rule.SLOW: "answers take {latency:.3g} s, the objective is {objective:g} s, and the {ready:g} ready replicas are "
+    "busy: {after}",
+    Rule.HOLD: "{peak:g} replicas were needed at once within the last {hold:.0f} s, and a start takes "
+    "{start_time:.1f} s: {after}",
     Rule.STARTING: "requests wait, so none of {current:g} replicas goes: {after}",
     Rule.NO_DATA: "readings cover {covered:.0f} s of {window:g} s, so nothing is scaled down: {after}",
     Rule.RATE: "from {current:g} replicas at least {least:g} and at most {most:g} in one step: {after}",

@@ -1,0 +1,133 @@
+"""Decisions again: what a decision was made from, kept as JSON, and decided on once more, perhaps by another policy.
+
+An entry has the row of each table where it differs from the column's default, and the settings that are not usual:
+
+    {"now": 812.5, "specs": {"max": 4, "target": 4.0}, "seen": {"current": 1, "queued": 12.0, "idle": "nan"},
+     "state": {"panic_until": "-inf"}, "settings": {"tolerance": 0.1}}
+
+Numbers are exact (NaN and the infinities as text), so the same rules come to the same decision. Other rules, after an
+upgrade, may come to another: then that is what is to be seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from autoscaler.config import Scaling
+from autoscaler.scaling.decider import STAGES, decide
+from autoscaler.scaling.reasons import render
+from autoscaler.scaling.table import Columns, Observations, Specs, State
+from clusters.errors import KnodelError
+
+INPUTS_ANNOTATION: Final = "autoscaling.knodel.dev/inputs"
+"""On PodAutoscalers: what the last decisions were made from, oldest first, each with `at`, `from` and `to`."""
+
+COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "minReplicas": "min",
+        "maxReplicas": "max",
+        "scaleTarget": "target",
+        "targetUtilization": "utilization",
+        "scaleToZeroAfter": "scale_to_zero_after",
+        "latencyObjective": "latency_objective",
+        "initialScale": "initial",
+        "activationScale": "activation",
+        "scaleDownDelay": "scale_down_delay",
+    }
+)
+"""Fields of a policy that a replay may change, with their columns. Not among them is what measurements depend on
+(`stableWindow`): what was measured is what it was."""
+
+T = TypeVar("T", bound=Columns)
+
+
+class NoReplay(KnodelError):
+    """What was kept of a decision cannot be decided on again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage: the number before and after it, and why it changed; `message` is empty where it did not."""
+
+    rule: str
+    before: int
+    after: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A decision made again."""
+
+    desired: int
+    steps: tuple[Step, ...]
+
+
+def inputs_of(
+    specs: Specs, seen: Observations, state: State, row: int, now: float, settings: Scaling
+) -> dict[str, Any]:
+    """What the decision about a row is made from; to be called before the state is written over."""
+    usual = Scaling()
+    given = {one.name: getattr(settings, one.name) for one in fields(Scaling)}
+    return {
+        "now": now,
+        "specs": dict(_row(specs, row)),
+        "seen": dict(_row(seen, row)),
+        "state": dict(_row(state, row)),
+        "settings": {name: value for name, value in given.items() if value != getattr(usual, name)},
+    }
+
+
+def replay(inputs: Mapping[str, Any], changes: Mapping[str, float] = MappingProxyType({})) -> Replayed:
+    """Decide again; `changes` are columns of `Specs` with other values. Raises NoReplay."""
+    try:
+        specs = _table(Specs, {**inputs["specs"], **changes})
+        seen, state = _table(Observations, inputs["seen"]), _table(State, inputs["state"])
+        known = {one.name for one in fields(Scaling)}
+        given = {name: value for name, value in inputs["settings"].items() if name in known}
+        settings = dataclasses.replace(Scaling(), **given)
+        decisions, _ = decide(specs, seen, state, float(inputs["now"]), settings)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NoReplay(f"what was kept of the decision is not understood ({error}): another version kept it") from error
+    reasons = {reason.rule: reason for reason in decisions.reasons(0)}
+    steps, number = [], int(seen.current[0])
+    for rule, _ in STAGES:
+        reason = reasons.get(rule)
+        after = reason.after if reason is not None else number
+        steps.append(Step(rule.value, number, after, render(reason) if reason is not None else ""))
+        number = after
+    return Replayed(int(decisions.desired[0]), tuple(steps))
+
+
+def _row(table: Columns, row: int) -> Iterator[tuple[str, Any]]:
+    for one in fields(table):
+        value = getattr(table, one.name)[..., row]
+        if not np.array_equal(value, np.full_like(value, one.metadata["default"]), equal_nan=value.dtype.kind == "f"):
+            yield one.name, _told(value.tolist())
+
+
+def _table(kind: type[T], row: Mapping[str, Any]) -> T:
+    """One row; columns that this version does not know are left out."""
+    names = {one.name for one in fields(kind)}
+    columns = {name: np.atleast_1d(_heard(value)) for name, value in row.items() if name in names}
+    return kind.of(**{name: value[:, None] if value.size > 1 else value for name, value in columns.items()})
+
+
+def _told(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, list):
+        return [_told(one) for one in value]
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+
+
+def _heard(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_heard(one) for one in value]
+    return float(value) if isinstance(value, str) else value
