@@ -15,13 +15,14 @@ from typing import Final
 from autoscaler.config import WarmStart
 from autoscaler.warmpool.arrivals import Arrivals, ClassKey
 from autoscaler.warmpool.calm import Calms
+from autoscaler.warmpool.keep_warm import KeepWarm
 from autoscaler.warmpool.keys import PoolKey
 from autoscaler.warmpool.marks import LABEL_POOL, LABEL_SEED
 from autoscaler.warmpool.observed import make_member, member_name, member_of, newest_seed, seed_of, start_time
 from autoscaler.warmpool.pause import Pause, after_failure
 from autoscaler.warmpool.pods import is_claimed
-from autoscaler.warmpool.policy import ASSUMED_REFILL, History, Sizing, refill_time, wanted_size
-from autoscaler.warmpool.pool import FAILURES, Fault, Member, Observed, Plan, Seed, plan
+from autoscaler.warmpool.policy import ASSUMED_REFILL, History, Sizing, refill_time, view_of, wanted_size
+from autoscaler.warmpool.pool import FAILURES, Fault, Member, Observed, Plan, Seed, affordable, plan
 from autoscaler.warmpool.reasons import PoolRule
 from autoscaler.warmpool.spec import PoolSpec, read_spec
 from autoscaler.warmpool.status import make_status, status_differs
@@ -100,12 +101,14 @@ class PoolManager:
         clock: Clock,
         settings: WarmStart,
         recorder: Recorder,
+        keep: KeepWarm,
     ) -> None:
         self._cluster = cluster
         self._keys = keys
         self._clock = clock
         self._settings = settings
         self._recorder = recorder
+        self._keep = keep
         self._pools = informers[WARM_POOL]
         self._deployments = informers[DEPLOYMENT]
         self._deployments.add_index(BY_SEED, lambda deployment: map(str, _pools_of_seed(deployment)))
@@ -131,8 +134,7 @@ class PoolManager:
         """One pass; returns the seconds until the next look. Raises what the cluster raises."""
         pool = self._pools.get(key.name, key.namespace)
         if pool is None or is_deleting(pool):  # its members go by garbage collection
-            self._memories.pop(key, None)
-            self._calms.forget(key)
+            self._forget(key)
             return None
         seen = self._look(key, pool)
         self._learn(seen)
@@ -148,6 +150,12 @@ class PoolManager:
         if failed or refused:
             await self._tell(seen)
         return min(self._next_look(seen.memory), calm_after or self._settings.look)
+
+    def _forget(self, key: Key) -> None:
+        memory = self._memories.pop(key, None)
+        self._calms.forget(key)
+        if memory is not None:
+            self._keep.drop(ClassKey(key.namespace, memory.pool_class))
 
     # --- seeing ---
 
@@ -186,8 +194,9 @@ class PoolManager:
             memory.pause = None
         if seen.seed is not None and seen.seed.pool_class != memory.pool_class:
             former, memory.pool_class = memory.pool_class, seen.seed.pool_class
-            namespace = seen.key.namespace
-            self._arrivals.carry_over(ClassKey(namespace, former), ClassKey(namespace, memory.pool_class))
+            before = ClassKey(seen.key.namespace, former)
+            self._arrivals.carry_over(before, ClassKey(seen.key.namespace, memory.pool_class))
+            self._keep.drop(before)
 
     def _after_failures(self, seen: _Pass) -> bool:
         """Whether members failed, which makes a pause."""
@@ -212,8 +221,11 @@ class PoolManager:
 
     def _sizing(self, seen: _Pass, now: float) -> Sizing:
         memory = seen.memory
-        arrivals = self._arrivals.of(ClassKey(seen.key.namespace, memory.pool_class), now)
-        return wanted_size(seen.spec, History(arrivals, memory.since, memory.size_before), memory.refill, now)
+        where = ClassKey(seen.key.namespace, memory.pool_class)
+        history = History(self._arrivals.of(where, now), memory.since, memory.size_before)
+        view = view_of(seen.spec, affordable(seen.spec, seen.seed), history, memory.refill, now)
+        planned = None if seen.seed is None else self._keep.plan(where, view)
+        return wanted_size(seen.spec, history, memory.refill, now, planned)
 
     def _next_look(self, memory: _Memory) -> float:
         pause = memory.pause

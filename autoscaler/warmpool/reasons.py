@@ -1,4 +1,6 @@
-"""Why a pool has its size, and what keeps it from being full: values, rendered here for people (`status.reasons`)."""
+"""Why a pool has its size, what keeps it from being full, and why a model is kept warm for so long: values, rendered
+here for people (`status.reasons`, `knodel explain`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ class PoolRule(StrEnum):
     """In the words of `WarmPool.status.reasons`."""
 
     FIXED = "Fixed"
+    PLAN = "Plan"
     ARRIVALS = "Arrivals"
     QUIET = "Quiet"
     NEW = "NotEnoughData"
@@ -26,6 +29,8 @@ class PoolRule(StrEnum):
 
 _TEXTS = {
     PoolRule.FIXED: "the size is set to {size}",
+    PoolRule.PLAN: "{starts:.0f} starts an hour are expected, of which {missed:.1%} find none of {size} members free; "
+    "one more would save less than {price:.2g} s of waiting for each second of its own",
     PoolRule.ARRIVALS: "up to {peak} starts came within the {refill:.1f} s of a refill in the last hour, {starts} in "
     "all, {cold} without a member: {size}",
     PoolRule.QUIET: "no start came in the last hour: {size}",
@@ -52,6 +57,41 @@ class PoolReason:
     def message(self) -> str:
         """One line for people."""
         return _TEXTS[self.rule].format(**self.values)
+
+    def __str__(self) -> str:
+        return f"{self.rule.value}: {self.message}"
+
+
+class KeepRule(StrEnum):
+    """Why a model is kept warm for as long as it is."""
+
+    USUAL = "NotEnoughData"
+    FIXED = "Fixed"
+    WORTH = "WorthItsPrice"
+    LIKE_OTHERS = "LikeOthers"
+
+
+_KEEP_TEXTS = {
+    KeepRule.USUAL: "{seen} idle times were seen of all models, too few of the {enough} to go by: kept {hold:.0f} s",
+    KeepRule.FIXED: "it is to be kept {hold:.0f} s",
+    KeepRule.WORTH: "{chance:.0%} of its {seen} idle times end within {hold:.0f} s; to keep it longer saves less than "
+    "{price:.2g} s of waiting for a pod-second",
+    KeepRule.LIKE_OTHERS: "no idle time of its own was seen, {chance:.0%} of others' end within {hold:.0f} s; to keep "
+    "it longer saves less than {price:.2g} s of waiting for a pod-second",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeepReason:
+    """A rule and the numbers that it looked at."""
+
+    rule: KeepRule
+    values: Mapping[str, float | int | str] = field(default_factory=dict)
+
+    @property
+    def message(self) -> str:
+        """One line for people."""
+        return _KEEP_TEXTS[self.rule].format(**self.values)
 
     def __str__(self) -> str:
         return f"{self.rule.value}: {self.message}"

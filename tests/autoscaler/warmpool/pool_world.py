@@ -36,6 +36,7 @@ from clusters.objects import (
     version_of,
 )
 from clusters.recorder import Recorder
+from tests.autoscaler.warmpool.keeping import keep_warm
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster
 
@@ -103,6 +104,7 @@ class Process:
         cluster: Cluster = self.gate
         self.informers = Informers(cluster, _Hasty())
         self.pool_informers = Informers(cluster, _Hasty(), selectors={POD: LABEL_POOL})
+        self.keep = keep_warm(world.clock)
         self.manager = PoolManager(
             cluster,
             self.informers,
@@ -111,6 +113,7 @@ class Process:
             clock=world.clock,
             settings=settings or WarmStart(),
             recorder=Recorder(cluster, "knodel-autoscaler", world.clock),
+            keep=self.keep,
         )
         self._watching: list[asyncio.Task[None]] = []
 

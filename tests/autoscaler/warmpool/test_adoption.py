@@ -25,6 +25,7 @@ from clusters.objects import (
     labels_of,
 )
 from clusters.recorder import Recorder
+from tests.autoscaler.warmpool.keeping import keep_warm
 from tests.autoscaler.warmpool.process import Process, running
 from tests.autoscaler.warmpool.world import KEYS, NAMESPACE, SETTINGS, World, deployment, playing
 from tests.support.wait import eventually
@@ -43,6 +44,7 @@ async def reaping(world: World, process: Process) -> AsyncIterator[WarmStarts]:
         settings=replace(SETTINGS, look=0.05),
         recorder=Recorder(world.cluster, "test", world.clock),
         log=world.steps.append,
+        keep=keep_warm(world.clock),
     )
     _, reaper = starts.controllers
     task = asyncio.create_task(reaper.run())

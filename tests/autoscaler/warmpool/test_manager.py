@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from autoscaler.config import WarmStart
+from autoscaler.metrics.collector import Reading
+from autoscaler.warmpool.arrivals import ClassKey
 from autoscaler.warmpool.calm import CALM
 from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.keys import PoolKey
@@ -383,6 +385,45 @@ async def test_a_size_of_auto_follows_the_starts_of_its_class(world: PoolWorld) 
     await process.settle()
     assert await world.names() == set()
     assert "Quiet: no start came in the last hour: 0" in (await world.status())["reasons"]
+
+
+async def test_a_size_of_auto_follows_the_plan_once_there_is_one(world: PoolWorld) -> None:
+    await world.pool(size="auto", min=0, max=3)
+    await world.seed()
+    process = await world.process()
+    deployment = await world.cluster.get(DEPLOYMENT, f"knodel-pool-{POOL}-00001-deployment", "default")
+    where = ClassKey("default", pool_class(deployment["spec"]["template"]))
+    models = [Key("default", f"model-{number}-00001") for number in range(40)]
+    for model in models:
+        process.keep.follow(model, where, None)
+    for model in models * 3:
+        for busy in (True, False):
+            process.keep.heard({model: Reading(float(busy), 0.0, 0.0, 0.0, busy, True)})
+            world.clock.step(10.0)
+    await process.settle()
+    status = await world.status()
+    assert len(await world.names()) == status["size"] == 3
+    assert status["reasons"][0].startswith("Plan: ")
+    assert all(process.keep.follow(model, where, None) for model in models)
+
+
+async def test_without_a_pool_models_are_kept_as_usual_again(world: PoolWorld) -> None:
+    await world.pool(size="auto")
+    await world.seed()
+    process = await world.process()
+    await process.settle()
+    deployment = await world.cluster.get(DEPLOYMENT, f"knodel-pool-{POOL}-00001-deployment", "default")
+    where, model = ClassKey("default", pool_class(deployment["spec"]["template"])), Key("default", "model-00001")
+    process.keep.follow(model, where, None)
+    for busy in (True, False) * 40:
+        process.keep.heard({model: Reading(float(busy), 0.0, 0.0, 0.0, busy, True)})
+        world.clock.step(30.0)
+    await process.settle()
+    assert process.keep.follow(model, where, None) is not None
+    await world.cluster.delete(WARM_POOL, POOL, "default")
+    await process.see()
+    await process.manager.reconcile(KEY)
+    assert process.keep.follow(model, where, None) is None
 
 
 async def test_a_member_that_cannot_be_scheduled_is_told_of_and_no_more_are_made(world: PoolWorld) -> None:

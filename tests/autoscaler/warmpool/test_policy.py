@@ -6,10 +6,12 @@ import itertools
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autoscaler.warmpool.arrivals import HORIZON, KEPT, Arrival, Arrivals, ClassKey
-from autoscaler.warmpool.policy import LEAST_REFILL, History, Sizing, peak, refill_time, wanted_size
+from autoscaler.warmpool.planner import Balance
+from autoscaler.warmpool.policy import LEAST_REFILL, History, Sizing, peak, refill_time, view_of, wanted_size
 from autoscaler.warmpool.reasons import PoolReason, PoolRule
 from autoscaler.warmpool.spec import PoolSpec, read_spec
 
@@ -54,6 +56,43 @@ def test_auto_stays_between_min_and_max_and_says_so() -> None:
     assert (many.size, rules(many)) == (2, [PoolRule.ARRIVALS, PoolRule.BOUNDS])
     none = wanted_size(spec(min=1), history(), 5.0, 10.0)
     assert (none.size, rules(none)) == (1, [PoolRule.QUIET, PoolRule.BOUNDS])
+
+
+def test_a_plan_says_the_size_of_auto_and_no_other() -> None:
+    planned = Balance(np.zeros(1), 3, 0.1, 0.02, 5.0, 1.0, 0.25)
+    auto = wanted_size(spec(max=10), history(1, 1, 1, 1, 1), 5.0, 10.0, planned)
+    assert (auto.size, rules(auto)) == (3, [PoolRule.PLAN])
+    assert auto.reasons[0].message == (
+        "360 starts an hour are expected, of which 2.0% find none of 3 members free; one more would save less than "
+        "0.25 s of waiting for each second of its own"
+    )
+    assert wanted_size(spec(size=7), history(), 5.0, 10.0, planned).size == 7
+    assert rules(wanted_size(spec(max=2), history(), 5.0, 10.0, planned)) == [PoolRule.PLAN, PoolRule.BOUNDS]
+
+
+@pytest.mark.parametrize(
+    ("fields", "affordable", "limits"),
+    [
+        ({"min": 1, "max": 9}, None, (1, 9)),
+        ({"min": 1, "max": 9}, 4, (1, 4)),
+        ({"min": 3, "max": 9}, 2, (2, 2)),
+        ({"size": 5, "max": 9}, None, (5, 5)),
+        ({"size": 5}, 0, (0, 0)),
+    ],
+)
+def test_the_planner_sees_the_limits_of_the_pool(
+    fields: dict[str, Any], affordable: int | None, limits: tuple[int, int]
+) -> None:
+    view = view_of(spec(**fields), affordable, history(), 5.0, 10.0)
+    assert (view.least, view.most) == limits
+
+
+def test_the_planner_sees_the_starts_of_the_last_hour() -> None:
+    starts = history(*(10.0 * number for number in range(1_000)), since=0.0)
+    view = view_of(spec(), None, starts, 5.0, 10_000.0)
+    assert view.seen == pytest.approx(0.1, rel=0.01)
+    assert view.refill == 5.0
+    assert view_of(spec(), None, history(), 5.0, 10_000.0).seen == 0.0
 
 
 def test_the_first_hour_of_a_process_does_not_shrink_a_pool() -> None:
