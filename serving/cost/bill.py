@@ -1,0 +1,149 @@
+"""The bill of each model: what its replicas held, times prices, split by purpose. Pure.
+
+Pod-seconds are the autoscaler's (`autoscaler.usage`), as its annotations on PodAutoscalers and WarmPools tell. A warm
+pool's members serve whoever claims them: the pools of a namespace are paid by its models in proportion to the replicas
+that came out of pools in that time; while none did, the pools' cost stands in a line of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from autoscaler.usage.meter import Meter, Spent, Usage, day_of, hour_of, read_usage
+from clusters.objects import Object, labels_of, name_of, namespace_of
+from serving.apis.annotations import LABEL_MODEL
+from serving.apis.prices import Prices
+
+Period = Literal["hour", "day", "month"]
+"""The present one, in UTC, up to now."""
+
+POOLS: Final = "(warm pools)"
+"""In the place of a model's name: what no model has claimed from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """One split of a bill: in pod-seconds, or in the currency of the prices."""
+
+    serving: float = 0.0
+    idle: float = 0.0
+    starting: float = 0.0
+    canary: float = 0.0
+    pool: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Of all purposes."""
+        return self.serving + self.idle + self.starting + self.canary + self.pool
+
+    def plus(self, spent: Spent, times: float) -> Amounts:
+        """With this added, each pod-second `times` that much."""
+        return Amounts(
+            self.serving + spent.serving * times,
+            self.idle + spent.idle * times,
+            self.starting + spent.starting * times,
+            self.canary + spent.canary * times,
+            self.pool,
+        )
+
+    def with_pool(self, amount: float) -> Amounts:
+        """With this added for warm pools."""
+        return Amounts(self.serving, self.idle, self.starting, self.canary, self.pool + amount)
+
+    def to_json(self) -> dict[str, float]:
+        """By purpose, and `total`."""
+        parts = {name: round(getattr(self, name), 6) for name in ("serving", "idle", "starting", "canary", "pool")}
+        return {**parts, "total": round(self.total, 6)}
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What one model held in a period: pod-seconds and money."""
+
+    namespace: str
+    model: str
+    held: Amounts = field(default_factory=Amounts)
+    cost: Amounts = field(default_factory=Amounts)
+
+
+@dataclass(slots=True)
+class _Line:
+    held: Amounts = field(default_factory=Amounts)
+    cost: Amounts = field(default_factory=Amounts)
+    claims: float = 0.0
+
+    def add(self, spent: Spent, price: float) -> None:
+        self.held, self.cost = self.held.plus(spent, 1.0), self.cost.plus(spent, price)
+        self.claims += spent.claims
+
+    def add_pool(self, seconds: float, cost: float) -> None:
+        self.held, self.cost = self.held.with_pool(seconds), self.cost.with_pool(cost)
+
+
+def make_bills(
+    autoscalers: Iterable[Object], pools: Iterable[Object], prices: Prices, period: Period, now: datetime
+) -> list[Bill]:
+    """A bill for every model of which there is a PodAutoscaler, by namespace and name; `POOLS` comes last."""
+    lines: dict[tuple[str, str], _Line] = defaultdict(_Line)
+    for autoscaler in autoscalers:
+        if (model := labels_of(autoscaler).get(LABEL_MODEL)) is not None:
+            line = lines[namespace_of(autoscaler), model]
+            for spent, replica in _spent(read_usage(autoscaler), period, now):
+                line.add(spent, prices.of_second(replica))
+    for namespace, held, cost in _pools(pools, prices, period, now):
+        _share(lines, namespace, held, cost)
+    found = [Bill(namespace, model, line.held, line.cost) for (namespace, model), line in lines.items()]
+    return sorted(found, key=lambda bill: (bill.model == POOLS, bill.namespace, bill.model))
+
+
+def _spent(usage: Usage, period: Period, now: datetime) -> Iterable[tuple[Spent, Mapping[str, float]]]:
+    for meter in usage.meters:
+        yield _of_period(meter, period, now), meter.replica
+
+
+def _of_period(meter: Meter, period: Period, now: datetime) -> Spent:
+    if period == "hour":
+        return meter.hours.get(hour_of(now), Spent())
+    if period == "day":
+        return meter.days.get(day_of(now), Spent())
+    month = now.astimezone(UTC).strftime("%Y-%m-")
+    return sum((spent for day, spent in meter.days.items() if day.startswith(month)), Spent())
+
+
+def _pools(
+    pools: Iterable[Object], prices: Prices, period: Period, now: datetime
+) -> Iterable[tuple[str, float, float]]:
+    """For each namespace: pod-seconds and cost of its free members."""
+    sums: dict[str, tuple[float, float]] = {}
+    for pool in pools:
+        held, cost = sums.get(namespace_of(pool), (0.0, 0.0))
+        for spent, replica in _spent(read_usage(pool), period, now):
+            held += spent.pod_seconds
+            cost += spent.pod_seconds * prices.of_second(replica)
+        sums[namespace_of(pool)] = held, cost
+    return [(namespace, held, cost) for namespace, (held, cost) in sums.items() if held]
+
+
+def _share(lines: dict[tuple[str, str], _Line], namespace: str, held: float, cost: float) -> None:
+    claimers = [line for (where, _), line in lines.items() if where == namespace and line.claims]
+    claims = sum(line.claims for line in claimers)
+    for line in claimers:
+        line.add_pool(held * line.claims / claims, cost * line.claims / claims)
+    if not claimers:
+        lines[namespace, POOLS].add_pool(held, cost)
+
+
+def replicas_of(autoscalers: Iterable[Object]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Ready and wanted replicas of each model, by namespace and name."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for autoscaler in autoscalers:
+        status, model = autoscaler.get("status") or {}, labels_of(autoscaler).get(LABEL_MODEL, name_of(autoscaler))
+        ready, wanted = found.get((namespace_of(autoscaler), model), (0, 0))
+        ready += int(status.get("actualScale") or 0)
+        wanted += max(0, int(status.get("desiredScale") or 0))
+        found[namespace_of(autoscaler), model] = ready, wanted
+    return found

@@ -1,0 +1,38 @@
+"""Money and hours in words: the lines of `knodel top` and of a forecast. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from serving.cost.forecast import Forecast
+
+UNSET: Final = (
+    "no prices are set, so these are pod-hours: `prices: {cpu: 0.03, memory: 0.004}` in the settings "
+    "(of a core and a GiB, for an hour) makes them money"
+)
+SMALL: Final = 0.01
+"""Below it two decimals would say nothing."""
+
+
+def money(amount: float, currency: str = "") -> str:
+    """`0.031 EUR`, `12.40 EUR`: two decimals, more where the amount is small."""
+    text = f"{amount:.2f}" if amount >= SMALL or not amount else f"{amount:.2g}"
+    return f"{text} {currency}".strip()
+
+
+def forecast_lines(name: str, forecast: Forecast) -> Iterator[str]:
+    """What deploying it means."""
+    unit = forecast.currency
+    yield (
+        f"model {name} costs from {money(forecast.least)} to {money(forecast.most, unit)} an hour "
+        f"({money(forecast.least_month)} to {money(forecast.most_month, unit)} a month), "
+        f"{money(forecast.replica, unit)} for each replica"
+    )
+    if forecast.per_visit is not None and forecast.idle is not None:
+        yield (
+            f"  at zero it costs nothing; after its last request a replica stays for {forecast.idle:g} s: "
+            f"{money(forecast.per_visit, unit)} each time"
+        )
+    elif not forecast.least:
+        yield "  at zero it costs nothing; how long a replica stays after its last request follows its measured starts"
