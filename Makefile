@@ -9,7 +9,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help setup run stop test lint format bench bench-cluster races conformance constraints proto clean fuzz test-long testbed-up testbed-down test-cluster scenarios manifests
+.PHONY: help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto clean fuzz test-long testbed-up testbed-down test-cluster scenarios manifests
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -83,6 +83,10 @@ ifndef KUBECONFIG
 	$(BIN)/python -m tests.testbed up --knodel
 endif
 	$(BIN)/python -m loadtests.cluster
+
+# One trace or policy: `.venv/bin/python -m loadtests.simulate --help`.
+simulate: setup ## Play real traces through the decider, Knative's rule and oracles on a virtual clock; plots in build/simulate
+	$(BIN)/python -m loadtests.simulate --plots build/simulate
 
 races: setup ## Run 10 000 random schedules of a model's last request against its way to zero
 	$(BIN)/python -m tests.platform.zero --schedules 5000

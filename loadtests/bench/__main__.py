@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from examples.magika_client import infer_request, model_file
+from loadtests.bench.decider import decider
 from loadtests.bench.events import events
 from loadtests.bench.figure import Figure
 from loadtests.bench.platform import LOOK, Platform
@@ -65,6 +66,8 @@ def _figures(options: argparse.Namespace, folder: Path) -> Iterator[Figure]:
                 yield from PARTS[name](running, options.models)
         finally:
             running.stop()
+    if DECIDE in options.only:
+        yield from decider()
     if EVENTS in options.only:
         yield from events(folder)
     if SERVER in options.only:  # alone on the machine
@@ -238,7 +241,8 @@ PARTS: dict[str, Callable[[Platform, int], list[Figure]]] = {
 """In this order; each takes the platform and the number of models that `many` deploys."""
 SERVER = "server"  # the model server beside its peers: no platform, and last
 EVENTS = "events"  # the event webhook alone
-EVERY = [*PARTS, EVENTS, SERVER]
+DECIDE = "decide"  # the decider alone
+EVERY = [*PARTS, DECIDE, EVENTS, SERVER]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,80 @@
+"""What a run came to: each request's wait, and what is paid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autoscaler.scaling.table import FloatArray
+
+SOON = 1.0
+"""Seconds that a request may wait and still count as served at once."""
+HOUR = 3_600.0
+"""Seconds."""
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Most replicas paid for and most requests waiting, second by second."""
+
+    replicas: list[int] = field(default_factory=list)
+    queued: list[int] = field(default_factory=list)
+
+    def note(self, now: float, replicas: int, queued: int) -> None:
+        """So it is from `now` (seconds; never less than before) on."""
+        second = int(now)
+        if len(self.replicas) <= second:
+            self._fill(second)
+        if replicas > self.replicas[second]:
+            self.replicas[second] = replicas
+        if queued > self.queued[second]:
+            self.queued[second] = queued
+        self._last = (replicas, queued)
+
+    _last: tuple[int, int] = (0, 0)
+
+    def _fill(self, second: int) -> None:
+        more = second + 1 - len(self.replicas)
+        self.replicas.extend([self._last[0]] * more)
+        self.queued.extend([self._last[1]] * more)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`waits` in seconds, by arrival. Replica-seconds are paid from the trace's start until its last answer.
+
+    `after`: those that are paid from then on until the last replica is gone; `pool`: those of members of the warm pool
+    that were not claimed. `starts` replicas were asked for.
+    """
+
+    policy: str
+    waits: FloatArray
+    replica_seconds: float
+    after: float
+    pool: float
+    starts: int
+    timeline: Timeline
+
+    @property
+    def soon(self) -> float:
+        """Share of the requests that waited at most `SOON` seconds."""
+        return float(np.mean(self.waits <= SOON))
+
+    @property
+    def hours(self) -> float:
+        """Replica-hours."""
+        return self.replica_seconds / HOUR
+
+    @property
+    def peak(self) -> int:
+        """Most replicas at once."""
+        return max(self.timeline.replicas, default=0)
+
+    def quantile(self, share: float) -> float:
+        """Seconds that this share of the requests waits at most."""
+        return float(np.quantile(self.waits, share, method="inverted_cdf"))
+
+    def cost(self, price: float) -> float:
+        """What is paid, at `price` for the hour of a replica or a member."""
+        return price * (self.replica_seconds + self.pool) / HOUR

@@ -1,0 +1,82 @@
+"""A workload under several policies as one SVG file: replicas and queue over time, and how long requests wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from loadtests.simulate.chart import INK, Chart, Line, Point
+from loadtests.simulate.outcome import Outcome
+
+WIDTH, HEIGHT, HEAD = 1_000, 260, 60
+"""Pixels: of the picture, of one panel, of what stands above them."""
+COLOURS = ("#0b6bcb", "#d9541e", "#2e8540", "#8a8f98", "#7b4bb7", "#b58900")
+FONT = "system-ui, sans-serif"
+MOST_POINTS = 900
+"""Of one line: one a pixel."""
+LEAST_WAIT = 0.01
+"""Seconds: where the axis of waits begins."""
+
+
+def picture(title: str, outcomes: Sequence[Outcome]) -> str:
+    """The SVG document."""
+    colours = [COLOURS[number % len(COLOURS)] for number in range(len(outcomes))]
+    charts = (
+        Chart("Replicas paid for", "minutes", _over_time(outcomes, colours, "replicas")),
+        Chart("Requests waiting", "minutes", _over_time(outcomes, colours, "queued")),
+        Chart(
+            "Share of the requests (%) that wait at most so long", "seconds", _waits(outcomes, colours),
+            least_x=LEAST_WAIT, logarithmic=True, most_y=100.0,
+        ),
+    )  # fmt: skip
+    panels = [
+        element for number, chart in enumerate(charts) for element in chart.svg(HEAD + number * HEIGHT, WIDTH, HEIGHT)
+    ]
+    height = HEAD + len(charts) * HEIGHT
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="{FONT}" role="img">',
+            f"<title>{escape(title)}</title>",
+            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+            f'<text x="20" y="24" font-size="16" fill="{INK}">{escape(title)}</text>',
+            *_legend(outcomes, colours),
+            *panels,
+            "</svg>\n",
+        ]
+    )
+
+
+def _legend(outcomes: Sequence[Outcome], colours: Sequence[str]) -> list[str]:
+    elements = []
+    for number, (outcome, colour) in enumerate(zip(outcomes, colours, strict=True)):
+        x = 20 + number * 240
+        text = f"{outcome.policy}: {outcome.soon:.1%}, {outcome.hours:.2f} h"
+        elements.append(f'<rect x="{x}" y="38" width="12" height="12" fill="{colour}"/>')
+        elements.append(f'<text x="{x + 18}" y="49" font-size="12" fill="{INK}">{escape(text)}</text>')
+    return elements
+
+
+def _over_time(outcomes: Sequence[Outcome], colours: Sequence[str], what: str) -> list[Line]:
+    return [
+        Line(outcome.policy, colour, thinned(getattr(outcome.timeline, what)))
+        for outcome, colour in zip(outcomes, colours, strict=True)
+    ]
+
+
+def thinned(values: Sequence[int]) -> list[Point]:
+    """Values by second as points by minute: the largest of each stretch, where there are more than can be seen."""
+    stretch = -(-len(values) // MOST_POINTS) or 1
+    return [(first / 60, float(max(values[first : first + stretch]))) for first in range(0, len(values), stretch)]
+
+
+def _waits(outcomes: Sequence[Outcome], colours: Sequence[str]) -> list[Line]:
+    longest = max([10 * LEAST_WAIT, *(float(outcome.waits.max()) for outcome in outcomes)])
+    marks = np.geomspace(LEAST_WAIT, longest, MOST_POINTS // 2)
+    lines = []
+    for outcome, colour in zip(outcomes, colours, strict=True):
+        waits = np.sort(outcome.waits)
+        shares = 100.0 * np.searchsorted(waits, marks, side="right") / len(waits)
+        lines.append(Line(outcome.policy, colour, list(zip(marks.tolist(), shares.tolist(), strict=True)), steps=False))
+    return lines

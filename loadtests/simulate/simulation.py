@@ -1,0 +1,181 @@
+"""One run: a workload, a scaling policy, a virtual clock.
+
+Requests wait in one queue, first come first served, as at an activator that stays in the path; a replica takes as many
+as it has slots. Nothing limits the number of replicas. Starting replicas are paid for, busy ones are never stopped.
+Of events at the same moment answers come first, then replicas that become ready, requests, and looks.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from enum import IntEnum
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from clusters.errors import KnodelError
+from loadtests.simulate.outcome import Outcome, Timeline
+from loadtests.simulate.replicas import Replica, Replicas
+from loadtests.simulate.scaler import Scaler, Seen
+from loadtests.simulate.starts import Starts
+from loadtests.simulate.workload import Workload
+
+LONGEST_WAIT = 86_400.0
+"""Seconds after the last request in which all must be answered."""
+LONGEST_AFTER = 3_600.0
+"""Seconds after the last answer for which replicas that stay are still counted."""
+
+
+class NoEnd(KnodelError):
+    """A policy leaves requests unanswered."""
+
+
+class _Event(IntEnum):
+    ANSWER = 0
+    READY = 1
+    REQUEST = 2
+    LOOK = 3
+
+
+class Simulation:
+    """Made for one run."""
+
+    def __init__(self, workload: Workload, scaler: Scaler, starts: Starts | None = None) -> None:
+        self._workload = workload
+        self._scaler = scaler
+        self._starts = starts or Starts(workload)
+        self._replicas = Replicas(workload.slots)
+        self._queue: deque[int] = deque()
+        self._events: list[tuple[float, int, int, Any]] = []
+        self._order = count()
+        self._service: list[float] = workload.service.tolist()
+        self._waits = [math.nan] * len(self._service)
+        self._now = self._busy = self._held = self._paid = 0.0
+        self._answered = self._started = 0
+        self._looks = False
+        self._timeline = Timeline()
+
+    def run(self, policy: str) -> Outcome:
+        """Play it all. Raises NoEnd where requests stay unanswered."""
+        for number, at in enumerate(self._workload.arrivals.tolist()):
+            self._add(at, _Event.REQUEST, number)
+        self._scaler.started(self._starts.initial)  # no revision is Ready before a replica of it was
+        self._scale(self._scaler.look(self._seen()))
+        last = self._now + float(self._workload.arrivals[-1]) + LONGEST_WAIT
+        while self._answered < len(self._service):
+            if not self._events or self._now > last:
+                waiting = len(self._service) - self._answered
+                raise NoEnd(
+                    f"{policy}: {waiting} requests of {self._workload.name} are not answered after {self._now:.0f} s"
+                )
+            self._step()
+        paid, end = self._paid, self._now
+        while self._replicas.billed and self._events and self._now < end + LONGEST_AFTER:
+            self._step()
+        return Outcome(
+            policy,
+            np.array(self._waits),
+            paid,
+            self._paid - paid,
+            self._starts.pool * end,
+            self._started,
+            self._timeline,
+        )
+
+    def _step(self) -> None:
+        at, event, _, subject = heapq.heappop(self._events)
+        self._advance(at)
+        if event == _Event.ANSWER:
+            self._answer(subject)
+        elif event == _Event.READY:
+            self._ready(subject)
+        elif event == _Event.REQUEST:
+            self._request(subject)
+        else:
+            self._look()
+        self._timeline.note(at, self._replicas.billed, len(self._queue))
+
+    def _advance(self, at: float) -> None:
+        elapsed, replicas = at - self._now, self._replicas
+        self._busy += elapsed * replicas.serving
+        self._held += elapsed * (replicas.serving + replicas.draining + len(self._queue))
+        self._paid += elapsed * replicas.billed
+        self._now = at
+
+    def _request(self, number: int) -> None:
+        self._queue.append(number)
+        self._serve()
+        if len(self._queue) == 1:
+            self._scale(self._scaler.wake(self._seen()))
+        self._look_on()
+
+    def _answer(self, replica: Replica) -> None:
+        self._answered += 1
+        self._replicas.answered(replica)
+        self._drain_queue()
+
+    def _ready(self, replica: Replica) -> None:
+        if not self._replicas.is_awaited(replica):
+            return
+        self._replicas.become_ready(replica)
+        if replica.start.cold:
+            self._scaler.started(self._now - replica.asked_at)
+        self._scaler.counted(self._seen())
+        self._drain_queue()
+
+    def _drain_queue(self) -> None:
+        before = len(self._queue)
+        self._serve()
+        if before and not self._queue:
+            self._scale(self._scaler.wake(self._seen()))
+
+    def _look(self) -> None:
+        self._looks = False
+        self._scale(self._scaler.look(self._seen()))
+        self._look_on()
+
+    def _look_on(self) -> None:
+        """Look again at the next multiple of the tick, while there is something to see."""
+        if self._looks or not (self._replicas.current or self._queue):
+            return
+        tick = self._scaler.tick
+        self._looks = True
+        self._add((math.floor(self._now / tick + 1e-9) + 1) * tick, _Event.LOOK, None)
+
+    def _serve(self) -> None:
+        while self._queue and (replica := self._replicas.take()) is not None:
+            number = self._queue.popleft()
+            self._waits[number] = self._now - float(self._workload.arrivals[number])
+            self._add(self._now + self._service[number], _Event.ANSWER, replica)
+
+    def _scale(self, wanted: int) -> None:
+        current = self._replicas.current
+        if wanted == current:
+            return
+        for _ in range(wanted - current):
+            replica = Replica(self._now, self._starts.take(self._now))
+            self._replicas.begin(replica)
+            self._add(self._now + replica.start.seconds, _Event.READY, replica)
+            self._started += 1
+        self._replicas.remove(current - wanted)
+        self._scaler.counted(self._seen())
+        self._look_on()
+
+    def _seen(self) -> Seen:
+        replicas = self._replicas
+        return Seen(
+            now=self._now,
+            current=replicas.current,
+            ready=replicas.ready,
+            queued=len(self._queue),
+            in_flight=replicas.serving + replicas.draining,
+            busy_seconds=self._busy,
+            held_seconds=self._held,
+            answered=self._answered,
+        )
+
+    def _add(self, at: float, event: _Event, subject: Any) -> None:
+        heapq.heappush(self._events, (at, int(event), next(self._order), subject))

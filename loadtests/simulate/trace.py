@@ -1,0 +1,120 @@
+"""Request traces: when requests came and how many tokens each had, read from CSV files.
+
+The columns are those of the public traces of Azure's LLM services (`loadtests/traces/README.md`): `TIMESTAMP` (ISO
+8601, any number of fractional digits; the rows may be in any order), `ContextTokens`, `GeneratedTokens`. Other columns
+are passed over.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from autoscaler.scaling.table import FloatArray
+from clusters.errors import KnodelError
+
+TIMESTAMP, CONTEXT, GENERATED = "TIMESTAMP", "ContextTokens", "GeneratedTokens"
+TRACES = Path(__file__).parent.parent / "traces"
+SHIPPED = {"code": "azure_llm_2023_code.csv", "conv": "azure_llm_2023_conv.csv"}
+"""Names of the traces that come with the project."""
+MOST_TOKENS = 10_000_000
+"""Of one request: a hundred times what models take today. More is a fault of the file."""
+BURST_GAP = 1.0
+"""Seconds without a request that end a burst."""
+
+Row = tuple[float, int, int]
+
+
+class BadTrace(KnodelError):
+    """A file is no trace; the message names the file, the line and what is wrong in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Requests in the order in which they came: arrivals in seconds since the first, tokens of each."""
+
+    name: str
+    arrivals: FloatArray
+    context: FloatArray
+    generated: FloatArray
+
+    def faster(self, times: float) -> Trace:
+        """The same requests, `times` times as many in a second."""
+        return replace(self, arrivals=self.arrivals / times)
+
+    def shuffled(self, seed: int) -> Trace:
+        """The same bursts and the same pauses between them, both in a random order.
+
+        A burst is what comes without a pause of `BURST_GAP` seconds; inside it nothing changes.
+        """
+        generator = np.random.default_rng(seed)
+        gaps = np.diff(self.arrivals)
+        first = np.concatenate([[0], np.flatnonzero(gaps > BURST_GAP) + 1, [len(self.arrivals)]])
+        order = generator.permutation(len(first) - 1)
+        pauses = generator.permutation(gaps[gaps > BURST_GAP])
+        rows = np.concatenate([np.arange(first[burst], first[burst + 1]) for burst in order])
+        arrivals, end = [], 0.0
+        for place, burst in enumerate(order):
+            times = self.arrivals[first[burst] : first[burst + 1]]
+            began = end + pauses[place - 1] if place else 0.0
+            arrivals.append(began + times - times[0])
+            end = float(arrivals[-1][-1])
+        return replace(
+            self, arrivals=np.concatenate(arrivals), context=self.context[rows], generated=self.generated[rows]
+        )
+
+
+def open_trace(name: str) -> Trace:
+    """The trace of this name, else of this file. Raises BadTrace."""
+    return read_trace(TRACES / SHIPPED[name] if name in SHIPPED else Path(name))
+
+
+def read_trace(path: Path) -> Trace:
+    """The trace in this file. Raises BadTrace where it cannot be read, or a line is not a request."""
+    name = next((short for short, file in SHIPPED.items() if file == path.name), path.stem)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            rows = sorted(_rows(path, lines))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadTrace(f"{path}: cannot be read as a trace ({error}); it has to be a CSV file") from error
+    if not rows:
+        raise BadTrace(f"{path}: has no request; a line is e.g. 2023-11-16 18:15:46.68,374,44")
+    arrivals, context, generated = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
+    return Trace(name, arrivals - arrivals[0], context, generated)
+
+
+def _rows(path: Path, lines: Iterable[str]) -> Iterator[Row]:
+    reader = csv.DictReader(lines)
+    missing = [name for name in (TIMESTAMP, CONTEXT, GENERATED) if name not in (reader.fieldnames or ())]
+    if missing:
+        raise BadTrace(f"{path}:1: has no column {' and no column '.join(missing)}; the first line names the columns")
+    for row in reader:
+        try:
+            yield _moment(row[TIMESTAMP]), _tokens(row, CONTEXT), _tokens(row, GENERATED)
+        except ValueError as error:
+            raise BadTrace(f"{path}:{reader.line_num}: {error}") from error
+
+
+def _moment(text: str | None) -> float:
+    """Seconds since 1970; a time without a zone is UTC."""
+    try:
+        moment = datetime.fromisoformat((text or "").strip())
+    except ValueError:
+        raise ValueError(f"{TIMESTAMP} must be a time like 2023-11-16 18:15:46.68, not {text!r}") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _tokens(row: dict[str, str], column: str) -> int:
+    text = row[column]
+    try:
+        tokens = int(text)
+    except (TypeError, ValueError):
+        tokens = -1
+    if not 0 <= tokens <= MOST_TOKENS:
+        raise ValueError(f"{column} must be a whole number from 0 to {MOST_TOKENS}, not {text!r}")
+    return tokens
