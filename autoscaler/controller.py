@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from autoscaler.config import Settings
+from autoscaler.metrics.answers import AnswerSource
 from autoscaler.metrics.collector import Collector
 from autoscaler.metrics.families import collector_families
 from autoscaler.metrics.source import ActivatorLoad, MetricSource
@@ -21,9 +22,13 @@ from autoscaler.reconciler.pod_autoscaler import MANAGER, PodAutoscalerReconcile
 from autoscaler.reconciler.progress import Progress, ProgressSource
 from autoscaler.reconciler.scale_to_zero import Prober, ScaleToZero
 from autoscaler.reconciler.silences import Silences
-from autoscaler.reconciler.starts import Starts
+from autoscaler.reconciler.starts import SERVES, Starts
 from autoscaler.scaling.fleet import Change, Fleet
+from autoscaler.usage.ledger import Ledger
+from autoscaler.usage.pools import PoolLedger
 from autoscaler.warmpool.caller import LoadCaller
+from autoscaler.warmpool.claim import ClaimStep
+from autoscaler.warmpool.keep_warm import KeepWarm
 from autoscaler.warmpool.keys import PoolKey
 from autoscaler.warmpool.pods import keys_by_claim
 from autoscaler.warmpool.starts import WarmStarts
@@ -32,7 +37,7 @@ from clusters.clock import Clock
 from clusters.controller import Controller
 from clusters.informer import Informers
 from clusters.manager.metrics import Family
-from clusters.objects import DEPLOYMENT, POD, POD_AUTOSCALER, REPLICA_SET, SERVERLESS_SERVICE, Key
+from clusters.objects import DEPLOYMENT, POD, POD_AUTOSCALER, REPLICA_SET, SERVERLESS_SERVICE, WARM_POOL, Key
 from clusters.recorder import Recorder
 
 log = logging.getLogger(__name__)
@@ -42,10 +47,11 @@ class Autoscaler:
     """Scales every PodAutoscaler of class `gpu.autoscaling.knodel.dev` until cancelled.
 
     `informers` and `pool_informers` (Pods of warm pools; where not given, the former) are run by the caller, after this
-    is made; `source` answers for replicas, `progress` for those that start, `activator` for requests that wait,
-    `caller` reaches members of pools, whose tokens come from `keys`; `prober`, where given, proves the activator in the
-    path beyond what the ServerlessService says; nothing that can be reached is at zero while `hears` says that requests
-    that wait would not be heard of.
+    is made; `source` answers for replicas, `progress` for those that start, `answers` for how long answers took
+    (without it latency objectives say nothing), `activator` for requests that wait, `caller` reaches members of pools,
+    whose tokens come from `keys`; `prober`, where given, proves the activator in the path beyond what the
+    ServerlessService says; nothing that can be reached is at zero while `hears` says that requests that wait would not
+    be heard of.
     """
 
     def __init__(
@@ -55,6 +61,7 @@ class Autoscaler:
         *,
         source: MetricSource,
         progress: ProgressSource,
+        answers: AnswerSource | None = None,
         activator: ActivatorLoad,
         caller: LoadCaller,
         clock: Clock,
@@ -69,24 +76,30 @@ class Autoscaler:
         self._clock = clock
         self._source = source
         self._caller = caller
-        self._collector = Collector(source, self._settings.sampling)
+        self._collector = Collector(source, self._settings.sampling, answers)
         self._fleet = Fleet(self._settings, activator.load)
         self._notes = Notes(cluster, clock, self._settings.records, MANAGER)
-        self._starts = Starts(self._notes, clock)
+        self._starts = Starts(self._notes, clock, self._fleet.started)
         self._progress = Progress(progress, clock)
+        self._ledger = Ledger(cluster, clock, self._settings.records, MANAGER)
+        self._pool_ledger = PoolLedger(cluster, informers[WARM_POOL], clock, self._settings.records, MANAGER)
         zero = ScaleToZero(self._collector, activator, clock, self._settings.zero, prober)
         recorder = Recorder(cluster, MANAGER, clock)
         self._silences = Silences(recorder, clock, hears)
         self._pool_informers = pool_informers or informers
+        self._keep = KeepWarm(
+            clock, self._settings.scaling, start_time=self._fleet.start_time, load=activator.load, changed=self._look_at
+        )
         self._warm = WarmStarts(
             cluster, informers, self._pool_informers, caller=caller, keys=keys or PoolKey.random(), clock=clock,
-            settings=self._settings.warm, recorder=recorder, log=self._starts.claimed,
+            settings=self._settings.warm, recorder=recorder, log=self._claimed, keep=self._keep,
         )  # fmt: skip
         view = View(informers)
         self._reconciler = PodAutoscalerReconciler(
             Parts(
                 cluster, view, self._fleet, self._collector, activator, zero, self._notes, self._progress,
                 self._starts, self._warm, self._silences, recorder, clock, self._settings, hears,
+                self._ledger,
             )
         )  # fmt: skip
         self.controller = Controller("autoscaler", self._pass, workers=self._settings.workers)
@@ -103,6 +116,7 @@ class Autoscaler:
         self.controller.watches_mapped(informers[POD], keys_by_revision)
         self.controller.watches_mapped(self._pool_informers[POD], keys_by_claim)
         informers[POD].subscribe(self._starts.pod)
+        self._pool_informers[POD].subscribe(self._pool_ledger.pod)
 
     async def run(self) -> None:
         """Work until cancelled; closes the source at the end."""
@@ -113,6 +127,7 @@ class Autoscaler:
                 for controller in self.controllers:
                     group.create_task(controller.run(), name=controller.name)
                 group.create_task(self._ticks(), name="autoscaler ticks")
+                group.create_task(self._pool_ledger.run(), name="usage of warm pools")
                 group.create_task(self._progress.run(self.controller.queue.add), name="replicas that start")
         finally:
             await self._source.close()
@@ -121,6 +136,7 @@ class Autoscaler:
     def wake(self, key: Key) -> None:
         """The number of requests that wait for a revision became zero, or more: decide now."""
         if key in self._fleet:
+            self._keep.woke(key)
             self._take(self._fleet.decide([key], self._clock.monotonic()))
             self.controller.queue.add(key)
             self._work_to_do.set()
@@ -152,6 +168,7 @@ class Autoscaler:
             self._collector.forget(key)
         now = self._clock.monotonic()
         self._fleet.observe(readings, targets, now)
+        self._keep.heard(readings)
         for key in self._silences.tick(targets, readings):
             self.controller.queue.add(key)
         for key in self._starts.heard(self._collector.last):
@@ -159,6 +176,8 @@ class Autoscaler:
         active = self._fleet.active()
         self._take(self._fleet.decide(active, now))
         for key in self._reconciler.misplaced(active):
+            self.controller.queue.add(key)
+        for key in self._ledger.heard(readings, self._collector.last):
             self.controller.queue.add(key)
 
     async def _ticks(self) -> None:
@@ -179,6 +198,14 @@ class Autoscaler:
         if key in self._fleet and self._fleet.is_active(key):
             self._work_to_do.set()
         return after
+
+    def _claimed(self, step: ClaimStep) -> None:
+        self._starts.claimed(step)
+        if step.ok and step.step == SERVES:
+            self._ledger.claimed(step.key)
+
+    def _look_at(self, key: Key) -> None:
+        self.controller.queue.add(key)
 
     def _take(self, changes: Iterable[Change]) -> None:
         for change in changes:

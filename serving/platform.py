@@ -52,6 +52,7 @@ from eventing.webhook import make_webhook
 from serving.api.app import ControlApi
 from serving.apis.annotations import LABEL_ALLOW_CODE
 from serving.apis.code import ALLOWED
+from serving.apis.prices import prices_to_dict
 from serving.apis.settings import Settings
 from serving.apis.state import (
     ACTIVATOR_FOLDER,
@@ -196,6 +197,7 @@ class Platform:
             informers,
             source=replicas,
             progress=replicas,
+            answers=replicas,
             activator=self._activator.link,
             caller=HttpLoadCaller(),
             keys=PoolKey.from_file(made_once(self.state / POOL_KEY_FILE)),
@@ -253,6 +255,7 @@ class Platform:
             control=self._control.address,
             control_tls=self._control.tls_address,
             domain=self._settings.gateway.domain,
+            prices=prices_to_dict(self._settings.prices),
         )
         facts.write()
         log.info("ready: gateway http://%s, control http://%s", facts.gateway, facts.control)

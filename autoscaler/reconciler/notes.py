@@ -12,6 +12,7 @@ from typing import Any
 from autoscaler.apis import DECISIONS_ANNOTATION, Entry, read_notes
 from autoscaler.config import Records
 from autoscaler.scaling.fleet import Change
+from autoscaler.scaling.replay import INPUTS_ANNOTATION
 from autoscaler.warmpool.marks import ANNOTATION_STARTS
 from clusters.api import Cluster
 from clusters.clock import Clock
@@ -28,7 +29,11 @@ class Notes:
         self._cluster = cluster
         self._clock = clock
         self._interval = records.write_interval
-        self._kept = {DECISIONS_ANNOTATION: records.kept_decisions, ANNOTATION_STARTS: records.kept_starts}
+        self._kept = {
+            DECISIONS_ANNOTATION: records.kept_decisions,
+            INPUTS_ANNOTATION: records.kept_inputs,
+            ANNOTATION_STARTS: records.kept_starts,
+        }
         self._manager = manager
         self._pending: dict[Key, Lists] = {}
         self._written: dict[Key, tuple[float, Lists]] = {}
@@ -42,6 +47,9 @@ class Notes:
             "reasons": [reason.to_json() for reason in change.reasons],
         }
         self._add(change.key, DECISIONS_ANNOTATION, entry)
+        if change.inputs:
+            told = {name: entry[name] for name in ("at", "from", "to")}
+            self._add(change.key, INPUTS_ANNOTATION, {**told, **change.inputs})
 
     def add_start(self, key: Key, entry: Mapping[str, Any]) -> None:
         """Note a start of a replica (`reconciler/starts.py`)."""

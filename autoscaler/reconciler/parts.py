@@ -16,6 +16,8 @@ from autoscaler.reconciler.scale_to_zero import ScaleToZero
 from autoscaler.reconciler.silences import Silences
 from autoscaler.reconciler.starts import Starts
 from autoscaler.scaling.fleet import Fleet
+from autoscaler.usage.ledger import Ledger
+from autoscaler.warmpool.keeper import Hold
 from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.objects import Key, Object
@@ -31,6 +33,14 @@ class WarmStarts(Protocol):
 
     def note(self, deployment: Object, started: int, claimed: int) -> None:
         """So many replicas were asked for just now, of which so many serve already."""
+        ...
+
+    def follow(self, key: Key, deployment: Object, set_to: float | None) -> Hold | None:
+        """The revision may go to zero, after `set_to` seconds where somebody said so; the hold of its pool's plan."""
+        ...
+
+    def unfollow(self, key: Key) -> None:
+        """The revision does not go to zero for the present."""
         ...
 
     async def finish(self, key: Key, deployment: Object) -> float | None:
@@ -61,3 +71,4 @@ class Parts:
     clock: Clock
     settings: Settings
     hears: Callable[[], bool]  # of requests that wait at zero
+    ledger: Ledger

@@ -7,14 +7,15 @@ carries it out. Raising replicas comes first in the pass, since requests wait fo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from autoscaler.apis import POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
+from autoscaler.apis import AUTO, POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
 from autoscaler.metrics.collector import Target
 from autoscaler.reconciler.asked import Asked
+from autoscaler.reconciler.idle_first import IdleFirst
 from autoscaler.reconciler.observed import Observed
 from autoscaler.reconciler.parts import Parts
 from autoscaler.reconciler.scale_to_zero import Verdict
@@ -26,7 +27,7 @@ from autoscaler.reconciler.serverless_service import (
     wanted_activators,
     wanted_mode,
 )
-from autoscaler.reconciler.spec import Wishes, is_reachable, make_wishes, seconds_to_expiry
+from autoscaler.reconciler.spec import Wishes, is_reachable, make_wishes, seconds_to_expiry, seconds_to_schedule
 from autoscaler.reconciler.status import Scale, active_threshold, is_initialized, is_reported, make_status
 from autoscaler.reconciler.trouble import find_trouble, seconds_to_trouble
 from autoscaler.scaling.fleet import UNDECIDED
@@ -70,6 +71,7 @@ class PodAutoscalerReconciler:
         self._complaints: dict[Key, str] = {}
         self._uids: dict[Key, str] = {}
         self._asked = Asked()
+        self._idle_first = IdleFirst(parts.cluster, MANAGER)
 
     def targets(self, keys: Iterable[Key]) -> dict[Key, Target]:
         """The ready replicas of these revisions, as of their last pass; those without any are left out."""
@@ -95,6 +97,7 @@ class PodAutoscalerReconciler:
         if observed.deployment is None:
             parts.fleet.remove(key)
             return None  # its arrival wakes this key
+        parts.ledger.see(pod_autoscaler, observed.deployment, observed.pods)
         now = parts.clock.now()  # of the whole pass: what was not due at its beginning is looked at again, however near
         wishes = await self._wishes(key, pod_autoscaler, now)
         self._take_in(key, observed, wishes)
@@ -104,16 +107,17 @@ class PodAutoscalerReconciler:
         service = await self._serverless_service(key, observed, wishes)
         looks.append(await self._scale_down(key, observed, service))
         await self._report(key, observed, service, wishes)
-        may_be_zero = bool(wishes.spec["reachable"]) and not wishes.policy.min_replicas
-        await parts.silences.tell(key, pod_autoscaler, may_be_zero=may_be_zero)
+        await parts.silences.tell(key, pod_autoscaler, may_be_zero=wishes.may_be_zero)
         looks.append(await parts.notes.write(pod_autoscaler))
+        looks.append(await parts.ledger.write(pod_autoscaler))
         looks += [seconds_to_expiry(pod_autoscaler, parts.settings.zero, now), seconds_to_trouble(observed.pods, now)]
+        looks.append(seconds_to_schedule(wishes, now))
         return min((look for look in looks if look is not None), default=None)
 
     def _forget(self, key: Key) -> None:
         parts = self._parts
         told = (parts.collector, parts.scale_to_zero, parts.notes, parts.progress, parts.starts, parts.warm)
-        for memory in (self._asked, parts.silences, *told):
+        for memory in (self._asked, parts.silences, parts.ledger, *told):
             memory.forget(key)
         parts.fleet.remove(key)
         known: tuple[dict[Key, Any], ...] = (self._policies, self._targets, self._paths, self._complaints, self._uids)
@@ -142,12 +146,24 @@ class PodAutoscalerReconciler:
     def _take_in(self, key: Key, observed: Observed, wishes: Wishes) -> None:
         """Tell the fleet what is wished and seen; decide when the wishes are new."""
         fleet, now = self._parts.fleet, self._parts.clock.monotonic()
-        changed = fleet.set_spec(key, wishes.spec)
+        new = key not in fleet
+        changed = fleet.set_spec(key, self._with_hold(key, observed, wishes))
+        if new:
+            self._parts.starts.remember(key, observed.pod_autoscaler)
         asked = max(observed.current, self._asked.replicas(key))
         fleet.set_replicas(key, asked, observed.ready, now)
-        self._targets[key] = Target(observed.endpoints, wishes.slots)
+        self._targets[key] = Target(observed.endpoints, wishes.slots, wishes.policy.latency_objective > 0.0)
         if changed or fleet.desired(key) == UNDECIDED:
             self._decide(key, now)
+
+    def _with_hold(self, key: Key, observed: Observed, wishes: Wishes) -> Mapping[str, float | int | bool]:
+        """The columns of its row; where a warm pool stands behind it, the plan says when its last replica goes."""
+        warm, asked = self._parts.warm, wishes.policy.scale_to_zero_after
+        if observed.deployment is None or not wishes.may_be_zero:
+            warm.unfollow(key)
+            return wishes.spec
+        hold = warm.follow(key, observed.deployment, None if asked == AUTO else asked)
+        return wishes.spec if hold is None else {**wishes.spec, "scale_to_zero_after": hold.seconds}
 
     def _decide(self, key: Key, now: float) -> None:
         for change in self._parts.fleet.decide([key], now):
@@ -224,6 +240,7 @@ class PodAutoscalerReconciler:
         if desired > 0 or observed.current == 0:
             parts.scale_to_zero.forget(key)
             if desired < observed.current:
+                await self._idle_first.prepare(observed, desired, parts.collector.last(key))
                 await self._scale(observed, desired)
             return None
         reachable = is_reachable(observed.pod_autoscaler)

@@ -10,19 +10,32 @@ from autoscaler.apis import POLICY_ANNOTATION, Policy
 from autoscaler.config import Zero
 from autoscaler.knative_annotations import PROGRESS_DEADLINE, TARGET, parse_duration
 from autoscaler.reconciler.status import has_timed_out, is_initialized, starting_for
+from autoscaler.scaling.schedules import scheduled_minimum
 from autoscaler.warmpool.marks import LABEL_SEED
 from clusters.objects import Object, annotations_of, labels_of
 
 UNREACHABLE = "Unreachable"
+LONGEST_SLEEP = 600.0
+"""s between two looks at a revision's schedules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a PodAutoscaler asks for: its policy, the slots of one replica, and the columns of its row in `Specs`."""
+    """What a PodAutoscaler asks for: its policy, the slots of one replica, and the columns of its row in `Specs`.
+
+    `scheduled`: replicas that its schedules want now. `until`: when that may be another number (UTC).
+    """
 
     policy: Policy
     slots: float
     spec: Mapping[str, float | int | bool]
+    scheduled: int = 0
+    until: datetime | None = None
+
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether it may have no replica now, provided that somebody hears of requests."""
+        return bool(self.spec["reachable"]) and not max(self.policy.min_replicas, self.scheduled)
 
     @property
     def least(self) -> int:
@@ -34,11 +47,13 @@ class Wishes:
 
 
 def make_wishes(pod_autoscaler: Object, policy: Policy, zero: Zero, now: datetime) -> Wishes:
-    """All that it asks for at `now` (its progress deadline passes by itself)."""
+    """All that it asks for at `now`: its progress deadline passes, and schedules open and close, by themselves."""
     reachable = is_reachable(pod_autoscaler)
     slots = slots_of(pod_autoscaler, policy)
+    scheduled, until = scheduled_minimum(policy.schedules, now)
+    least = min(max(policy.min_replicas, scheduled), policy.max_replicas)
     spec = {
-        "min": policy.min_replicas if zero.enabled or not reachable else max(1, policy.min_replicas),
+        "min": least if zero.enabled or not reachable else max(1, least),
         "max": policy.max_replicas,
         "initial": policy.initial_scale,
         "activation": policy.activation_scale,
@@ -47,11 +62,20 @@ def make_wishes(pod_autoscaler: Object, policy: Policy, zero: Zero, now: datetim
         "scale_to_zero_after": policy.scale_to_zero_after,
         "scale_down_delay": policy.scale_down_delay,
         "stable_window": policy.stable_window,
+        "latency_objective": policy.latency_objective,
         "reachable": reachable,
         "initialized": is_initialized(pod_autoscaler),
         "expired": has_expired(pod_autoscaler, zero, now),
     }
-    return Wishes(policy, slots, spec)
+    return Wishes(policy, slots, spec, scheduled, until)
+
+
+def seconds_to_schedule(wishes: Wishes, now: datetime) -> float | None:
+    """Seconds until the next look at its schedules, None without any.
+
+    Timers stand still while a machine sleeps, and clocks are set: no look is further away than `LONGEST_SLEEP`.
+    """
+    return None if wishes.until is None else min((wishes.until - now).total_seconds(), LONGEST_SLEEP)
 
 
 def slots_of(pod_autoscaler: Object, policy: Policy) -> float:

@@ -8,7 +8,9 @@ nobody waits for. Steps are disjoint:
            start     → its containers run                      label     → requests may come
            ready     → it is ready                             adopt     → it counts as the ReplicaSet's
 
-Beside them stands what the server itself measured (`/stats`: imports, load, warmup), which overlaps with them.
+Each cold start's seconds are told to the decider, whose holds are as long as starts take; warm ones, which take some
+milliseconds as long as the pool has members, are not. After a restart of this process they are read back from what was
+noted. Beside them stands what the server itself measured (`/stats`: imports, load, warmup), which overlaps with them.
 An entry: `{"at","pod","kind":"cold|warm","milliseconds","steps":[{"name","milliseconds"}],"server":{"load":…},
 "format":"onnx"}`; what the server did not tell is absent.
 """
@@ -19,21 +21,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from autoscaler.apis import read_notes
 from autoscaler.metrics.stat import Sample
 from autoscaler.reconciler.notes import Notes
 from autoscaler.warmpool.claim import ClaimStep
-from autoscaler.warmpool.marks import LABEL_POOL
+from autoscaler.warmpool.marks import ANNOTATION_STARTS, LABEL_POOL
 from autoscaler.warmpool.pods import is_claimed
 from clusters.clock import Clock
 from clusters.endpoints import is_ready
-from clusters.objects import LABEL_REVISION, Key, Object, key_of, labels_of, namespace_of, timestamp
+from clusters.objects import LABEL_REVISION, Key, Object, key_of, labels_of, namespace_of, parse_timestamp, timestamp
 
 MS: Final = 1000.0  # milliseconds in a second
 SERVES: Final = "label"
 """The step of a warm start after which requests come."""
 LAST_OF_WARM: Final = "adopt"
+COLD: Final = "cold"
 WAIT_FOR_SERVER: Final = 3.0  # s after its end in which the server's own figures of a start are waited for
 ASKED_FOR: Final = 60.0  # s after which a new Pod is not the answer to what was asked for, but replaces another
+JUST_NOW: Final = 5.0  # s since a Pod was made until it is seen, at most; the clocks of two machines differ too
 LONGEST: Final = 3_600.0  # s; a start that has not ended by then is not worth a line
 
 
@@ -42,6 +47,7 @@ class _Start:
     key: Key
     began: float
     kind: str
+    whole: bool = True  # whether its beginning was seen
     marks: list[tuple[str, float]] = field(default_factory=list)  # step → when it ended
     ended: float | None = None
 
@@ -55,15 +61,25 @@ class _Start:
             self.marks.append((step, at))
 
 
-class Starts:
-    """Follows Pods and claims; tells `notes` of each start that has ended."""
+Started = Callable[[Key, float], None]
+"""Takes how many seconds a cold start of a revision took."""
 
-    def __init__(self, notes: Notes, clock: Clock) -> None:
+
+class Starts:
+    """Follows Pods and claims; tells `notes` of each start that has ended, and `started` of each cold one."""
+
+    def __init__(self, notes: Notes, clock: Clock, started: Started) -> None:
         self._notes = notes
         self._clock = clock
+        self._started = started
         self._asked: dict[Key, float] = {}
         self._running: dict[str, _Start] = {}
         self._done: set[str] = set()
+
+    def remember(self, key: Key, pod_autoscaler: Object) -> None:
+        """The revision is new to this process: tell `started` of what a former one has noted."""
+        for seconds in noted_cold_starts(pod_autoscaler):
+            self._started(key, seconds)
 
     def asked(self, key: Key) -> None:
         """More replicas are asked for from now on."""
@@ -129,9 +145,15 @@ class Starts:
         if is_ready(pod):  # found running
             self._done.add(name)
             return None
-        key = Key(namespace_of(pod), revision)
-        self._running[name] = _Start(key, self._since(key, self._clock.monotonic()), "cold")
+        key, now = Key(namespace_of(pod), revision), self._clock.monotonic()
+        began = self._since(key, now)
+        self._running[name] = _Start(key, began, COLD, whole=began < now or self._is_new(pod))
         return self._running[name]
+
+    def _is_new(self, pod: Object) -> bool:
+        """Whether it was made just now, and not found half-way by a process that has just started."""
+        made = pod["metadata"].get("creationTimestamp")
+        return bool(made) and abs((self._clock.now() - parse_timestamp(made)).total_seconds()) <= JUST_NOW
 
     def _gone(self, pod: Object | None) -> None:
         if pod is not None:
@@ -141,6 +163,8 @@ class Starts:
     def _note(self, pod: str, start: _Start, sample: Sample | None) -> None:
         del self._running[pod]
         self._done.add(pod)
+        if start.kind == COLD and start.whole:
+            self._started(start.key, start.served - start.began)
         entry: dict[str, Any] = {
             "at": timestamp(self._clock.now()),
             "pod": pod.partition("/")[2],
@@ -152,6 +176,14 @@ class Starts:
             told = {"server": dict(sample.startup or {}), "format": sample.format}
             entry |= {name: value for name, value in told.items() if value}
         self._notes.add_start(start.key, entry)
+
+
+def noted_cold_starts(pod_autoscaler: Object) -> list[float]:
+    """Seconds of the cold starts in the annotation, oldest first; what makes no sense in it is left out."""
+    entries = read_notes(pod_autoscaler, ANNOTATION_STARTS)
+    said = [entry.get("milliseconds") for entry in entries if entry.get("kind") == COLD]
+    numbers = [one for one in said if isinstance(one, int | float) and not isinstance(one, bool)]
+    return [one / MS for one in numbers if 0.0 < one <= LONGEST * MS]
 
 
 def _reached(pod: Object) -> Iterable[str]:

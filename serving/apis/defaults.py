@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from autoscaler.apis import AUTO
+
 CPU = "1"
 """Cores; one core answers some hundred requests a second of a small model."""
 MEMORY = "1Gi"
@@ -22,8 +24,8 @@ SCALE_TARGET = 4.0
 """Slots: work that one replica holds at once."""
 TARGET_UTILIZATION = 0.7
 """Share of the slots that scaling aims at (Knative's container-concurrency-target-percentage)."""
-SCALE_TO_ZERO_AFTER = 60.0
-"""s without a request (Knative's stable window)."""
+SCALE_TO_ZERO_AFTER = AUTO
+"""s without a request, or AUTO: as long as the start of a replica makes worth while, a minute at least."""
 HOLD_QUEUE = 1000
 """Requests held for each revision while it starts."""
 MAX_BATCH_SIZE = 16

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from autoscaler.scaling.schedules import Schedule
 from clusters.objects import Object, generation_of, name_of, namespace_of, uid_of
 from serving.apis.rollout import Command, Rollout
 
@@ -63,8 +64,10 @@ class Scaling:
     max_replicas: int
     scale_target: float
     target_utilization: float
-    scale_to_zero_after: float
+    scale_to_zero_after: float  # `autoscaler.apis.AUTO`: as long as a start makes worth while
     hold_queue: int
+    latency_objective: float = 0.0  # 0: none
+    schedules: tuple[Schedule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ from typing import Any, get_type_hints
 
 from serving.apis.durations import format_duration
 from serving.apis.loader import LoadError, load_documents
+from serving.apis.prices import GROUP as PRICES
+from serving.apis.prices import Prices, prices_to_dict, read_prices
 from serving.apis.runtimes import GROUP as RUNTIMES
 from serving.apis.runtimes import Runtime, read_runtimes, runtimes_to_dict
 from serving.apis.setting import VARIABLE_PREFIX, SettingsError, Slot, from_variable, port_setting, read_value, setting
@@ -36,6 +38,9 @@ __all__ = [
     "settings_from_text",
     "settings_to_dict",
 ]
+
+FREE = frozenset({RUNTIMES, PRICES})
+"""Sections with names that people choose; of no variables, by files alone."""
 
 OTHER_VARIABLES = frozenset(
     {
@@ -139,7 +144,7 @@ class EventSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of a platform; `runtimes`, whose names are free, by files alone."""
+    """All settings of a platform; `runtimes` and `prices`, in which names are free, by files alone."""
 
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     control: ControlSettings = field(default_factory=ControlSettings)
@@ -148,6 +153,7 @@ class Settings:
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
     events: EventSettings = field(default_factory=EventSettings)
     runtimes: tuple[Runtime, ...] = ()
+    prices: Prices = field(default_factory=Prices)
 
 
 def load_settings(
@@ -186,7 +192,7 @@ def settings_to_dict(settings: Settings) -> dict[str, dict[str, Any]]:
         value = getattr(getattr(settings, slot.group), slot.name)
         shown = format_duration(value) if slot.about.unit == "s" else value
         answer.setdefault(slot.group, {})[slot.key.partition(".")[2]] = shown
-    return answer | {RUNTIMES: runtimes_to_dict(settings.runtimes)}
+    return answer | {RUNTIMES: runtimes_to_dict(settings.runtimes), PRICES: prices_to_dict(settings.prices)}
 
 
 def describe_settings() -> list[tuple[str, str, str, str]]:
@@ -195,10 +201,13 @@ def describe_settings() -> list[tuple[str, str, str, str]]:
 
 
 def _settings_with(given: Mapping[str, Any]) -> Settings:
-    settings = Settings(runtimes=read_runtimes(given.get(RUNTIMES, {})))
+    settings = Settings(
+        runtimes=read_runtimes(given.get(RUNTIMES, {})),
+        prices=read_prices(given.get(PRICES, {})),
+    )
     slots = _slots()
     for key, value in given.items():
-        if key == RUNTIMES:
+        if key in FREE:
             continue
         slot = slots[key]
         group = replace(getattr(settings, slot.group), **{slot.name: read_value(slot, value)})
@@ -223,7 +232,7 @@ def _slots() -> dict[str, Slot]:
 
 def _groups() -> dict[str, Any]:
     """The groups of settings with names of ours, each with its dataclass."""
-    return {name: made for name, made in get_type_hints(Settings).items() if name != RUNTIMES}
+    return {name: made for name, made in get_type_hints(Settings).items() if name not in FREE}
 
 
 def _camel(name: str) -> str:
@@ -245,11 +254,11 @@ def _from_document(text: str, where: str) -> dict[str, Any]:
         raise SettingsError(f"{where} holds {len(documents)} documents: write one")
     found: dict[str, Any] = {}
     for group, members in (_mapping(documents[0], where) if documents else {}).items():
-        if group == RUNTIMES:
-            found[RUNTIMES] = _mapping(members, group)
+        if group in FREE:
+            found[group] = _mapping(members, group)
             continue
         if group not in _groups():
-            raise SettingsError(f"{group}: unknown setting in {where}; known: {', '.join([*_groups(), RUNTIMES])}")
+            raise SettingsError(f"{group}: unknown setting in {where}; known: {', '.join([*_groups(), *sorted(FREE)])}")
         for name, value in _mapping(members, group).items():
             key = f"{group}.{name}"
             if key not in _slots():

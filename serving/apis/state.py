@@ -19,8 +19,9 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from clusters.errors import KnodelError
 
@@ -56,6 +57,8 @@ class Facts:
     control: str
     control_tls: str
     domain: str = "localhost"
+    prices: dict[str, Any] = field(default_factory=dict)
+    """The section of the settings, for who makes bills."""
 
     @classmethod
     def read(cls, state: Path) -> Facts | None:

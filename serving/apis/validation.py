@@ -24,28 +24,20 @@ from serving.apis.model import (
     Model,
     ModelSpec,
     Resources,
-    Scaling,
     TrafficEntry,
     Variant,
     Visibility,
 )
 from serving.apis.reader import Fields, show
 from serving.apis.rollout import Command, command_fault, parse_command, read_rollout
+from serving.apis.scaling import read_scaling
 
-MOST_REPLICAS = 1000
-"""Of one revision: more is a typing error on any cluster that Knodel knows."""
 MOST_CONCURRENCY = 1000
 """Requests (Knative's container-concurrency-max-limit)."""
 LONGEST_TIMEOUT = 600.0
 """s (Knative's max-revision-timeout-seconds)."""
 LONGEST_STARTUP = 86_400.0
 """s; a model that needs more than a day to load never will."""
-LONGEST_IDLE = 604_800.0
-"""s; a week: who wants to stay longer writes minReplicas."""
-MOST_HELD = 100_000
-"""Requests held for one revision: at 64 KiB each they fill 6 GiB."""
-LEAST_TARGET = 0.01
-"""Slots (Knative's least target)."""
 LEAST_ROWS = 2
 """Of one batch: one is none."""
 MOST_ROWS = 4096
@@ -62,7 +54,6 @@ ALL = 100
 """Percent."""
 
 LATER_SPEC = {
-    "schedules": "scaling by the clock",
     "template": "a pod template laid over ours",
 }
 """Fields of a later release: refused by name, never ignored."""
@@ -157,7 +148,7 @@ def _read_spec(fields: Fields, name: str) -> ModelSpec:
         timeout=fields.seconds("timeout", defaults.TIMEOUT, 1.0, LONGEST_TIMEOUT, whole=True),
         startup_deadline=fields.seconds("startupDeadline", defaults.STARTUP_DEADLINE, 1.0, LONGEST_STARTUP, whole=True),
         service_account_name=fields.text("serviceAccountName", faults.subdomain_fault),
-        scaling=_read_scaling(fields),
+        scaling=read_scaling(fields),
         visibility=cast(Visibility, fields.choice("visibility", get_args(Visibility), defaults.VISIBILITY)),
         traffic=_read_traffic(fields, name),
         canary_traffic_percent=_read_canary(fields),
@@ -230,21 +221,6 @@ def read_quantity(fields: Fields, name: str, default: str) -> str:
         fields.refuse(name, fault)
         return default
     return canonical_quantity(value)
-
-
-def _read_scaling(fields: Fields) -> Scaling:
-    least = fields.integer("minReplicas", defaults.MIN_REPLICAS, 0, MOST_REPLICAS)
-    most = fields.integer("maxReplicas", max(defaults.MAX_REPLICAS, least), 1, MOST_REPLICAS)
-    if least > most:
-        fields.refuse("minReplicas", f"must be at most maxReplicas ({most}), not {least}")
-    return Scaling(
-        min_replicas=least,
-        max_replicas=most,
-        scale_target=fields.number("scaleTarget", defaults.SCALE_TARGET, LEAST_TARGET, MOST_CONCURRENCY),
-        target_utilization=fields.number("targetUtilization", defaults.TARGET_UTILIZATION, LEAST_TARGET, 1.0),
-        scale_to_zero_after=fields.seconds("scaleToZeroAfter", defaults.SCALE_TO_ZERO_AFTER, 1.0, LONGEST_IDLE),
-        hold_queue=fields.integer("holdQueue", defaults.HOLD_QUEUE, 1, MOST_HELD),
-    )
 
 
 def _read_variants(fields: Fields, name: str) -> tuple[Variant, ...]:

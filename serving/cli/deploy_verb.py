@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from clusters.errors import Invalid
+from clusters.errors import Invalid, KnodelError
 from clusters.objects import MODEL, WARM_POOL, Kind, Object, generation_of, key_of, name_of, namespace_of
 from serving.apis.references import collisions
 from serving.cli.change import WORDS, store_object
@@ -17,6 +17,7 @@ from serving.cli.errors import UsageError
 from serving.cli.files import models_of
 from serving.cli.names import model_name
 from serving.cli.pools import pool_summary
+from serving.cli.prices import prices_in_force
 from serving.cli.rollouts import rollout_summary
 from serving.cli.wait import parse_timeout, wait_until_ready
 
@@ -49,6 +50,7 @@ def command(
         checked = _check(client, objects)
         if dry_run:
             _print(session, checked, "is valid, nothing was changed")
+            _forecast(session, client, checked)
             return
     stored = [store_object(client, _kind(obj), obj) for obj in sorted(objects, key=_is_model)]  # pools come first
     if wait:
@@ -140,6 +142,25 @@ def _print(session: Session, objects: list[Object], verdict: str = "") -> None:
     for obj in objects:
         said = f"{WORDS[_kind(obj)]} {name_of(obj)} {verdict}"
         session.output.text(said if verdict else _summary(obj) if _is_model(obj) else pool_summary(obj))
+
+
+def _forecast(session: Session, client: Client, objects: list[Object]) -> None:
+    """What the Models would cost, where prices are set and can be read; what programs read is the objects alone."""
+    if session.output.structured:
+        return
+    try:
+        prices = prices_in_force(session, client)
+    except KnodelError:  # they were checked, which was asked for: a forecast is an extra
+        return
+    if not prices.are_set:
+        return
+    from serving.apis.validation import read_model  # imports that only this needs
+    from serving.cost.forecast import make_forecast
+    from serving.cost.texts import forecast_lines
+
+    for model in filter(_is_model, objects):
+        for line in forecast_lines(name_of(model), make_forecast(read_model(model).spec, prices)):
+            session.output.text(line)
 
 
 def _summary(model: Object) -> str:

@@ -13,6 +13,7 @@ from serving.cli.context import Session, verb
 from serving.cli.names import model_name
 from serving.cli.output import Output
 from serving.cli.rollouts import rollout_lines
+from serving.cli.schedules import schedule_lines
 
 EVENTS = 20  # the newest that are shown
 
@@ -50,11 +51,10 @@ def _show(output: Output, model: Object, revisions: list[Object], events: list[O
         for entry in status.get("traffic") or ()
     ]
     _section(output, "Traffic", ["revision", "percent", "tag", "version"], traffic)
-    if lines := rollout_lines(model):
-        output.text("")
-        for line in lines:
-            output.text(line)
     now = datetime.now(UTC)
+    for lines in (rollout_lines(model), schedule_lines(model, now)):
+        for line in ["", *lines] if lines else ():
+            output.text(line)
     versions = [[name_of(one), _ready(one), age_of(one, now)] for one in sorted(revisions, key=name_of)]
     _section(output, "Versions", ["revision", "ready", "age"], versions)
     happened = [

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from clusters.objects import MODEL, Object, condition_of
+from datetime import UTC, datetime
+
+import click
+
+from clusters.objects import MODEL, POD_AUTOSCALER, Object, condition_of
+from serving.apis.annotations import LABEL_MODEL
+from serving.cli.client import Client
 from serving.cli.context import Session, verb
+from serving.cli.errors import UsageError
 from serving.cli.names import model_name
 from serving.cli.output import Output
 from serving.cli.replicas import troubles
 from serving.cli.rollouts import rollout_lines
+from serving.cli.schedules import schedule_lines
 from serving.rollout.state import rollout_of
 
 
 @verb("explain")
 @model_name()
-def command(session: Session, name: str) -> None:
+@click.option("--replay", "again", is_flag=True, help="Decide again on what the last decisions were made from.")
+@click.option("--with", "others", metavar="FIELD=VALUE", multiple=True, help="Replay by another policy: scaleTarget=8.")
+def command(session: Session, name: str, again: bool, others: tuple[str, ...]) -> None:
     """Why the model NAME has the replicas and the traffic that it has."""
+    if others and not again:
+        raise UsageError("--with is of --replay: give both")
     client = session.client()
     model = client.get(MODEL, name, session.namespace)
+    if again:
+        _replay(session, client, name, others)
+        return
     if session.output.structured:
         session.output.value(model)
         return
@@ -28,6 +43,22 @@ def command(session: Session, name: str) -> None:
     if not _is_ready(model):
         for trouble in troubles(client, name, session.namespace):
             session.output.text(f"  {trouble}")
+
+
+def _replay(session: Session, client: Client, name: str, others: tuple[str, ...]) -> None:
+    from serving.cli.replays import lines_of, parse_changes, replays, value_of  # the decider, and numpy with it
+
+    changes = parse_changes(others)
+    found = client.list(POD_AUTOSCALER, session.namespace, f"{LABEL_MODEL}={name}")["items"]
+    made = list(replays(found, changes))
+    if session.output.structured:
+        session.output.value([value_of(*one) for one in made])
+        return
+    if not made:
+        session.output.text("no decision is kept that could be replayed: the next one will be")
+    for one in made:
+        for line in lines_of(*one, changed=bool(changes)):
+            session.output.text(line)
 
 
 def _traffic(output: Output, model: Object) -> None:
@@ -68,6 +99,8 @@ def _replicas(output: Output, model: Object) -> None:
     replicas = status.get("replicas") or {}
     counts = ", ".join(f"{replicas.get(name, 0)} {name}" for name in ("desired", "ready", "starting"))
     output.text(f"Replicas: {counts}")
+    for line in schedule_lines(model, datetime.now(UTC)):
+        output.text(f"  {line}")
     decisions = status.get("decisions") or []
     if not decisions:
         output.text(f"  {_undecided(status)}")

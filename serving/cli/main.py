@@ -37,6 +37,7 @@ VERBS = {
     "rollback": "Give all traffic to the version before, or to the one named.",
     "pool": "Keep servers warm that starts can take: list, set, off.",
     "events": "Who may send events, which came, and what became of them.",
+    "top": "What each model's replicas cost, and what for.",
     "explain": "Why a model has the replicas and the traffic that it has.",
     "render": "Print the objects that would be applied.",
     "diff": "Print what applying a file would change.",

@@ -31,6 +31,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autoscaler.apis import POLICY_ANNOTATION
+from autoscaler.usage.meter import CANARY_ANNOTATION
 from clusters.objects import (
     ANNOTATION_NO_GC,
     CONFIGURATION,
@@ -63,6 +64,7 @@ from serving.rollout.capacity import AS_SPECIFIED, Capacity, Replicas, plan_capa
 from serving.rollout.history import rollback_target
 from serving.rollout.split import Situation, Split, is_by_hand, situation_of, split_in_force
 from serving.rollout.state import rollout_of
+from serving.rollout.trial import is_on_trial
 from serving.rollout.versions import Version, newest_last, shares_of, version_with, versions_of
 
 
@@ -103,7 +105,7 @@ def make_plan(model: Model, world: World, settings: Settings, obstacle: Obstacle
         objects=()
         if foreign
         else (*shape_actions(model, world, settings, split), *_retired(model, world, split, situation)),
-        marks=(*_policies(model, world, capacity), *_collection_marks(world, situation)),
+        marks=(*_policies(model, world, capacity, situation), *_collection_marks(world, situation)),
         foreign=foreign,
         split=split,
         situation=situation,
@@ -213,13 +215,16 @@ def _kept_version(world: World, situation: Situation) -> Version | None:
     return version_with(situation.versions, target.revision) if target is not None else None
 
 
-def _policies(model: Model, world: World, capacity: Capacity) -> Iterator[Action]:
+def _policies(model: Model, world: World, capacity: Capacity, situation: Situation) -> Iterator[Action]:
+    """The scaling policy, and whether the replicas are a canary's: both for the autoscaler, in one write."""
     for autoscaler in world.autoscalers:
         concurrency = int((autoscaler.get("spec") or {}).get("containerConcurrency") or 0)
         scaling = capacity.scaling.get(name_of(autoscaler), model.spec.scaling)
         policy = make_policy(scaling, concurrency)
-        if annotations_of(autoscaler).get(POLICY_ANNOTATION) != policy:
-            yield Patch.of(POD_AUTOSCALER, autoscaler, make_policy_patch(policy))
+        canary = "true" if is_on_trial(model.spec, situation, name_of(autoscaler)) else None
+        said = annotations_of(autoscaler)
+        if said.get(POLICY_ANNOTATION) != policy or said.get(CANARY_ANNOTATION) != canary:
+            yield Patch.of(POD_AUTOSCALER, autoscaler, make_policy_patch(policy, canary=canary))
 
 
 def _collection_marks(world: World, situation: Situation) -> Iterator[Action]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autoscaler.apis import POLICY_ANNOTATION, Policy
+from autoscaler.usage.meter import CANARY_ANNOTATION
 from clusters.objects import Object
 from serving.apis.model import Scaling
 
@@ -17,9 +18,11 @@ def make_policy(scaling: Scaling, container_concurrency: int) -> str:
         target_utilization=scaling.target_utilization,
         scale_to_zero_after=scaling.scale_to_zero_after,
         hold_queue=scaling.hold_queue,
+        latency_objective=scaling.latency_objective,
+        schedules=scaling.schedules,
     ).to_json()
 
 
-def make_policy_patch(policy: str) -> Object:
-    """The merge patch that puts it on a PodAutoscaler."""
-    return {"metadata": {"annotations": {POLICY_ANNOTATION: policy}}}
+def make_policy_patch(policy: str, *, canary: str | None = None) -> Object:
+    """The merge patch that puts it on a PodAutoscaler, with or without the mark of a canary."""
+    return {"metadata": {"annotations": {POLICY_ANNOTATION: policy, CANARY_ANNOTATION: canary}}}

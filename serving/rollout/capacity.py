@@ -12,9 +12,9 @@ candidate's replicas come as the stable version's go, in turns, and the traffic 
     the stable version needs 2                    2          2       50
 
 Between the steps, once the averages of the autoscaler know nothing of the traffic before (`RolloutState.steady`),
-requests decide again, for each version up to `maxReplicas`, and `minReplicas` is shared by percent: `maxSurge` bounds
-the turns alone. Where less than two replicas stood there is nothing to take turns with. With variants all of this holds
-for each Configuration by itself.
+requests decide again, for each version up to `maxReplicas`, and `minReplicas`, that of `schedules` too, is shared by
+percent: `maxSurge` bounds the turns alone. Where less than two replicas stood there is nothing to take turns with. With
+variants all of this holds for each Configuration by itself.
 
 On the way to a step a replica may be long in coming. Once the averages know nothing of the part before, the stable
 version may have one more than the rest of the traffic needs, and whether it takes that one requests decide. If it does,
@@ -35,6 +35,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from autoscaler.apis import AUTO
+from autoscaler.scaling.schedules import Schedule
 from serving.apis.model import Scaling
 from serving.apis.rollout import ALL, Rollout
 from serving.rollout.history import Shares
@@ -47,6 +49,8 @@ LEAST_TO_SHARE = 2
 """Replicas: one alone stays until the other version's one is there."""
 LEAST_IDLE = 1.0
 """s (the least that a policy may say)."""
+LEAST_AUTO = 60.0
+"""s: what `scaleToZeroAfter: auto` comes to at least (`autoscaler.scaling`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +146,16 @@ def _shared(
 ) -> dict[str, Scaling]:
     """The scaling of both revisions of a pair, by their names."""
     most, exactly = min(pair.most_stable, spec.max_replicas), min(pair.most_candidate, spec.max_replicas)
-    coming = replace(spec, min_replicas=exactly, max_replicas=exactly)
+    coming = replace(spec, min_replicas=exactly, max_replicas=exactly, schedules=())
     if not state.percent and pair.surge:
         return {theirs: replace(warm, min_replicas=spec.min_replicas if state.steady else pair.stood), ours: coming}
     if state.steady and state.percent and not state.is_on_its_way:
-        least = _share(spec.min_replicas, ALL - state.percent), _share(spec.min_replicas, state.percent)
-        return {theirs: replace(warm, min_replicas=least[0]), ours: replace(spec, min_replicas=least[1])}
+        return {theirs: _part(warm, ALL - state.percent), ours: _part(spec, state.percent)}
     more = state.steady and pair.surge and _grown(pair.stood, most + 1, ALL - pair.seen, pair.surge)
     called = min(most + 1, spec.max_replicas) if more else most
-    return {theirs: replace(warm, max_replicas=called, min_replicas=min(spec.min_replicas, most)), ours: coming}
+    least = min(spec.min_replicas, most)
+    stays = replace(warm, max_replicas=called, min_replicas=least, schedules=_at_most(spec.schedules, most))
+    return {theirs: stays, ours: coming}
 
 
 def _pair(
@@ -236,12 +241,24 @@ def _others(
 
 
 def _gone(spec: Scaling) -> Scaling:
-    return replace(spec, min_replicas=0, scale_to_zero_after=LEAST_IDLE)
+    return replace(spec, min_replicas=0, scale_to_zero_after=LEAST_IDLE, schedules=())
 
 
 def _warm(rule: Rollout, spec: Scaling, version: Version) -> dict[str, Scaling]:
-    warm = replace(spec, scale_to_zero_after=max(spec.scale_to_zero_after, rule.keep_warm))
+    longer = rule.keep_warm > (LEAST_AUTO if spec.scale_to_zero_after == AUTO else spec.scale_to_zero_after)
+    warm = replace(spec, scale_to_zero_after=rule.keep_warm if longer else spec.scale_to_zero_after)
     return dict.fromkeys(version.revisions.values(), warm)
+
+
+def _part(spec: Scaling, percent: int) -> Scaling:
+    """The scaling of a version with this part of the traffic: of the least replicas, by the clock too, its share."""
+    shared = (replace(one, min_replicas=_share(one.min_replicas, percent)) for one in spec.schedules)
+    least = _share(spec.min_replicas, percent)
+    return replace(spec, min_replicas=least, schedules=tuple(one for one in shared if one.min_replicas))
+
+
+def _at_most(schedules: tuple[Schedule, ...], most: int) -> tuple[Schedule, ...]:
+    return tuple(replace(one, min_replicas=min(one.min_replicas, most)) for one in schedules)
 
 
 def _version(situation: Situation, revision: str | None) -> Version | None:

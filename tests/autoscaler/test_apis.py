@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.apis import (
+    AUTO,
     CLASS,
     DECISIONS_ANNOTATION,
     POLICY_ANNOTATION,
@@ -19,6 +20,8 @@ from autoscaler.apis import (
     read_notes,
 )
 from autoscaler.knative_annotations import parse_duration
+from autoscaler.scaling import table
+from autoscaler.scaling.schedules import Schedule
 
 KNATIVE = "autoscaling.knative.dev/"
 
@@ -28,13 +31,24 @@ policies = st.builds(
     max_replicas=st.integers(10, 1000),
     scale_target=st.floats(0.01, 1e6),
     target_utilization=st.floats(0.01, 1),
-    scale_to_zero_after=st.floats(1, 604_800),
+    scale_to_zero_after=st.just(AUTO) | st.floats(1, 604_800),
     hold_queue=st.integers(0, 10**6),
     initial_scale=st.integers(0, 1000),
     activation_scale=st.integers(1, 1000),
     scale_down_delay=st.floats(0, 3600),
     stable_window=st.floats(6, 3600),
     target_burst_capacity=st.just(-1.0) | st.floats(0, 1e9),
+    latency_objective=st.just(0.0) | st.floats(0.001, 3600),
+    schedules=st.lists(
+        st.builds(
+            Schedule,
+            cron=st.sampled_from(["0 8 * * 1-5", "*/15 * * * *", "0 0 L * *"]),
+            duration=st.floats(1, 604_800),
+            min_replicas=st.integers(1, 1000),
+            time_zone=st.sampled_from(["UTC", "Europe/Berlin"]),
+        ),
+        max_size=3,
+    ).map(tuple),
 )
 
 
@@ -55,13 +69,26 @@ def test_the_annotation_is_the_one_that_the_design_shows() -> None:
         "maxReplicas": 4,
         "scaleTarget": 4,
         "targetUtilization": 0.7,
-        "scaleToZeroAfter": 60.0,
+        "scaleToZeroAfter": -1,
         "holdQueue": 1000,
     }
 
 
+def test_schedules_and_an_objective_stand_in_the_annotation_where_there_are_any() -> None:
+    policy = Policy(latency_objective=0.5, schedules=(Schedule("0 8 * * 1-5", 36_000.0, 2, "Europe/Berlin"),))
+    said = json.loads(policy.to_json())
+    assert said["latencyObjective"] == 0.5
+    assert said["schedules"] == [
+        {"cron": "0 8 * * 1-5", "timeZone": "Europe/Berlin", "duration": 36_000, "minReplicas": 2}
+    ]
+
+
+def test_auto_is_one_number_for_the_policy_and_for_the_arrays() -> None:
+    assert AUTO == table.AUTO
+
+
 def test_a_plain_knative_service_has_knatives_annotations_and_defaults() -> None:
-    assert Policy.from_annotations({}) == Policy(max_replicas=1000, scale_target=100.0)
+    assert Policy.from_annotations({}) == Policy(max_replicas=1000, scale_target=100.0, scale_to_zero_after=60.0)
     annotations = {
         "min-scale": "2",
         "max-scale": "0",
@@ -104,6 +131,20 @@ def test_all_faults_are_named_at_once() -> None:
     assert refused({POLICY_ANNOTATION: '{"minReplicas": 5, "maxReplicas": 2, "scaleToZeroAfter": 0.5}'}) == [
         "minReplicas",
         "scaleToZeroAfter",
+    ]
+    assert refused({POLICY_ANNOTATION: '{"scaleToZeroAfter": -2, "latencyObjective": 0.0009, "holdQueue": 1e16}'}) == [
+        "holdQueue",
+    ]
+    assert refused({POLICY_ANNOTATION: '{"scaleToZeroAfter": -2, "latencyObjective": 0.0009}'}) == [
+        "scaleToZeroAfter",
+        "latencyObjective",
+    ]
+    assert refused(
+        {POLICY_ANNOTATION: '{"schedules": [{"cron": "x", "duration": 0, "minReplicas": 1}], "speed": 1}'}
+    ) == [
+        "schedules[0].cron",
+        "schedules[0].duration",
+        "speed",
     ]
     assert refused({KNATIVE + "min-scale": "many", KNATIVE + "window": "60", KNATIVE + "metric": "rps"}) == [
         KNATIVE + "min-scale",

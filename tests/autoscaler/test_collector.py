@@ -119,6 +119,31 @@ async def test_a_lie_is_clamped_to_a_multiple_of_the_slots(collector: Collector,
     assert reading is not None and reading.work == 64.0
 
 
+async def test_a_reading_of_before_the_last_one_is_rejected_and_its_replica_missing(
+    collector: Collector, told: Told
+) -> None:
+    told.says("a", 10.0, busy=5.0, requests=5.0)
+    await read(collector, target("a"))
+    told.says("a", 9.0, busy=9.0, requests=9.0, in_flight=4.0)
+    assert await read(collector, target("a")) is None
+    assert collector.rejected == 1
+    told.says("a", 11.0, busy=6.0, requests=6.0)
+    reading = await read(collector, target("a"))
+    assert reading is not None and (reading.work, reading.requests) == (1.0, 1.0)
+
+
+async def test_one_that_claims_far_more_than_the_others_counts_for_three_times_their_median(
+    collector: Collector, told: Told
+) -> None:
+    pods = ("a", "b", "c", "liar")
+    for second in range(2):
+        for pod, slots in zip(pods, (2.0, 3.0, 4.0, 60.0), strict=True):
+            told.says(pod, 10.0 + second, busy=slots * second, requests=10.0 * second, in_flight=slots)
+        reading = await read(collector, target(*pods))
+    assert reading is not None
+    assert (reading.work, reading.served, reading.requests) == (18.0, 18.0, 40.0)
+
+
 async def test_replicas_that_do_not_answer_are_missing_and_those_that_lie_rejected(
     collector: Collector, told: Told
 ) -> None:

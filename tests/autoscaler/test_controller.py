@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autoscaler.apis import Policy, read_notes
-from autoscaler.config import Settings, Zero
+from autoscaler.config import Records, Settings, Zero
 from autoscaler.knative_annotations import PROGRESS_DEADLINE
 from autoscaler.metrics.stat import Sample
 from autoscaler.warmpool.marks import ANNOTATION_STARTS
@@ -260,14 +260,16 @@ async def starts(world: World) -> int:
     return len(read_notes(await world.pod_autoscaler(), ANNOTATION_STARTS))
 
 
-async def test_a_settled_revision_is_not_written_again(world: World) -> None:
-    await serving(world, Policy(min_replicas=1))
-    await world.pass_time(10.0)  # the start is noted when its server was heard, or was not for a while
-    await world.until(lambda: world.condition("Active"), ("True", ""))
-    await world.until(lambda: starts(world), 1)
-    before = json.dumps(await world.pod_autoscaler())
-    await world.pass_time(100.0)
-    assert json.dumps(await world.pod_autoscaler()) == before
+async def test_a_settled_revision_is_not_written_again_before_its_bill_is_due(cluster: EmbeddedCluster) -> None:
+    settings = Settings(records=Records(usage_interval=3_600.0))
+    async with running(World(cluster, SteppedClock(), settings)) as world:
+        await serving(world, Policy(min_replicas=1))
+        await world.pass_time(10.0)  # the start is noted when its server was heard, or was not for a while
+        await world.until(lambda: world.condition("Active"), ("True", ""))
+        await world.until(lambda: starts(world), 1)
+        before = json.dumps(await world.pod_autoscaler())
+        await world.pass_time(100.0)
+        assert json.dumps(await world.pod_autoscaler()) == before
 
 
 async def test_a_pod_autoscaler_of_another_class_is_left_alone(world: World) -> None:

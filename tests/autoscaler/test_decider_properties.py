@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from autoscaler.scaling.decider import decide
 from autoscaler.scaling.reasons import render
-from autoscaler.scaling.table import NAN, NEVER, Observations, Specs, State
-from tests.autoscaler.reference import decide_all
+from autoscaler.scaling.table import AUTO, NAN, NEVER, PEAKS, Observations, Specs, State
+from tests.autoscaler.reference import before_of, decide_all, row_of
 
 counts = st.integers(0, 40)
 works = st.floats(0, 500) | st.just(NAN)
@@ -29,9 +29,10 @@ def specs_rows(draw: st.DrawFn) -> dict[str, Any]:
         "activation": draw(st.integers(1, 5)),
         "target": draw(st.floats(0.1, 100)),
         "utilization": draw(st.floats(0.1, 1)),
-        "scale_to_zero_after": draw(st.floats(1, 120)),
+        "scale_to_zero_after": draw(st.just(AUTO) | st.floats(1, 120)),
         "scale_down_delay": draw(st.just(0.0) | st.floats(0, 120)),
         "stable_window": draw(st.floats(6, 120)),
+        "latency_objective": draw(st.just(0.0) | st.floats(0.01, 10)),
         "reachable": draw(st.booleans()),
         "initialized": draw(st.booleans()),
         "expired": draw(st.booleans()),
@@ -53,6 +54,9 @@ observed_rows = st.fixed_dictionaries(
         "active": st.integers(0, 30).map(float),
         "idle": seconds | st.just(NAN),
         "service_time": st.floats(1e-3, 60) | st.just(NAN),
+        "start_time": st.floats(0.1, 200) | st.just(NAN),
+        "latency": st.floats(0, 30) | st.just(NAN),
+        "answers": st.integers(0, 60).map(float),
         "adopted": st.booleans(),
     }
 )
@@ -62,14 +66,22 @@ state_rows = st.fixed_dictionaries(
         "panic_peak": counts,
         "below_since": st.floats(0, 100) | st.just(NAN),
         "below_peak": counts,
+        "starting_since": st.floats(0, 100) | st.just(NAN),
+        "slow_until": st.floats(0, 300) | st.just(NEVER),
+        "hold_width": st.floats(1, 60) | st.just(NAN),
+        "hold_began": st.floats(0, 100),
+        "hold_now": counts,
+        "hold_before": counts,
+        "hold_slot": st.integers(0, PEAKS - 1),
+        "peaks": st.lists(counts, min_size=PEAKS, max_size=PEAKS),
     }
 )
 tables = st.lists(st.tuples(specs_rows(), observed_rows, state_rows), min_size=1, max_size=8)
 Rows = list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]
 
 
-def columns(rows: Rows, part: int) -> dict[str, list[Any]]:
-    return {name: [row[part][name] for row in rows] for name in rows[0][part]}
+def columns(rows: Rows, part: int) -> dict[str, Any]:
+    return {name: np.array([row[part][name] for row in rows]).T for name in rows[0][part]}
 
 
 def tables_of(rows: Rows) -> tuple[Specs, Observations, State]:
@@ -87,6 +99,12 @@ def test_the_arrays_agree_with_the_same_rules_in_plain_python(rows: Rows) -> Non
         assert kept.panic_peak[row] == memory.panic_peak
         assert kept.below_since[row] == memory.below_since or math.isnan(memory.below_since)
         assert kept.below_peak[row] == memory.below_peak
+        np.testing.assert_equal(kept.starting_since[row], memory.starting_since)
+        assert kept.slow_until[row] == memory.slow_until
+        assert kept.hold_width[row] == memory.hold_width
+        assert kept.hold_began[row] == memory.hold_began
+        assert kept.hold_now[row] == memory.hold_now
+        assert before_of(row_of(kept, row)) == memory.before
 
 
 @settings(deadline=None)
@@ -128,7 +146,8 @@ def test_the_reasons_lead_from_the_present_count_to_the_new_one(rows: Rows) -> N
 @given(tables)
 def test_nothing_given_is_changed(rows: Rows) -> None:
     specs, seen, state = tables_of(rows)
-    before = [seen.current.copy(), state.panic_peak.copy(), specs.max.copy()]
+    arrays = [getattr(table, name) for table in (specs, seen, state) for name in table.names()]
+    copies = [array.copy() for array in arrays]
     decide(specs, seen, state, 100.0)
-    for array, copy in zip((seen.current, state.panic_peak, specs.max), before, strict=True):
-        assert (array == copy).all()
+    for array, copy in zip(arrays, copies, strict=True):
+        np.testing.assert_array_equal(array, copy)

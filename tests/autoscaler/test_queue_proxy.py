@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from autoscaler.config import Sampling
 from autoscaler.metrics.collector import Collector, Reading, Target
 from autoscaler.metrics.pages import Address
-from autoscaler.metrics.queue_proxy import LAG, MAX_BYTES, PERIOD, QueueProxyScraper, read_report
+from autoscaler.metrics.queue_proxy import LAG, MAX_BYTES, PERIOD, STALE, QueueProxyScraper, read_report
 from autoscaler.metrics.source import NoSample
 from autoscaler.metrics.stat import BadSample
 from clusters.endpoints import Endpoint
@@ -123,6 +123,15 @@ async def test_averages_of_periods_become_work_over_the_time_between(scene: Scen
     await scene.read()
     assert await scene.passes(2.0, 5.0, 11.0) == Reading(2.0, 0.0, 2.0, 5.0, busy=True, complete=True)
     assert await scene.passes(0.0, 0.0, 12.0) == Reading(0.0, 0.0, 0.0, 0.0, busy=False, complete=True)
+
+
+async def test_a_period_that_is_told_over_and_over_is_stale_and_no_reading(scene: Scene) -> None:
+    await scene.read()
+    await scene.passes(2.0, 5.0, 11.0)
+    assert await scene.passes(2.0, 5.0, 11.0, after=STALE) is not None
+    assert await scene.passes(2.0, 5.0, 11.0) is None
+    assert scene.collector.rejected == 1
+    assert await scene.passes(2.0, 5.0, 23.0) is not None, "it counts again"
 
 
 async def test_a_period_that_is_read_twice_counts_once_and_its_average_goes_on(scene: Scene) -> None:

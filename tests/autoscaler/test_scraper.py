@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.config import Sampling
+from autoscaler.metrics.answers import MAX_BYTES, Answers
 from autoscaler.metrics.source import NoPage, NoSample, PodScraper
 from autoscaler.metrics.stat import BadSample, Sample, checked, parse_stats
 from clusters.clock import SystemClock
@@ -62,6 +63,17 @@ async def test_a_reading_has_the_totals_of_the_server_and_the_time_of_the_reader
     assert (sample.busy_seconds, sample.requests, sample.in_flight) == (3.25, 17.0, 3.0)
     assert before <= sample.at <= again.at
     assert (sample.startup, sample.format) == ({"load": 20.5, "warmup": 3.0}, "onnx")
+
+
+async def test_how_long_answers_took_is_a_page_of_its_own() -> None:
+    page = {"revision": "m", "process": "f00", "requests": 3, "errors": 1, "latency": {"-27": 2}}
+    async with serving(answer(json.dumps(page).encode())) as server, scraper() as source:
+        endpoint = Endpoint("default/magika-1", server.host, 1, server.port)
+        assert await source.answers(endpoint) == Answers("f00", {-27: 2})
+        assert server.requests[0].startswith(b"GET /stats/answers HTTP/1.1")
+        server.behave = answer(b" " * (MAX_BYTES + 1))
+        with pytest.raises(BadSample):
+            await source.answers(endpoint)
 
 
 def test_a_replica_that_has_not_its_model_yet_tells_who_waits_in_it() -> None:

@@ -238,6 +238,14 @@ async def test_one_replica_that_lies_counts_for_no_more_than_it_can_hold(fleets:
     assert fleets.fleet.desired(KEY) >= 3, "nobody goes after three readings"
 
 
+async def test_one_replica_among_many_that_lies_counts_for_three_times_what_the_others_hold(fleets: Fleets) -> None:
+    await fleets.add(KEY, [busy(SLOTS / 2)] * 4 + [busy(1e9)], max=1_000)
+    readings = await fleets.ticks(3)
+    others = 1.5 * 4 * SLOTS / 2  # readings of the honest ones jitter on a busy machine
+    assert readings[KEY].work <= others + 3 * 1.5 * SLOTS / 2
+    assert fleets.fleet.desired(KEY) <= 6
+
+
 # --- A5: endpoints that hang, drip, pour ---
 
 
@@ -265,6 +273,7 @@ async def test_replicas_that_misbehave_cost_no_memory_and_delay_no_others(fleets
 async def test_half_of_the_replicas_silent_neither_adds_nor_removes_any(fleets: Fleets, active: float) -> None:
     """Kubernetes' rule for missing metrics: they count as idle where that adds, as full where that would remove."""
     await fleets.add(KEY, [busy(active)] * 4 + [slam] * 4)
+    fleets.fleet.started(KEY, 1.0)  # what starts fast is not held for long
     readings = await fleets.ticks(90)
     assert (readings[KEY].missing, readings[KEY].complete) == (4 * SLOTS, False)
     assert fleets.fleet.desired(KEY) == (4 if active == 0.0 else 8)

@@ -265,6 +265,7 @@ def _names() -> tuple[str, ...]:
     return (
         "work", "window", "per_replica", "queued", "crowd", "backlog", "threshold", "ready", "remaining", "current",
         "covered", "least", "most", "activation", "delay", "idle", "limit",
+        "latency", "objective", "peak", "hold", "start_time",
     )  # fmt: skip
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
+
+import pytest
 
 from autoscaler.config import Settings
 from autoscaler.metrics.collector import Reading
@@ -40,6 +43,7 @@ class Timeline:
         self.follows = True
         self.changes: list[Change] = []
         self.wish(**spec)
+        self.fleet.started(KEY, 1.0)
 
     def wish(self, **spec: Any) -> None:
         self.fleet.set_spec(KEY, {**SPEC, **spec})
@@ -130,9 +134,11 @@ def test_rare_short_requests_keep_the_last_replica() -> None:
 
 
 def test_a_wake_from_zero_is_decided_by_what_waits_and_does_not_overshoot_while_it_starts() -> None:
-    line = Timeline()
+    line = warm()
+    line.seconds(5, work=1.0)  # requests take 1 s
+    line.seconds(40)
+    assert line.current == 0
     line.follows = False
-    line.replicas(0)
     line.activator.holds(queued=4)
     assert line.decide() == 2
     line.replicas(2, 0)
@@ -257,3 +263,46 @@ def test_a_scale_down_delay_keeps_replicas_for_its_whole_length() -> None:
     prompt.seconds(150, work=8.0)
     assert prompt.seconds(50, work=2.0) < line.seconds(50, work=2.0) == 4
     assert line.seconds(60, work=2.0) < 4
+
+
+def test_a_burst_is_held_for_twelve_start_times() -> None:
+    line = warm()
+    for _ in range(8):
+        line.fleet.started(KEY, 20.0)
+    line.seconds(10, work=8.0)
+    assert line.seconds(235, work=1.0) == 4
+    assert line.seconds(20, work=1.0) == 1
+
+
+def test_the_start_time_is_the_upper_quartile_of_the_latest_and_survives_zero() -> None:
+    fleet = Fleet(Settings(), Activator().load)
+    fleet.set_spec(KEY, SPEC)
+    assert math.isnan(fleet.start_time(KEY))
+    for seconds in (100.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, math.nan, -1.0, math.inf):
+        fleet.started(KEY, seconds)
+    assert fleet.start_time(KEY) == pytest.approx(6.25)
+    fleet.set_replicas(KEY, 1, 1, 0.0)
+    fleet.set_replicas(KEY, 0, 0, 1.0)
+    assert fleet.start_time(KEY) == pytest.approx(6.25)
+    fleet.remove(KEY)
+    fleet.started(KEY, 1.0)
+    assert math.isnan(fleet.start_time(KEY)), "a namesake begins anew"
+
+
+def test_a_new_process_holds_what_it_found_for_the_hold() -> None:
+    line = Timeline()
+    for _ in range(8):
+        line.fleet.started(KEY, 10.0)
+    line.replicas(4)
+    assert line.seconds(119, work=0.5) == 4
+    assert line.seconds(10, work=0.5) == 1
+
+
+def test_late_answers_of_busy_replicas_add_one_step_and_silence_adds_none() -> None:
+    line = warm(2, latency_objective=1.0)
+    line.seconds(70, work=3.0)
+    assert line.current == 2
+    assert line.seconds(1, work=3.0, latency=1.5, answers=30.0) == 3
+    assert Rule.SLOW in line.rules
+    assert line.seconds(5, work=3.0, latency=1.5, answers=30.0) == 3
+    assert line.seconds(20, work=None) == 3

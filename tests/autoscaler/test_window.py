@@ -85,6 +85,14 @@ def test_rows_do_not_touch_each_other_and_new_ones_are_empty() -> None:
     assert found.work.tolist() == [7.0, 5.0]
 
 
+def test_averages_are_as_exact_after_days_as_at_first() -> None:
+    windows = Windows(1)
+    for second in range(20_000):
+        record(windows, 1e6 + second, 1e6 + second + 1.0, 1_000.0 if second < 19_000 else 0.5)
+    assert average(windows, 1_020_000.0).work[0] == pytest.approx(0.5, rel=1e-5)
+    assert average(windows, 1_020_000.0, window=6.0).work[0] == pytest.approx(0.5, rel=1e-5)
+
+
 @given(st.lists(st.tuples(st.floats(0.01, 20), st.floats(0, 100), st.booleans()), min_size=1, max_size=60))
 def test_buckets_agree_with_sums_over_the_same_intervals(steps: list[tuple[float, float, bool]]) -> None:
     windows = Windows(1)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusters.objects import Object
-from serving.apis import faults, rollout, validation
+from serving.apis import faults, rollout, scaling, validation
 from serving.apis.annotations import ANNOTATION_CAUSE
 from tests.serving.models import VARIANTS, model_object
 
 DIGEST = "sha256:" + "0f" * 32
+SCHEDULE: Object = {"cron": "0 8 * * 1-5", "timeZone": "Europe/Berlin", "duration": "10h", "minReplicas": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,17 @@ def _without(*names: str) -> BadModel:
 
 
 def _later(name: str, words: str) -> BadModel:
-    return _field(
-        name, [{"cron": "* * * * *"}] if name == "schedules" else {"a": 1}, words=f"not supported yet: {words}"
-    )
+    return _field(name, {"a": 1}, words=f"not supported yet: {words}")
+
+
+def _schedule(path: str = "", **fields: Any) -> BadModel:
+    """One schedule with other fields than a good one; None leaves a field out."""
+    said = {name: value for name, value in (SCHEDULE | fields).items() if value is not None}
+    name = next(iter(fields))
+    return BadModel(
+        f"a schedule of {name} {str(fields[name])[:40]!r}", model_object(schedules=[said], maxReplicas=4),
+        path or f"spec.schedules[0].{name}",
+    )  # fmt: skip
 
 
 BAD_NAMES = ("Magika", "1magika", "a.b", "a_b", "a" * 54, "stable-x", "candidate-x", "../x")
@@ -83,8 +92,8 @@ _NUMBERS = [
     *(_field(name, value) for name in ("minReplicas", "maxReplicas", "holdQueue", "containerConcurrency")
       for value in BAD_NUMBERS),
     *(_field(name, value) for name in ("scaleTarget", "targetUtilization") for value in (0, -1, "1", True, 1e9)),
-    _field("maxReplicas", 0), _field("holdQueue", 0), _field("minReplicas", validation.MOST_REPLICAS + 1),
-    _field("holdQueue", validation.MOST_HELD + 1), _field("targetUtilization", 1.01),
+    _field("maxReplicas", 0), _field("holdQueue", 0), _field("minReplicas", scaling.MOST_REPLICAS + 1),
+    _field("holdQueue", scaling.MOST_HELD + 1), _field("targetUtilization", 1.01),
     _field("canaryTrafficPercent", 101), _field("canaryTrafficPercent", -1),
     BadModel("more at least than at most", model_object(minReplicas=3, maxReplicas=2), "spec.minReplicas",
              "must be at most maxReplicas"),
@@ -95,7 +104,8 @@ _DURATIONS = [
     _field("timeout", "300"), _field("timeout", "601s"), _field("timeout", "1.0005s"), _field("timeout", "-5s"),
     _field("timeout", "1d"), _field("timeout", "9999999999h"), _field("startupDeadline", "0.5s"),
     _field("startupDeadline", "25h"), _field("scaleToZeroAfter", "999ms"), _field("scaleToZeroAfter", "200h"),
-    _field("scaleToZeroAfter", "1s" * 40),
+    _field("scaleToZeroAfter", "1s" * 40), _field("scaleToZeroAfter", "never"), _field("scaleToZeroAfter", -1),
+    *(_field("latencyObjective", value) for value in ("0s", "0", "999us", "61m", 1, "auto")),
 ]  # fmt: skip
 
 _TEXTS = [
@@ -183,6 +193,20 @@ _CAUSES = [
                  '{"id":"{\\"by\\":\\"user\\"}"}')
 ]  # fmt: skip
 
+_SCHEDULES = [
+    *(_schedule(cron=cron)
+      for cron in (None, "", "8 * * *", "0 8 * * * *", "60 * * * *", "0 24 * * *", "0 0 0 * *", "0 0 32 * *",
+                   "0 8 * 13 *", "0 8 * * 8", "*/0 * * * *", "@daily", "1" * 101, 5)),
+    *(_schedule(timeZone=zone) for zone in ("", "Europe Berlin", "../etc", "+02:00", 2)),
+    *(_schedule(duration=value) for value in (None, "0s", "0", "-1h", "169h", "10", 36000)),
+    *(_schedule(minReplicas=value) for value in (None, 0, -1, 1.5, "2", 1001)),
+    _schedule("spec.schedules[0].maxReplicas", maxReplicas=4), _schedule("spec.schedules[0].timezone", timezone="UTC"),
+    BadModel("more by the clock than at most", model_object(maxReplicas=1, schedules=[SCHEDULE]),
+             "spec.schedules[0].minReplicas"),
+    _field("schedules", []), _field("schedules", {}), _field("schedules", ["0 8 * * *"], "spec.schedules[0]"),
+    _field("schedules", [SCHEDULE] * 17),
+]  # fmt: skip
+
 BAD_MODELS = (
     *map(_named, BAD_NAMES),
     *_NUMBERS,
@@ -193,6 +217,7 @@ BAD_MODELS = (
     *_VARIANTS,
     *_ROLLOUTS,
     *_CAUSES,
+    *_SCHEDULES,
     *(_later(name, words) for name, words in validation.LATER_SPEC.items()),
     _without("spec"),
     BadModel("no storageUri", {**model_object(), "spec": {}}, "spec.storageUri"),
@@ -217,6 +242,8 @@ LONGEST = model_object(
     resources={"cpu": 2, "memory": "512Mi"}, variants=VARIANTS, protocol="http1",
     containerConcurrency=8, timeout="1m30s", startupDeadline="20m", serviceAccountName="models", minReplicas=1,
     maxReplicas=10, scaleTarget=2.5, targetUtilization=1, scaleToZeroAfter="1h", holdQueue=5,
+    latencyObjective="250ms",
+    schedules=[SCHEDULE, {**SCHEDULE, "cron": "*/30 22-23,0 L 1,JUL FRI#2", "duration": "5m"}],
     visibility="cluster-local", canaryTrafficPercent=0, rollout=FULL_ROLLOUT,
     traffic=[{"revision": "magika-a100-00001", "percent": 100, "tag": "blue"}, {"latest": True, "tag": "green"}],
 )  # fmt: skip
@@ -226,7 +253,8 @@ NOTHING: dict[str, Any] = dict.fromkeys(
     ("digest", "version", "modelFormat", "storage", "runtime", "batching",
      "resources", "variants", "protocol", "containerConcurrency", "timeout",
      "startupDeadline", "serviceAccountName", "minReplicas", "maxReplicas", "scaleTarget", "targetUtilization",
-     "scaleToZeroAfter", "holdQueue", "visibility", "traffic", "canaryTrafficPercent", "rollout",
+     "scaleToZeroAfter", "holdQueue", "latencyObjective", "schedules", "visibility", "traffic",
+     "canaryTrafficPercent", "rollout",
      *validation.LATER_SPEC)
 )  # fmt: skip
 """Every field that may be absent, as null."""
@@ -254,14 +282,21 @@ GOOD_MODELS: dict[str, Object] = {
                     "file:///a..b/..c", "https://h?q=a", "file:///größe/模型", *GOOD_STORES)
     },
     **{f"the timeout {text}": model_object(timeout=text) for text in ("1s", "600s", "10m", "2000ms", "1.5m", "1m1s")},
-    **{f"idle {text}": model_object(scaleToZeroAfter=text) for text in ("1500ms", "1.5s", "168h", "1000000us")},
+    **{f"idle {text}": model_object(scaleToZeroAfter=text) for text in ("1500ms", "1.5s", "168h", "1000000us", "auto")},
+    **{f"an objective of {text}": model_object(latencyObjective=text) for text in ("1ms", "1000us", "1h", "0.5s")},
+    **{f"the cron line {cron}": model_object(schedules=[SCHEDULE | {"cron": cron}])
+       for cron in ("* * * * *", "0 0 LW * *", "*/15 9-17 * * mon,WED", "0 0 29 2 *", "00 08 * * 7",
+                    "5,10-20/5 * * * 5L")},
+    "a schedule of UTC": model_object(schedules=[SCHEDULE | {"timeZone": None, "duration": "1s"}]),
+    "more by the clock than the default maximum": model_object(schedules=[SCHEDULE | {"minReplicas": 9}]),
+    "sixteen schedules": model_object(schedules=[SCHEDULE | {"duration": "168h"}] * 16),
     **{f"{cpu} cores": model_object(resources={"cpu": cpu}) for cpu in (1, "1", "500m", "0.5", ".5", "1e3", "+1")},
     "1.5Gi": model_object(resources={"memory": "1.5Gi"}),
     "a minimum above the default maximum": model_object(minReplicas=9),
     "the largest numbers": model_object(
-        minReplicas=validation.MOST_REPLICAS, maxReplicas=validation.MOST_REPLICAS, holdQueue=validation.MOST_HELD,
+        minReplicas=scaling.MOST_REPLICAS, maxReplicas=scaling.MOST_REPLICAS, holdQueue=scaling.MOST_HELD,
         containerConcurrency=validation.MOST_CONCURRENCY, scaleTarget=validation.MOST_CONCURRENCY,
-        targetUtilization=validation.LEAST_TARGET, canaryTrafficPercent=100,
+        targetUtilization=scaling.LEAST_TARGET, canaryTrafficPercent=100,
     ),
     "a hundred parts": model_object(traffic=[{"revision": f"magika-{n:05}", "percent": 1} for n in range(1, 101)]),
     "twenty variants": model_object(variants=[{"name": f"v{n}", "percent": 5} for n in range(20)]),
@@ -277,6 +312,12 @@ GOOD_MODELS: dict[str, Object] = {
 
 ONLY_PYTHON_REFUSES: dict[str, Object] = {
     "2.0 requests: the API server reads it as 2": model_object(holdQueue=2.0),
+    "a cron line of a day that never comes: known by the calendar": model_object(
+        schedules=[SCHEDULE | {"cron": "0 0 30 2 *"}]
+    ),
+    "a time zone that is none: a definition has no list of them": model_object(
+        schedules=[SCHEDULE | {"timeZone": "Mars/Olympus"}]
+    ),
     "a quantity that is too large: Kubernetes keeps the largest": model_object(resources={"cpu": "9E99"}),
 }
 ONLY_KUBERNETES_REFUSES: dict[str, Object] = {

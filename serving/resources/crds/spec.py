@@ -16,6 +16,7 @@ from serving.apis.faults import CODE_FORMATS, LONGEST_HOST_LABEL, LONGEST_NAME, 
 from serving.apis.model import Visibility
 from serving.resources.crds import texts
 from serving.resources.crds.rollout import make_rollout
+from serving.resources.crds.scaling import make_scaling, scaling_rules
 from serving.resources.crds.schema import (
     Schema,
     array,
@@ -23,16 +24,12 @@ from serving.resources.crds.schema import (
     flag,
     integer,
     mapping,
-    number,
     opaque,
     plain,
     refused,
     rule,
     text,
 )
-
-LATER_LISTS = ("schedules",)
-"""Fields of later releases that are lists; the others are mappings."""
 
 LONGEST_PART, MOST_PARTS = 4096, 1000
 """Bounds of what is refused in any case: without any, the cost of rules could not be estimated."""
@@ -44,12 +41,8 @@ def make_spec() -> Schema:
     """The schema of `spec`."""
     return mapping(
         "What is asked for.",
-        {**what_runs(), "batching": _batching(), **_how_it_scales(), **_who_gets_which(), **_later()},
-        rule(
-            "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
-            "must be at most maxReplicas",
-            ".minReplicas",
-        ),
+        {**what_runs(), "batching": _batching(), **make_scaling(), **_who_gets_which(), **_later()},
+        *scaling_rules(),
         *refused(validation.LATER_SPEC),
         required=["storageUri"],
     )
@@ -109,33 +102,6 @@ def what_runs() -> dict[str, Schema]:
             whole=True,
         ),
         "serviceAccountName": texts.subdomain("ServiceAccount of the replicas."),
-    }
-
-
-def _how_it_scales() -> dict[str, Schema]:
-    idle = format_duration(defaults.SCALE_TO_ZERO_AFTER)
-    most = validation.MOST_REPLICAS
-    return {
-        "minReplicas": integer(f"Replicas that stay when idle; default {defaults.MIN_REPLICAS}.", 0, most),
-        "maxReplicas": integer(
-            f"Replicas at most; default {defaults.MAX_REPLICAS}, or minReplicas when that is more.", 1, most
-        ),
-        "scaleTarget": number(
-            f"Work that one replica holds at once, in slots; default {defaults.SCALE_TARGET:g}.",
-            validation.LEAST_TARGET,
-            validation.MOST_CONCURRENCY,
-        ),
-        "targetUtilization": number(
-            f"Share of the slots that scaling aims at; default {defaults.TARGET_UTILIZATION:g}.",
-            validation.LEAST_TARGET,
-            1.0,
-        ),
-        "scaleToZeroAfter": texts.duration(
-            f"Time without a request until the last replica goes; default {idle}.", 1.0, validation.LONGEST_IDLE
-        ),
-        "holdQueue": integer(
-            f"Requests held for each revision while it starts; default {defaults.HOLD_QUEUE}.", 1, validation.MOST_HELD
-        ),
     }
 
 
@@ -262,9 +228,4 @@ def _traffic() -> Schema:
 
 
 def _later() -> dict[str, Schema]:
-    about = "Of a later release: {}."
-    lists = {"x-kubernetes-list-type": "atomic", "items": opaque()}
-    return {
-        name: plain("array", about.format(words), **lists) if name in LATER_LISTS else opaque(about.format(words))
-        for name, words in validation.LATER_SPEC.items()
-    }
+    return {name: opaque(f"Of a later release: {words}.") for name, words in validation.LATER_SPEC.items()}

@@ -78,13 +78,15 @@ def storage_uri(about: str) -> Schema:
     )
 
 
-def duration(about: str, least: float, most: float, whole: bool = False) -> Schema:
-    """A duration within bounds in seconds; with `whole` nothing finer than a second."""
+def duration(about: str, least: float, most: float, whole: bool = False, word: str = "") -> Schema:
+    """A duration within bounds in seconds, with `whole` nothing finer than a second; or the `word`, if there is one."""
     syntax = matches(durations.DURATION.pattern)
     bounds = f"must be at least {format_duration(least)} and at most {format_duration(most)}"
     low, high = (f"duration({quoted(format_duration(bound))})" for bound in (least, most))
     rules = [
-        rule(syntax, "must be a duration such as 300s, 10m or 1h30m"),
+        rule(
+            f"self == {quoted(word)} || {syntax}" if word else syntax, "must be a duration such as 300s, 10m or 1h30m"
+        ),
         rule(f"!{syntax} || (duration(self) >= {low} && duration(self) <= {high})", bounds),
     ]
     if whole:

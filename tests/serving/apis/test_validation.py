@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoscaler.apis import AUTO
+from autoscaler.scaling.schedules import Schedule
 from clusters.errors import Invalid
 from serving.apis.model import Batching, Cause, Resources
 from serving.apis.reader import show
@@ -27,7 +29,8 @@ def test_the_shortest_model_has_every_default() -> None:
     assert spec.resources == Resources("1", "1Gi")
     assert (spec.timeout, spec.startup_deadline, spec.container_concurrency) == (300.0, 600.0, 0)
     assert (spec.scaling.min_replicas, spec.scaling.max_replicas, spec.scaling.scale_target) == (0, 4, 4.0)
-    assert (spec.scaling.target_utilization, spec.scaling.scale_to_zero_after) == (0.7, 60.0)
+    assert (spec.scaling.target_utilization, spec.scaling.scale_to_zero_after) == (0.7, AUTO)
+    assert (spec.scaling.latency_objective, spec.scaling.schedules) == (0.0, ())
     assert (spec.scaling.hold_queue, spec.visibility, spec.traffic, spec.variants) == (1000, "public", (), ())
 
 
@@ -78,7 +81,6 @@ def test_all_faults_are_told_at_once() -> None:
     ("field", "value"),
     [
         ("protocol", "h2c"),
-        ("schedules", []),
         ("template", {}),
         ("modelFormat", "ray"),
     ],
@@ -155,8 +157,48 @@ def test_more_replicas_at_least_than_at_most_are_refused() -> None:
     assert "maxReplicas (2)" in faults(minReplicas=3, maxReplicas=2)["spec.minReplicas"]
 
 
+SCHEDULE = {"cron": "0 8 * * 1-5", "timeZone": "Europe/Berlin", "duration": "10h", "minReplicas": 9}
+
+
 def test_a_minimum_above_the_default_maximum_lifts_it() -> None:
     assert read_model(model_object(minReplicas=9)).spec.scaling.max_replicas == 9
+    assert read_model(model_object(schedules=[SCHEDULE])).spec.scaling.max_replicas == 9
+
+
+def test_a_schedule_wants_no_more_than_there_may_be() -> None:
+    assert "maxReplicas (8)" in faults(maxReplicas=8, schedules=[SCHEDULE])["spec.schedules[0].minReplicas"]
+
+
+def test_scaling_by_the_clock_and_by_latency_is_read() -> None:
+    spec = read_model(
+        model_object(
+            scaleToZeroAfter="auto", latencyObjective="1500us",
+            schedules=[SCHEDULE, {"cron": "0 22 * * *", "duration": "90m", "minReplicas": 1}],
+        )
+    ).spec.scaling  # fmt: skip
+    assert (spec.scale_to_zero_after, spec.latency_objective) == (AUTO, 0.0015)
+    assert spec.schedules == (
+        Schedule("0 8 * * 1-5", 36_000.0, 9, "Europe/Berlin"), Schedule("0 22 * * *", 5_400.0, 1, "UTC")
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("cron", "0 8 * *", "five fields"),
+        ("cron", "0 0 30 2 *", "bad day-of-month"),
+        ("timeZone", "Europe/Berln", "did you mean Europe/Berlin?"),
+        ("duration", "0s", "at least 1s and at most 604800s"),
+        ("duration", "169h", "at least 1s and at most 604800s"),
+        ("minReplicas", 0, "from 1 to 1000"),
+    ],
+)
+def test_a_schedule_that_cannot_be_followed_is_refused_by_name(field: str, value: Any, said: str) -> None:
+    assert said in faults(schedules=[SCHEDULE, {**SCHEDULE, field: value}])[f"spec.schedules[1].{field}"]
+
+
+def test_more_than_sixteen_schedules_are_refused() -> None:
+    assert "1 to 16 entries" in faults(schedules=[SCHEDULE] * 17)["spec.schedules"]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +304,8 @@ JSON = st.recursive(
 FIELDS = [
     "storageUri", "digest", "version", "modelFormat", "resources", "variants", "containerConcurrency", "timeout",
     "startupDeadline", "serviceAccountName", "minReplicas", "maxReplicas", "scaleTarget", "targetUtilization",
-    "scaleToZeroAfter", "holdQueue", "visibility", "traffic", "canaryTrafficPercent", "protocol", "rollout",
+    "scaleToZeroAfter", "holdQueue", "latencyObjective", "schedules", "visibility", "traffic", "canaryTrafficPercent",
+    "protocol", "rollout",
 ]  # fmt: skip
 
 

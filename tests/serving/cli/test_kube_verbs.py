@@ -84,6 +84,7 @@ async def magika(tls: OverTls) -> OverTls:
         ("history magika", ["magika-00001", "serving", "user"]),
         ("explain magika", ["the latest ready version", "1 → 2", "8 requests at once"]),
         ("wait magika", ["model magika is ready at http://magika.default.localhost:8080"]),
+        ("top", ["MODEL", "(POD-HOURS)", "no prices are set"]),
         ("namespace team", ["team"]),
     ],
 )
@@ -214,7 +215,7 @@ def test_every_verb_of_the_cluster_is_seen_here_or_has_tests_of_its_own() -> Non
     seen = {
         "deploy", "list", "get", "describe", "delete", "history", "logs", "wait", "predict", "traffic", "promote",
         "rollback", "pause", "resume", "abort", "explain", "render", "diff", "namespace", "config", "doctor", "pool",
-        "secret",
+        "secret", "top",
     }  # fmt: skip
 
     assert set(VERBS) - seen == {"up", "down", "serve", "completion", "install", "uninstall", "events"}

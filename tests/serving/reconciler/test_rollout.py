@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from autoscaler.apis import POLICY_ANNOTATION
+from autoscaler.apis import AUTO, POLICY_ANNOTATION
 from clusters.api import Cluster
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.errors import Unavailable
@@ -325,7 +325,7 @@ async def test_a_look_is_made_every_interval_and_not_at_every_pass(stage: Rollou
 
 
 async def test_the_version_before_stays_warm_and_a_refused_one_goes_at_once(stage: RolloutStage) -> None:
-    assert (await stage.policy(OLD))["scaleToZeroAfter"] == 60.0
+    assert (await stage.policy(OLD))["scaleToZeroAfter"] == AUTO
     await stage.deploys(2)
     await stage.in_force(10)
     stage.script.answers = {NEW: BAD}
@@ -338,7 +338,7 @@ async def test_the_version_before_stays_warm_and_a_refused_one_goes_at_once(stag
     await stage.becomes(POD_AUTOSCALER, OLD, _idle_after(600.0))
     await stage.edit(promote(await stage.model()))
     await stage.ends("Promoted")
-    await stage.becomes(POD_AUTOSCALER, NEWER, _idle_after(60.0))
+    await stage.becomes(POD_AUTOSCALER, NEWER, _idle_after(AUTO))
     assert (await stage.policy(OLD))["scaleToZeroAfter"] == 600.0
 
 

@@ -163,6 +163,9 @@ def test_the_autoscaler_takes_every_policy_at_the_bounds_of_a_model() -> None:
             "scaleTarget": 1000,
             "targetUtilization": 1,
             "scaleToZeroAfter": "168h",
+            "latencyObjective": "1h",
+            "schedules": [{"cron": "0 0 L * *", "duration": "168h", "minReplicas": 1, "timeZone": "Asia/Kathmandu"}]
+            * 16,
             "holdQueue": 100_000,
         },
     ):

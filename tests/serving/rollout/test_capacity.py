@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autoscaler.apis import AUTO
+from autoscaler.scaling.schedules import Schedule
 from serving.apis.model import Scaling
 from serving.apis.rollout import Rollout
 from serving.rollout.capacity import Replicas, plan_capacity, plan_return
@@ -99,6 +102,33 @@ def test_keep_warm_is_the_stable_versions_and_a_refused_candidate_goes_at_once()
     assert {name: (one.scale_to_zero_after, one.min_replicas) for name, one in found.scaling.items()} == {NEW: (1.0, 0)}
     unwarmed = plan_capacity(rule(keep_warm=0.0), SPEC, situation(promoted), {NEW: 100}, {})
     assert unwarmed.scaling[OLD].scale_to_zero_after == 60.0
+
+
+def test_auto_is_a_minute_at_least_so_that_a_shorter_keep_warm_changes_nothing() -> None:
+    promoted, auto = replace(running(100), phase="Promoted"), replace(SPEC, scale_to_zero_after=AUTO)
+    for keep_warm, kept in ((0.0, AUTO), (60.0, AUTO), (61.0, 61.0)):
+        found = plan_capacity(rule(keep_warm=keep_warm), auto, situation(promoted), {NEW: 100}, {})
+        assert found.scaling[OLD].scale_to_zero_after == kept
+
+
+def by_the_clock(found: Mapping[str, Scaling], name: str) -> list[int]:
+    return [one.min_replicas for one in found[name].schedules]
+
+
+def test_replicas_by_the_clock_are_shared_between_the_steps_and_wait_for_their_turn_on_the_way() -> None:
+    spec = replace(SPEC, schedules=(Schedule("0 8 * * *", 3_600.0, 10), Schedule("0 9 * * *", 3_600.0, 1)))
+    replicas, shares = {OLD: Replicas(4, 4), NEW: Replicas(1, 1)}, {OLD: 75, NEW: 25}
+    between = plan_capacity(rule(), spec, situation(running(25, steady=True)), shares, replicas).scaling
+    assert (by_the_clock(between, OLD), by_the_clock(between, NEW)) == ([8, 1], [3, 1])
+    on_its_way = plan_capacity(rule(), spec, situation(running(25, step=1)), shares, replicas).scaling
+    assert by_the_clock(on_its_way, OLD) == [3, 1], "no more than the rest of the traffic needs"
+    assert (on_its_way[NEW].max_replicas, by_the_clock(on_its_way, NEW)) == (1, []), "its turn bounds it"
+
+
+def test_what_is_to_go_is_not_kept_by_the_clock() -> None:
+    spec = replace(SPEC, schedules=(Schedule("0 8 * * *", 3_600.0, 10),))
+    refused = replace(running(0), phase="RolledBack", steady=True)
+    assert by_the_clock(plan_capacity(Rollout(), spec, situation(refused), {OLD: 100}, {}).scaling, NEW) == []
 
 
 def test_before_the_first_step_the_stable_version_grows_as_it_likes_however_long_the_candidate_loads() -> None:

@@ -1,0 +1,125 @@
+"""How long cold starts take, told to the decider: by this process, and by what a former one has noted."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from autoscaler.apis import Policy
+from autoscaler.config import Records
+from autoscaler.reconciler.notes import Notes
+from autoscaler.reconciler.starts import WAIT_FOR_SERVER, Starts, noted_cold_starts
+from autoscaler.warmpool.claim import ClaimStep
+from autoscaler.warmpool.marks import ANNOTATION_STARTS
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.objects import LABEL_REVISION, POD_AUTOSCALER, Key, Object, timestamp
+from tests.autoscaler.world import KEY, REVISION_NAME, TEST, World, running
+from tests.support.clock import SteppedClock
+
+
+class Scene:
+    """Starts over a clock of the test's, and what they tell."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.clock = SteppedClock()
+        self.clock.step(100.0)
+        self.told: list[tuple[Key, float]] = []
+        notes = Notes(cluster, self.clock, Records(), TEST)
+        self.starts = Starts(notes, self.clock, lambda key, seconds: self.told.append((key, seconds)))
+
+    def pod(self, *, ready: bool, made: float | None = None) -> Object:
+        """A replica, made `made` seconds ago."""
+        at = timestamp(self.clock.now()) if made is None else f"2026-01-01T00:0{int((100 - made) // 60)}:00Z"
+        metadata = {
+            "name": "m-1", "namespace": KEY.namespace, "labels": {LABEL_REVISION: KEY.name}, "creationTimestamp": at
+        }  # fmt: skip
+        return {
+            "metadata": metadata,
+            "spec": {},
+            "status": {"podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+        }
+
+    def ends(self) -> list[float]:
+        """The start is over, and the server has had its time to tell of it; returns the seconds told."""
+        self.clock.step(WAIT_FOR_SERVER + 1.0)
+        self.starts.heard(lambda _: {})
+        return [seconds for _, seconds in self.told]
+
+
+@pytest.fixture
+def scene(cluster: EmbeddedCluster) -> Scene:
+    return Scene(cluster)
+
+
+def test_a_cold_start_is_told_from_the_asking_to_its_readiness(scene: Scene) -> None:
+    scene.starts.asked(KEY)
+    scene.clock.step(2.0)
+    scene.starts.pod(None, scene.pod(ready=False))
+    scene.clock.step(5.0)
+    scene.starts.pod(None, scene.pod(ready=True))
+    assert scene.ends() == [7.0]
+    assert scene.told[0][0] == KEY
+
+
+def test_one_that_nobody_here_asked_for_is_told_from_its_making(scene: Scene) -> None:
+    scene.starts.pod(None, scene.pod(ready=False))
+    scene.clock.step(5.0)
+    scene.starts.pod(None, scene.pod(ready=True))
+    assert scene.ends() == [5.0]
+
+
+def test_one_that_is_found_half_way_is_not_told_as_a_short_one(scene: Scene) -> None:
+    scene.starts.pod(None, scene.pod(ready=False, made=90.0))
+    scene.clock.step(5.0)
+    scene.starts.pod(None, scene.pod(ready=True, made=90.0))
+    assert scene.ends() == []
+
+
+def test_one_that_is_found_ready_is_none(scene: Scene) -> None:
+    scene.starts.pod(None, scene.pod(ready=True))
+    assert scene.ends() == []
+
+
+def test_a_warm_start_is_no_cold_one(scene: Scene) -> None:
+    scene.starts.asked(KEY)
+    for step in ("reserve", "assign", "label", "adopt"):
+        scene.starts.claimed(ClaimStep(KEY, "m-1", step, scene.clock.monotonic(), 0.01, True))
+        scene.clock.step(0.01)
+    assert scene.ends() == []
+
+
+ENTRIES: list[Any] = [
+    {"kind": "cold", "milliseconds": 1500.0},
+    {"kind": "warm", "milliseconds": 20.0},
+    {"kind": "cold", "milliseconds": 2500},
+    {"kind": "cold", "milliseconds": "900"},
+    {"kind": "cold", "milliseconds": True},
+    {"kind": "cold", "milliseconds": -1},
+    {"kind": "cold", "milliseconds": 1e300},
+    {"kind": "cold"},
+    "cold",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [(json.dumps(ENTRIES), [1.5, 2.5]), ('[{"kind": "cold", "milliseconds": NaN}]', []), ("{", [])]
+)
+def test_of_what_is_noted_the_cold_ones_that_make_sense_are_read_back(text: str, seconds: list[float]) -> None:
+    assert noted_cold_starts({"metadata": {"annotations": {ANNOTATION_STARTS: text}}}) == seconds
+
+
+async def test_a_process_knows_from_the_start_what_a_former_one_has_measured(cluster: EmbeddedCluster) -> None:
+    async with running(World(cluster, SteppedClock())) as world:
+        await world.create_revision(Policy(), annotations={ANNOTATION_STARTS: json.dumps(ENTRIES)})
+        await world.until(world.mode, "Proxy")
+        fleet = world.autoscaler._fleet
+        assert 1.5 <= fleet.start_time(KEY) <= 2.5
+        await world.cluster.delete(POD_AUTOSCALER, REVISION_NAME, "default")
+
+        async def is_known() -> bool:
+            return not math.isnan(fleet.start_time(KEY))
+
+        await world.until(is_known, False)

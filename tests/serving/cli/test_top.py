@@ -1,0 +1,148 @@
+"""`knodel top`, `deploy --dry-run` with prices, and `explain --replay`, against a live control API."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoscaler.config import Scaling
+from autoscaler.scaling.replay import INPUTS_ANNOTATION, inputs_of
+from autoscaler.scaling.table import Observations, Specs, State
+from autoscaler.usage.meter import USAGE_ANNOTATION, Spent, Usage
+from clusters.objects import POD_AUTOSCALER, WARM_POOL
+from serving.apis.state import PLATFORM_FILE
+from tests.serving.cli.conftest import ARTIFACT, Served, check
+
+PRICES = {"currency": "EUR", "cpu": 3.6, "memory": 0.0, "gpu": {}}
+"""A core costs 0.001 a second."""
+
+
+def set_prices(state: Path) -> None:
+    """As the platform writes them when it starts with such settings."""
+    facts = json.loads((state / PLATFORM_FILE).read_text())
+    (state / PLATFORM_FILE).write_text(json.dumps({**facts, "prices": PRICES}))
+
+
+async def add_autoscaler(served: Served, name: str, model: str, spent: Spent, **annotations: str) -> None:
+    """The PodAutoscaler of a revision with this bill."""
+    usage = Usage(datetime.now(UTC))
+    usage.meter({"cpu": 1.0}).add(spent, datetime.now(UTC))
+    made = {USAGE_ANNOTATION: usage.to_json(), **annotations}
+    metadata = {"name": name, "namespace": "default", "labels": {"knodel.dev/model": model}, "annotations": made}
+    await served.cluster.create(POD_AUTOSCALER, {"metadata": metadata, "spec": {}}, manager="test")
+    status = {"status": {"actualScale": 1, "desiredScale": 2}}
+    await served.cluster.patch(POD_AUTOSCALER, name, status, "default", manager="test", subresource="status")
+
+
+@pytest.fixture
+async def two(served: Served) -> Served:
+    """Two models with bills, and a pool that the second has claimed from."""
+    await add_autoscaler(served, "iris-00001", "iris", Spent(serving=1_000.0, idle=2_000.0))
+    await add_autoscaler(served, "magika-00001", "magika", Spent(serving=4_000.0, canary=500.0, claims=2.0))
+    usage = Usage(datetime.now(UTC))
+    usage.meter({"cpu": 1.0}).add(Spent(idle=3_600.0), datetime.now(UTC))
+    metadata = {"name": "small", "namespace": "default", "annotations": {USAGE_ANNOTATION: usage.to_json()}}
+    await served.cluster.create(WARM_POOL, {"metadata": metadata, "spec": {"template": {}}}, manager="test")
+    return served
+
+
+async def test_the_dearest_model_comes_first_with_its_split(two: Served, state: Path) -> None:
+    set_prices(state)
+    done = await two.knodel("top", "--period", "month")
+    assert (done.code, done.err) == (0, "")
+    rows = [line.split() for line in done.out.splitlines()]
+    assert rows[0][-2:] == ["TOTAL", "(EUR)"]
+    assert rows[1] == ["magika", "1/2", "4.00", "0.00", "0.00", "0.50", "3.60", "8.10"]
+    assert rows[2] == ["iris", "1/2", "1.00", "2.00", "0.00", "0.00", "0.00", "3.00"]
+
+
+async def test_without_prices_there_are_pod_hours_and_a_word_on_how_to_set_them(two: Served) -> None:
+    done = await two.knodel("top")
+    assert "TOTAL (POD-HOURS)" in done.out
+    assert "no prices are set" in done.out
+    assert [line.split()[-1] for line in done.out.splitlines()[1:3]] == ["2.25", "0.83"]
+
+
+async def test_structured_output_has_seconds_and_money(two: Served, state: Path) -> None:
+    bare = json.loads((await two.knodel("top", "-A", "-o", "json")).out)
+    set_prices(state)
+    found = json.loads((await two.knodel("top", "-A", "-o", "json")).out)
+    assert all("cost" not in one for one in bare["models"])
+    assert (found["period"], found["currency"]) == ("day", "EUR")
+    magika, iris = found["models"]
+    assert (magika["model"], magika["replicas"]) == ("magika", {"ready": 1, "desired": 2})
+    assert iris["podSeconds"] == {"serving": 1000.0, "idle": 2000.0, "starting": 0.0, "canary": 0.0, "pool": 0.0,
+                                  "total": 3000.0}  # fmt: skip
+    assert iris["cost"]["total"] == pytest.approx(3.0)
+
+
+async def test_a_dry_run_tells_what_a_model_would_cost(served: Served, state: Path) -> None:
+    bare = await served.knodel("deploy", "iris", "--uri", ARTIFACT, "--max", "2", "--dry-run")
+    set_prices(state)
+    done = await served.knodel("deploy", "iris", "--uri", ARTIFACT, "--max", "2", "--dry-run")
+    machine = await served.knodel("deploy", "iris", "--uri", ARTIFACT, "--dry-run", "-o", "json")
+    assert "costs" not in bare.out
+    assert "model iris costs from 0.00 to 7.20 EUR an hour (0.00 to 5256.00 EUR a month)" in done.out
+    assert json.loads(machine.out)["kind"] == "Model"
+
+
+def kept(**row: Any) -> str:
+    seen = Observations.of(current=1, ready=1, queued=30.0, panic=4.0)
+    inputs = inputs_of(Specs.of(max=8, target=4.0), seen, State.empty(1), 0, 100.0, Scaling())
+    entry = {"at": "2026-01-01T00:00:00Z", "from": 1, "to": 8, **inputs, **row}
+    return json.dumps([entry])
+
+
+@pytest.fixture
+async def decided(served: Served) -> Served:
+    """A model with a decision that is kept."""
+    await served.deploy("iris")
+    await add_autoscaler(served, "iris-00001", "iris", Spent(), **{INPUTS_ANNOTATION: kept()})
+    return served
+
+
+async def test_a_decision_is_replayed_with_all_its_stages(decided: Served) -> None:
+    done = await decided.knodel("explain", "iris", "--replay")
+    assert (done.code, done.err) == (0, "")
+    assert "iris-00001  1 → 8, the same again" in done.out
+    assert "Waiting" in done.out and "30 requests wait" in done.out
+    assert "ProgressDeadlineExceeded" in done.out  # the last stage, which changed nothing
+
+
+async def test_another_policy_shows_what_it_would_have_done(decided: Served) -> None:
+    done = await decided.knodel("explain", "iris", "--replay", "--with", "maxReplicas=3", "-o", "json")
+    (made,) = json.loads(done.out)
+    assert (made["to"], made["replayed"], made["revision"]) == (8, 3, "iris-00001")
+    assert "now 3" in (await decided.knodel("explain", "iris", "--replay", "--with", "maxReplicas=3")).out
+
+
+async def test_a_decision_that_other_rules_made_is_called_so(served: Served) -> None:
+    await served.deploy("iris")
+    await add_autoscaler(served, "iris-00001", "iris", Spent(), **{INPUTS_ANNOTATION: kept(to=5)})
+    assert "→ 5, now 8: the rules have changed since" in (await served.knodel("explain", "iris", "--replay")).out
+
+
+async def test_a_model_without_decisions_says_so(served: Served) -> None:
+    await served.deploy("iris")
+    assert "no decision is kept" in (await served.knodel("explain", "iris", "--replay")).out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--with", "maxReplicas=3"], ["--with is of --replay"]),
+        (["--replay", "--with", "stableWindow=5s"], ["stableWindow=5s", "scaleTarget"]),
+        (["--replay", "--with", "maxReplicas"], ["FIELD=VALUE"]),
+        (["--replay", "--with", "maxReplicas=many"], ["maxReplicas=many", "a number"]),
+        (["--replay", "--with", "scaleToZeroAfter=5"], ["a duration"]),
+        (["--replay", "--with", "targetUtilization=7"], ["targetUtilization", "from 0.01 to 1"]),
+    ],
+)
+async def test_what_cannot_be_replayed_is_refused_by_name(
+    decided: Served, options: list[str], words: list[str]
+) -> None:
+    check(await decided.knodel("explain", "iris", *options), 2, words)

@@ -1,0 +1,52 @@
+"""The mark by which the autoscaler knows a canary's replicas: set and taken away with the policy, then left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autoscaler.apis import POLICY_ANNOTATION
+from autoscaler.usage.meter import CANARY_ANNOTATION
+from clusters.objects import POD_AUTOSCALER, Object
+from serving.apis.settings import Settings
+from serving.apis.validation import read_model
+from serving.reconciler.actions import Patch
+from serving.reconciler.observe import World
+from serving.reconciler.plan import make_plan
+from tests.serving.models import stored_object
+from tests.serving.rollout.revisions import revision
+
+STABLE, NEW = "magika-00001", "magika-00002"
+
+
+def autoscaler(name: str, **annotations: str) -> Object:
+    metadata = {"name": name, "namespace": "default", "uid": name, "annotations": annotations}
+    return {"metadata": metadata, "spec": {}, "status": {}}
+
+
+def patches(autoscalers: list[Object], **spec: Any) -> dict[str, Any]:
+    """The annotations that a pass writes, by PodAutoscaler, when `STABLE` last had all the traffic."""
+    obj = stored_object(**spec)
+    line = {"revision": STABLE, "cause": {"by": "user"}, "at": "2026-01-01T00:00:01Z"}
+    obj["status"] = {"history": [{**line, "promotedAt": "2026-01-01T00:00:02Z", "outcome": "promoted"}]}
+    world = World(obj, revisions=(revision(1), revision(2)), autoscalers=tuple(autoscalers))
+    marks = make_plan(read_model(obj), world, Settings()).marks
+    found = [one for one in marks if isinstance(one, Patch) and one.kind is POD_AUTOSCALER]
+    return {one.key.name: one.patch["metadata"]["annotations"] for one in found}
+
+
+def test_a_canary_gets_the_mark_in_the_write_that_brings_its_policy() -> None:
+    found = patches([autoscaler(STABLE), autoscaler(NEW)], canaryTrafficPercent=10)
+    assert {name: said[CANARY_ANNOTATION] for name, said in found.items()} == {STABLE: None, NEW: "true"}
+    assert all(POLICY_ANNOTATION in said for said in found.values())
+
+
+def test_what_is_marked_already_is_not_written_again() -> None:
+    policy = patches([autoscaler(NEW)], canaryTrafficPercent=10)[NEW][POLICY_ANNOTATION]
+    marked = autoscaler(NEW, **{POLICY_ANNOTATION: policy, CANARY_ANNOTATION: "true"})
+    assert patches([marked], canaryTrafficPercent=10) == {}
+
+
+def test_the_mark_goes_when_nothing_is_tried_any_more() -> None:
+    policy = patches([autoscaler(NEW)])[NEW][POLICY_ANNOTATION]
+    marked = autoscaler(NEW, **{POLICY_ANNOTATION: policy, CANARY_ANNOTATION: "true"})
+    assert patches([marked]) == {NEW: {POLICY_ANNOTATION: policy, CANARY_ANNOTATION: None}}
