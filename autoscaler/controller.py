@@ -188,7 +188,7 @@ class Autoscaler:
                 await self.tick()
             except Exception:  # the frame: what is wrong with one tick must not end all scaling
                 log.exception("a tick failed")
-            if not self._fleet.active():
+            if not self._fleet.any_active():
                 self._work_to_do.clear()
                 continue
             await self._clock.sleep(max(0.0, self._settings.sampling.tick - (self._clock.monotonic() - began)))

@@ -12,16 +12,17 @@ buckets), so that single precision is enough for the buckets.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from autoscaler.scaling.table import FloatArray, IntArray, Rows
 
 BUCKETS = 60  # of 1 s: the default stable window
 FINEST = 1.0  # s; readings come once a second
 NEVER = -(1 << 40)  # a bucket before all others
+WORK, WORK_ALONE = (0, 1, 2), (0, 2)  # which totals: work, missing and covered
 LEAST = 1e-3  # s: readings of less time than that say nothing
 
 
@@ -82,22 +83,30 @@ class Windows:
 
     def average(self, rows: Rows, window: FloatArray, now: float) -> Averages:
         """Over the last `window` seconds up to and with the bucket of `now`."""
+        work, missing, covered = self._since(WORK, rows, window, now)
+        known = _known(covered)
+        return Averages(_ratio(work, known), _ratio(missing, known), covered)
+
+    def work(self, rows: Rows, window: FloatArray, now: float) -> FloatArray:
+        """The same of the slots in use alone."""
+        work, covered = self._since(WORK_ALONE, rows, window, now)
+        return _ratio(work, _known(covered))
+
+    def _since(self, which: Sequence[int], rows: Rows, window: FloatArray, now: float) -> list[FloatArray]:
+        """What these totals grew by within the window."""
         width, newest = self._width[rows], self._newest[rows]
         length = np.minimum(np.maximum(np.ceil(window / width), 1.0), BUCKETS).astype(np.int64)
         since = np.maximum(_bucket(now, width), newest) - length  # the bucket at whose end the window begins
         kept = since < newest
-        work, missing, covered = np.where(kept, self._totals[:, rows] - self._at(since, rows), 0.0)
-        covered = np.maximum(covered, 0.0)
-        known = np.where(covered > LEAST, covered, np.nan)
-        return Averages(np.maximum(work / known, 0.0), np.maximum(missing / known, 0.0), covered)
+        where = self._where(since, rows)
+        grown = [np.maximum(self._totals[one][rows] - self._ends[one][where], 0.0) for one in which]
+        return grown if kept.all() else [one * kept for one in grown]
 
-    def _at(self, bucket: IntArray, rows: Rows) -> NDArray[np.float32]:
-        """The totals at the ends of these buckets. Most rows are alike, so that a whole slice often serves."""
-        slots = bucket % BUCKETS
-        if len(slots) and (slots == slots[0]).all():
-            return self._ends[:, slots[0], rows]
-        numbers = np.arange(len(self._newest))[rows]
-        return self._ends[:, slots, numbers]
+    def _where(self, bucket: IntArray, rows: Rows) -> tuple[Any, Any]:
+        """Where the ends of these buckets are kept. Most rows are alike, so that a whole slice often serves."""
+        if len(bucket) and bucket.min() == bucket.max():
+            return int(bucket[0]) % BUCKETS, rows
+        return bucket % BUCKETS, np.arange(len(self._newest))[rows]
 
     def _set_back(self, rows: IntArray) -> None:
         """Count these rows from the end of their oldest bucket on."""
@@ -105,6 +114,16 @@ class Windows:
             oldest = self._ends[:, self._newest[rows] % BUCKETS, rows]
             self._ends[:, :, rows] -= oldest[:, None, :]
             self._totals[:, rows] -= oldest
+
+
+def _known(covered: FloatArray) -> FloatArray:
+    """Seconds to divide by: NaN where nothing is covered."""
+    some = covered > LEAST
+    return covered if some.all() else np.where(some, covered, np.nan)
+
+
+def _ratio(total: FloatArray, seconds: FloatArray) -> FloatArray:
+    return total / seconds if total.any() else total * seconds  # nothing missing, as nearly always: 0 or NaN at once
 
 
 def _bucket(at: float, width: FloatArray) -> IntArray:

@@ -30,7 +30,7 @@ from autoscaler.reconciler.serverless_service import (
 from autoscaler.reconciler.spec import Wishes, is_reachable, make_wishes, seconds_to_expiry, seconds_to_schedule
 from autoscaler.reconciler.status import Scale, active_threshold, is_initialized, is_reported, make_status
 from autoscaler.reconciler.trouble import find_trouble, seconds_to_trouble
-from autoscaler.scaling.fleet import UNDECIDED
+from autoscaler.scaling.measured import UNDECIDED
 from clusters.objects import (
     DEPLOYMENT,
     POD_AUTOSCALER,
@@ -80,8 +80,11 @@ class PodAutoscalerReconciler:
 
     def misplaced(self, keys: Iterable[Key]) -> list[Key]:
         """Those in whose path the activator is to come, or to go, by the work of now, as of their last pass."""
-        found = ((key, self._paths.get(key)) for key in keys)
-        return [key for key, path in found if path and path.burst > 0 and self._wanted_mode(key, path) is not path.mode]
+        found = ((key, self._paths.get(key)) for key in keys if key in self._parts.fleet)
+        paths = {key: path for key, path in found if path is not None and path.burst > 0}
+        works = self._parts.fleet.works(list(paths), self._parts.clock.monotonic())
+        by_work = zip(paths.items(), works, strict=True)
+        return [key for (key, path), work in by_work if self._wanted_mode(key, path, work) is not path.mode]
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass; returns the seconds until the next look, or None."""
@@ -217,17 +220,17 @@ class PodAutoscalerReconciler:
 
     def _mode(self, key: Key, observed: Observed, wishes: Wishes) -> Mode:
         path = _Path(observed.ready, wishes.slots, wishes.policy.target_burst_capacity)
-        path = replace(path, mode=self._wanted_mode(key, path))
+        work = self._parts.fleet.work(key, self._parts.clock.monotonic()) if path.burst > 0 else 0.0
+        path = replace(path, mode=self._wanted_mode(key, path, work))
         self._paths[key] = path
         return path.mode
 
-    def _wanted_mode(self, key: Key, path: _Path) -> Mode:
-        fleet = self._parts.fleet
+    def _wanted_mode(self, key: Key, path: _Path, work: float) -> Mode:
         traffic = Traffic(
-            desired=fleet.desired(key),
+            desired=self._parts.fleet.desired(key),
             ready=path.ready,
             queued=self._parts.activator.load(key).queued,
-            work=fleet.work(key, self._parts.clock.monotonic()) if path.burst > 0 else 0.0,
+            work=work,
             slots=path.slots,
             burst_capacity=path.burst,
         )

@@ -10,11 +10,13 @@ Semantics, pinned by `tests/autoscaler/reference.py`, the same in plain Python:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscaler.config import Scaling
 from autoscaler.scaling.reasons import Reason, Rule
@@ -41,24 +43,27 @@ STAGES: tuple[tuple[Rule, Stage], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Step:
     rule: Rule
     before: IntArray
     after: IntArray
-    values: Mapping[str, Any]
+    values: Callable[[], Mapping[str, Any]]
 
     def reason(self, row: int) -> Reason | None:
         before, after = int(self.before[row]), int(self.after[row])
         if before == after:
             return None
-        values = {name: float(np.broadcast_to(value, self.after.shape)[row]) for name, value in self.values.items()}
-        return Reason(self.rule, before, after, values)
+        return Reason(self.rule, before, after, {name: float(value[row]) for name, value in self._columns.items()})
+
+    @cached_property
+    def _columns(self) -> Mapping[str, NDArray[Any]]:
+        return {name: np.broadcast_to(value, self.after.shape) for name, value in self.values().items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Replicas for each row; the reasons are made when asked for."""
+    """Replicas for each row; the reasons are made when asked for, from the tables as they are then."""
 
     desired: IntArray
     steps: tuple[_Step, ...]

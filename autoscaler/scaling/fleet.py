@@ -1,7 +1,8 @@
 """All revisions of our class as the decider sees them: their rows, windows and memory from tick to tick.
 
 Between the collector (what was read) and the decider (pure). A row is *active* while it has replicas or requests that
-wait; the others cost nothing. When the last replica goes, all that was measured of the revision is forgotten.
+wait; the others cost nothing. When the last replica goes, all that was measured of the revision is forgotten but how
+long its requests and its starts take.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -19,16 +21,17 @@ from autoscaler.metrics.collector import Reading
 from autoscaler.metrics.source import LoadView
 from autoscaler.metrics.window import Windows
 from autoscaler.scaling.decider import decide
+from autoscaler.scaling.measured import UNDECIDED, Measured, Told
 from autoscaler.scaling.reasons import Reason
 from autoscaler.scaling.replay import inputs_of
-from autoscaler.scaling.table import NAN, IntArray, Observations, Specs, State
+from autoscaler.scaling.roster import Roster, compact
+from autoscaler.scaling.table import NAN, FloatArray, Observations, Rows, Specs, State
 from clusters.objects import Key
 
-FIRST_ROWS = 64
-UNDECIDED = -1
 START_QUANTILE = 0.75  # most starts are shorter; one that was very long counts for little
 KEPT_STARTS = 8  # of which the start time is a quantile: enough for one, and soon forgotten when starts change
 Loads = Callable[[Key], LoadView]
+Wished = Mapping[str, float | int | bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,232 +45,197 @@ class Change:
     inputs: Mapping[str, Any] = field(default_factory=dict)  # what it was made from, for `replay`
 
 
-@dataclass(slots=True)
-class _Row:
-    """What is kept of a revision outside the arrays."""
-
-    number: int
-    spec: Mapping[str, float | int | bool]
-    desired: int = UNDECIDED
-    first_read: float = NAN
-    last_read: float = NAN
-    idle_from: float = NAN
-    heard: bool = False  # whether the last tick heard every ready replica
-    crowd: float = 0.0  # as the last tick heard
-    current: int = 0
-    ready: int = 0
-    starting_seconds: float = 0.0
-    counted_at: float = NAN
-    adopted: bool = False
-    served: float = 0.0
-    requests: float = 0.0
-    latency: float = NAN
-    answers: float = 0.0
-    starts: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_STARTS))
-
-    @property
-    def starting(self) -> int:
-        return max(0, self.current - self.ready)
-
-    @property
-    def alive(self) -> bool:
-        return self.current > 0 or self.ready > 0
-
-
 class Fleet:
     """The revisions, by key. Times are monotonic seconds."""
 
     def __init__(self, settings: Settings, loads: Loads) -> None:
         self._settings = settings
         self._loads = loads
-        self._rows: dict[Key, _Row] = {}
-        self._free = list(range(FIRST_ROWS))
-        self._specs = Specs.empty(FIRST_ROWS)
-        self._state = State.empty(FIRST_ROWS)
-        self._windows = Windows(FIRST_ROWS)
+        self._roster = Roster()
+        self._wished: dict[Key, Wished] = {}
+        self._starts: dict[Key, deque[float]] = {}
+        rows = self._roster.rows
+        self._specs, self._state, self._measured = Specs.empty(rows), State.empty(rows), Measured.empty(rows)
+        self._windows = Windows(rows)
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._rows
+        return key in self._roster
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(list(self._rows))
+        return iter(self._roster)
 
     def desired(self, key: Key) -> int:
         """Replicas by the last decision; -1 before the first."""
-        return self._rows[key].desired
+        return int(self._measured.desired[self._roster.number(key)])
 
     def work(self, key: Key, now: float) -> float:
         """Slots in use over the panic window; 0 without data."""
-        row = self._rows[key]
-        rows = np.array([row.number])
-        window = self._specs.stable_window[rows] * self._settings.scaling.panic_window_share
-        work = float(self._windows.average(rows, window, now).work[0])
-        return 0.0 if math.isnan(work) else work
+        return self.works([key], now)[0]
 
-    def set_spec(self, key: Key, spec: Mapping[str, float | int | bool]) -> bool:
+    def works(self, keys: Sequence[Key], now: float) -> list[float]:
+        """The same of several, all of which are here."""
+        if not keys:
+            return []
+        found: list[float] = np.nan_to_num(self._panic(compact(self._roster.numbers(keys)), now)).tolist()
+        return found
+
+    def set_spec(self, key: Key, spec: Wished) -> bool:
         """Take a revision in, or its changed wishes (columns of `Specs`); whether anything changed."""
-        row = self._rows.get(key)
-        if row is not None and row.spec == spec:
+        before = self._wished.get(key)
+        if before == spec:
             return False
-        if row is None:
-            row = self._rows[key] = _Row(self._new_number(), spec)
-            self._windows.reset(row.number, float(spec["stable_window"]))
-        elif row.spec["stable_window"] != spec["stable_window"]:
+        row = self._roster.number(key) if before is not None else self._add(key)
+        if before is None or before["stable_window"] != spec["stable_window"]:
             self._forget_readings(row, float(spec["stable_window"]))
-        row.spec = spec
-        self._specs.set_row(row.number, spec)
+        self._wished[key] = spec
+        self._specs.set_row(row, spec)
         return True
 
     def remove(self, key: Key) -> None:
         """The revision is gone."""
-        row = self._rows.pop(key, None)
+        row = self._roster.remove(key)
         if row is not None:
-            self._state.set_row(row.number, {})
-            self._free.append(row.number)
+            self._measured.set_row(row, {})  # nobody's rows have no replicas
+            del self._wished[key]
+            self._starts.pop(key, None)
 
     def set_replicas(self, key: Key, current: int, ready: int, now: float) -> None:
         """Replicas asked for and ready ones, as they are now. The first call tells whether they were found here."""
-        row = self._rows[key]
-        if math.isnan(row.counted_at):
-            row.adopted = ready > 0
-        was_alive = row.alive
-        self._age(row, current, ready, now)
-        if was_alive and not row.alive:
-            self._forget_readings(row, float(row.spec["stable_window"]))
-            row.adopted = False
+        row, measured = self._roster.number(key), self._measured
+        if math.isnan(measured.counted_at[row]):
+            measured.adopted[row] = ready > 0
+        was_alive = measured.is_alive(row)
+        measured.count(row, current, ready, now)
+        if was_alive and not measured.is_alive(row):
+            self._forget_readings(row, float(self._specs.stable_window[row]))
+            measured.adopted[row] = False
 
     def started(self, key: Key, seconds: float) -> None:
         """One more cold start of the revision was measured. Kept on the way to zero; of revisions here only."""
-        if key in self._rows and math.isfinite(seconds) and seconds > 0.0:
-            self._rows[key].starts.append(seconds)
+        if key in self._roster and math.isfinite(seconds) and seconds > 0.0:
+            starts = self._starts.setdefault(key, deque(maxlen=KEPT_STARTS))
+            starts.append(seconds)
+            self._measured.start_time[self._roster.number(key)] = np.quantile(starts, START_QUANTILE)
 
     def start_time(self, key: Key) -> float:
         """Seconds that a start takes: the 0.75 quantile of the latest ones; NaN before one was measured."""
-        row = self._rows.get(key)
-        return float(np.quantile(row.starts, START_QUANTILE)) if row is not None and row.starts else NAN
+        return float(self._measured.start_time[self._roster.number(key)]) if key in self._roster else NAN
 
     def touch(self, key: Key, now: float) -> None:
         """There was work just now: idle time starts anew."""
-        self._rows[key].idle_from = now
+        self._measured.idle_from[self._roster.number(key)] = now
 
     def is_at_zero(self, key: Key) -> bool:
         """Whether the revision has no replica, and may be sent a request at any moment."""
-        row = self._rows[key]
-        return not row.alive and bool(row.spec["reachable"])
+        row = self._roster.number(key)
+        return bool(self._specs.reachable[row]) and not self._measured.is_alive(row)
 
     def is_active(self, key: Key) -> bool:
         """Whether the revision has replicas, or requests that wait."""
-        row = self._rows[key]
-        return row.alive or self._loads(key).queued > 0
+        return bool(self._measured.is_alive(self._roster.number(key))) or self._loads(key).queued > 0
 
     def active(self) -> list[Key]:
-        """The revisions that a tick has to look at."""
-        return [key for key in self._rows if self.is_active(key)]
+        """The revisions that a tick has to look at, by their rows: those that lie side by side cost least."""
+        active = self._measured.is_alive(slice(None))
+        for key in self._roster.keys(np.flatnonzero(~active)):
+            if self._loads(key).queued > 0:
+                active[self._roster.number(key)] = True
+        return self._roster.keys(np.flatnonzero(active))
+
+    def any_active(self) -> bool:
+        """Whether a tick has anything to look at."""
+        return bool(self._measured.is_alive(slice(None)).any()) or any(map(self.is_active, self._roster))
 
     def observe(self, readings: Mapping[Key, Reading], asked: Iterable[Key], now: float) -> None:
         """Take what a tick has read; `asked` names all revisions whose replicas were asked.
 
         A reading of a revision whose last replica went meanwhile is of a life that is forgotten.
         """
-        for key in asked:
-            if key in self._rows:
-                self._rows[key].heard, self._rows[key].crowd, self._rows[key].answers = False, 0.0, 0.0
-        found = ((self._rows.get(key), key, reading) for key, reading in readings.items())
-        known = [(row, key, reading) for row, key, reading in found if row is not None and row.alive]
+        measured = self._measured
+        measured.asked(self._roster.numbers(asked))
+        known = self._roster.known(readings)
+        rows = self._roster.numbers(known)
+        lives = measured.is_alive(rows)
+        rows, known = rows[lives], list(compress(known, lives.tolist()))
         if not known:
             return
-        rows = np.array([row.number for row, _, _ in known])
-        tick = self._settings.sampling.tick
-        start = np.array([now - tick if math.isnan(row.last_read) else row.last_read for row, _, _ in known])
-        work = np.array([self._least_work(key, reading) for _, key, reading in known])
-        self._windows.record(rows, start, now, work, np.array([reading.missing for _, _, reading in known]))
-        for row, key, reading in known:
-            self._note(row, key, reading, now)
+        told = Told.by([readings[key] for key in known])
+        queued, active = self._held(known)
+        # silent replicas may be the ones that work on what passes through the activator
+        work = np.where(told.complete, told.work, np.maximum(told.work, active))
+        last = measured.last_read[rows]
+        start = np.where(np.isnan(last), now - self._settings.sampling.tick, last)
+        self._windows.record(rows, start, now, work, told.missing)
+        told.busy[(queued > 0.0) | (active > 0.0)] = True
+        measured.take_in(rows, told, self._specs.stable_window[rows], now)
 
-    def decide(self, keys: Sequence[Key], now: float) -> list[Change]:
+    def decide(self, keys: Iterable[Key], now: float) -> list[Change]:
         """Decide for these revisions; the answers that differ from the last ones."""
-        known = [(key, self._rows[key]) for key in keys if key in self._rows]
+        known = self._roster.known(keys)
         if not known:
             return []
-        rows = np.array([row.number for _, row in known])
+        rows = compact(self._roster.numbers(known))
         seen = self._observations(known, rows, now)
         scaling, specs, former = self._settings.scaling, self._specs.take(rows), self._state.take(rows)
         decisions, state = decide(specs, seen, former, now, scaling)
-        changes = []
-        for index, ((key, row), desired) in enumerate(zip(known, decisions.desired.tolist(), strict=True)):
-            before = row.current if row.desired == UNDECIDED else row.desired
-            row.desired = desired
-            if desired != before:
-                inputs = inputs_of(specs, seen, former, index, now, scaling)
-                changes.append(Change(key, before, desired, decisions.reasons(index), inputs))
-        self._state.put(rows, state)
+        before, desired = self._measured.desired[rows], decisions.desired
+        before = np.where(before == UNDECIDED, seen.current, before)
+        changes = [
+            Change(
+                known[index], int(before[index]), int(desired[index]), decisions.reasons(index),
+                inputs_of(specs, seen, former, index, now, scaling),
+            )
+            for index in np.flatnonzero(desired != before).tolist()
+        ]  # fmt: skip
+        self._measured.desired[rows] = desired
+        self._state.put(rows, state)  # last: all above may look into the former state
         return changes
 
-    def _observations(self, known: Sequence[tuple[Key, _Row]], rows: IntArray, now: float) -> Observations:
-        window = self._specs.stable_window[rows]
-        stable = self._windows.average(rows, window, now)
-        panic = self._windows.average(rows, window * self._settings.scaling.panic_window_share, now)
-        loads = [self._loads(key) for key, _ in known]
-        for _, row in known:
-            self._age(row, row.current, row.ready, now)
+    def _observations(self, keys: Sequence[Key], rows: Rows, now: float) -> Observations:
+        measured = self._measured
+        measured.age(rows, now)
+        stable = self._windows.average(rows, self._specs.stable_window[rows], now)
+        queued, active = self._held(keys)
         return Observations(
-            current=np.array([row.current for _, row in known]),
-            ready=np.array([row.ready for _, row in known]),
-            starting_seconds=np.array([row.starting_seconds for _, row in known]),
+            current=measured.current[rows],
+            ready=measured.ready[rows],
+            starting_seconds=measured.starting_seconds[rows],
             stable=stable.work,
-            panic=panic.work,
-            unknown=np.nan_to_num(stable.missing),
-            age=np.array([now - row.first_read for _, row in known]),
+            panic=self._panic(rows, now),
+            unknown=np.fmax(stable.missing, 0.0),
+            age=now - measured.first_read[rows],
             covered=stable.covered,
-            queued=np.array([float(load.queued) for load in loads]),
-            crowd=np.array([row.crowd for _, row in known]),
-            active=np.array([float(load.active) for load in loads]),
-            idle=np.array([now - row.idle_from if row.heard and row.ready else NAN for _, row in known]),
-            service_time=np.array([row.served / row.requests if row.requests > 0 else NAN for _, row in known]),
-            start_time=np.array([self.start_time(key) for key, _ in known]),
-            latency=np.array([row.latency for _, row in known]),
-            answers=np.array([row.answers for _, row in known]),
-            adopted=np.array([row.adopted for _, row in known]),
+            queued=queued,
+            crowd=measured.crowd[rows],
+            active=active,
+            idle=measured.idle(rows, now),
+            service_time=measured.service_time(rows),
+            start_time=measured.start_time[rows],
+            latency=measured.latency[rows],
+            answers=measured.answers[rows],
+            adopted=measured.adopted[rows],
         )
 
-    def _least_work(self, key: Key, reading: Reading) -> float:
-        """Silent replicas may be the ones that work on what passes through the activator."""
-        return reading.work if reading.complete else max(reading.work, float(self._loads(key).active))
+    def _panic(self, rows: Rows, now: float) -> FloatArray:
+        stable, settings = self._specs.stable_window[rows], self._settings.scaling
+        window = np.minimum(np.maximum(stable * settings.panic_window_share, settings.least_panic_window), stable)
+        return self._windows.work(rows, window, now)
 
-    def _note(self, row: _Row, key: Key, reading: Reading, now: float) -> None:
-        elapsed = 0.0 if math.isnan(row.last_read) else now - row.last_read
-        row.first_read = now if math.isnan(row.first_read) else row.first_read
-        row.last_read = now
-        row.heard, row.crowd = reading.complete, reading.crowd
-        row.latency, row.answers = reading.latency, reading.answers
-        load = self._loads(key)
-        if reading.busy or load.queued or load.active or math.isnan(row.idle_from):
-            row.idle_from = now
-        fades = math.exp(-elapsed / float(row.spec["stable_window"]))
-        row.served = row.served * fades + reading.served
-        row.requests = row.requests * fades + reading.requests
+    def _held(self, keys: Sequence[Key]) -> tuple[FloatArray, FloatArray]:
+        """Requests that wait at activators, and that pass through them."""
+        loads = [self._loads(key) for key in keys]
+        queued, active = [load.queued for load in loads], [load.active for load in loads]
+        return np.array(queued, np.float64), np.array(active, np.float64)
 
-    @staticmethod
-    def _age(row: _Row, current: int, ready: int, now: float) -> None:
-        """Let the starting replicas grow older; those that became ready take their share of the ages along."""
-        before = row.starting
-        if not math.isnan(row.counted_at):
-            row.starting_seconds += before * (now - row.counted_at)
-        row.current, row.ready, row.counted_at = current, ready, now
-        if row.starting < before:
-            row.starting_seconds *= row.starting / before
+    def _add(self, key: Key) -> int:
+        row, rows = self._roster.add(key), self._roster.rows
+        if rows > len(self._specs):
+            self._specs, self._state = self._specs.grown(rows), self._state.grown(rows)
+            self._measured = self._measured.grown(rows)
+            self._windows.grow(rows)
+        return row
 
-    def _forget_readings(self, row: _Row, window: float) -> None:
-        self._windows.reset(row.number, window)
-        self._state.set_row(row.number, {})
-        row.first_read = row.last_read = row.idle_from = NAN
-        row.heard, row.crowd = False, 0.0
-        row.latency, row.answers = NAN, 0.0
-
-    def _new_number(self) -> int:
-        if not self._free:
-            rows = len(self._specs)
-            self._specs, self._state = self._specs.grown(2 * rows), self._state.grown(2 * rows)
-            self._windows.grow(2 * rows)
-            self._free = list(range(rows, 2 * rows))
-        return self._free.pop()
+    def _forget_readings(self, row: int, window: float) -> None:
+        self._windows.reset(row, window)
+        self._state.set_row(row, {})
+        self._measured.forget_readings(row)

@@ -108,9 +108,9 @@ def replay(inputs: Mapping[str, Any], changes: Mapping[str, float] = MappingProx
 
 def _row(table: Columns, row: int) -> Iterator[tuple[str, Any]]:
     for one in fields(table):
-        value = getattr(table, one.name)[..., row]
-        if not np.array_equal(value, np.full_like(value, one.metadata["default"]), equal_nan=value.dtype.kind == "f"):
-            yield one.name, _told(value.tolist())
+        value, usual = getattr(table, one.name)[..., row].tolist(), one.metadata["default"]
+        if not all(_same(each, usual) for each in (value if isinstance(value, list) else [value])):
+            yield one.name, _told(value)
 
 
 def _table(kind: type[T], row: Mapping[str, Any]) -> T:
@@ -118,6 +118,10 @@ def _table(kind: type[T], row: Mapping[str, Any]) -> T:
     names = {one.name for one in fields(kind)}
     columns = {name: np.atleast_1d(_heard(value)) for name, value in row.items() if name in names}
     return kind.of(**{name: value[:, None] if value.size > 1 else value for name, value in columns.items()})
+
+
+def _same(value: float, usual: float) -> bool:
+    return value == usual or (math.isnan(value) and math.isnan(usual))
 
 
 def _told(value: Any) -> Any:

@@ -24,7 +24,8 @@ PEAKS = 16  # buckets of the peak-hold: a hold that is no peak's ends at most a 
 AUTO = -1.0  # of scale_to_zero_after: as long as the start of a replica makes worth while (`stages/zero.py`)
 
 
-def _default(value: float | int | bool) -> Mapping[str, Any]:
+def default(value: float | int | bool) -> Mapping[str, Any]:
+    """The metadata of a column of such numbers."""
     return {"default": value, "dtype": {bool: np.bool_, int: np.int64, float: np.float64}[type(value)], "shape": ()}
 
 
@@ -85,64 +86,59 @@ def _filled(kind: Mapping[str, Any], rows: int, values: Any) -> NDArray[Any]:
 class Specs(Columns):
     """What is wished: the policy of each revision and what its PodAutoscaler says."""
 
-    min: IntArray = field(metadata=_default(0))
-    max: IntArray = field(metadata=_default(1))
-    initial: IntArray = field(metadata=_default(1))  # replicas that must be ready once
-    activation: IntArray = field(metadata=_default(1))  # replicas at least when it leaves zero
-    target: FloatArray = field(metadata=_default(1.0))  # slots of one replica
-    utilization: FloatArray = field(metadata=_default(1.0))  # share of them to use on average
-    scale_to_zero_after: FloatArray = field(metadata=_default(60.0))  # s, or AUTO
-    scale_down_delay: FloatArray = field(metadata=_default(0.0))  # s
-    stable_window: FloatArray = field(metadata=_default(60.0))  # s
-    latency_objective: FloatArray = field(metadata=_default(0.0))  # s in which answers are to be given; 0: none
-    latency_quantile: FloatArray = field(metadata=_default(0.95))  # share of the answers that are to be within it
-    reachable: BoolArray = field(metadata=_default(True))  # False: no route points to it
-    initialized: BoolArray = field(metadata=_default(True))  # the initial scale was reached once
-    expired: BoolArray = field(metadata=_default(False))  # it did not start within its progress deadline
-
-    @property
-    def per_replica(self) -> FloatArray:
-        """Slots of work that call for one replica."""
-        return self.target * self.utilization
+    min: IntArray = field(metadata=default(0))
+    max: IntArray = field(metadata=default(1))
+    initial: IntArray = field(metadata=default(1))  # replicas that must be ready once
+    activation: IntArray = field(metadata=default(1))  # replicas at least when it leaves zero
+    target: FloatArray = field(metadata=default(1.0))  # slots of one replica
+    utilization: FloatArray = field(metadata=default(1.0))  # share of them to use on average
+    scale_to_zero_after: FloatArray = field(metadata=default(60.0))  # s, or AUTO
+    scale_down_delay: FloatArray = field(metadata=default(0.0))  # s
+    stable_window: FloatArray = field(metadata=default(60.0))  # s
+    latency_objective: FloatArray = field(metadata=default(0.0))  # s in which answers are to be given; 0: none
+    latency_quantile: FloatArray = field(metadata=default(0.95))  # share of the answers that are to be within it
+    reachable: BoolArray = field(metadata=default(True))  # False: no route points to it
+    initialized: BoolArray = field(metadata=default(True))  # the initial scale was reached once
+    expired: BoolArray = field(metadata=default(False))  # it did not start within its progress deadline
 
 
 @dataclass(frozen=True, slots=True)
 class Observations(Columns):
     """What is seen of each revision."""
 
-    current: IntArray = field(metadata=_default(0))  # replicas asked for at present
-    ready: IntArray = field(metadata=_default(0))
-    starting_seconds: FloatArray = field(metadata=_default(0.0))  # ages of the starting replicas, added up
-    stable: FloatArray = field(metadata=_default(NAN))  # slots in use on average over the stable window
-    panic: FloatArray = field(metadata=_default(NAN))  # the same over the panic window
-    unknown: FloatArray = field(metadata=_default(0.0))  # slots that silent replicas may have held in the stable window
-    age: FloatArray = field(metadata=_default(NAN))  # s since the first reading
-    covered: FloatArray = field(metadata=_default(0.0))  # s of the stable window with readings
-    queued: FloatArray = field(metadata=_default(0.0))  # requests waiting at the activator now
-    crowd: FloatArray = field(metadata=_default(0.0))  # slots used or waited for inside replicas where requests wait
-    active: FloatArray = field(metadata=_default(0.0))  # requests passing through the activator now
-    idle: FloatArray = field(metadata=_default(NAN))  # s without any work, NaN while not all replicas are heard
-    service_time: FloatArray = field(metadata=_default(NAN))  # slot-seconds of one request, as measured
-    start_time: FloatArray = field(metadata=_default(NAN))  # s from asking for a replica to its readiness, as measured
-    latency: FloatArray = field(metadata=_default(NAN))  # s, the objective's quantile of the latest answers
-    answers: FloatArray = field(metadata=_default(0.0))  # answers behind `latency`
-    adopted: BoolArray = field(metadata=_default(False))  # found with replicas by a process that has just started
+    current: IntArray = field(metadata=default(0))  # replicas asked for at present
+    ready: IntArray = field(metadata=default(0))
+    starting_seconds: FloatArray = field(metadata=default(0.0))  # ages of the starting replicas, added up
+    stable: FloatArray = field(metadata=default(NAN))  # slots in use on average over the stable window
+    panic: FloatArray = field(metadata=default(NAN))  # the same over the panic window
+    unknown: FloatArray = field(metadata=default(0.0))  # slots that silent replicas may have held in the stable window
+    age: FloatArray = field(metadata=default(NAN))  # s since the first reading
+    covered: FloatArray = field(metadata=default(0.0))  # s of the stable window with readings
+    queued: FloatArray = field(metadata=default(0.0))  # requests waiting at the activator now
+    crowd: FloatArray = field(metadata=default(0.0))  # slots used or waited for inside replicas where requests wait
+    active: FloatArray = field(metadata=default(0.0))  # requests passing through the activator now
+    idle: FloatArray = field(metadata=default(NAN))  # s without any work, NaN while not all replicas are heard
+    service_time: FloatArray = field(metadata=default(NAN))  # slot-seconds of one request, as measured
+    start_time: FloatArray = field(metadata=default(NAN))  # s from asking for a replica to its readiness, as measured
+    latency: FloatArray = field(metadata=default(NAN))  # s, the objective's quantile of the latest answers
+    answers: FloatArray = field(metadata=default(0.0))  # answers behind `latency`
+    adopted: BoolArray = field(metadata=default(False))  # found with replicas by a process that has just started
 
 
 @dataclass(frozen=True, slots=True)
 class State(Columns):
     """What the decider remembers."""
 
-    panic_until: FloatArray = field(metadata=_default(NEVER))
-    panic_peak: IntArray = field(metadata=_default(0))  # most replicas wanted during this panic
-    below_since: FloatArray = field(metadata=_default(NAN))  # since when less than the current count is enough
-    below_peak: IntArray = field(metadata=_default(0))  # most replicas wanted in that time
-    starting_since: FloatArray = field(metadata=_default(NAN))  # when the first was asked for, while none is ready
-    slow_until: FloatArray = field(metadata=_default(NEVER))  # until when slow answers call for no further replicas
-    hold_width: FloatArray = field(metadata=_default(NAN))  # s of a bucket of the peak-hold; NaN before its first
-    hold_began: FloatArray = field(metadata=_default(0.0))  # when its current bucket began
-    hold_now: IntArray = field(metadata=_default(0))  # most replicas wanted in the current bucket
-    hold_before: IntArray = field(metadata=_default(0))  # most replicas wanted in the buckets before
-    hold_slot: IntArray = field(metadata=_default(0))  # where the current bucket goes to in `peaks`
+    panic_until: FloatArray = field(metadata=default(NEVER))
+    panic_peak: IntArray = field(metadata=default(0))  # most replicas wanted during this panic
+    below_since: FloatArray = field(metadata=default(NAN))  # since when less than the current count is enough
+    below_peak: IntArray = field(metadata=default(0))  # most replicas wanted in that time
+    starting_since: FloatArray = field(metadata=default(NAN))  # when the first was asked for, while none is ready
+    slow_until: FloatArray = field(metadata=default(NEVER))  # until when slow answers call for no further replicas
+    hold_width: FloatArray = field(metadata=default(NAN))  # s of a bucket of the peak-hold; NaN before its first
+    hold_began: FloatArray = field(metadata=default(0.0))  # when its current bucket began
+    hold_now: IntArray = field(metadata=default(0))  # most replicas wanted in the current bucket
+    hold_before: IntArray = field(metadata=default(0))  # most replicas wanted in the buckets before
+    hold_slot: IntArray = field(metadata=default(0))  # where the current bucket goes to in `peaks`
     peaks: NDArray[np.int32] = field(metadata={"default": 0, "dtype": np.int32, "shape": (PEAKS,)})
     """Most replicas wanted in each of the buckets before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autoscaler.scaling.stages.queue import crowd_wants, queue_wants
-from autoscaler.scaling.stages.situation import Outcome, Situation
+from autoscaler.scaling.stages.situation import Outcome, Situation, where
 from autoscaler.scaling.table import NEVER, IntArray
 
 
@@ -17,11 +17,13 @@ def stable(at: Situation, desired: IntArray) -> Outcome:
     """
     seen = at.seen
     least = at.replicas_for(seen.stable)
-    most = at.replicas_for(seen.stable + seen.unknown) if seen.unknown.any() else least
-    known = ~np.isnan(seen.stable)
-    result = np.where(known, np.maximum(least, np.minimum(most, desired)), desired)
-    values = {"work": seen.stable, "window": at.specs.stable_window, "per_replica": at.per_replica}
-    return Outcome(result, values)
+    most = least
+    if seen.unknown.any():
+        most = np.maximum(least, np.minimum(at.replicas_for(seen.stable + seen.unknown), desired))
+    return Outcome(
+        where(~np.isnan(seen.stable), most, desired),
+        lambda: {"work": seen.stable, "window": at.specs.stable_window, "per_replica": at.per_replica},
+    )
 
 
 def panic(at: Situation, desired: IntArray) -> Outcome:
@@ -33,10 +35,15 @@ def panic(at: Situation, desired: IntArray) -> Outcome:
     specs, seen, state, now = at.specs, at.seen, at.state, at.now
     wants = np.maximum(at.replicas_for(seen.panic), np.maximum(queue_wants(at), crowd_wants(at)))
     wants = np.minimum(wants, specs.max)
-    trusted = at.is_trusted | at.is_waited_for | (seen.crowd > 0.0)
-    over = trusted & (wants >= at.settings.panic_threshold * np.maximum(seen.ready, 1))
+    wants *= at.is_trusted | at.is_waited_for | (seen.crowd > 0.0)
+    over = wants >= at.settings.panic_threshold * np.maximum(seen.ready, 1)
     before = now < state.panic_until
-    peak = np.where(over | before, np.maximum(np.where(before, state.panic_peak, 0), np.where(trusted, wants, 0)), 0)
-    until = np.where(over, now + specs.stable_window, np.where(before, state.panic_until, NEVER))
-    values = {"threshold": at.settings.panic_threshold, "ready": seen.ready, "remaining": until - now}
-    return Outcome(np.maximum(desired, peak), values, {"panic_until": until, "panic_peak": peak})
+    peak, until = np.zeros_like(wants), np.full(at.rows, NEVER)
+    rows = np.flatnonzero(over | before)
+    peak[rows] = np.maximum(state.panic_peak[rows] * before[rows], wants[rows])
+    until[rows] = np.where(over[rows], now + specs.stable_window[rows], state.panic_until[rows])
+    return Outcome(
+        np.maximum(desired, peak),
+        lambda: {"threshold": at.settings.panic_threshold, "ready": seen.ready, "remaining": until - now},
+        {"panic_until": until, "panic_peak": peak},
+    )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoscaler.scaling.stages.situation import Outcome, Situation
-from autoscaler.scaling.table import NAN, IntArray, Specs
+from autoscaler.scaling.stages.situation import Outcome, Situation, once
+from autoscaler.scaling.table import NAN, IntArray
 
 
 def hold_without_data(at: Situation, desired: IntArray) -> Outcome:
     """Nothing is scaled down before a stable window's worth of readings: a restart, a silent source, a new replica."""
-    result = np.where(at.is_young, np.maximum(desired, at.seen.current), desired)
-    return Outcome(result, {"covered": at.seen.covered, "window": at.specs.stable_window})
+    seen = at.seen
+    return Outcome(
+        np.maximum(desired, seen.current * at.is_young),
+        lambda: {"covered": seen.covered, "window": at.specs.stable_window},
+    )
 
 
 def rate_limits(at: Situation, desired: IntArray) -> Outcome:
@@ -21,14 +24,16 @@ def rate_limits(at: Situation, desired: IntArray) -> Outcome:
     most = np.maximum(most, current)
     least = np.floor(current / at.settings.max_down_rate).astype(np.int64)
     values = {"current": current, "least": least, "most": most}
-    return Outcome(np.minimum(np.maximum(desired, least), most), values)
+    return Outcome(np.minimum(np.maximum(desired, least), most), lambda: values)
 
 
 def activation_scale(at: Situation, desired: IntArray) -> Outcome:
     """Who leaves zero starts with at least this many."""
+    activation = at.specs.activation
     leaves = (at.seen.current == 0) & (desired > 0)
-    result = np.where(leaves, np.maximum(desired, at.specs.activation), desired)
-    return Outcome(result, {"activation": at.specs.activation})
+    if not leaves.any():
+        return Outcome(desired)
+    return Outcome(np.maximum(desired, activation * leaves), lambda: {"activation": activation})
 
 
 def scale_down_delay(at: Situation, desired: IntArray) -> Outcome:
@@ -43,20 +48,20 @@ def scale_down_delay(at: Situation, desired: IntArray) -> Outcome:
     over = at.now - since >= delay
     result = np.where(less, np.where(over, peak, seen.current), desired)
     kept = {"below_since": np.where(over, NAN, since), "below_peak": np.where(over, 0, peak)}
-    return Outcome(result, {"delay": delay}, kept)
+    return Outcome(result, lambda: {"delay": delay}, kept)
 
 
-def least_replicas(specs: Specs) -> IntArray:
+@once
+def least_replicas(at: Situation) -> IntArray:
     """The lower bound: `min` while a route points to it, and the initial scale until it was reached once."""
-    least = np.where(specs.reachable, specs.min, 0)
-    least = np.where(specs.initialized, least, np.maximum(least, specs.initial))
-    return np.minimum(least, specs.max)
+    specs = at.specs
+    return np.minimum(np.maximum(specs.min * specs.reachable, specs.initial * ~specs.initialized), specs.max)
 
 
 def bounds(at: Situation, desired: IntArray) -> Outcome:
     """Between the least and the most replicas of the policy."""
-    least = least_replicas(at.specs)
-    return Outcome(np.minimum(np.maximum(desired, least), at.specs.max), {"least": least, "most": at.specs.max})
+    least, most = least_replicas(at), at.specs.max
+    return Outcome(np.minimum(np.maximum(desired, least), most), lambda: {"least": least, "most": most})
 
 
 def give_up(at: Situation, desired: IntArray) -> Outcome:
@@ -67,5 +72,5 @@ def give_up(at: Situation, desired: IntArray) -> Outcome:
     specs = at.specs
     if not specs.expired.any():
         return Outcome(desired)
-    hopeless = specs.expired & (~specs.initialized | (least_replicas(specs) == 0)) & ~at.is_waited_for
+    hopeless = specs.expired & (~specs.initialized | (least_replicas(at) == 0)) & ~at.is_waited_for
     return Outcome(np.where(hopeless, 0, desired))

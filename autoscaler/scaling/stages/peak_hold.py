@@ -13,13 +13,17 @@ held anew.
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscaler.scaling.stages.latency import slow_wants
 from autoscaler.scaling.stages.queue import crowd_wants, queue_wants
 from autoscaler.scaling.stages.situation import MOST, Outcome, Situation, once
 from autoscaler.scaling.table import PEAKS, FloatArray, IntArray, State
 
+T = TypeVar("T", bound=np.generic)
 FAR = 0.25  # share by which a hold may differ from the one that the buckets are made for
 
 
@@ -37,7 +41,7 @@ def needed(at: Situation) -> IntArray:
     """
     seen = at.seen
     filled = at.replicas_for(seen.panic, at.per_peak) * at.is_trusted
-    most = np.maximum(np.maximum(filled, np.where(seen.ready > 0, queue_wants(at), 0)), crowd_wants(at))
+    most = np.maximum(np.maximum(filled, queue_wants(at) * (seen.ready > 0)), crowd_wants(at))
     if at.specs.latency_objective.any():
         most = np.maximum(most, slow_wants(at))
     return np.minimum(np.minimum(most, at.specs.max), int(MOST))
@@ -52,22 +56,32 @@ def peak_hold(at: Situation, desired: IntArray) -> Outcome:
     hold = hold_of(at)
     fresh = np.isnan(state.hold_width)
     wanted = needed(at)
-    wanted = np.where(fresh & seen.adopted, np.maximum(wanted, seen.current), wanted)
+    if fresh.any():
+        wanted = np.maximum(wanted, seen.current * (fresh & seen.adopted))
     advanced = _advance(state, at.now)
     peak = np.maximum(advanced.hold_now, advanced.hold_before)
     width = hold / (PEAKS + 1)
-    anew = fresh | (wanted >= peak) | (np.abs(width - state.hold_width) > FAR * state.hold_width)
+    anew = np.flatnonzero(fresh | (wanted >= peak) | (np.abs(width - state.hold_width) > FAR * state.hold_width))
     held = np.maximum(peak, wanted)
+    newest = np.maximum(advanced.hold_now, wanted)
+    newest[anew] = held[anew]
     kept = {
-        "hold_width": np.where(anew, width, state.hold_width),
-        "hold_began": np.where(anew, at.now, advanced.hold_began),
-        "hold_now": np.where(anew, held, np.maximum(advanced.hold_now, wanted)),
-        "hold_before": np.where(anew, 0, advanced.hold_before),
+        "hold_width": _with(state.hold_width, anew, width[anew]),
+        "hold_began": _with(advanced.hold_began, anew, at.now),
+        "hold_now": newest,
+        "hold_before": _with(advanced.hold_before, anew, 0),
         "hold_slot": advanced.hold_slot,
         "peaks": advanced.peaks,
     }
     values = {"peak": held, "hold": hold, "start_time": at.start_time}
-    return Outcome(np.maximum(desired, held), values, kept)
+    return Outcome(np.maximum(desired, held), lambda: values, kept)
+
+
+def _with(column: NDArray[T], rows: IntArray, values: Any) -> NDArray[T]:
+    """The column with other values in these rows."""
+    changed = column.copy()
+    changed[rows] = values
+    return changed
 
 
 def _advance(state: State, now: float) -> State:
@@ -86,5 +100,5 @@ def _advance(state: State, now: float) -> State:
     advanced.hold_slot[rows] = (slot + steps) % PEAKS
     advanced.hold_began[rows] += passed * width
     advanced.hold_now[rows] = 0
-    advanced.hold_before[rows] = advanced.peaks[:, rows].max(axis=0)
+    advanced.hold_before[rows] = np.take(advanced.peaks, rows, axis=1).max(axis=0)
     return advanced

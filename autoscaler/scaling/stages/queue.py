@@ -26,8 +26,10 @@ def coming(at: Situation) -> FloatArray:
 @once
 def starting_for(at: Situation) -> FloatArray:
     """Seconds since the first replica was asked for, while some start and none is ready; NaN otherwise."""
-    seen, since = at.seen, np.full(len(at.seen.ready), NAN)
+    seen, since = at.seen, np.full(at.rows, NAN)
     rows = np.flatnonzero((seen.ready == 0) & (seen.current > 0))
+    if not rows.size:
+        return since
     asked = at.state.starting_since[rows]
     since[rows] = np.where(np.isnan(asked), seen.starting_seconds[rows] / seen.current[rows], at.now - asked)
     return since
@@ -58,27 +60,33 @@ def work_now(at: Situation) -> FloatArray:
 @once
 def queue_wants(at: Situation) -> IntArray:
     """Replicas that the waiting requests and the work in hand call for; 0 where none waits."""
-    wants = np.maximum(at.replicas_for(work_now(at) + backlog(at), at.per_peak), 1)
-    return np.where(at.is_waited_for, wants, 0)
+    wants = np.zeros(at.rows, np.int64)
+    rows = np.flatnonzero(at.is_waited_for)
+    if rows.size:
+        some = at.among(rows)
+        wants[rows] = np.maximum(some.replicas_for(work_now(some) + backlog(some), some.per_peak), 1)
+    return wants
 
 
 def waiting(at: Situation, desired: IntArray) -> Outcome:
     """Requests that wait at the activator call for replicas at once."""
-    values = {"queued": at.seen.queued, "backlog": backlog(at), "work": work_now(at), "per_replica": at.per_peak}
-    kept = {"starting_since": at.now - starting_for(at)}
-    return Outcome(np.maximum(desired, queue_wants(at)), values, kept)
+    return Outcome(
+        np.maximum(desired, queue_wants(at)),
+        lambda: {"queued": at.seen.queued, "backlog": backlog(at), "work": work_now(at), "per_replica": at.per_peak},
+        {"starting_since": at.now - starting_for(at)},
+    )
 
 
 def keep_while_waiting(at: Situation, desired: IntArray) -> Outcome:
     """Nothing goes while requests wait: what starts is needed for them."""
-    result = np.where(at.is_waited_for, np.maximum(desired, at.seen.current), desired)
-    return Outcome(result, {"current": at.seen.current})
+    current = at.seen.current
+    return Outcome(np.maximum(desired, current * at.is_waited_for), lambda: {"current": current})
 
 
 @once
 def crowd_wants(at: Situation) -> IntArray:
     """Replicas that hold what is used or waited for inside replicas; 0 where none waits."""
-    return np.where(at.seen.crowd > 0.0, at.replicas_for(at.seen.crowd), 0)
+    return at.replicas_for(at.seen.crowd) if at.seen.crowd.any() else np.zeros(at.rows, np.int64)
 
 
 def crowded(at: Situation, desired: IntArray) -> Outcome:
@@ -86,5 +94,7 @@ def crowded(at: Situation, desired: IntArray) -> Outcome:
 
     They did so for a tick already: a burst of short requests, gone before another replica is there, calls for none.
     """
+    if not at.seen.crowd.any():
+        return Outcome(desired)
     values = {"crowd": at.seen.crowd, "per_replica": at.per_replica}
-    return Outcome(np.maximum(desired, crowd_wants(at)), values)
+    return Outcome(np.maximum(desired, crowd_wants(at)), lambda: values)

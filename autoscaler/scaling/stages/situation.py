@@ -3,6 +3,9 @@
 A stage is a pure function over all revisions at once: it gets the situation and the number of replicas that the stages
 before it arrived at; it answers with the number after it, the numbers that explain it, and the columns of the state
 that it keeps.
+
+A tick is to cost little: what concerns few revisions (a queue, a panic, an objective) is calculated for them alone, by
+`Situation.among`, and numbers that explain are calculated when somebody asks.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autoscaler.config import Scaling
-from autoscaler.scaling.table import BoolArray, FloatArray, IntArray, Observations, Specs, State
+from autoscaler.scaling.table import BoolArray, Columns, FloatArray, IntArray, Observations, Specs, State
 
 MOST = 1e9  # replicas: keeps nonsense within what an integer holds; the bounds follow
 
@@ -32,10 +36,20 @@ class Situation:
     known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was asked `once`."""
 
+    def among(self, rows: IntArray) -> Situation:
+        """The same, of these rows alone; a column is gathered when it is asked for."""
+        specs, seen, state = (_Gathered(table, rows) for table in (self.specs, self.seen, self.state))
+        return Situation(cast(Specs, specs), cast(Observations, seen), cast(State, state), self.now, self.settings)
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(self.seen.current)
+
     @cached_property
     def per_replica(self) -> FloatArray:
         """Slots of work that call for one replica."""
-        return self.specs.per_replica
+        return self.specs.target * self.specs.utilization
 
     @cached_property
     def per_peak(self) -> FloatArray:
@@ -46,7 +60,7 @@ class Situation:
     def start_time(self) -> FloatArray:
         """Seconds from asking for a replica to its readiness: measured, else assumed."""
         measured = self.seen.start_time
-        return np.where(measured > 0.0, np.minimum(measured, MOST), self.settings.assumed_start_time)
+        return where(measured > 0.0, np.minimum(measured, MOST), self.settings.assumed_start_time)
 
     @cached_property
     def is_waited_for(self) -> BoolArray:
@@ -70,23 +84,42 @@ class Situation:
 
         Knative's rule, with a tolerance; `per_replica` slots are target × utilization unless said otherwise.
         """
-        needed = np.ceil(work / (self.per_replica if per_replica is None else per_replica) - self.settings.tolerance)
-        known = np.minimum(np.where(needed > 0.0, needed, 0.0), MOST)  # NaN is no number of replicas
-        whole: IntArray = known.astype(np.int64)
+        needed = work / (self.per_replica if per_replica is None else per_replica)
+        np.subtract(needed, self.settings.tolerance, out=needed)
+        np.ceil(needed, out=needed)
+        np.fmax(needed, 0.0, out=needed)  # NaN is no number of replicas
+        whole: IntArray = np.minimum(needed, MOST, out=needed).astype(np.int64)
         return whole
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Replicas after the stage, the numbers that explain them, and state columns to keep."""
+    """Replicas after the stage, what tells the numbers that explain them, and state columns to keep."""
 
     desired: IntArray
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Callable[[], Mapping[str, Any]] = dict
     state: Mapping[str, Any] = field(default_factory=dict)
 
 
 Stage = Callable[[Situation, IntArray], Outcome]
 T = TypeVar("T")
+
+
+class _Gathered:
+    """Some rows of a table; a column is copied when it is first asked for."""
+
+    def __init__(self, table: Columns, rows: IntArray) -> None:
+        self._table, self._rows = table, rows
+
+    def __getattr__(self, name: str) -> Any:
+        column = getattr(self._table, name)[..., self._rows]
+        setattr(self, name, column)
+        return column
+
+
+def where(condition: BoolArray, then: NDArray[Any], otherwise: Any) -> NDArray[Any]:
+    """As `np.where`, and for nothing where all rows are alike. May be `then` itself: not to be written to."""
+    return then if condition.all() else np.where(condition, then, otherwise)
 
 
 def once(question: Callable[[Situation], T]) -> Callable[[Situation], T]:

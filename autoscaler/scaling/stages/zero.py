@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autoscaler.scaling.stages.peak_hold import hold_of
-from autoscaler.scaling.stages.situation import Outcome, Situation, once
+from autoscaler.scaling.stages.situation import Outcome, Situation, once, where
 from autoscaler.scaling.table import FloatArray, IntArray
 
 
@@ -16,19 +16,20 @@ def idle_limit(at: Situation) -> FloatArray:
     Whoever comes next waits for a start; so the last replica, too, is kept as long as its start makes it worth while.
     """
     asked = at.specs.scale_to_zero_after
-    longest = np.where(asked < 0.0, np.maximum(hold_of(at), at.settings.least_idle), asked)
-    return np.maximum(longest, at.specs.scale_down_delay)
+    longest = where(asked < 0.0, np.maximum(hold_of(at), at.settings.least_idle), asked)
+    limit: FloatArray = np.maximum(longest, at.specs.scale_down_delay)
+    return limit
 
 
 def keep_one(at: Situation, desired: IntArray) -> Outcome:
     """The last replica is not a matter of averages: it stays until `idle` says otherwise."""
     seen = at.seen
     alive = (seen.current > 0) | at.is_waited_for
-    return Outcome(np.where(alive, np.maximum(desired, 1), desired), {"idle": seen.idle, "limit": idle_limit(at)})
+    return Outcome(np.maximum(desired, alive), lambda: {"idle": seen.idle, "limit": idle_limit(at)})
 
 
 def idle(at: Situation, desired: IntArray) -> Outcome:
     """All replicas go once none of them, nor the activator, had work for long enough."""
     seen, limit = at.seen, idle_limit(at)
-    empty = ~at.is_waited_for & (seen.active <= 0.0)
-    return Outcome(np.where(empty & (seen.idle >= limit), 0, desired), {"idle": seen.idle, "limit": limit})
+    over = (seen.idle >= limit) & (seen.active <= 0.0) & ~at.is_waited_for
+    return Outcome(desired * ~over, lambda: {"idle": seen.idle, "limit": limit})
