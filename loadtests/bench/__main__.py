@@ -17,6 +17,7 @@ from examples.magika_client import infer_request, model_file
 from loadtests.bench.decider import decider
 from loadtests.bench.events import events
 from loadtests.bench.figure import Figure
+from loadtests.bench.loop import loop
 from loadtests.bench.platform import LOOK, Platform
 from loadtests.bench.processes import cpu_by_pid, memory_by_role
 from loadtests.bench.servers import table
@@ -68,6 +69,8 @@ def _figures(options: argparse.Namespace, folder: Path) -> Iterator[Figure]:
             running.stop()
     if DECIDE in options.only:
         yield from decider()
+    if LOOP in options.only:
+        yield from loop(folder)
     if EVENTS in options.only:
         yield from events(folder)
     if SERVER in options.only:  # alone on the machine
@@ -242,7 +245,8 @@ PARTS: dict[str, Callable[[Platform, int], list[Figure]]] = {
 SERVER = "server"  # the model server beside its peers: no platform, and last
 EVENTS = "events"  # the event webhook alone
 DECIDE = "decide"  # the decider alone
-EVERY = [*PARTS, DECIDE, EVENTS, SERVER]
+LOOP = "loop"  # the whole autoscaler in one process
+EVERY = [*PARTS, DECIDE, LOOP, EVENTS, SERVER]
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ class Busy:
         """What a tick does once all has been read."""
         window, every = self.specs.stable_window, slice(None)
         stable = self.windows.average(every, window, self.now)
-        panic = self.windows.average(every, window * 0.1, self.now)
-        self.seen.stable[:], self.seen.covered[:], self.seen.panic[:] = stable.work, stable.covered, panic.work
+        panic = self.windows.work(every, window * 0.1, self.now)
+        self.seen.stable[:], self.seen.covered[:], self.seen.panic[:] = stable.work, stable.covered, panic
         _, self.state = decide(self.specs, self.seen, self.state, self.now)
 
     def copy(self) -> None:
