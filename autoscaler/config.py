@@ -23,6 +23,10 @@ class Scaling:
     panic_window_share: float = 0.1
     """Share of the stable window. Knative's 10 %: of 60 s the last 6 s."""
 
+    least_panic_window: float = 3.0
+    """Seconds, within the stable window. Readings come once a second and those of several replicas are not of one
+    moment, so that one of each alone tells of more or less than there is; and what they tell at most is held."""
+
     panic_threshold: float = 2.0
     """Panic when the panic window needs this many times the ready replicas. Knative's 200 %."""
 
@@ -202,6 +206,7 @@ def _errors(settings: Settings) -> Iterator[FieldError]:
     scaling, sampling, zero, records = settings.scaling, settings.sampling, settings.zero, settings.records
     checks = (
         ("scaling.panic_window_share", scaling.panic_window_share, 0.01, 1.0),
+        ("scaling.least_panic_window", scaling.least_panic_window, 0.05, 60.0),
         ("scaling.panic_threshold", scaling.panic_threshold, 1.1, 1_000.0),
         ("scaling.max_up_rate", scaling.max_up_rate, 1.1, 1e6),
         ("scaling.max_down_rate", scaling.max_down_rate, 1.1, 1e6),
