@@ -85,8 +85,9 @@ endif
 	$(BIN)/python -m loadtests.cluster
 
 # One trace or policy: `.venv/bin/python -m loadtests.simulate --help`.
-simulate: setup ## Play real traces through the decider, Knative's rule and oracles on a virtual clock; plots in build/simulate
+simulate: setup ## Play real traces through the decider, Knative's rule and oracles on a virtual clock, then fleets; plots in build/simulate
 	$(BIN)/python -m loadtests.simulate --plots build/simulate
+	$(BIN)/python -m loadtests.simulate.fleet
 
 races: setup ## Run 10 000 random schedules of a model's last request against its way to zero
 	$(BIN)/python -m tests.platform.zero --schedules 5000

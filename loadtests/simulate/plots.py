@@ -15,6 +15,7 @@ WIDTH, HEIGHT, HEAD = 1_000, 260, 60
 COLOURS = ("#0b6bcb", "#d9541e", "#2e8540", "#8a8f98", "#7b4bb7", "#b58900")
 FONT = "system-ui, sans-serif"
 MOST_POINTS = 900
+LETTER = 6.1  # px of one, in the legend, on average
 """Of one line: one a pixel."""
 LEAST_WAIT = 0.01
 """Seconds: where the axis of waits begins."""
@@ -49,12 +50,12 @@ def picture(title: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def _legend(outcomes: Sequence[Outcome], colours: Sequence[str]) -> list[str]:
-    elements = []
-    for number, (outcome, colour) in enumerate(zip(outcomes, colours, strict=True)):
-        x = 20 + number * 240
-        text = f"{outcome.policy}: {outcome.soon:.1%}, {outcome.hours:.2f} h"
-        elements.append(f'<rect x="{x}" y="38" width="12" height="12" fill="{colour}"/>')
-        elements.append(f'<text x="{x + 18}" y="49" font-size="12" fill="{INK}">{escape(text)}</text>')
+    elements, x = [], 20.0
+    for outcome, colour in zip(outcomes, colours, strict=True):
+        text = f"{outcome.policy}: {outcome.soon:.1%}, {outcome.hours:.1f} h"
+        elements.append(f'<rect x="{x:.0f}" y="38" width="12" height="12" fill="{colour}"/>')
+        elements.append(f'<text x="{x + 18:.0f}" y="49" font-size="12" fill="{INK}">{escape(text)}</text>')
+        x += 18 + LETTER * len(text) + 24
     return elements
 
 
