@@ -159,7 +159,7 @@ class Fields:
             return
         if not isinstance(value, list) or not 1 <= len(value) <= most:
             given = f"{len(value)} entries" if isinstance(value, list) else show(value)
-            self.refuse(name, f"must be a list of 1 to {most} entries, not {given}; leave it out, or write null, for none")
+            self.refuse(name, f"must be a list of 1 to {most} entries, not {given}; null or nothing is none")
             return
         for index, item in enumerate(value):
             if not isinstance(item, Mapping):
