@@ -14,8 +14,9 @@ from serving.server.limits import Limits
 from serving.server.options import parse_options
 from serving.server.server import Server
 from serving.server.sockets import Sockets, bind
-from tests.serving.server.client import HOST, Answer, Caller, ask, request
+from tests.serving.server.client import HOST, Answer, Caller, ask, request, tensor
 from tests.support import models
+from tests.support.wait import eventually
 
 NAME = "m"
 REVISION = "m-00007"
@@ -45,6 +46,17 @@ class Running:
     async def infer(self, *inputs: dict[str, Any], **more: Any) -> Answer:
         """An inference request in JSON."""
         return await self.post({"inputs": list(inputs), **more})
+
+    async def ask_and_leave(self) -> None:
+        """An inference request whose caller is gone once it is inside the model."""
+        caller = await self.connect()
+        await caller.send(request("POST", f"/v2/models/{NAME}/infer", json.dumps({"inputs": [tensor([1.0])]}).encode()))
+
+        async def inside() -> bool:
+            return bool((await self.stats())["active"])
+
+        await eventually(inside)
+        caller.reset()
 
     async def connect(self) -> Caller:
         """A connection to the data port."""

@@ -47,14 +47,7 @@ async def test_a_process_keeps_its_name_and_another_has_another(serve: Serve) ->
 
 async def test_a_caller_that_leaves_counts_with_the_time_that_it_waited(serve: Serve) -> None:
     running = await serve(models.slow(), "--slots", "1")
-    caller = await running.connect()
-    await caller.send(request("POST", "/v2/models/m/infer", json.dumps({"inputs": [tensor([1.0])]}).encode()))
-
-    async def inside() -> bool:
-        return bool((await running.stats())["active"])
-
-    await eventually(inside)
-    caller.reset()
+    await running.ask_and_leave()
 
     async def counted() -> Counts | None:
         totals = parse_reading(await told(running)).totals

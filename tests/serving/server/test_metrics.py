@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 from pathlib import Path
@@ -155,14 +154,7 @@ def test_batches_are_counted_by_size() -> None:
 
 async def test_a_caller_that_leaves_is_counted_as_one(serve: Serve) -> None:
     running = await serve(models.slow(), "--slots", "1")
-    caller = await running.connect()
-    await caller.send(request("POST", "/v2/models/m/infer", json.dumps({"inputs": [tensor([1.0])]}).encode()))
-
-    async def inside() -> bool:
-        return bool((await running.stats())["active"])
-
-    await eventually(inside)
-    caller.reset()
+    await running.ask_and_leave()
 
     async def counted() -> bool:
         return found(await scraped(running), "knodel_requests_total", protocol="v2", code=str(ClientLeft.status)) == 1
