@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autoscaler.apis import Policy, read_notes
-from autoscaler.config import Records, Settings, Zero
+from autoscaler.config import Records, Scaling, Settings, Zero
 from autoscaler.knative_annotations import PROGRESS_DEADLINE
 from autoscaler.metrics.stat import Sample
 from autoscaler.warmpool.marks import ANNOTATION_STARTS
@@ -159,15 +159,19 @@ async def test_what_was_answered_before_the_scale_is_no_reason_to_go_back_to_zer
     await world.until(lambda: steps(world), [(1, 0), (0, 1)])
 
 
-async def test_many_waiting_requests_wake_as_many_replicas_as_they_fill_up_to_the_limit(world: World) -> None:
-    await at_zero(world, Policy(scale_target=2, target_utilization=1, max_replicas=6, scale_to_zero_after=10))
-    world.activator.holds(queued=8)
-    await world.until(world.replicas_asked, 4)
-    await world.pass_time(3.0)
-    assert await world.replicas_asked() == 4, "what starts will serve what waits"
-    world.activator.holds(queued=100)
-    await world.pass_time(1.0)
-    await world.until(world.replicas_asked, 6)
+async def test_many_waiting_requests_wake_as_many_replicas_as_they_fill_up_to_the_limit(
+    cluster: EmbeddedCluster,
+) -> None:
+    starting_in_a_second = Settings(scaling=Scaling(assumed_start_time=1.0))  # so that no others are expected to come
+    async with running(World(cluster, SteppedClock(), starting_in_a_second)) as world:
+        await at_zero(world, Policy(scale_target=2, target_utilization=1, max_replicas=6, scale_to_zero_after=10))
+        world.activator.holds(queued=8)
+        await world.until(world.replicas_asked, 4)
+        await world.pass_time(3.0)
+        assert await world.replicas_asked() == 4, "what starts will serve what waits"
+        world.activator.holds(queued=100)
+        await world.pass_time(1.0)
+        await world.until(world.replicas_asked, 6)
 
 
 async def test_slow_requests_on_a_warm_replica_scale_it_to_what_they_fill(world: World) -> None:
