@@ -33,7 +33,7 @@ def _examine(session: Session, config: str | None) -> Iterator[Finding]:
     if session.kube is None:
         from serving.cli.examine import examine
 
-        return examine(session.state, Path(config) if config else None)
+        return examine(session.state, Path(config) if config else None, session.client)
     if config:
         raise UsageError("--config is of a platform on this machine; the settings of a cluster are its knodel-config")
     from serving.cli.examine_cluster import examine_cluster

@@ -10,7 +10,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -27,7 +27,9 @@ from serving.apis.state import (
     split_address,
 )
 from serving.cli import doctor
+from serving.cli.client import Client
 from serving.cli.doctor import Finding, Reply
+from serving.cli.examine_models import examine_here
 from serving.cli.sockets import is_taken, listeners
 
 PATIENCE = 3.0  # s for one answer of a platform on this machine; it takes milliseconds
@@ -39,8 +41,8 @@ PACKAGES = {
 """Modules whose absence would show only later, with the first model."""
 
 
-def examine(state: Path, config: Path | None) -> Iterator[Finding]:
-    """Every check, in the order in which things depend on one another."""
+def examine(state: Path, config: Path | None, client: Callable[[float], Client]) -> Iterator[Finding]:
+    """Every check, in the order in which things depend on one another. `client` takes its patience in seconds."""
     has_proc = Path("/proc/self/stat").exists()
     yield doctor.judge_system(sys.platform, has_proc)
     yield doctor.judge_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
@@ -55,7 +57,10 @@ def examine(state: Path, config: Path | None) -> Iterator[Finding]:
     facts, fault = _facts(state)
     yield doctor.judge_platform(state, pid, facts, fault)
     if pid is not None and facts is not None:
-        yield from doctor.judge_answers(facts, *_ask(state, facts))
+        answers = doctor.judge_answers(facts, *_ask(state, facts))
+        yield from answers
+        if all(answer.ok for answer in answers):
+            yield from examine_here(client(PATIENCE))
     if has_proc and GATEWAY not in missing:  # without them nothing runs, and nobody can look
         yield from _processes_and_ports(state, pid is not None, settings)
 

@@ -14,6 +14,7 @@ from serving.cli.cluster_doctor import Right, Unseen
 from serving.cli.context import Session
 from serving.cli.doctor import Finding, Reply
 from serving.cli.errors import CommandError
+from serving.cli.examine_models import examine_there
 from serving.cli.http import Endpoint, exchange
 from serving.cli.installed import CONFIG_NAME, SYSTEM_NAMESPACE, installed_settings
 from serving.resources.knative_flags import FLAGS
@@ -48,12 +49,15 @@ def examine_cluster(session: Session, context: str) -> Iterator[Finding]:
     yield doctor.judge_kubernetes(version)
     yield doctor.judge_rights(denied, len(rights), session.namespace)
     yield from _knative(client)
-    yield doctor.judge_resources("Model", _resources(client, MODEL), MODEL.resource, install)
+    model = doctor.judge_resources("Model", _resources(client, MODEL), MODEL.resource, install)
+    yield model
     deployments = _deployments(client, SYSTEM_NAMESPACE)
     yield doctor.judge_deployments("Knodel", SYSTEM_NAMESPACE, deployments, install)
     if deployments and not isinstance(deployments, Unseen):
         yield doctor.judge_version(deployments, VERSION)
     yield from _settings_and_ingress(client, context)
+    if model.ok:
+        yield from examine_there(client, session.namespace)
 
 
 def _rights(namespace: str) -> list[Right]:

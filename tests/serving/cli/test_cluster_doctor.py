@@ -25,6 +25,18 @@ def deployment(name: str, *, available: bool = True, image: str = f"knodel.dev/c
     }
 
 
+def failed(name: str, reason: str) -> Object:
+    """Something whose condition Ready is False."""
+    conditions = [{"type": "Ready", "status": "False", "reason": reason}]
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {}, "status": {"conditions": conditions}}
+
+
+def waiting(reason: str) -> Object:
+    """A Pod whose container waits."""
+    statuses = [{"image": "registry.test/server:1", "state": {"waiting": {"reason": reason}}}]
+    return {"metadata": {"name": "p", "namespace": "default"}, "status": {"containerStatuses": statuses}}
+
+
 class Lab:
     """A cluster as `doctor` looks at it; its parts can be broken."""
 
@@ -42,6 +54,7 @@ class Lab:
             "allow-zero-initial-scale": "true",
             "kubernetes.podspec-persistent-volume-claim": "enabled",
         }
+        self.deployed: dict[str, list[Object] | Reply] = {"models": [], "pods": [], "eventsources": []}
         self.minor = "35"
         self.settings: Reply | None = None
 
@@ -55,6 +68,9 @@ class Lab:
         if words[-1] == "deployments":
             found = self.deployments[words[4]]
             return found if isinstance(found, Reply) else Reply(200, {"items": found})
+        if words[-1] in self.deployed:
+            items = self.deployed[words[-1]]
+            return items if isinstance(items, Reply) else Reply(200, {"items": items})
         if words[-1].startswith("config-"):
             return Reply(200, {"metadata": {"name": words[-1]}, "data": self.features})
         if seen.path == CONFIG_PATH:
@@ -128,6 +144,18 @@ def test_a_cluster_on_which_all_is_well_has_no_problem(knodel: Knodel, lab: Lab,
             "Knative's kubernetes.podspec-volumes-emptydir",
             "scratch",
         ),
+        (lambda lab: lab.deployed.update(models=[failed("iris", "LoadFailed")]), "models", "default/iris (LoadFailed)"),
+        (
+            lambda lab: lab.deployed.update(pods=[waiting("ImagePullBackOff")]),
+            "images",
+            "registry.test/server:1 (default/p",
+        ),
+        (lambda lab: lab.deployed.update(eventsources=[failed("ci", "NoSecret")]), "events", "default/ci (NoSecret)"),
+        (
+            lambda lab: lab.deployed.update(models=failure(500, "InternalError", "etcd is gone")),
+            "models",
+            "etcd is gone",
+        ),
         (lambda lab: setattr(lab, "port", 9), "ingress", "gateway.address"),
         (lambda lab: setattr(lab, "port", 0), "settings", "correct it"),
     ],
@@ -149,12 +177,13 @@ def test_what_the_caller_may_not_see_is_no_problem_and_is_said(knodel: Knodel, l
     refusal = failure(403, "Forbidden", 'User "ann" cannot list deployments')
     lab.deployments = {"knative-serving": refusal, "knodel-system": refusal}
     lab.settings = failure(403, "Forbidden", 'User "ann" cannot get configmaps')
+    lab.deployed["pods"] = failure(403, "Forbidden", 'User "ann" cannot list pods')
 
     done = knodel("doctor", "-o", "json", *HERE)
 
     unseen = [finding for finding in json.loads(done.out) if not finding["seen"]]
     assert problems(done) == {}
-    assert [finding["check"] for finding in unseen] == ["Knative's Deployments", "Knodel", "settings"]
+    assert [finding["check"] for finding in unseen] == ["Knative's Deployments", "Knodel", "settings", "images"]
     assert all('User "ann" cannot' in finding["message"] and not finding["remedy"] for finding in unseen)
     assert knodel("doctor", *HERE).out.count("   not seen   ") == len(unseen)
 

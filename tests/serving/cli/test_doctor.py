@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import socket
@@ -12,16 +13,24 @@ import pytest
 
 from clusters.embedded.lock import FolderLock
 from clusters.embedded.store import Store
+from clusters.objects import Object
 from serving.apis.state import Facts
-from serving.cli import doctor
+from serving.cli import doctor, model_doctor
 from serving.cli.doctor import INFINITY, Finding, Listener, Reply
 from serving.cli.sockets import is_taken, listeners, listening_inodes
 from tests.serving.cli.conftest import Knodel, Served, announce
 from tests.serving.cli.test_down import marked
 
 STATE = Path("/state")
+HUB = ("hub.test", 443)
 FACTS = Facts(7, 1, "0.1.0", "/state", "127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8443", "localhost")
 OK = Reply(200)
+
+
+def model(name: str, *, ready: str = "True", **spec: str) -> Object:
+    """A Model with its condition."""
+    conditions = [{"type": "Ready", "status": ready, "reason": "LoadFailed"}]
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": {"conditions": conditions}}
 
 
 @pytest.mark.parametrize(
@@ -61,6 +70,21 @@ OK = Reply(200)
         (doctor.judge_port("gateway", "h:1", "--port", [Listener(5, "nginx")], frozenset()), False, "5 (nginx)"),
         (doctor.judge_port("gateway", "h:1", "--port", [], frozenset()), False, "--port"),
         (doctor.judge_port("gateway", "h:1", "--port", [Listener(5, "envoy")], frozenset({5})), True, "left running"),
+        (model_doctor.judge_models([]), True, "none yet"),
+        (model_doctor.judge_models([model("iris"), model("new", ready="Unknown")]), True, "2, none failed"),
+        (model_doctor.judge_models([model("iris", ready="False")]), False, "default/iris (LoadFailed)"),
+        (model_doctor.judge_models([model(f"m{n}", ready="False") for n in range(9)]), False, "and 4 more"),
+        (model_doctor.judge_engines([model("iris")], ["skops"]), True, "installed"),
+        (model_doctor.judge_engines([model("iris", modelFormat="sklearn")], ["skops"]), False, "knodel[sklearn]"),
+        (model_doctor.judge_engines([model("iris", modelFormat="sklearn")], []), True, "installed"),
+        (model_doctor.judge_engines([model("iris", modelFormat="none such")], ["skops"]), True, "installed"),
+        (model_doctor.judge_stores({}, {}), True, "none"),
+        (model_doctor.judge_stores({HUB: ["default/iris"]}, {}), True, "1 reached"),
+        (model_doctor.judge_stores({HUB: ["default/iris"]}, {HUB: "refused"}), False, "hub.test:443 (refused; d"),
+        (model_doctor.judge_sources([]), True, "knodel events allow"),
+        (model_doctor.judge_sources([model("ci")]), True, "1 EventSources"),
+        (model_doctor.judge_sources([model("ci", ready="False")]), False, "default/ci"),
+        (model_doctor.judge_images([]), True, "0 Pods"),
         (doctor.judge_settings(""), True, ""),
         (doctor.judge_settings("gateway.port: 0 is out of bounds"), False, "gateway.port"),
     ],
@@ -145,6 +169,46 @@ async def test_a_platform_that_answers_is_well(served: Served, state: Path) -> N
 
     assert done.code == 0, done.out
     assert f"{control.control} answers 200" in done.out
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        ("https://models.test/a.onnx", ("models.test", 443)),
+        ("http://[::1]:9000/a", ("::1", 9000)),
+        ("oci://registry.test:5000/models/a:1", ("registry.test", 5000)),
+    ],
+)
+def test_the_host_of_an_artifact_is_read_from_its_uri(uri: str, place: tuple[str, int]) -> None:
+    assert model_doctor.places([model("a", storageUri=uri)]) == {place: ["default/a"]}
+
+
+@pytest.mark.parametrize("uri", ["file:///a", "s3://bucket/a", "http://h:port/a", "http://[::1/a", "", "hf://org/a"])
+def test_a_uri_that_names_no_host_of_its_own_is_left_alone(uri: str) -> None:
+    assert model_doctor.places([model("a", storageUri=uri)]) == {}
+
+
+async def test_what_is_wrong_with_deployed_models_is_found(
+    served: Served, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = server.getsockname()[1]
+    control = Facts.read(state)
+    assert control is not None
+    announce(state, control.control, control.control)
+    await served.deploy("iris", "--format", "paddle", "--uri", f"http://127.0.0.1:{closed}/iris")
+    await served.set_status("iris", {"conditions": [{"type": "Ready", "status": "False", "reason": "LoadFailed"}]})
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "paddle" else find_spec(name))
+    with FolderLock(state):
+        done = await served.knodel("doctor", "-o", "json")
+
+    assert done.code == 1
+    found = problems(done.out)
+    assert list(found) == ["models", "engines", "model stores"]
+    assert "default/iris (LoadFailed)" in found["models"]
+    assert "paddle (default/iris)" in found["engines"]
+    assert f"127.0.0.1:{closed} (Connection refused; default/iris)" in found["model stores"]
 
 
 def test_leftovers_are_found_and_left_alone(knodel: Knodel, state: Path) -> None:

@@ -1,0 +1,116 @@
+"""What `knodel doctor` judges of what was deployed: Models, engines, stores, who may send events. Pure, as `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from clusters.objects import Object, condition_of, key_of
+from serving.cli.doctor import Finding
+from serving.engines.registry import FORMATS
+
+SHOWN: Final = 5
+"""Things that one finding names; how many others there are it says."""
+SCHEME_PORTS: Final = {"http": 80, "https": 443, "oci": 443}
+"""Schemes whose URIs name the host that has the artifact; where the others are is a matter of credentials."""
+PULL_FAULTS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+"""Why a container waits when its image does not come (Kubernetes' kubelet)."""
+
+
+def judge_models(models: Sequence[Object]) -> Finding:
+    """Whether all are Ready, or on their way: a Model that is `Unknown` is being made."""
+    failed = [
+        f"{key_of(one)} ({condition.get('reason') or 'no reason given'})"
+        for one in models
+        if (condition := condition_of(one, "Ready") or {}).get("status") == "False"
+    ]
+    if failed:
+        return Finding("models", False, f"not ready: {some(failed)}", "`knodel describe NAME` says why, and what helps")
+    return Finding("models", True, f"{len(models)}, none failed" if models else "none yet")
+
+
+def judge_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
+    """Whether the engine of each Model that names its format is installed. `missing`: packages that are not."""
+    wanting: dict[str, list[str]] = {}
+    for model in models:
+        known = FORMATS.get(str(model["spec"].get("modelFormat", "")))
+        if known is not None and known.package in missing:
+            wanting.setdefault(known.extra, []).append(str(key_of(model)))
+    if wanting:
+        users = "; ".join(f"{extra} ({some(names)})" for extra, names in wanting.items())
+        remedy = f"`pip install 'knodel[{','.join(wanting)}]'` where the platform runs"
+        return Finding("engines", False, f"not installed, but needed: {users}", remedy)
+    return Finding("engines", True, "those of all Models are installed")
+
+
+def places(models: Sequence[Object]) -> dict[tuple[str, int], list[str]]:
+    """Where artifacts come from, as far as their URIs name it: (host, port) → the Models that need it."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for model in models:
+        uri = _split(str(model["spec"].get("storageUri", "")))
+        if uri is not None and uri.hostname and uri.scheme in SCHEME_PORTS:
+            place = (uri.hostname, uri.port or SCHEME_PORTS[uri.scheme])
+            found.setdefault(place, []).append(str(key_of(model)))
+    return found
+
+
+def judge_stores(users: Mapping[tuple[str, int], Sequence[str]], faults: Mapping[tuple[str, int], str]) -> Finding:
+    """Whether each place of artifacts can be reached. `faults`: why not, of those that cannot."""
+    if faults:
+        words = "; ".join(f"{host}:{port} ({why}; {some(users[host, port])})" for (host, port), why in faults.items())
+        remedy = "check its name, the network and its server: replicas that start need it"
+        return Finding("model stores", False, f"not to be reached: {words}", remedy)
+    return Finding("model stores", True, f"{len(users)} reached" if users else "none that a URI names")
+
+
+def judge_sources(sources: Sequence[Object]) -> Finding:
+    """Whether anybody may send events, and whether each EventSource can be used. To have none is no fault."""
+    if not sources:
+        remedy = "`knodel events allow SOURCE --models NAME` lets trainings redeploy"
+        return Finding("events", True, "no EventSource: every event is refused with 401", remedy)
+    broken = [
+        f"{key_of(one)} ({condition.get('reason') or 'no reason given'})"
+        for one in sources
+        if (condition := condition_of(one, "Ready") or {}).get("status") == "False"
+    ]
+    if broken:
+        remedy = "`knodel events sources` says why; `knodel events allow` writes them anew"
+        return Finding("events", False, f"EventSources that cannot be used: {some(broken)}", remedy)
+    return Finding("events", True, f"{len(sources)} EventSources")
+
+
+def judge_images(pods: Sequence[Object]) -> Finding:
+    """Whether the images of all Pods came from their registries."""
+    stuck = {
+        str(status.get("image", "?")): f"{key_of(pod)}: {waiting['reason']}"
+        for pod in pods
+        for status in _container_statuses(pod)
+        if (waiting := (status.get("state") or {}).get("waiting") or {}).get("reason") in PULL_FAULTS
+    }
+    if stuck:
+        words = some([f"{image} ({why})" for image, why in stuck.items()])
+        remedy = "check the image's name, its registry as the nodes reach it, and imagePullSecrets"
+        return Finding("images", False, f"not pulled: {words}", remedy)
+    return Finding("images", True, f"pulled, for {len(pods)} Pods")
+
+
+def some(words: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    others = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
+    return ", ".join(words[:SHOWN]) + others
+
+
+def _split(uri: str) -> SplitResult | None:
+    """The parts of a URI; None where they make no sense, which its Model says itself."""
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def _container_statuses(pod: Object) -> list[Object]:
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
