@@ -94,14 +94,11 @@ class Autoscaler:
             cluster, informers, self._pool_informers, caller=caller, keys=keys or PoolKey.random(), clock=clock,
             settings=self._settings.warm, recorder=recorder, log=self._claimed, keep=self._keep,
         )  # fmt: skip
-        view = View(informers)
-        self._reconciler = PodAutoscalerReconciler(
-            Parts(
-                cluster, view, self._fleet, self._collector, activator, zero, self._notes, self._progress,
-                self._starts, self._warm, self._silences, recorder, clock, self._settings, hears,
-                self._ledger,
-            )
+        parts = Parts(
+            cluster, View(informers), self._fleet, self._collector, activator, zero, self._notes, self._progress,
+            self._starts, self._warm, self._silences, recorder, clock, self._settings, hears, self._ledger,
         )  # fmt: skip
+        self._reconciler = PodAutoscalerReconciler(parts)
         self.controller = Controller("autoscaler", self._pass, workers=self._settings.workers)
         self.controllers = (self.controller, *self._warm.controllers)
         self._watch(informers)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-KIBIBYTE: Final = 1 << 10
 MEBIBYTE: Final = 1 << 20
 
 

@@ -24,8 +24,6 @@ ROLLED_BACK: Final = "dev.knodel.rollout.rolledback.v1"
 """It had traffic or was to get it, and has none any more."""
 FAILED: Final = "dev.knodel.rollout.failed.v1"
 """It did not become ready."""
-ENDS: Final = frozenset({PROMOTED, ROLLED_BACK, FAILED})
-"""What a rollout ends with."""
 
 MOST_ENTRIES: Final = 100
 """Of one Model: with nobody to take them out its object grows, and a store refuses objects above 1.5 MiB."""

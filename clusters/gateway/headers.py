@@ -6,7 +6,6 @@ from typing import Final
 
 REVISION: Final = "Knative-Serving-Revision"  # names the revision to the activator; set for each split
 NAMESPACE: Final = "Knative-Serving-Namespace"
-TAG: Final = "Knative-Serving-Tag"  # the caller's way to one tag; stays on the request as in Knative
 
 STRIPPED_FROM_REQUESTS: Final = (REVISION, NAMESPACE)
 """Removed from every request that comes in."""

@@ -195,9 +195,19 @@ def settings_to_dict(settings: Settings) -> dict[str, dict[str, Any]]:
     return answer | {RUNTIMES: runtimes_to_dict(settings.runtimes), PRICES: prices_to_dict(settings.prices)}
 
 
-def describe_settings() -> list[tuple[str, str, str, str]]:
-    """Key, variable, unit and reason of every setting, in order, for help and documentation."""
-    return [(slot.key, slot.variable, slot.about.unit, slot.about.reason) for slot in _slots().values()]
+def describe_settings() -> list[dict[str, Any]]:
+    """Every setting in order: its `key` in the file, its `variable`, its `default`, its `unit`, and what it is `for`."""
+    defaults = settings_to_dict(Settings())
+    return [
+        {
+            "key": slot.key,
+            "variable": slot.variable,
+            "default": defaults[slot.group][slot.key.partition(".")[2]],
+            "unit": slot.about.unit,
+            "for": slot.about.reason,
+        }
+        for slot in _slots().values()
+    ]
 
 
 def _settings_with(given: Mapping[str, Any]) -> Settings:

@@ -28,7 +28,7 @@ from serving.cli.server import Server
 
 OK_BELOW = 300  # status codes; a redirect is no answer of an API
 BAD_REQUESTS = (400, 405, 413, 415)
-UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY, INVALID = 401, 403, 404, 429, 422
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY = 401, 403, 404, 429
 ADMISSION = re.compile(r"denied (the )?request")
 """In the message of what a webhook or a ValidatingAdmissionPolicy refused (apiserver, plugin/webhook and policy)."""
 TERMINATING = "because it is being terminated"

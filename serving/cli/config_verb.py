@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from serving.apis.settings import settings_to_dict
+from serving.apis.settings import describe_settings, settings_to_dict
 from serving.cli.context import Session, verb
 from serving.cli.output import Output
 from serving.cli.settings import settings_in_force
@@ -12,8 +12,21 @@ from serving.cli.settings import settings_in_force
 
 @verb("config")
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
-def command(session: Session, config: str | None) -> None:
+@click.option("--describe", is_flag=True, help="List every setting with its variable, default, and what it is for.")
+def command(session: Session, config: str | None, describe: bool) -> None:
     """Print the settings in force: defaults, then the file, then variables; a cluster's are in a ConfigMap."""
+    if describe:
+        _describe(session.output)
+        return
     settings = settings_in_force(session, config)
     output = session.output if session.output.structured else Output("yaml")
     output.value(settings_to_dict(settings))
+
+
+def _describe(output: Output) -> None:
+    described = describe_settings()
+    if output.structured:
+        output.value(described)
+    else:
+        titles = ["key", "variable", "default", "unit", "for"]
+        output.table(titles, [[str(one[title]) for title in titles] for one in described])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -99,11 +99,3 @@ class Engine(Protocol):
         ...
 
 
-class StreamingEngine(Engine, Protocol):
-    """A model that answers bit by bit."""
-
-    def stream(
-        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
-    ) -> Iterator[Sequence[Tensor]]:
-        """The named outputs of each part, in order; blocks between parts. Raises as `infer`, at any part."""
-        ...

@@ -104,7 +104,9 @@ def test_an_empty_file_is_no_fault(tmp_path: Path) -> None:
 def test_every_setting_has_a_unit_and_a_reason() -> None:
     described = describe_settings()
     assert len(described) >= 10
-    assert all(unit and reason for _, _, unit, reason in described)
+    assert all(one["unit"] and one["for"] for one in described)
+    (port,) = (one for one in described if one["key"] == "gateway.port")
+    assert (port["variable"], port["default"]) == ("KNODEL_GATEWAY_PORT", 8080)
 
 
 def test_the_text_of_a_configmap_is_read_as_a_file_is_and_variables_do_not_count(

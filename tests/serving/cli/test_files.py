@@ -97,6 +97,15 @@ def test_config_prints_defaults_then_file_then_variables(
     assert json.loads(knodel("config", "--config", path, "-o", "json").out) == settings
 
 
+def test_config_lists_every_setting_with_what_it_is_for(knodel: Knodel) -> None:
+    done = knodel("config", "--describe")
+
+    (line,) = (line for line in done.out.splitlines() if line.startswith("gateway.port "))
+    assert line.split()[:3] == ["gateway.port", "KNODEL_GATEWAY_PORT", "8080"]
+    described = json.loads(knodel("config", "--describe", "-o", "json").out)
+    assert {"key", "variable", "default", "unit", "for"} == described[0].keys()
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
