@@ -1,0 +1,1 @@
+"""Security: planted secrets, Pods, policies of the network, what is in the package; the scanners of `make security`."""
