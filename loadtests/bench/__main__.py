@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform as machine
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from examples.magika_client import infer_request, model_file
@@ -18,9 +16,13 @@ from loadtests.bench.decider import decider
 from loadtests.bench.events import events
 from loadtests.bench.figure import Figure
 from loadtests.bench.loop import loop
+from loadtests.bench.machine import described
+from loadtests.bench.page import write_page
 from loadtests.bench.platform import LOOK, Platform
 from loadtests.bench.processes import cpu_by_pid, memory_by_role
+from loadtests.bench.record import keep, measured_now
 from loadtests.bench.servers import table
+from loadtests.bench.simulated import fleet, judge, simulate
 from loadtests.bench.warm import warm
 from tests.support import models
 
@@ -46,17 +48,24 @@ def main() -> int:
     parser.add_argument("--only", choices=EVERY, nargs="+", default=EVERY, help="parts to run [all]")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of the part {SERVER} [%(default)s]")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"of a load of the part {SERVER} [%(default)s]")
+    parser.add_argument("--keep", action="store_true", help="write what was measured to docs/performance.md")
     options = parser.parse_args()
-    print(f"{machine.platform()}, {os.cpu_count()} cores, Python {machine.python_version()}")
+    print(described())
     missed = False
     with tempfile.TemporaryDirectory(prefix="knodel-bench-") as folder:
-        for figure in _figures(options, Path(folder)):
-            print(figure, flush=True)
-            missed = missed or figure.missed
+        for name, part in _parts(options, Path(folder)):
+            figures = []
+            for figure in part:
+                print(figure, flush=True)
+                figures.append(figure)
+                missed = missed or figure.missed
+            if options.keep:
+                write_page(keep({name: measured_now(figures)}))
     return int(missed)
 
 
-def _figures(options: argparse.Namespace, folder: Path) -> Iterator[Figure]:
+def _parts(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Iterable[Figure]]]:
+    """Each is measured while its figures are taken."""
     of_platform = [name for name in options.only if name in PARTS]
     if of_platform:
         running = Platform(folder / "state")
@@ -64,17 +73,18 @@ def _figures(options: argparse.Namespace, folder: Path) -> Iterator[Figure]:
             if "start" not in of_platform:
                 running.start()
             for name in of_platform:
-                yield from PARTS[name](running, options.models)
+                yield name, PARTS[name](running, options.models)
         finally:
             running.stop()
-    if DECIDE in options.only:
-        yield from decider()
-    if LOOP in options.only:
-        yield from loop(folder)
-    if EVENTS in options.only:
-        yield from events(folder)
-    if SERVER in options.only:  # alone on the machine
-        yield from table.figures(table.plan(options.rounds, options.seconds), folder)
+    alone: dict[str, Callable[[], Iterable[Figure]]] = {
+        **ALONE,
+        LOOP: lambda: loop(folder),
+        EVENTS: lambda: events(folder),
+        SERVER: lambda: table.figures(table.plan(options.rounds, options.seconds), folder),
+    }
+    for name, measured in alone.items():
+        if name in options.only:
+            yield name, measured()
 
 
 def _start(running: Platform, _: int) -> list[Figure]:
@@ -244,9 +254,15 @@ PARTS: dict[str, Callable[[Platform, int], list[Figure]]] = {
 """In this order; each takes the platform and the number of models that `many` deploys."""
 SERVER = "server"  # the model server beside its peers: no platform, and last
 EVENTS = "events"  # the event webhook alone
-DECIDE = "decide"  # the decider alone
+ALONE: dict[str, Callable[[], Iterable[Figure]]] = {
+    "decide": decider,
+    "simulate": simulate,
+    "fleet": fleet,
+    "judge": judge,
+}
+"""Without a platform and without files."""
 LOOP = "loop"  # the whole autoscaler in one process
-EVERY = [*PARTS, DECIDE, LOOP, EVENTS, SERVER]
+EVERY = [*PARTS, *ALONE, LOOP, EVENTS, SERVER]
 
 
 if __name__ == "__main__":

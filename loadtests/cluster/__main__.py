@@ -23,6 +23,9 @@ import aiohttp
 from clusters.errors import NotFound
 from clusters.objects import MODEL, NAMESPACE, SERVICE, WARM_POOL
 from examples.magika_client import model_file
+from loadtests.bench.figure import Figure
+from loadtests.bench.page import write_page
+from loadtests.bench.record import keep, measured_now
 from loadtests.cluster.bench import LONGEST, MANAGER, Bench, until
 from loadtests.cluster.crowd import crowd
 from loadtests.cluster.events import events
@@ -55,28 +58,28 @@ async def deployed(bench: Bench, uri: str) -> AsyncIterator[None]:
                 await bench.cluster.delete(NAMESPACE, subject.namespace)
 
 
-async def run(parts: Collection[str], count: int) -> int:
-    """The parts; the exit code."""
+async def run(parts: Collection[str], count: int) -> list[Figure]:
+    """What the parts found."""
     target = find_target()
     print(f"{machine.platform()}, {os.cpu_count()} cores, {target.context}; {count} starts each")
-    met = await _models(target, count) if MODELS in parts else True
+    found = await _models(target, count) if MODELS in parts else []
     if EVENTS in parts:
         async with kubernetes_cluster(target) as cluster:
-            for figure in await events(cluster, target.kubeconfig, target.context):
-                print(figure)
-    return int(not met)
+            told = await events(cluster, target.kubeconfig, target.context)
+            print(*told, sep="\n")
+            found += told
+    return found
 
 
-async def _models(target: KubeTarget, count: int) -> bool:
-    """Whether starts and the crowd met their aims."""
+async def _models(target: KubeTarget, count: int) -> list[Figure]:
+    """Of starts and the crowd."""
     with tempfile.TemporaryDirectory() as folder, artifact_server(Path(folder), target.server) as artifacts:
         (Path(folder) / "magika.onnx").write_bytes(model_file().read_bytes())
         timeout = aiohttp.ClientTimeout(total=LONGEST)
         async with kubernetes_cluster(target) as cluster, aiohttp.ClientSession(timeout=timeout) as client:
             bench = Bench(cluster, await installed_settings(cluster), client)
             async with deployed(bench, artifacts.uri("magika")):
-                met = report(await starts(bench, count))
-                return met & await crowd(bench, artifacts.uri("slow"))
+                return [*report(await starts(bench, count)), *await crowd(bench, artifacts.uri("slow"))]
 
 
 def main() -> int:
@@ -84,8 +87,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--starts", type=int, default=STARTS, help="of each [%(default)s]")
     parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="parts to run [all]")
+    parser.add_argument("--keep", action="store_true", help="write what was measured to docs/performance.md")
     options = parser.parse_args()
-    return asyncio.run(run(options.only, options.starts))
+    found = asyncio.run(run(options.only, options.starts))
+    if options.keep:
+        write_page(keep({"cluster": measured_now(found)}))
+    return int(any(figure.missed for figure in found))
 
 
 if __name__ == "__main__":

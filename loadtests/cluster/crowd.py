@@ -9,6 +9,7 @@ from functools import partial
 import aiohttp
 
 from clusters.objects import MODEL, POD, WARM_POOL, is_deleting, is_true
+from loadtests.bench.figure import Figure
 from loadtests.cluster.bench import LOOK, MANAGER, Bench, until
 from loadtests.cluster.subjects import NAME, POOL, WARM
 
@@ -20,7 +21,7 @@ WATCHED = 20.0  # s
 SOON = 5.0  # s, the aim
 
 
-async def crowd(bench: Bench, uri: str) -> bool:
+async def crowd(bench: Bench, uri: str) -> list[Figure]:
     """Eight slow requests at once on one replica: seconds until four are ready, the most there were, what was lost."""
     limits = {"minReplicas": 1, "maxReplicas": CROWD_MOST, "scaleTarget": 2, "targetUtilization": 1.0}
     await bench.cluster.patch(MODEL, NAME, {"spec": {"storageUri": uri, **limits}}, WARM.namespace, manager=MANAGER)
@@ -53,4 +54,8 @@ async def crowd(bench: Bench, uri: str) -> bool:
     await asyncio.gather(*tasks)
     print(f"\n{CROWD} slow requests at once: {CROWD_REPLICAS} replicas after {took:.1f} s (aim 5), at most {most} of "
           f"{CROWD_MOST} allowed, {answered} answered, {lost} lost")  # fmt: skip
-    return took <= SOON and most <= CROWD_MOST and lost == 0
+    return [
+        Figure(f"{CROWD} slow requests at once, {CROWD_REPLICAS} replicas are ready after", took, "s", SOON),
+        Figure("  of it: most replicas", most, "", CROWD_MOST),
+        Figure("  of it: requests lost", lost, "", 0.0),
+    ]

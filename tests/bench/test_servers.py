@@ -25,11 +25,13 @@ from tests.support.ports import free_port, free_ports
 
 CORE = min(os.sched_getaffinity(0))
 ROWS, INTERCEPTS = [[1.0, 2.0, -1.0, 0.5], [0.0, -2.0, 1.0, 1.0], [0.5, 0.5, 0.5, 0.5]], [0.1, -0.2, 0.0]
-GOOD = '{"requests": 300, "microseconds": 2000000, "p50": 1500.0, "p99": 4000.0, "refused": 0, "broken": 0}'
+GOOD = (
+    '{"requests": 300, "microseconds": 2000000, "p50": 1500.0, "p95": 3000.0, "p99": 4000.0, "refused": 0, "broken": 0}'
+)
 
 
 def turn(requests: float, milliseconds: float) -> Turn:
-    return Turn({"a": Measured(Pressure(requests, 1.0, 2.0), Pressure(1.0, milliseconds, 1.0))}, 100.0, 1.0)
+    return Turn({"a": Measured(Pressure(requests, 1.0, 2.0, 2.0), Pressure(1.0, milliseconds, 1.0, 1.0))}, 100.0, 1.0)
 
 
 def test_ratios_are_taken_within_a_round_so_that_a_slow_round_slows_both_sides() -> None:
@@ -43,7 +45,7 @@ def test_ratios_are_taken_within_a_round_so_that_a_slow_round_slows_both_sides()
 
 
 def test_what_a_generator_prints_becomes_answers_a_second_and_milliseconds() -> None:
-    assert parse(f"Running 2s test\nBENCH {GOOD}\n", "x") == Pressure(150, 1.5, 4)
+    assert parse(f"Running 2s test\nBENCH {GOOD}\n", "x") == Pressure(150, 1.5, 3, 4)
 
 
 @pytest.mark.parametrize("fault", ["refused", "broken"])

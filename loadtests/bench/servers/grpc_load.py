@@ -76,6 +76,7 @@ def parse(log: str) -> dict[str, Any]:
         "requests": len(lines),
         "microseconds": max(ended, default=0) - min(begun, default=0),
         "p50": statistics.median(took) if took else 0,
+        "p95": percentile(took, 0.95) if took else 0,
         "p99": percentile(took, 0.99) if took else 0,
         "refused": sum(line[1] != ANSWERED for line in lines),
         "broken": 0,

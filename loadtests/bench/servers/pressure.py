@@ -26,6 +26,7 @@ class Pressure:
 
     rate: float
     p50: float
+    p95: float
     p99: float
 
 
@@ -64,7 +65,7 @@ def parse(output: str, label: str) -> Pressure:
     if found["refused"] or found["broken"] or not found["requests"]:
         raise SystemExit(f"{label}: not every request was answered: {line}")
     rate = found["requests"] / (found["microseconds"] / 1e6)
-    return Pressure(rate, found["p50"] / 1000, found["p99"] / 1000)
+    return Pressure(rate, *(found[name] / 1000 for name in ("p50", "p95", "p99")))
 
 
 def wrk() -> str:

@@ -1,0 +1,108 @@
+"""`docs/performance.md`: all figures of the record on one page, each beside its aim, peers beside ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from loadtests.bench.figure import Figure
+from loadtests.bench.record import RECORD, Part, read_record
+
+PAGE = RECORD.with_suffix(".md")
+PARTS: Mapping[str, tuple[str, str]] = {
+    "start": ("The platform starts", "`knodel up`, and what it needs without models."),
+    "deploy": ("A deploy", "From the command to the first answer."),
+    "zero": ("From zero", "A model at zero is asked: fork from a zygote, load, answer."),
+    "warm": ("Warm pool", "A model at zero takes a member that has everything but the model."),
+    "gateway": ("What the gateway adds", "Requests past it and through it, in turn."),
+    "load": ("Under load", "`make load`: several shapes, a rollout, kills, and the gateway beside the replica itself."),
+    "soak": ("Half an hour under load", "`make soak`: what each process of the platform holds, and how that grows."),
+    "many": ("Many models", "Deployed at once, then idle."),
+    "idle": ("Idle", "What a platform with these models uses while nobody asks."),
+    "list": ("The command", "Its whole time, start of Python included."),
+    "decide": ("The decision", "All revisions of a fleet at once; beside it a copy of the tables, and Knative's rule."),
+    "loop": ("The autoscaler's loop", "Reading, deciding, scaling, writing down."),
+    "simulate": ("Real traces", "Knodel's policy beside Knative's rule and the best possible (docs/simulation.md)."),
+    "fleet": ("Fleets of models", "Added waits beside fixed keep-alives with the same bill (docs/simulation.md)."),
+    "judge": ("The judge of rollouts", "How often it is wrong, in simulated rollouts (docs/rollouts.md)."),
+    "events": ("Events", "The webhook alone, on one core; an event is durable before it is acknowledged."),
+    "server": ("The model server beside its peers", "KServe and MLServer with the same engines, in turn, on one core."),
+    "cluster": ("On Kubernetes with Knative", "`make bench-cluster`: Knative's own class beside ours."),
+}
+"""By part: title and what it is about; in this order."""
+BAR = 24  # characters of the longest bar
+COMPARED = frozenset({"simulate", "server", "cluster"})
+"""Parts with several subjects of one measure: `load: who, measure`."""
+_OF_PEER = re.compile(r"^(?P<load>\S[^:]*): (?P<who>[^,]+(?:, in batches|, silenced)?), (?P<what>.+)$")
+
+
+def page(record: Mapping[str, Part]) -> str:
+    """The whole page."""
+    lines = [
+        "# Performance", "",
+        "Written by `make bench`, `make load`, `make soak` and `make bench-cluster`, not by hand: each part stands",
+        "as it was last measured, with the day and the machine. Run them on yours; they exit with 1 when an aim is",
+        "missed. What the parts measure and why so stands in the modules of `loadtests/`.", "",
+        *_machines(record),
+    ]  # fmt: skip
+    for name, (title, about) in PARTS.items():
+        lines += ["", f"## {title}", "", about]
+        lines += _part(name, record[name], record) if name in record else ["", f"Not measured yet (part `{name}`)."]
+    return "\n".join(lines) + "\n"
+
+
+def _machines(record: Mapping[str, Part]) -> Iterator[str]:
+    for number, machine in enumerate(_every(record), start=1):
+        yield f"Machine {number}: {machine}."
+
+
+def _every(record: Mapping[str, Part]) -> list[str]:
+    return list(dict.fromkeys(str(record[name].machine) for name in PARTS if name in record))
+
+
+def _part(name: str, part: Part, record: Mapping[str, Part]) -> Iterator[str]:
+    yield f"({part.day}, machine {_every(record).index(str(part.machine)) + 1})"
+    compared = [figure for figure in part.figures if name in COMPARED and _OF_PEER.match(figure.what)]
+    rest = [figure for figure in part.figures if figure not in compared]
+    yield from _peers(compared)
+    if rest:
+        yield from ("", "| | | | aim | |", "|---|--:|---|---|---|")
+        yield from (_row(figure) for figure in rest)
+
+
+def _peers(figures: Sequence[Figure]) -> Iterator[str]:
+    """For each load and measure a small table: who, how much, and a bar."""
+    by_load: dict[tuple[str, str], list[tuple[str, Figure]]] = {}
+    for figure in figures:
+        found = _OF_PEER.match(figure.what)
+        if found is not None:
+            by_load.setdefault((found["load"], found["what"]), []).append((found["who"], figure))
+    for (load, what), rows in by_load.items():
+        most = max(figure.value for _, figure in rows) or 1.0
+        yield from ("", f"| {load}, {what} ({rows[0][1].unit}) | | |", "|---|--:|---|")
+        for who, figure in rows:
+            yield f"| {who} | {_number(figure.value)} | {'█' * max(1, round(BAR * figure.value / most))} |"
+
+
+def _row(figure: Figure) -> str:
+    aim = verdict = ""
+    if figure.aim is not None:
+        aim = f"{'≥' if figure.least else '≤'} {figure.aim:g} {figure.unit}".rstrip()
+        verdict = "**missed**" if figure.missed else "ok"
+    what = figure.what.strip()
+    mark = "↳ " if figure.what != what else ""
+    return f"| {mark}{what} | {_number(figure.value)} | {figure.unit} | {aim} | {verdict} |"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def write_page(record: Mapping[str, Part], path: Path = PAGE) -> None:
+    """Put it in its place."""
+    path.write_text(page(record), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_page(read_record())

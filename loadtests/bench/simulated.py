@@ -1,0 +1,87 @@
+"""What is simulated, as figures: the same numbers on every machine."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from loadtests.bench.figure import Figure
+from loadtests.judge.__main__ import cases
+from loadtests.judge.simulation import Simulation
+from loadtests.simulate.bars import BARS, figures
+from loadtests.simulate.fleet import BAR, HOUR, STREAMS
+from loadtests.simulate.fleet_arrivals import Traffic, make_arrivals
+from loadtests.simulate.fleet_comparison import compare
+from loadtests.simulate.fleet_policies import Planned
+from loadtests.simulate.fleet_run import Times
+from loadtests.simulate.options import STARTS
+from loadtests.simulate.policies import POLICIES, Terms
+from loadtests.simulate.trace import SHIPPED, Trace, open_trace
+from loadtests.simulate.workload import workload_of
+
+COMPARED = {"knodel": "Knodel", "knative": "Knative's rule", "best": "best possible from zero"}
+"""Policies, as they are called beside each other."""
+TERMS = Terms({}, 0, 3.0)
+"""No wish, no warm pool: the defaults of `loadtests.simulate`."""
+FLEET, USUAL, MEMBERS, HOURS, SEEDS = 200, 60.0, 50, 6.0, range(1, 6)
+"""Models, s of the keep-alive that sets the budget, members at most, hours and seeds: the defaults of the fleet."""
+ROLLOUTS, SEED = 10_000, 1
+"""Of each case of the judge."""
+
+
+def simulate() -> Iterator[Figure]:
+    """Both traces, with starts of seconds, half a minute and two minutes."""
+    for name in SHIPPED:
+        trace = open_trace(name)
+        for start in STARTS:
+            yield from _trace(trace, start)
+
+
+def _trace(trace: Trace, start: float) -> Iterator[Figure]:
+    workload = workload_of(trace, start)
+    found = {policy: POLICIES[policy](workload, TERMS) for policy in COMPARED}
+    title = f"{trace.name}, ready after {start:g} s"
+    for policy, label in COMPARED.items():
+        yield Figure(f"{title}: {label}, wait at most 1 s", 100 * found[policy].soon, "%")
+        yield Figure(f"{title}: {label}, replica-hours", found[policy].hours, "h")
+    bar = BARS.get((trace.name, start))
+    for figure in figures(bar, found) if bar is not None else ():
+        yield Figure(f"{title} · {figure.what}", figure.value, figure.unit, figure.aim, figure.least)
+
+
+def fleet() -> Iterator[Figure]:
+    """Added waits of the pool's policy, times those of a fixed keep-alive that costs as much."""
+    times = Times()
+    for stream, variation in STREAMS.items():
+        ratios, pooled = [], []
+        for seed in SEEDS:
+            arrivals = make_arrivals(Traffic(models=FLEET, variation=variation), HOURS, seed)
+            found = compare(arrivals, times, Planned(FLEET, times, USUAL, MEMBERS))
+            ratios.append(found.ratio)
+            if found.with_pool is not None:
+                pooled.append(found.ours.mean_wait / found.with_pool[1].mean_wait)
+            yield Figure(f"{stream}, seed {seed}, added wait to a fixed keep-alive's", found.ratio, "x", BAR)
+            yield Figure(f"{stream}, seed {seed}, pod-hours", found.ours.bill / HOUR, "h")
+        yield Figure(
+            f"{stream}, mean of {len(SEEDS)} seeds, added wait to a fixed keep-alive's", statistics.fmean(ratios), "x"
+        )
+        if pooled:
+            yield Figure(
+                f"{stream}, added wait to a keep-alive's beside a pool of that size", statistics.fmean(pooled), "x"
+            )
+
+
+def judge() -> Iterator[Figure]:
+    """Shares of the rollouts that end wrongly."""
+    for case in cases():
+        found = Simulation(case.world, case.rollout, case.rate, ROLLOUTS, SEED).run()
+        otherwise = ", too little traffic promotes" if case.rollout.on_insufficient_traffic == "promote" else ""
+        what = case.what.partition(", insufficient")[0] + f"{otherwise}, {case.rate:g} requests/s"
+        yield Figure(f"{what}, rolled back", 100 * found.rolled_back, "%", _percent(case.wrong))
+        yield Figure(f"{what}, promoted", 100 * found.promoted, "%", _percent(case.missed))
+        if case.within is not None:
+            yield Figure(f"{what}, slowest decision", float(found.seconds.max()), "s", case.within)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share

@@ -1,0 +1,110 @@
+"""The load generator itself, on loopback: what it sends, when, and what it says became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loadtests.load.answers import Answers, read_answers
+from loadtests.load.generator import Generator
+from loadtests.load.plan import ANSWERS, NOBODY, WRONG, Plan
+
+BODY = '{"x": 1}'
+STALL = 0.4  # s that the scripted server takes for its first answer
+
+
+@asynccontextmanager
+async def scripted(answers: list[bytes]) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A server that gives these answers in turn, b"" being none (it hangs up), and after them the last one; the first
+    comes late. Yields its address and the requests that it got.
+    """
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.read(65536):
+            number = len(asked)
+            asked.append(head)
+            if number == 0:
+                await asyncio.sleep(STALL)
+            answer = answers[min(number, len(answers) - 1)]
+            if not answer:
+                break
+            writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/infer", asked
+
+
+def http(status: str, body: str) -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+async def test_every_request_is_sent_when_it_is_due_and_counted_from_then(tmp_path: Path) -> None:
+    """One run of locust shows all: it takes a second to start."""
+    answers = [
+        http("200 OK", "two"),
+        http("200 OK", "three"),
+        http("503 Busy", "come, later"),
+        b"",
+        http("200 OK", "2"),
+    ]
+    async with scripted(answers) as (url, asked):
+        plan = Plan(url, {"Host": "m.default.localhost"}, BODY, ["two", "2"], [0.0, 0.1, 0.2, 0.3, 0.5], patience=5.0)
+        with Generator(plan, tmp_path) as generator:
+            began = await asyncio.to_thread(generator.begun)
+            found = await asyncio.to_thread(generator.answers)
+
+    assert found.status.tolist() == [200, WRONG, 503, NOBODY, 200]
+    assert found.began == began
+    assert found.which.tolist() == [0, -1, -1, -1, 1]
+    assert found.due.tolist() == list(plan.arrivals)
+    assert found.took[0] >= STALL  # nobody waited for it: the other four were answered before
+    assert (found.due + found.took)[1:4].max() < STALL + found.due[1]
+    assert "come; later" in found.errors[2]
+    assert all(b"Host: m.default.localhost\r\n" in one or b"host: m.default.localhost\r\n" in one for one in asked)
+    assert all(one.endswith(BODY.encode()) for one in asked)
+
+
+async def test_a_generator_ends_with_its_context(tmp_path: Path) -> None:
+    plan = Plan("http://127.0.0.1:9/", {}, BODY, [], [100.0])
+    with Generator(plan, tmp_path) as generator:
+        pid = generator.pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_answers_of_another_version_are_refused(tmp_path: Path) -> None:
+    (tmp_path / ANSWERS).write_text("1.0\ndue,took\n")
+    with pytest.raises(ValueError, match="another version wrote it"):
+        read_answers(tmp_path)
+
+
+def made(*rows: tuple[float, float, int]) -> Answers:
+    due, took, status = (np.array(column) for column in zip(*rows, strict=True))
+    return Answers(
+        0.0, due, took, status, np.zeros(len(due), np.int64), ["" if code == 200 else "gone" for code in status]
+    )
+
+
+def test_what_failed_is_counted_and_does_not_count_as_fast() -> None:
+    found = made((0.0, 0.1, 200), (1.0, 0.001, 503), (2.0, 0.3, 200), (3.0, 0.2, 200))
+    assert (found.failed, found.right) == (1, 0.75)
+    assert found.quantile(0.0) == 100.0
+    assert found.quantile(0.95) == 300.0
+    assert found.faults() == [("503 gone", 1)]
+    assert found.between(1.0, 3.0).status.tolist() == [503, 200]
+    assert found.rate == pytest.approx(4 / 3.2)
+
+
+def test_the_worst_stretch_is_the_longest_row_of_failures() -> None:
+    found = made((0.0, 0.0, 503), (1.0, 0.0, 200), (2.0, 0.0, 0), (3.0, 0.0, 503), (4.5, 0.0, 0), (5.0, 0.0, 200))
+    assert found.worst_stretch() == 2.5
+    assert made((0.0, 0.0, 503), (1.0, 0.0, 200)).worst_stretch() == 0.0
