@@ -1,6 +1,6 @@
 """Random input against promises, for a time.
 
-    python -m tests.fuzz --seconds 600 [decoder] [archive] [framing] [download]
+    python -m tests.fuzz --seconds 600 [decoder] [admission] [route] …
 
 A broken promise ends it with the smallest input that Hypothesis finds, and with a line to reproduce it by.
 """

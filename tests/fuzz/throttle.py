@@ -1,0 +1,98 @@
+"""Random schedules of the activator's hold queue: no endpoint has more than its slots, and counts return to zero."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from hypothesis import strategies as st
+
+from clusters.clock import SystemClock
+from clusters.embedded.activator.errors import HoldQueueFull, StartFailed
+from clusters.embedded.activator.throttle import RevisionThrottle
+from clusters.embedded.activator.wire import Load
+from clusters.embedded.activator.wire import Target as Revision
+from clusters.endpoints import Endpoint
+from clusters.objects import Key
+from tests.fuzz.target import Target
+
+KEY = Key("default", "m-00001")
+ENDPOINTS = tuple(Endpoint(f"default/{number}", "127.0.0.1", number, number) for number in (1, 2, 3))
+HELD = 4  # requests that may wait
+STEPS = st.sampled_from(["arrive", "arrive", "arrive", "leave", "refuse", "work", "none", "one", "all", "broken"])
+SCHEDULES = st.tuples(st.integers(1, 3), st.lists(STEPS, max_size=60))
+
+
+@contextmanager
+def opened() -> Iterator[Callable[[tuple[int, Sequence[str]]], None]]:
+    """The check of one schedule."""
+    with asyncio.Runner() as runner:
+        yield lambda schedule: runner.run(_play(*schedule))
+
+
+class _Stage:
+    """One revision, and the requests on it."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.at_work = dict.fromkeys(ENDPOINTS, 0)
+        self.refusing = 0
+        self.tasks: list[asyncio.Task[None]] = []
+        self.throttle = RevisionThrottle(self.target(), lambda _: None, SystemClock())
+
+    def target(self, endpoints: Sequence[Endpoint] = (), broken: bool = False) -> Revision:
+        """What the revision has now."""
+        return Revision(KEY, tuple(endpoints), HELD, self.slots, 10.0, broken)
+
+    async def request(self) -> None:
+        """One request, through as many refusals as there are."""
+        ticket = self.throttle.arrive(SystemClock().monotonic())
+        while True:
+            lease = await self.throttle.lease(ticket)
+            if not self.refusing:
+                break
+            self.refusing -= 1
+            lease.refused(ticket)
+        self.at_work[lease.endpoint] += 1
+        try:
+            assert self.at_work[lease.endpoint] <= self.slots, "more than the endpoint has room for"
+            lease.accepted()
+            await asyncio.sleep(0)
+        finally:
+            self.at_work[lease.endpoint] -= 1
+            lease.release()
+            lease.release()
+
+
+async def _play(slots: int, steps: Sequence[str]) -> None:
+    stage = _Stage(slots)
+    for step in steps:
+        await _step(stage, step)
+        assert stage.throttle.load.queued <= HELD + len(stage.tasks)
+    stage.refusing = 0
+    stage.throttle.retarget(stage.target(ENDPOINTS))
+    outcomes = await asyncio.gather(*stage.tasks, return_exceptions=True)
+    expected = (asyncio.CancelledError, HoldQueueFull, StartFailed)
+    assert all(outcome is None or isinstance(outcome, expected) for outcome in outcomes), outcomes
+    assert stage.throttle.load == Load()
+    stage.throttle.dismiss()
+
+
+async def _step(stage: _Stage, step: str) -> None:
+    match step:
+        case "arrive":
+            stage.tasks.append(asyncio.create_task(stage.request()))
+        case "leave" if stage.tasks:
+            stage.tasks[len(stage.tasks) // 2].cancel()
+        case "refuse":
+            stage.refusing = 1
+        case "work":
+            await asyncio.sleep(0)
+        case "none" | "broken":
+            stage.throttle.retarget(stage.target((), step == "broken"))
+        case "one" | "all":
+            stage.throttle.retarget(stage.target(ENDPOINTS[:1] if step == "one" else ENDPOINTS))
+
+
+TARGETS = (Target("the hold queue", SCHEDULES, opened, everyday=100),)
