@@ -97,5 +97,3 @@ class Engine(Protocol):
     def close(self) -> None:
         """Let go of the model; no call follows."""
         ...
-
-

@@ -14,6 +14,7 @@ KnodelError
     ├── HeadTooLarge    431   too many or too long headers
     ├── ModelFailed     500   the model failed; details are in the log under the id that the caller gets
     ├── NotReady        503   still loading, or all threads hang; Retry-After
+    ├── DeviceLost      503   the accelerator is lost to this process, which is to be restarted; Retry-After
     ├── QueueExpired    503   the deadline passed before a slot was free; the model saw nothing, so Retry-After
     ├── DeadlineExceeded 504  the deadline passed while the model worked: trying again would cost as much again
     └── ClientLeft            nobody to answer
@@ -113,6 +114,10 @@ class NotReady(ServingError):
 
     status = 503
     retry_after = RETRY_AFTER
+
+
+class DeviceLost(NotReady):
+    """The model failed because the accelerator did, as it will for whoever asks next."""
 
 
 class QueueExpired(NotReady):

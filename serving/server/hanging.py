@@ -1,7 +1,8 @@
-"""What hangs in a server, of all its models together: with too much of it only a restart helps."""
+"""What only a restart of a server mends, of all its models together: too much that hangs, or a lost accelerator."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 MOST_THREADS: Final = 16  # until there is no sense in more of them
@@ -18,10 +19,12 @@ class Hanging:
         self._most_bytes = bodies // _SHARE
         self._threads = 0
         self._bytes = 0
+        self.device_lost = asyncio.Event()
+        """Set when no call on the accelerator can succeed in this process any more."""
 
     @property
     def too_much(self) -> bool:
-        """Whether a restart is all that helps."""
+        """Whether so much hangs that a restart is all that helps."""
         return self._threads >= MOST_THREADS or self._bytes > self._most_bytes
 
     def add(self, size: int) -> None:

@@ -22,10 +22,19 @@ import msgspec
 
 from serving.engines.base import Cancellation
 from serving.engines.datatypes import BYTES, Tensor, datatype_of
+from serving.engines.device import is_lost
 from serving.engines.errors import Cancelled, InputRefused
 from serving.server.admission import Admission, fail
-from serving.server.errors import BadRequest, ClientLeft, DeadlineExceeded, ModelFailed, QueueExpired, ServingError
-from serving.server.lifecycle import Lifecycle, ServedModel
+from serving.server.errors import (
+    BadRequest,
+    ClientLeft,
+    DeadlineExceeded,
+    DeviceLost,
+    ModelFailed,
+    QueueExpired,
+    ServingError,
+)
+from serving.server.lifecycle import DEVICE_LOST, Lifecycle, ServedModel
 from serving.server.limits import NOTHING, Held
 from serving.server.protocol_v2 import Call
 from serving.server.workers import Job, Workers
@@ -123,14 +132,18 @@ class Inference:
         ServingError; what else goes wrong in the job is logged under an id that the caller gets.
         """
         model = self._lifecycle.model()
-        if self._is_short(model, size) and self._admission.try_enter():
-            return self._here(model, job)
-        patience = self._patience(left, timeout, began, body)
-        if not self._admission.try_enter():
-            await self._wait_for_slot(patience)
-        if self._is_short(model, size):
-            return self._here(model, job)
-        return await self._in_thread(self._job(model, job, size), patience, self._admission.leave)
+        try:
+            if self._is_short(model, size) and self._admission.try_enter():
+                return self._here(model, job)
+            patience = self._patience(left, timeout, began, body)
+            if not self._admission.try_enter():
+                await self._wait_for_slot(patience)
+            if self._is_short(model, size):
+                return self._here(model, job)
+            return await self._in_thread(self._job(model, job, size), patience, self._admission.leave)
+        except DeviceLost:
+            self._lifecycle.lose_device()
+            raise
 
     async def share(self, batcher: Batcher, model: ServedModel, ask: Ask[T], size: int, patience: Patience) -> T:
         """`infer` in three steps, the second of which is a batch's."""
@@ -141,6 +154,9 @@ class Inference:
             call, encode, rows = await self._step(model, partial(batcher.asked, ask), size, patience, slot)
             answers = await batcher.infer(model, call, rows, patience)
             return await self._step(model, lambda *_: encode(call, answers), _size_of(answers), patience, slot)
+        except DeviceLost:
+            self._lifecycle.lose_device()
+            raise
         finally:
             slot.let_go()
 
@@ -243,6 +259,8 @@ def attempt(model: ServedModel, job: ModelJob[T], cancellation: Cancellation | N
     except InputRefused as error:
         raise BadRequest(f"the model does not take this input ({_logged(model, error)})") from error
     except Exception as error:  # engines run code of others
+        if is_lost(error):
+            raise DeviceLost(f"{DEVICE_LOST} ({_logged(model, error)})") from error
         raise ModelFailed(f"the model failed on this input ({_logged(model, error)})") from error
 
 

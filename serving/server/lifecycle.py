@@ -12,6 +12,7 @@ from serving.server.errors import NotReady
 from serving.server.protocol_v2 import Codec
 from serving.server.workers import Workers
 
+DEVICE_LOST: Final = "the accelerator of this server is lost until it is restarted: try again"
 GONE: Final = "the model is not loaded any more: try again"
 
 
@@ -40,7 +41,7 @@ class ServedModel(msgspec.Struct, frozen=True):
 
 
 class Lifecycle:
-    """Loading → serving → draining; not ready either while all of `workers` hang.
+    """Loading → serving → draining; not ready either while all of `workers` hang, or without the accelerator.
 
     A server that `holds` requests until it has its model is ready before. `withheld` says why a model is not to be had
     for the time being ("": it is).
@@ -57,12 +58,14 @@ class Lifecycle:
     def ready(self) -> bool:
         """Whether new requests are welcome."""
         welcome = (self._holds or self._model is not None) and not self.withheld
-        return welcome and not self._draining and not self._workers.exhausted
+        lost = self._workers.exhausted or self._workers.hanging.device_lost.is_set()
+        return welcome and not self._draining and not lost
 
     @property
     def live(self) -> bool:
         """Whether there is hope: what hangs, in any model, does not begin anew, a server can."""
-        return not self._workers.hanging.too_much
+        hanging = self._workers.hanging
+        return not (hanging.too_much or hanging.device_lost.is_set())
 
     @property
     def draining(self) -> bool:
@@ -76,6 +79,8 @@ class Lifecycle:
             return "the server is shutting down"
         if self.withheld:
             return self.withheld
+        if self._workers.hanging.device_lost.is_set():
+            return DEVICE_LOST
         return "too many threads hang" if self._workers.exhausted else "the model is loading"
 
     @property
@@ -95,6 +100,10 @@ class Lifecycle:
     def hold(self) -> None:
         """Requests are held until their model is here, so that they are welcome."""
         self._holds = True
+
+    def lose_device(self) -> None:
+        """Nothing can be computed in this process any more."""
+        self._workers.hanging.device_lost.set()
 
     def drain(self) -> None:
         """No new requests, please; those that come are still served."""

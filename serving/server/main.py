@@ -10,7 +10,6 @@ import gc
 import importlib
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,10 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from clusters.core_dumps import allow_none
 from clusters.errors import KnodelError
 from serving.server.assignment import Assignment
 from serving.server.assignment_file import AssignmentFile
 from serving.server.errors import BadOptions
+from serving.server.logs import log_to_stderr
 from serving.server.options import Pool, ServerOptions, parse_options, termination_log
 from serving.server.sockets import Sockets, bind
 from serving.server.stats import Download, Startup
@@ -43,9 +44,8 @@ _LIBRARY_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 def main(argv: Sequence[str]) -> int:
     """Serve until told to stop; the exit code: 0 stopped, 1 cannot serve, 2 wrong options."""
-    logging.basicConfig(
-        format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO, stream=sys.stderr, force=True
-    )
+    allow_none()
+    log_to_stderr()
     try:
         return _serve(parse_options(argv, os.environ))
     except BadOptions as error:

@@ -23,6 +23,7 @@ DEFAULT_PORT: Final = 8080  # Knative's container contract
 DEFAULT_MANAGEMENT_PORT: Final = 9095
 DEFAULT_HOST: Final = "127.0.0.1"  # loopback only unless asked: container images set HOST
 DEFAULT_POOL_FORMAT: Final = "onnx"
+NO_SCRATCH: Final = "/tmp"  # noqa: S108 - named in messages: set TMPDIR, or mount a volume there
 KUBERNETES_TERMINATION_LOG: Final = Path("/dev/termination-log")  # terminationMessagePath's default
 LOAD_TOKEN: Final = "KNODEL_LOAD_TOKEN_SHA256"  # noqa: S105 - a variable's name
 """Hex SHA-256 of the token that load and unload calls need; without it each is refused."""
@@ -74,7 +75,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
     given = _parser().parse_args(argv)
     _check_alternatives(given)
     bounds = _bounds(given)
-    scratch = Path(environ.get("TMPDIR") or tempfile.gettempdir())
+    scratch = _scratch(environ)
     return ServerOptions(
         assignment=None if given.pool or given.models else _assignment(given, bounds, environ),
         pool=Pool(given.format or DEFAULT_POOL_FORMAT) if given.pool else None,
@@ -196,6 +197,14 @@ def _seconds(text: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise argparse.ArgumentTypeError(f"{text} is no positive number")
     return value
+
+
+def _scratch(environ: Mapping[str, str]) -> Path:
+    """Where temporary files go. On a machine that has no such place, whoever writes one is told that it cannot."""
+    try:
+        return Path(environ.get("TMPDIR") or tempfile.gettempdir())
+    except FileNotFoundError:
+        return Path(NO_SCRATCH)
 
 
 def _seconds_or_zero(text: str) -> float:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Callable
 from typing import Final
 
 import uvloop
 
+from serving.server.errors import DeviceLost
+from serving.server.lifecycle import DEVICE_LOST
 from serving.server.limits import Limits
 from serving.server.options import ServerOptions
 from serving.server.server import Server
@@ -17,13 +20,14 @@ from serving.server.stats import Startup
 from serving.storage.artifact import Artifact
 
 FAILED_WITHIN: Final = 1.0  # s; the reason of a failed load is not kept back by callers that are slow
+LOST_WITHIN: Final = 10.0  # s from the loss of the accelerator to the end; what waits for it waits in vain
 
 
 def run(options: ServerOptions, sockets: Sockets, artifact: Callable[[], Artifact] | None, startup: Startup) -> None:
     """Serve until SIGTERM or SIGINT, then drain. `artifact` blocks until the model's files are here (None: it is not
     known yet which), `startup` is what the start took so far.
 
-    Raises KnodelError when the model cannot be loaded.
+    Raises KnodelError when the model cannot be loaded, or the accelerator is lost.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(options, sockets, artifact, startup))
@@ -48,6 +52,14 @@ async def _serve(
     elif loading.exception() is not None:
         await server.close(FAILED_WITHIN)  # who was held gets an answer
         loading.result()
-    await stopping
-    await server.drain()
-    await server.close()
+    lost = asyncio.create_task(server.device_lost())
+    await asyncio.wait((stopping, lost), return_when=asyncio.FIRST_COMPLETED)
+    if stopping.done():
+        await server.drain()
+        await server.close()
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LOST_WITHIN):
+            await server.drain()
+            await server.close(FAILED_WITHIN)
+    raise DeviceLost(DEVICE_LOST)

@@ -7,7 +7,6 @@ here.
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +20,7 @@ from serving.server.hanging import Hanging
 from serving.server.hold import Hold
 from serving.server.limits import BodyBudget, Limits
 from serving.server.listener import Listener
+from serving.server.logs import own_stderr
 from serving.server.management import make_management_app
 from serving.server.observability import Observability
 from serving.server.one_model import OneModel
@@ -97,9 +97,10 @@ class Server:
     ) -> None:
         self._options = options
         self.stats, make_models = _stats_and_models(options, startup)
-        observability = Observability(options.observability, self.stats, sys.stderr)
+        observability = Observability(options.observability, self.stats, own_stderr())
         self._observability = observability
-        shared = Shared(options, limits, BodyBudget(limits.bodies), Hanging(limits.bodies), observability)
+        self._hanging = Hanging(limits.bodies)
+        shared = Shared(options, limits, BodyBudget(limits.bodies), self._hanging, observability)
         self._models = make_models(shared)
         self._ports = self._make_ports(sockets, shared)
         self._models.attach(self._ports)
@@ -128,6 +129,10 @@ class Server:
     def load_patience(self) -> float:
         """Seconds that a stop waits for `load`, while that is at work."""
         return self._models.load_patience
+
+    async def device_lost(self) -> None:
+        """Return when no call on the accelerator can succeed any more: the process is of no use."""
+        await self._hanging.device_lost.wait()
 
     async def drain(self) -> None:
         """Not ready from now on; return when nobody sends requests any more and all are answered."""

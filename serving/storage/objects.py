@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import unquote_plus
-from xml.etree import ElementTree
+from xml.etree import ElementTree  # nosec B405 - `parse_page` says why
 
 from serving.storage import digest as digests
 from serving.storage.addresses import shown

@@ -74,6 +74,7 @@ def test_errors_come_as_what_they_are(engine: ChildEngine) -> None:
 
 
 @pytest.mark.parametrize(("deed", "words"), [(CRASH, "by SIGSEGV"), (EXIT, "exit code 3"), (NONSENSE, "no sense")])
+@pytest.mark.fault("M4")
 def test_a_process_that_ends_costs_one_request_and_is_started_again(engine: ChildEngine, deed: int, words: str) -> None:
     before = pid_of(engine)
     with pytest.raises(InferenceFailed, match=words):
@@ -90,6 +91,7 @@ async def test_a_process_that_ended_meanwhile_costs_no_request(engine: ChildEngi
     assert pid_of(engine) != before
 
 
+@pytest.mark.fault("M4")
 def test_an_inference_that_hangs_is_killed_after_nobody_waits_for_it_any_more(
     engine: ChildEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

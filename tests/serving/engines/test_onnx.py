@@ -187,6 +187,7 @@ def test_data_that_is_cut_off_is_refused(tmp_path: Path) -> None:
         loaded(folder)
 
 
+@pytest.mark.fault("M2")
 def test_what_was_verified_is_what_runs(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(models.double())

@@ -211,6 +211,7 @@ def test_the_code_can_say_that_the_input_is_to_blame(engine: Load) -> None:
         ("FP32", "[[1.0]]", r"shape \[1, 1\]"),
     ],
 )
+@pytest.mark.fault("M4")
 def test_an_answer_is_what_was_declared_or_a_failure(
     engine: Load, datatype: str, value: str, expected: list[object] | str
 ) -> None:

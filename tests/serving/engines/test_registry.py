@@ -40,6 +40,7 @@ def test_a_format_is_found_by_the_files(files: list[str], name: str) -> None:
     assert find_format("", files).name == name
 
 
+@pytest.mark.bad_input("artifact-headers")
 @pytest.mark.parametrize("files", [["config.json"], ["notes.txt"], ["my_saved_model.pb"], ["supermodel.json"], []])
 def test_what_only_looks_like_a_format_is_refused_with_what_is_known(files: list[str]) -> None:
     with pytest.raises(UnknownFormat, match=r"\.onnx, \.skops.*set modelFormat, one of onnx, sklearn"):
@@ -62,6 +63,7 @@ def test_a_name_that_is_not_known_is_refused_with_those_that_are() -> None:
         find_format("catboost", ["model.onnx"])
 
 
+@pytest.mark.bad_input("artifact-code")
 @pytest.mark.parametrize(
     ("files", "name"),
     [(["m.pkl"], "pickle"), (["m.pickle"], "pickle"), (["m.joblib"], "joblib"), (["model.py"], "python")],
@@ -71,6 +73,7 @@ def test_a_format_that_runs_code_is_never_found_but_named(files: list[str], name
         find_format("", files)
 
 
+@pytest.mark.bad_input("artifact-code")
 @pytest.mark.parametrize("name", CODE)
 def test_a_format_that_runs_code_is_loaded_only_where_that_is_allowed(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -102,6 +102,7 @@ def test_what_the_model_gives_decides_what_can_be_asked() -> None:
     assert described(engine(StandardScaler().fit(features)))["output-0"] == ("FP64", (ANY, 4))
 
 
+@pytest.mark.bad_input("artifact-unsafe")
 def test_a_type_that_is_not_trusted_is_named_unless_code_is_allowed() -> None:
     content = skops.io.dumps(Doubler())
     with pytest.raises(
@@ -121,6 +122,7 @@ def test_a_function_of_the_users_is_no_arithmetic_of_scikit_learn() -> None:
     assert engine(model).bounded
 
 
+@pytest.mark.bad_input("artifact-headers")
 def test_a_bomb_is_refused_before_it_inflates() -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -138,6 +140,7 @@ def test_a_compressed_model_is_taken() -> None:
     )
 
 
+@pytest.mark.bad_input("artifact-headers")
 @pytest.mark.parametrize("schema", [b"", b"{}", b"[" * 100_000, b'{"protocol": 1, "__loader__": "X"}'])
 def test_damaged_models_are_refused_in_words_without_paths(schema: bytes) -> None:
     packed = io.BytesIO()
@@ -150,6 +153,7 @@ def test_damaged_models_are_refused_in_words_without_paths(schema: bytes) -> Non
         assert "\n" not in str(error.value) and "/" not in str(error.value)
 
 
+@pytest.mark.bad_input("artifact-unsafe", "artifact-code")
 def test_a_pickle_under_another_name_is_not_loaded() -> None:
     with pytest.raises(LoadFailed):
         sklearn.load(file(pickle.dumps(Ridge()), "model.skops"), ALLOWED)

@@ -42,6 +42,7 @@ def changed(tree: Any, field: str, value: Any) -> None:
     tree.__setstate__(state)
 
 
+@pytest.mark.bad_input("artifact-unsafe")
 @pytest.mark.parametrize(
     ("field", "value"),
     [("left_child", 10**6), ("left_child", 0), ("left_child", -2), ("right_child", 17 << 32), ("feature", 4),
@@ -204,6 +205,7 @@ def test_a_sparse_matrix_of_another_form_is_refused() -> None:
         vet(parts_of(model))
 
 
+@pytest.mark.bad_input("artifact-unsafe")
 @pytest.mark.parametrize("kind", [CountVectorizer, TfidfVectorizer, HashingVectorizer])
 @pytest.mark.parametrize("source", ["filename", "file"])
 def test_a_vectorizer_that_opens_what_callers_name_is_refused(kind: Any, source: str, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_what_a_caller_writes_into_a_path_stays_on_its_line() -> None:
     assert out.getvalue().count("\n") == 1
 
 
+@pytest.mark.fault("M10")
 def test_who_does_not_read_the_log_keeps_nobody_waiting_and_learns_what_was_dropped() -> None:
     out = Stalled()
     log = AccessLog(1.0, out, lambda: 0.0)

@@ -79,6 +79,7 @@ def refused(answer: Answer, *statuses: int) -> None:
     assert not any(word in answer.error for word in ("Traceback", "/tmp", ".py", "site-packages", "0x"))
 
 
+@pytest.mark.bad_input("infer-malformed")
 @pytest.mark.parametrize(("path", "headers"), DOORS.values(), ids=DOORS)
 async def test_what_is_no_request_is_400_at_every_door(double: Running, path: str, headers: Mapping[str, str]) -> None:
     for name, body in NO_REQUESTS.items():
@@ -89,6 +90,7 @@ async def test_what_is_no_request_is_400_at_every_door(double: Running, path: st
     await lives(double)
 
 
+@pytest.mark.bad_input("infer-pickle", "infer-forms")
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 async def test_other_kinds_of_bodies_are_415_at_every_door(double: Running, kind: Mapping[str, str]) -> None:
     for path, headers in DOORS.values():
@@ -96,6 +98,7 @@ async def test_other_kinds_of_bodies_are_415_at_every_door(double: Running, kind
     await lives(double)
 
 
+@pytest.mark.bad_input("infer-names")
 @pytest.mark.parametrize("name", NAMES)
 async def test_names_that_nobody_has_are_404_at_every_door(double: Running, name: str) -> None:
     encoded = name.encode()
@@ -108,6 +111,7 @@ async def test_names_that_nobody_has_are_404_at_every_door(double: Running, name
     await lives(double)
 
 
+@pytest.mark.bad_input("infer-parameters")
 async def test_parameters_of_other_servers_have_no_effect_or_are_refused(double: Running) -> None:
     given = {"n": 1 << 31, "best_of": 10**9, "guided_regex": "(a+)+$", "chat_template": "{{ 7 * 7 }}", "code": "1/0"}
     answer = await double.infer(tensor([1.0]), parameters=given)
@@ -118,6 +122,7 @@ async def test_parameters_of_other_servers_have_no_effect_or_are_refused(double:
     await lives(double)
 
 
+@pytest.mark.bad_input("infer-pickle")
 async def test_headers_that_carry_objects_elsewhere_carry_nothing_here(double: Running) -> None:
     headers = {"payload_container": "NdarrayContainer", "payload_meta": "gASVJAAAAAAAAACMBXBvc2l4lIwGc3lzdGVtlJOULg==",
                "args_number": "1", "inference_header_content_length": "0"}  # fmt: skip
@@ -127,6 +132,7 @@ async def test_headers_that_carry_objects_elsewhere_carry_nothing_here(double: R
     await lives(double)
 
 
+@pytest.mark.bad_input("infer-ranges")
 async def test_a_range_is_no_reason_for_a_part_of_an_answer(double: Running) -> None:
     whole = await double.get("/openapi.json")
     asked = await double.get("/openapi.json", range="bytes=" + ",".join(f"{n}-{n}" for n in range(2000)))
@@ -134,6 +140,7 @@ async def test_a_range_is_no_reason_for_a_part_of_an_answer(double: Running) -> 
     refused(await double.get("/openapi.json", range="bytes=" + "0-1," * 20_000), 431)
 
 
+@pytest.mark.bad_input("framing-connection")
 async def test_headers_named_by_connection_are_taken_from_nothing(double: Running) -> None:
     plain = await double.infer(tensor([1.0]))
     body = {"inputs": [tensor([1.0])]}
@@ -151,6 +158,7 @@ async def test_other_methods_are_405_and_change_nothing(double: Running, method:
     await lives(double)
 
 
+@pytest.mark.bad_input("manage-data-port")
 @pytest.mark.parametrize("path", ["/v2/repository/index", f"/v2/repository/models/{NAME}/load",
                                   f"/v2/repository/models/{NAME}/unload", "/metrics", "/stats", "/docs",
                                   "/debug/pprof", "/v2/logging", "/v2/trace/setting",
@@ -160,6 +168,7 @@ async def test_nothing_that_manages_is_on_the_data_port(double: Running, path: s
         refused(answer, 404)
 
 
+@pytest.mark.bad_input("infer-parameters")
 async def test_texts_are_never_read_as_anything_else(serve: Serve) -> None:
     running = await serve(models.text())
     texts = ["{{7*7}}", "${x}", "$(id)", "'; DROP TABLE", "__import__('os')", "../../etc/passwd", "\r\nSet-Cookie: a"]
@@ -168,6 +177,7 @@ async def test_texts_are_never_read_as_anything_else(serve: Serve) -> None:
     assert (answer.json["id"], answer.headers.get("x")) == ("\r\nX: 1", None)
 
 
+@pytest.mark.bad_input("infer-forms")
 async def test_a_body_of_parts_is_refused_before_it_is_read(double: Running) -> None:
     caller = await double.connect()
     head = request("POST", f"{V2}/infer", content_type="multipart/form-data; boundary=x", transfer_encoding="chunked")
@@ -177,6 +187,7 @@ async def test_a_body_of_parts_is_refused_before_it_is_read(double: Running) -> 
     await lives(double)
 
 
+@pytest.mark.bad_input("infer-leaks")
 async def test_an_error_of_the_model_tells_an_id_and_nothing_of_the_model(serve: Serve) -> None:
     nodes = [models.node("Gather", ["table", "x"], ["y"])]
     tensors = [models.value("x", models.INT64, ["n"])], [models.value("y", models.FLOAT, ["n"])]

@@ -172,6 +172,7 @@ async def test_a_batch_has_at_most_so_many_rows_and_whatever_comes_first_is_in_i
     assert parts.engine.sizes == [1, 8, 5, 9]
 
 
+@pytest.mark.fault("M12")
 async def test_1000_requests_at_once_get_their_own_answers(make: Make) -> None:
     parts, chance = make(0.001), random.Random(1000)
     values = [float("nan") if chance.random() < 0.01 else float(number) for number in range(1000)]
@@ -200,6 +201,7 @@ async def test_what_is_not_alike_shares_no_inference(parts: Parts) -> None:
     assert parts.engine.sizes == [1, 2, 2]
 
 
+@pytest.mark.fault("M12")
 async def test_a_poisoned_request_is_the_only_one_that_fails(parts: Parts) -> None:
     first = await parts.occupied()
     others = [parts.ask(value) for value in (1.0, float("nan"), 3.0)]

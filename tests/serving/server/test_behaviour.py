@@ -52,6 +52,7 @@ async def test_health_is_answered_while_the_model_works(serve: Serve) -> None:
     await busy
 
 
+@pytest.mark.fault("M4")
 async def test_a_deadline_in_the_queue_is_503_and_one_in_the_model_504(serve: Serve) -> None:
     running = await serve(models.slow(), "--slots", "1", "--timeout", "0.04")
     first, second = await asyncio.gather(running.infer(tensor([1.0])), running.infer(tensor([2.0])))
@@ -61,6 +62,7 @@ async def test_a_deadline_in_the_queue_is_503_and_one_in_the_model_504(serve: Se
     await load_is(running, active=0, queued=0)
 
 
+@pytest.mark.fault("M9")
 async def test_a_caller_that_leaves_frees_its_slot_and_its_place(serve: Serve) -> None:
     running = await serve(models.slow(), "--slots", "1")
     inside, waiting = await running.connect(), await running.connect()
@@ -74,6 +76,7 @@ async def test_a_caller_that_leaves_frees_its_slot_and_its_place(serve: Serve) -
     assert (await running.infer(tensor([1.0]))).status == 200
 
 
+@pytest.mark.fault("M5")
 async def test_draining_answers_what_is_in_flight_and_what_still_comes(serve: Serve) -> None:
     running = await serve(models.slow())
     kept = await running.connect()
@@ -96,6 +99,7 @@ async def _is_unready(running: Running) -> bool:
     return answer.status == 503 and "shutting down" in answer.error
 
 
+@pytest.mark.fault("M4")
 async def test_what_fails_in_the_model_is_500_with_an_id_for_the_log(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:

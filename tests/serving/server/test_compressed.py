@@ -43,12 +43,14 @@ async def test_a_compressed_request_is_answered(double: Running, coding: str) ->
     assert v1.json == {"predictions": [6.0]}
 
 
+@pytest.mark.bad_input("infer-size")
 @pytest.mark.parametrize("coding", ["br", "deflate", "zstd", "gzip, gzip", "identity, gzip"])
 async def test_other_codings_are_415(double: Running, coding: str) -> None:
     answer = await double.post(gzip.compress(BODY), content_encoding=coding)
     assert answer.status == 415 and "gzip" in answer.error
 
 
+@pytest.mark.bad_input("infer-size")
 async def test_a_bomb_is_413_and_harms_nothing(serve: Serve) -> None:
     running = await serve(models.double(), limits=Limits(body=MEBIBYTE))
     bomb = gzip.compress(b'{"inputs": "' + b" " * 100 * MEBIBYTE, 1)

@@ -64,6 +64,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.bad_input("framing-ambiguous", "framing-heads")
 @pytest.mark.parametrize(("sent", "status"), REFUSED.values(), ids=REFUSED)
 async def test_what_could_be_read_in_two_ways_is_refused_and_the_connection_ends(
     serve: Serve, sent: bytes, status: int
@@ -79,6 +80,7 @@ async def test_what_could_be_read_in_two_ways_is_refused_and_the_connection_ends
     assert (await running.get("/v2/health/live")).status == 200
 
 
+@pytest.mark.bad_input("framing-ambiguous")
 async def test_a_request_smuggled_behind_a_refused_one_is_not_answered(double: Running) -> None:
     smuggled = request("GET", "/v2/health/live")
     caller = await double.connect()
@@ -144,6 +146,7 @@ async def test_a_body_is_asked_for_when_the_caller_expects_that(double: Running)
     caller.close()
 
 
+@pytest.mark.fault("M8")
 async def test_a_body_too_large_is_refused_before_it_is_asked_for(double: Running) -> None:
     caller = await double.connect()
     await caller.send(request("POST", INFER, expect="100-continue", content_length=str(300 << 20)))
@@ -151,6 +154,8 @@ async def test_a_body_too_large_is_refused_before_it_is_asked_for(double: Runnin
     caller.close()
 
 
+@pytest.mark.bad_input("infer-size")
+@pytest.mark.fault("M8")
 async def test_a_body_in_chunks_is_counted_while_it_comes(serve: Serve) -> None:
     running = await serve(models.double(), limits=Limits(body=300_000))
     caller = await running.connect()
@@ -169,6 +174,7 @@ async def test_more_bodies_than_there_is_memory_for_are_429(serve: Serve) -> Non
     first.close()
 
 
+@pytest.mark.bad_input("infer-size")
 async def test_more_json_numbers_than_allowed_are_413(serve: Serve) -> None:
     running = await serve(models.double(), limits=Limits(json_numbers=1000))
     assert (await running.infer(tensor([1.0] * 1100))).status == 413
@@ -182,7 +188,9 @@ async def test_a_caller_that_says_nothing_is_cut_off(serve: Serve) -> None:
     caller.close()
 
 
+@pytest.mark.bad_input("framing-heads")
 @pytest.mark.parametrize("sent", [b"G", b"GET /v2 HTTP/1.1\r\nHost: a\r\n", request("POST", INFER, BODY) + b"GE"])
+@pytest.mark.fault("M7")
 async def test_a_head_that_does_not_end_is_408(serve: Serve, sent: bytes) -> None:
     running = await serve(models.double(), limits=HURRY)
     caller = await running.connect()
@@ -196,6 +204,7 @@ async def test_a_head_that_does_not_end_is_408(serve: Serve, sent: bytes) -> Non
 
 
 @pytest.mark.parametrize("begun", [b"", b"{"])
+@pytest.mark.fault("M7")
 async def test_a_body_that_does_not_come_is_408(serve: Serve, begun: bytes) -> None:
     running = await serve(models.double(), limits=HURRY)
     caller = await running.connect()
@@ -216,6 +225,7 @@ async def test_a_body_that_stops_after_a_quick_start_is_408(serve: Serve) -> Non
     caller.close()
 
 
+@pytest.mark.fault("M7")
 async def test_a_body_that_comes_slowly_without_end_is_408(serve: Serve) -> None:
     limits = Limits(body_check=0.05, body_rate=1, body_time=0.2, linger=0.01)
     running = await serve(models.double(), limits=limits)

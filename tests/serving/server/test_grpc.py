@@ -97,6 +97,7 @@ async def test_a_raw_request_has_a_raw_answer(channel: grpc.aio.Channel) -> None
     assert not answer.outputs[0].HasField("contents")
 
 
+@pytest.mark.bad_input("infer-grpc")
 @pytest.mark.parametrize(
     ("method", "message", "code"),
     [
@@ -127,6 +128,7 @@ async def test_errors_name_the_revision_too(double: Parts, channel: grpc.aio.Cha
     await eventually(lambda: double.codes() == {("grpc", "3"): 1})
 
 
+@pytest.mark.bad_input("infer-grpc")
 async def test_a_message_beyond_the_limit_is_refused_and_the_connection_goes_on() -> None:
     async with serving(models.double(), limits=Limits(body=100_000)) as parts, channel_to(parts) as channel:
         error = await refused(begin(channel, "ModelInfer", b"\0" * 100_001))
@@ -145,6 +147,7 @@ async def test_a_message_as_large_as_the_limit_is_answered() -> None:
         assert parts.budget.lent == 0
 
 
+@pytest.mark.bad_input("infer-grpc")
 async def test_a_compressed_message_is_refused(double: Parts) -> None:
     address = f"{HOST}:{double.port}"
     async with grpc.aio.insecure_channel(address, compression=grpc.Compression.Gzip) as channel:
@@ -182,6 +185,7 @@ async def test_the_callers_deadline_holds_when_it_is_shorter() -> None:
         await eventually(lambda: parts.busy() == (0, 0))
 
 
+@pytest.mark.fault("M9")
 async def test_a_caller_that_cancels_frees_its_slot_and_its_place() -> None:
     async with serving(models.slow(), slots=1) as parts, channel_to(parts) as channel:
         inside = begin(channel, "ModelInfer", asked(floats(1.0)))

@@ -140,6 +140,7 @@ WRONG: dict[str, Any] = {
 }
 
 
+@pytest.mark.bad_input("infer-grpc")
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_input_is_refused(wrong: dict[str, Any]) -> None:
     one = {"name": "x", "datatype": "FP32", "shape": [2], **wrong}
@@ -153,6 +154,7 @@ def test_a_number_beyond_its_type_is_refused() -> None:
         decoded(codec("INT8", 1), ModelInferRequest(inputs=[one]))
 
 
+@pytest.mark.bad_input("infer-grpc")
 @pytest.mark.parametrize(
     ("raw", "contents", "inputs"),
     [([b"\0" * 8, b""], {}, 1), ([b"\0" * 7], {}, 1), ([b"\0" * 8], {"fp32_contents": [1.0, 2.0]}, 1),
@@ -202,6 +204,7 @@ def test_taking_a_message_apart_and_joining_it_changes_nothing(raw: list[bytes],
     assert ModelInferRequest.FromString(joined(rest, RAW, raw)) == message
 
 
+@pytest.mark.bad_input("infer-grpc")
 @given(st.binary(max_size=200))
 @settings(max_examples=300, deadline=None)
 def test_random_bytes_are_refused_or_decoded_alike(content: bytes) -> None:

@@ -30,6 +30,7 @@ def test_without_one_it_is_empty_and_what_is_no_text_is_no_name() -> None:
     assert text_of(b"\x0a\x01\xff", MODEL_NAME) == "\ufffd"
 
 
+@pytest.mark.bad_input("infer-grpc")
 @pytest.mark.parametrize("message", [b"\x0a", b"\x0a\x05ab", b"\xff" * 20, b"\x0b"])
 def test_what_is_cut_off_is_refused(message: bytes) -> None:
     with pytest.raises(BadRequest):

@@ -147,6 +147,7 @@ async def broken_too(_: Request) -> Response:
     raise ZeroDivisionError("a secret path")
 
 
+@pytest.mark.bad_input("infer-leaks")
 @pytest.mark.parametrize("app", [broken, make_app([Route("/v2", broken_too)])], ids=["an application", "a route"])
 async def test_what_goes_wrong_in_the_server_itself_is_an_error_in_json(
     app: ASGIApp, caplog: pytest.LogCaptureFixture

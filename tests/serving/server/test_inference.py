@@ -12,7 +12,15 @@ import pytest
 from serving.engines.base import Cancellation
 from serving.engines.errors import Cancelled, InputRefused
 from serving.server.admission import Admission
-from serving.server.errors import BadRequest, ClientLeft, DeadlineExceeded, ModelFailed, NotReady, QueueExpired
+from serving.server.errors import (
+    BadRequest,
+    ClientLeft,
+    DeadlineExceeded,
+    DeviceLost,
+    ModelFailed,
+    NotReady,
+    QueueExpired,
+)
 from serving.server.inference import INLINE_BODY, Inference
 from serving.server.lifecycle import Lifecycle, ServedModel
 from serving.server.stats import Stats
@@ -110,6 +118,7 @@ async def test_a_callers_deadline_counts_when_it_is_shorter(parts: Parts, releas
     await eventually(lambda: parts.load() == (0, 0))
 
 
+@pytest.mark.fault("M4")
 async def test_a_slot_is_kept_by_who_works_in_it_and_not_by_who_hangs(release: threading.Event) -> None:
     parts = Parts(grace=0.05)
     begun = threading.Event()
@@ -131,6 +140,7 @@ async def test_a_slot_is_kept_by_who_works_in_it_and_not_by_who_hangs(release: t
     parts.workers.close()
 
 
+@pytest.mark.fault("M4")
 async def test_a_server_whose_threads_all_hang_is_not_live(release: threading.Event) -> None:
     parts = Parts(grace=0.0)
 
@@ -145,6 +155,27 @@ async def test_a_server_whose_threads_all_hang_is_not_live(release: threading.Ev
     release.set()
     await eventually(lambda: parts.lifecycle.live)
     parts.workers.close()
+
+
+@pytest.mark.fault("M11")
+@pytest.mark.parametrize("size", [INLINE_BODY, LARGE], ids=["on the loop", "in a thread"])
+async def test_out_of_memory_costs_one_request_and_a_lost_device_the_server(parts: Parts, size: int) -> None:
+    def fails(words: str) -> Callable[..., None]:
+        def job(*_: object) -> None:
+            raise RuntimeError(words)
+
+        return job
+
+    with pytest.raises(ModelFailed):
+        await parts.run(fails("CUDA out of memory. Tried to allocate 2.00 GiB"), size)
+    assert await parts.run(lambda *_: 7, size) == 7
+    assert (parts.lifecycle.ready, parts.lifecycle.live) == (True, True)
+    with pytest.raises(DeviceLost, match="until it is restarted") as raised:
+        await parts.run(fails("CUDA error: device-side assert triggered"), size)
+    assert raised.value.retry_after and "assert" not in str(raised.value)
+    assert (parts.lifecycle.ready, parts.lifecycle.live) == (False, False)
+    assert parts.lifecycle.reason.startswith("the accelerator")
+    assert parts.load() == (0, 0)
 
 
 async def test_the_time_of_a_request_begins_when_it_begins_to_wait_for_its_model(

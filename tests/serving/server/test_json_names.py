@@ -73,6 +73,7 @@ def test_a_name_is_the_same_however_it_is_written() -> None:
     assert is_found('{"a": 1, "\\u0061": 2}')
 
 
+@pytest.mark.bad_input("infer-malformed")
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -271,6 +271,7 @@ async def test_the_index_of_a_member_needs_the_token_and_tells_what_it_was_told(
     assert (await index(**token)).json == [{**entry, "state": "READY"}]
 
 
+@pytest.mark.fault("W4")
 async def test_the_same_assignment_again_is_200_and_another_409(member: Member, store: Store, tmp_path: Path) -> None:
     await member.load(store.uri)
     written = json.loads((tmp_path / FILE_NAME).read_text())

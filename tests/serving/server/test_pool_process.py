@@ -123,6 +123,7 @@ async def test_nothing_is_imported_between_the_claim_and_the_answer(member: Proc
     assert any("serving model=m" in line for line in lines)
 
 
+@pytest.mark.fault("W1", "W4")
 async def test_killed_after_the_claim_it_loads_what_it_was_told_before_it_is_ready(
     member: Process, store: Store
 ) -> None:

@@ -63,6 +63,7 @@ async def ready(environment: dict[str, str]) -> None:
     await eventually(looks)
 
 
+@pytest.mark.fault("M5")
 async def test_sigterm_ends_it_with_0_when_all_is_answered(
     start: Start, tmp_path: Path, environment: dict[str, str]
 ) -> None:
@@ -100,6 +101,7 @@ async def test_a_model_that_cannot_be_loaded_ends_it_with_1_and_the_reason(
     assert "Traceback" not in output
 
 
+@pytest.mark.fault("M1")
 async def test_a_wrong_digest_ends_it_and_names_both(start: Start, tmp_path: Path, environment: dict[str, str]) -> None:
     path = models.write(tmp_path, "double")
     wrong, right = "sha256:" + "0" * 64, "sha256:" + hashlib.sha256(models.double()).hexdigest()

@@ -172,6 +172,7 @@ BAD_BODIES: dict[str, Any] = {
 }
 
 
+@pytest.mark.bad_input("infer-malformed", "infer-tensors")
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES)
 async def test_bad_input_is_400_with_a_reason_and_harms_nothing(double: Running, body: Any) -> None:
     answer = await double.post(body)
@@ -245,6 +246,7 @@ async def test_only_the_requested_outputs_come_in_their_order(serve: Serve) -> N
     assert [output["name"] for output in one.json["outputs"]] == ["abs"]
 
 
+@pytest.mark.fault("M4")
 async def test_nan_is_named_and_not_converted(serve: Serve) -> None:
     running = await serve(logarithm())
     answer = await running.infer(tensor([-1.0]))
@@ -314,6 +316,7 @@ async def test_texts_travel_as_bytes_with_their_lengths(serve: Serve) -> None:
     assert (await running.post(body, **headers)).binary == blob
 
 
+@pytest.mark.bad_input("infer-tensors")
 @pytest.mark.parametrize(
     ("given", "blob"),
     [
@@ -331,6 +334,7 @@ async def test_sizes_that_lie_are_400(double: Running, given: dict[str, Any], bl
     assert (await double.post(body, **headers)).status == 400
 
 
+@pytest.mark.bad_input("infer-tensors")
 @pytest.mark.parametrize("blob", [b"\x05\0\0\0abc", b"\xff\xff\xff\xff", b"\0\0", b"\x01\0\0\0ab"])
 async def test_texts_whose_lengths_lie_are_400(serve: Serve, blob: bytes) -> None:
     running = await serve(models.text())
@@ -345,6 +349,7 @@ async def test_bytes_that_are_no_bool_and_texts_that_are_no_utf8_are_400(serve: 
     assert (await (await serve(models.text())).post(body, **headers)).status == 400
 
 
+@pytest.mark.bad_input("infer-tensors")
 @pytest.mark.parametrize("length", ["-1", "1e2", "99999", "9" * 40])
 async def test_a_length_of_the_json_part_that_lies_is_400(double: Running, length: str) -> None:
     answer = await double.post({"inputs": [tensor([1.0])]}, inference_header_content_length=length)

@@ -138,6 +138,7 @@ BAD_BODIES: dict[str, Any] = {
 }
 
 
+@pytest.mark.bad_input("infer-malformed")
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES)
 async def test_bad_input_is_400_with_a_reason_and_harms_nothing(double: Running, body: Any) -> None:
     answer = await double.post(body, PREDICT)

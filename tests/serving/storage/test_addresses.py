@@ -21,6 +21,7 @@ def target(host: str = "models.internal") -> Target:
     return parse(f"http://{host}/m.onnx")
 
 
+@pytest.mark.bad_input("artifact-addresses")
 @pytest.mark.parametrize("address", PRIVATE)
 def test_what_is_not_public_is_not_asked(address: str) -> None:
     assert not is_global(address)

@@ -59,6 +59,7 @@ def test_the_digest_of_a_folder_does_not_depend_on_the_order(files: dict[str, by
     assert of_folder(digests) == of_folder(dict(reversed(digests.items())))
 
 
+@pytest.mark.bad_input("artifact-changed")
 def test_another_digest_is_refused_with_both(folder: Path) -> None:
     right, wrong = sha256sum(folder), "sha256:" + "0" * 64
     with pytest.raises(StorageError) as error:
@@ -72,6 +73,8 @@ def test_what_is_no_digest_is_refused(tmp_path: Path, digest: str) -> None:
         get(tmp_path, digest)
 
 
+@pytest.mark.bad_input("artifact-changed")
+@pytest.mark.fault("M2")
 def test_a_file_of_the_folder_that_changes_after_the_check_is_refused(folder: Path) -> None:
     artifact = get(folder, sha256sum(folder))
     (folder / "Z").write_bytes(b"other")
@@ -79,6 +82,7 @@ def test_a_file_of_the_folder_that_changes_after_the_check_is_refused(folder: Pa
         artifact.read("Z")
 
 
+@pytest.mark.fault("M1")
 def test_a_missing_shard_is_refused(folder: Path) -> None:
     digest = sha256sum(folder)
     (folder / "sub" / "ä.bin").unlink()
@@ -86,6 +90,7 @@ def test_a_missing_shard_is_refused(folder: Path) -> None:
         get(folder, digest)
 
 
+@pytest.mark.bad_input("artifact-onnx")
 def test_a_link_out_of_the_folder_is_refused_and_one_inside_is_not(folder: Path, tmp_path: Path) -> None:
     (folder / "inside").symlink_to("Z")
     assert get(folder).read("inside") == b"4"

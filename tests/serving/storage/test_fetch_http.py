@@ -49,6 +49,7 @@ def test_without_a_digest_it_is_downloaded_anew(store: Store, tmp_path: Path) ->
     assert files(tmp_path) == []
 
 
+@pytest.mark.fault("M1")
 def test_a_cached_file_that_was_damaged_is_downloaded_anew(store: Store, tmp_path: Path) -> None:
     uri = store.file("/m.onnx", CONTENT)
     get(uri, tmp_path, DIGEST)
@@ -57,6 +58,7 @@ def test_a_cached_file_that_was_damaged_is_downloaded_anew(store: Store, tmp_pat
     assert get(uri, tmp_path, DIGEST).content == CONTENT
 
 
+@pytest.mark.fault("M1")
 def test_another_digest_is_refused_with_both_and_nothing_is_kept(store: Store, tmp_path: Path) -> None:
     with pytest.raises(StorageError) as error:
         get(store.file("/m.onnx", CONTENT), tmp_path, WRONG)
@@ -64,7 +66,9 @@ def test_another_digest_is_refused_with_both_and_nothing_is_kept(store: Store, t
     assert files(tmp_path) == []
 
 
+@pytest.mark.bad_input("artifact-changed")
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+@pytest.mark.fault("M1")
 def test_a_download_that_ends_early_is_refused_and_not_kept(store: Store, tmp_path: Path, share: float) -> None:
     uri = store.file("/m.onnx", CONTENT[: int(len(CONTENT) * share)], announced=len(CONTENT))
     with pytest.raises(StorageError, match="cannot be downloaded"):
@@ -87,6 +91,7 @@ def test_redirects_are_followed_but_not_for_ever(store: Store, tmp_path: Path) -
     assert store.asked.count("/loop") == 6
 
 
+@pytest.mark.bad_input("artifact-addresses")
 @pytest.mark.parametrize(
     "target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://10.0.0.1/x", "//[::1]/x", "http://[", ""]
 )
@@ -95,6 +100,7 @@ def test_a_redirect_leads_nowhere_else(store: Store, tmp_path: Path, target: str
         get(store.redirect("/1", target), tmp_path)
 
 
+@pytest.mark.bad_input("artifact-addresses")
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]", "169.254.169.254", "0"]
 )
@@ -119,6 +125,7 @@ def test_an_answer_that_is_no_http_is_refused(store: Store, tmp_path: Path) -> N
         get(store.url("/m"), tmp_path)
 
 
+@pytest.mark.bad_input("artifact-addresses")
 @pytest.mark.parametrize("announced", [None, 10])
 def test_more_bytes_than_allowed_are_refused(store: Store, tmp_path: Path, announced: int | None) -> None:
     uri = store.file("/m", b"x" * 10)

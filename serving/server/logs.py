@@ -1,0 +1,66 @@
+"""What this process says on stderr. A reader that stalls costs lines, and keeps nobody waiting."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import select
+import sys
+from typing import Final, TextIO
+
+FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def log_to_stderr() -> None:
+    """Log from INFO on, to where stderr leads now."""
+    number = _stderr_number()
+    handler = logging.StreamHandler(sys.stderr) if number is None else UnwaitingHandler(number)
+    logging.basicConfig(format=FORMAT, level=logging.INFO, handlers=[handler], force=True)
+
+
+def own_stderr() -> TextIO:
+    """A stream to stderr for a thread of its own: a write that waits has no lock that somebody else could want."""
+    number = _stderr_number()
+    return sys.stderr if number is None else open(number, "w", encoding="utf-8", closefd=False)
+
+
+def _stderr_number() -> int | None:
+    try:
+        return sys.stderr.fileno()
+    except (AttributeError, OSError, io.UnsupportedOperation):  # somebody collects what is written in memory
+        return None
+
+
+class UnwaitingHandler(logging.Handler):
+    """Writes to a file descriptor what that takes at once, and says later how many records it did not take."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+        self._ready = select.poll()
+        self._ready.register(number, select.POLLOUT)
+        self._lost = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write it, or count it."""
+        try:
+            lines = f"{self.format(record)}\n"
+        except Exception:  # its words do not fit its arguments
+            self.handleError(record)
+            return
+        told = f"{self._lost} lines of this log are lost: nobody read it\n" if self._lost else ""
+        self._lost = 0 if self._written(f"{told}{lines}".encode(errors="backslashreplace")) else self._lost + 1
+
+    def _written(self, content: bytes) -> bool:
+        """Whether all of it went, in pieces that a pipe with any room takes whole (pipe(7))."""
+        for start in range(0, len(content), select.PIPE_BUF):
+            if not self._takes(content[start : start + select.PIPE_BUF]):
+                return False
+        return True
+
+    def _takes(self, piece: bytes) -> bool:
+        try:
+            return bool(self._ready.poll(0)) and os.write(self._number, piece) == len(piece)
+        except OSError:  # nobody reads it any more, or its disk is full
+            return False

@@ -1,0 +1,66 @@
+"""The server's log, whose reader may stall."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from serving.server.logs import UnwaitingHandler, log_to_stderr, own_stderr
+
+F_SETPIPE_SZ = 1031  # fcntl.h of Linux
+PIPE = 4096  # bytes, the least that there is
+LINE = "x" * 99
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """A small one: where to read, where to write."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, F_SETPIPE_SZ, PIPE)
+    yield reading, writing
+    os.close(reading)
+    os.close(writing)
+
+
+def record(words: str) -> logging.LogRecord:
+    return logging.LogRecord("n", logging.INFO, "f", 1, words, None, None)
+
+
+@pytest.mark.fault("M10")
+def test_what_the_pipe_does_not_take_is_lost_and_counted(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    handler = UnwaitingHandler(writing)
+    for _ in range(100):
+        handler.emit(record(LINE))
+    taken = os.read(reading, 1 << 20)
+    handler.emit(record("again"))
+    kept = taken.count(b"\n")
+    assert 0 < kept < 100
+    assert os.read(reading, 1 << 20) == f"{100 - kept} lines of this log are lost: nobody read it\nagain\n".encode()
+
+
+@pytest.mark.fault("M10")
+def test_nobody_at_the_other_end_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        UnwaitingHandler(writing).emit(record("into the void"))
+    finally:
+        os.close(writing)
+
+
+def test_a_record_whose_words_do_not_fit_is_told_of(pipe: tuple[int, int], capsys: pytest.CaptureFixture[str]) -> None:
+    UnwaitingHandler(pipe[1]).emit(logging.LogRecord("n", logging.INFO, "f", 1, "%d", ("text",), None))
+    assert "Logging error" in capsys.readouterr().err
+
+
+def test_a_stderr_in_memory_is_written_to(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr()
+    logging.getLogger("a").info("said")
+    assert capsys.readouterr().err.endswith("INFO a said\n")
+    assert own_stderr() is sys.stderr
