@@ -133,9 +133,12 @@ class Cluster(Protocol):
         """
         ...
 
-    async def scale(self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str) -> Object:
+    async def scale(
+        self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str, uid: str = ""
+    ) -> Object:
         """Set `.spec.replicas` through the scale subresource; returns the Scale object. Raises NotFound, Invalid.
 
-        `manager` owns the replicas afterwards if anybody did before.
+        `manager` owns the replicas afterwards if anybody did before. Raises Conflict when `uid` is given and differs:
+        the object was deleted, and another one made by its name.
         """
         ...

@@ -58,7 +58,7 @@ class Controller:
         def wake(before: Object | None, after: Object | None) -> None:
             delay = 0.0
             if patience is not None and before is not None and after is not None:
-                delay = patience(before, after)
+                delay = _delay(patience, before, after)
             for obj in (before, after):
                 for key in keys(obj) if obj is not None else ():
                     self.queue.add_after(key, delay)
@@ -115,6 +115,15 @@ class Controller:
         expected = isinstance(error, TemporaryError | ClusterError) and not permanent
         if not expected or self.queue.failures(key) > 5:
             log.warning("%s: %s: %s", self.name, key, error, exc_info=not (expected or permanent))
+
+
+def _delay(patience: Patience, before: Object, after: Object) -> float:
+    """None for a change that patience cannot bear: the pass is to say what is wrong with the object."""
+    try:
+        return patience(before, after)
+    except Exception:
+        log.exception("how long a change may wait cannot be told, by a fault of ours: it does not")
+        return 0.0
 
 
 def _asked_for(error: Exception) -> float | None:

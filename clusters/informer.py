@@ -59,15 +59,15 @@ class Informer:
     def subscribe(self, handler: Handler) -> None:
         """Call `handler` at every change from now on, and at once for each object already known."""
         self._handlers.append(handler)
-        for obj in list(self._objects.values()):
-            handler(None, obj)
+        for key, obj in list(self._objects.items()):
+            self._tell(handler, key, None, obj)
 
     def add_index(self, name: str, index: Index) -> None:
         """Make `indexed(name, value)` answer; adding the same name again replaces it."""
         self._indexes[name] = index
         self._indexed[name] = {}
         for key, obj in self._objects.items():
-            for value in index(obj):
+            for value in _values(index, obj):
                 self._indexed[name].setdefault(value, {})[key] = obj
 
     def get(self, name: str, namespace: str = "") -> Object | None:
@@ -183,19 +183,36 @@ class Informer:
         if former is None and obj is None:
             return
         for handler in self._handlers:
+            self._tell(handler, key, former, obj)
+
+    def _tell(self, handler: Handler, key: Key, former: Object | None, obj: Object | None) -> None:
+        """Call it. One object that it cannot bear must not end the watch of all others."""
+        try:
             handler(former, obj)
+        except Exception:
+            log.exception("a change of %s %s was not taken notice of, by a fault of ours", self.kind, key)
 
     @staticmethod
     def _reindex(
         table: dict[str, dict[Key, Object]], index: Index, key: Key, former: Object | None, obj: Object | None
     ) -> None:
-        for value in index(former) if former is not None else ():
+        for value in _values(index, former):
             bucket = table.get(value, {})
             bucket.pop(key, None)
             if not bucket:
                 table.pop(value, None)
-        for value in index(obj) if obj is not None else ():
-            table.setdefault(value, {})[key] = obj  # type: ignore[assignment]
+        if obj is not None:
+            for value in _values(index, obj):
+                table.setdefault(value, {})[key] = obj
+
+
+def _values(index: Index, obj: Object | None) -> list[str]:
+    """Under which values it is found; under none where that cannot be told."""
+    try:
+        return list(index(obj)) if obj is not None else []
+    except Exception:
+        log.exception("an object cannot be found by an index, by a fault of ours")
+        return []
 
 
 class Informers:

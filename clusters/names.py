@@ -46,11 +46,11 @@ def label_key_fault(key: str) -> str:
     """What keeps `key` from being a qualified name: an optional DNS subdomain and '/', then at most 63 characters."""
     prefix, slash, name = key.rpartition("/")
     if slash and (not prefix or subdomain_fault(prefix)):
-        return f"the part of {key!r} before '/' must be a DNS name"
+        return f"the part of {key[:80]!r} before '/' must be a DNS name"
     if not name or len(name) > LONGEST_LABEL or not _QUALIFIED.fullmatch(name):
         return (
-            f"{key!r} is not a key: use at most {LONGEST_LABEL} letters, digits, '-', '_' and '.' after an optional "
-            "DNS name and '/', a letter or digit at both ends"
+            f"{key[:80]!r} is not a key: use at most {LONGEST_LABEL} letters, digits, '-', '_' and '.' after an "
+            "optional DNS name and '/', a letter or digit at both ends"
         )
     return ""
 

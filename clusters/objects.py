@@ -195,10 +195,14 @@ def is_controlled_by(obj: Object, owner: Object) -> bool:
 
 def condition_of(obj: Object, kind: str) -> Object | None:
     """The status condition of that type, if any."""
-    for condition in (obj.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == kind:
-            return dict(condition)
-    return None
+    return next((dict(one) for one in conditions_of(obj) if one["type"] == kind), None)
+
+
+def conditions_of(obj: Object) -> list[Object]:
+    """`status.conditions`; what somebody has put there that is no condition is left out."""
+    status = obj.get("status")
+    stated = status.get("conditions") if isinstance(status, dict) else None
+    return [one for one in stated if isinstance(one, dict) and "type" in one] if isinstance(stated, list) else []
 
 
 def is_true(obj: Object, kind: str) -> bool:

@@ -21,10 +21,13 @@ Operator = Literal["in", "notin", "exists", "absent"]
 CACHED_SELECTORS = 1024
 """How many parsed selectors are kept: one for each controller and revision of a large platform."""
 
+SHOWN = 100
+"""Characters of a selector that a message repeats."""
+
 _SET = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)$")
 _EQUALITY = re.compile(r"^(?P<key>[^\s=!]+)\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s=!]*)$")
 _PRESENCE = re.compile(r"^(?P<absent>!?)\s*(?P<key>[^\s=!()]+)$")
-_COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
+_PUNCTUATION = re.compile(r"[(),]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,7 @@ def parse_selector(text: str) -> Selector:
     """The selector that `text` spells; the empty text matches everything. Raises Invalid naming the bad requirement."""
     if not text.strip():
         return Selector()
-    parts = _COMMA_OUTSIDE_PARENTHESES.split(text)
-    return Selector(tuple(_requirement(part.strip(), text) for part in parts))
+    return Selector(tuple(_requirement(part.strip(), text) for part in _split(text)))
 
 
 def selector_for(labels: Mapping[str, str]) -> str:
@@ -73,14 +75,28 @@ def selector_for(labels: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
+def _split(text: str) -> list[str]:
+    """The parts between commas outside of parentheses, in one walk: a comma whose next parenthesis closes is inside."""
+    parts: list[str] = []
+    end, following = len(text), ""
+    for match in reversed(list(_PUNCTUATION.finditer(text))):
+        if match[0] != ",":
+            following = match[0]
+        elif following != ")":
+            parts.append(text[match.end() : end])
+            end = match.start()
+    parts.append(text[:end])
+    return parts[::-1]
+
+
 def _requirement(part: str, text: str) -> Requirement:
     requirement = _parse(part)
     if requirement is None:
-        raise _invalid(text, f"cannot read {part!r}: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a")
+        raise _invalid(text, f"cannot read {part[:SHOWN]!r}: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a")
     faults = [label_key_fault(requirement.key), *(label_value_fault(value) for value in requirement.values)]
     for fault in faults:
         if fault:
-            raise _invalid(text, f"in {part!r}: {fault}")
+            raise _invalid(text, f"in {part[:SHOWN]!r}: {fault}")
     return requirement
 
 
@@ -96,4 +112,5 @@ def _parse(part: str) -> Requirement | None:
 
 
 def _invalid(text: str, message: str) -> Invalid:
-    return Invalid(f"label selector {text!r}", [FieldError("labelSelector", message)])
+    shown = text if len(text) <= SHOWN else text[:SHOWN] + "…"
+    return Invalid(f"label selector {shown!r}", [FieldError("labelSelector", message)])

@@ -34,8 +34,10 @@ def shape_faults(kind: Kind, obj: object) -> list[FieldError]:
     if not isinstance(metadata, dict):
         return [*faults, FieldError("metadata", "a map with at least a name is required")]
     for field, value in metadata.items():
-        if value is not None and (look := _LOOKS.get(field)) is not None:
-            faults += look(_PATHS[field], value)
+        if (look := _LOOKS.get(field)) is not None:
+            faults += look(_PATHS[field], value) if value is not None else ()
+        elif field not in _OTHER_FIELDS:
+            faults.append(FieldError(f"metadata.{field[:40]}", "unknown field"))
     return faults
 
 
@@ -124,4 +126,8 @@ _LOOKS: Mapping[str, Callable[[str, object], Iterable[FieldError]]] = {
     "finalizers": partial(_list_faults, item=str, items="texts"),
     "ownerReferences": partial(_list_faults, item=dict, items="maps"),
 }
+_OTHER_FIELDS = frozenset(
+    {"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields", "selfLink"}
+)
+"""Fields of ObjectMeta that are the cluster's own: what callers say in them does not count."""
 _PATHS = {field: f"metadata.{field}" for field in _LOOKS}

@@ -28,6 +28,8 @@ from clusters.selectors import parse_selector
 
 NAME_ATTEMPTS = 8
 """Generated names to try before AlreadyExists is told."""
+LONGEST_VERSION = 19
+"""Digits of a resourceVersion: more than the store ever counts to."""
 NAMESPACE_MANAGER = "knodel"
 """Field manager of the Namespaces that are made on first use."""
 
@@ -66,8 +68,9 @@ class EmbeddedCluster:
         self, kind: Kind, resource_version: str, namespace: str | None = None, selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
         """Changes after `resource_version`; "" and "0" tell the present objects first. Raises Gone, Invalid."""
-        if resource_version and not resource_version.isdecimal():
-            raise Invalid(f"watch of {kind}", [FieldError("resourceVersion", f"{resource_version!r} is no version")])
+        if resource_version and not (resource_version.isdecimal() and len(resource_version) <= LONGEST_VERSION):
+            shown = resource_version[:LONGEST_VERSION]
+            raise Invalid(f"watch of {kind}", [FieldError("resourceVersion", f"{shown!r} is no version")])
         return self._store.watch(kind, int(resource_version or 0) or None, self._filter(kind, namespace, selector))
 
     async def create(self, kind: Kind, obj: Object, *, manager: str, dry_run: bool = False) -> Object:
@@ -175,9 +178,12 @@ class EmbeddedCluster:
 
         await self._store.update(kind, key, mutate)
 
-    async def scale(self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str) -> Object:
-        """Set `.spec.replicas`; returns the Scale object. Raises NotFound, Invalid."""
-        patch = {"spec": {"replicas": replicas}}
+    async def scale(
+        self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str, uid: str = ""
+    ) -> Object:
+        """Set `.spec.replicas`; returns the Scale object. Raises NotFound, Conflict, Invalid."""
+        patch: Object = {"metadata": {"uid": uid}} if uid else {}
+        patch["spec"] = {"replicas": replicas}
         return await self.patch(kind, name, patch, namespace, manager=manager, subresource="scale")
 
     def _writer(self, kind: Kind, manager: str, subresource: Subresource) -> Writer:

@@ -35,7 +35,8 @@ class Limits:
     connections: int = 20_000
     # of clients, at once; a connection costs some 10 kB, so 200 MB at the very most
     buffer_bytes: int = 128 * 1024
-    # of a stream before back-pressure; a held request with a large body costs this and no more
+    # before back-pressure, of each of the three buffers that a stream passes: as read, within, to be written; a held
+    # request with a large body costs these and no more (tests/faults/ingress/test_large_bodies.py)
     drain_seconds: int = 5
     # a listener that is replaced, or the gateway going down, tells clients to reconnect for this long
 

@@ -140,7 +140,7 @@ def _access_log(path: Path) -> Json:
         "time": "%START_TIME%",
         "method": "%REQ(:METHOD)%",
         "host": "%REQ(:AUTHORITY)%",
-        "path": "%REQ(:PATH)%",
+        "path": "%PATH(NQ:PATH)%",  # without the query, in which callers have keys
         "protocol": "%PROTOCOL%",
         "status": "%RESPONSE_CODE%",
         "flags": "%RESPONSE_FLAGS%",

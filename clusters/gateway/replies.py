@@ -15,6 +15,10 @@ from clusters.gateway.route_config import ASKED_HOST
 RETRY_AFTER: Final = "1"  # s; a replica that died is replaced, or the activator takes over, within about this time
 _SHOWN: Final = 128  # characters of a caller's own words that an error repeats
 _FORBIDDEN: Final = 403  # Envoy's status for a request that a guard refused, and for an upgrade
+_BROKEN_OFF: Final = ("UC", "UR")
+"""Envoy's flags of an upstream connection that was ended, and of one that was reset, after the request went out: it may
+have been carried out, so nothing asks for another try (502), as where nobody was reached (503)."""
+BROKEN_OFF: Final = "the model closed the connection before it answered; the request may have been carried out"
 
 Json = dict[str, Any]
 
@@ -72,7 +76,7 @@ def local_replies(limits: Limits) -> Json:
 def replies(limits: Limits) -> tuple[Reply, ...]:
     """Every error that the gateway answers, in order of precedence."""
     upgrade = _header({"name": "upgrade", "present_match": True})
-    no_model = f"no model answers at host %REQ({ASKED_HOST}?:AUTHORITY):{_SHOWN}% and path %REQ(:PATH):{_SHOWN}%"
+    no_model = f"no model answers at host %REQ({ASKED_HOST}?:AUTHORITY):{_SHOWN}% and path %PATH(NQ:PATH):{_SHOWN}%"
     headers = f"the request headers are larger than {limits.header_kib} KiB or more than {limits.header_count}"
     no_path = _header({"name": ":path", "string_match": {"prefix": "/"}, "invert_match": True})
     return (
@@ -84,6 +88,7 @@ def replies(limits: Limits) -> tuple[Reply, ...]:
         Reply(_status(405), "this address is read-only: use GET"),
         Reply(_status(408), "the request did not arrive in time"),
         Reply(_status(504), "the model did not answer in time"),
+        Reply(_all(_status(503), _flags(*_BROKEN_OFF)), BROKEN_OFF, status=502),
         Reply(_status(503), "the model cannot be reached right now: try again", headers={"retry-after": RETRY_AFTER}),
         Reply(_status(502), "the model's answer was not valid HTTP"),
         Reply(_status(426), "HTTP/1.0 is not spoken here: use HTTP/1.1 or HTTP/2"),
@@ -117,6 +122,10 @@ def _mapper(reply: Reply) -> Json:
 def _status(code: int, comparison: str = "EQ") -> Json:
     value = {"default_value": code, "runtime_key": "knodel.none"}  # a key is required; there is no such runtime value
     return {"status_code_filter": {"comparison": {"op": comparison, "value": value}}}
+
+
+def _flags(*flags: str) -> Json:
+    return {"response_flag_filter": {"flags": flags}}
 
 
 def _header(match: Json) -> Json:

@@ -189,9 +189,12 @@ class KubernetesCluster:
         path, what = object_path(kind, name, namespace), _what(kind, name, namespace)
         await self._transport.call(Request("DELETE", path, what, body=msgspec.json.encode(options)))
 
-    async def scale(self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str) -> Object:
-        """Set `.spec.replicas`; returns the Scale object. Raises NotFound, Invalid."""
-        patch = {"spec": {"replicas": replicas}}
+    async def scale(
+        self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str, uid: str = ""
+    ) -> Object:
+        """Set `.spec.replicas`; returns the Scale object. Raises NotFound, Conflict, Invalid."""
+        patch: Object = {"metadata": {"uid": uid}} if uid else {}
+        patch["spec"] = {"replicas": replicas}
         return await self.patch(kind, name, patch, namespace, manager=manager, subresource="scale")
 
     async def _object(self, request: Request) -> Object:

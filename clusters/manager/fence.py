@@ -106,10 +106,12 @@ class FencedCluster:
             kind, name, namespace, uid=uid, resource_version=resource_version, grace_period=grace_period
         )
 
-    async def scale(self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str) -> Object:
+    async def scale(
+        self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str, uid: str = ""
+    ) -> Object:
         """As the cluster's, for a leader."""
         self._check(kind)
-        return await self._cluster.scale(kind, name, namespace, replicas, manager=manager)
+        return await self._cluster.scale(kind, name, namespace, replicas, manager=manager, uid=uid)
 
     def _check(self, kind: Kind) -> None:
         if not self._leadership.valid:

@@ -18,6 +18,7 @@ import uvloop
 
 from clusters.api import Cluster
 from clusters.clock import Clock, SystemClock
+from clusters.core_dumps import allow_none
 from clusters.errors import KnodelError
 from clusters.lease import LeaderLease
 from clusters.manager.config_file import ConfigFile
@@ -68,6 +69,7 @@ def run_process(
     files: Mapping[str, str] = NO_FILES,
 ) -> int:
     """Run `serve(options, stop)`; `stop` is set by SIGTERM or SIGINT. Returns the exit code."""
+    allow_none()
     try:
         options = parse_options(name, about, sys.argv[1:] if argv is None else argv, environ, files)
         configure_logs(options.log_format, options.log_level)

@@ -18,6 +18,7 @@ from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 
 
+@pytest.mark.fault("K10")
 async def test_a_new_leader_waits_until_it_has_seen_what_the_cluster_holds(cluster: EmbeddedCluster) -> None:
     informer = Informer(cluster, SECRET)
     for name in ("a", "b"):

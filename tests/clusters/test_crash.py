@@ -7,6 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from clusters.embedded.batch import Remove
 from clusters.embedded.store import Store
 from clusters.objects import MODEL, Key, Object
@@ -49,6 +51,7 @@ async def acknowledged_until_killed(path: Path, lines: int) -> list[list[str]]:
     return [line.split() for line in told if line.endswith("\n")]
 
 
+@pytest.mark.fault("I11")
 async def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     for lines in (5, 150, 400):

@@ -113,6 +113,7 @@ async def test_a_late_subscriber_hears_what_is_known(cluster: EmbeddedCluster) -
         assert heard == ["a"]
 
 
+@pytest.mark.fault("K3")
 async def test_after_gone_it_lists_again_and_notices_what_was_deleted_meanwhile(cluster: EmbeddedCluster) -> None:
     troubled = Troubled(cluster)
     for name in ("stays", "goes", "changes"):
@@ -247,3 +248,31 @@ async def test_informers_can_be_narrowed_to_a_namespace_and_by_labels(cluster: E
     assert [one["metadata"]["namespace"] for one in informers[SECRET]] == ["n"]
     assert [one.kind for one in informers] == [SECRET]
     running.cancel()
+
+
+@pytest.mark.fault("K11")
+async def test_an_object_that_a_handler_or_an_index_cannot_bear_stops_neither_the_watch_nor_others(
+    cluster: EmbeddedCluster,
+) -> None:
+    heard: list[str] = []
+
+    def bear(obj: Object | None) -> list[str]:
+        name = name_of(obj) if obj is not None else ""
+        if name.startswith("poison"):
+            raise TypeError(name)
+        return [name]
+
+    informer = Informer(cluster, MODEL)
+    informer.add_index("name", bear)
+    informer.subscribe(lambda _, after: heard.extend(bear(after)))
+    await make(cluster, "poison-from-the-start")
+    async with running(informer):
+        await make(cluster, "poison-later")
+        await make(cluster, "good")
+        await eventually(lambda: heard == ["good"])
+        informer.subscribe(lambda before, after: heard.extend(bear(after)))
+        assert heard == ["good", "good"]
+        assert names(informer) == {"poison-from-the-start", "poison-later", "good"}
+        assert [name_of(one) for one in informer.indexed("name", "good")] == ["good"]
+        await cluster.delete(MODEL, "poison-later", "ns")
+        await eventually(lambda: names(informer) == {"poison-from-the-start", "good"})

@@ -111,6 +111,7 @@ async def test_a_released_lease_is_taken_at_the_next_look(cluster: EmbeddedClust
     assert await waiting == 1
 
 
+@pytest.mark.fault("K8")
 async def test_a_stopped_holder_finds_out_when_it_goes_on(cluster: EmbeddedCluster) -> None:
     ours, theirs = SteppedClock(), SteppedClock()
     first, second = candidate(cluster, "one", ours), candidate(cluster, "two", theirs)
@@ -125,6 +126,7 @@ async def test_a_stopped_holder_finds_out_when_it_goes_on(cluster: EmbeddedClust
         await holding
 
 
+@pytest.mark.fault("K8")
 async def test_a_holder_that_was_replaced_hears_it_at_its_next_renewal(cluster: EmbeddedCluster) -> None:
     clock = SteppedClock()
     first = candidate(cluster, "one", clock)
@@ -207,6 +209,7 @@ async def test_one_renewal_without_an_answer_costs_nothing(cluster: EmbeddedClus
     holding.cancel()
 
 
+@pytest.mark.fault("K9")
 async def test_wall_clocks_are_never_compared(cluster: EmbeddedCluster) -> None:
     clock = SteppedClock()
     far_away = SteppedClock(clock.now() + timedelta(days=30))

@@ -32,6 +32,7 @@ async def start_holder(folder: Path) -> asyncio.subprocess.Process:
     return process
 
 
+@pytest.mark.fault("I10")
 async def test_a_second_platform_is_told_which_process_is_the_first(tmp_path: Path) -> None:
     process = await start_holder(tmp_path)
     with pytest.raises(Locked, match=f"process {process.pid} ") as told:
@@ -58,6 +59,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         FolderLock(tmp_path / "file").acquire()
 
 
+@pytest.mark.fault("I10")
 def test_a_lock_file_is_no_sign_of_a_platform(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("99999\n")
     assert holder(tmp_path) is None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusters.errors import Invalid
-from clusters.patches import LARGEST_JSON_PATCH, json_patch, merge_patch
+from clusters.patches import LARGEST_COPIES, LARGEST_JSON_PATCH, json_patch, merge_patch
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -65,3 +65,25 @@ def test_too_many_operations_are_refused() -> None:
     operations = [{"op": "add", "path": "/a", "value": 1}] * (LARGEST_JSON_PATCH + 1)
     with pytest.raises(Invalid, match="at most"):
         json_patch({}, operations, "thing")
+
+
+@pytest.mark.bad_input("manage-patches")
+def test_copies_that_double_what_is_there_are_refused_before_they_fill_the_memory() -> None:
+    operations = [{"op": "copy", "from": "/a", "path": f"/a/{number}"} for number in range(60)]
+    with pytest.raises(Invalid, match=f"more than {LARGEST_COPIES} bytes"):
+        json_patch({"a": {"text": "x" * 1000}}, operations, "thing")
+
+
+@pytest.mark.bad_input("manage-patches")
+def test_copies_into_one_another_do_not_nest_without_end() -> None:
+    operations = [{"op": "copy", "from": "", "path": "/a" * level} for level in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)]
+    with pytest.raises(Invalid, match="too deep"):
+        json_patch({}, operations, "thing")
+
+
+def test_a_value_nested_without_end_is_refused() -> None:
+    deep: Any = 1
+    for _ in range(800):
+        deep = [deep]
+    with pytest.raises(Invalid, match="too deep"):
+        json_patch({}, [{"op": "add", "path": "/a", "value": deep}], "thing")

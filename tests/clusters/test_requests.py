@@ -72,6 +72,7 @@ async def test_what_is_no_json_is_refused(cluster: EmbeddedCluster, spec: Any) -
         await cluster.patch(MODEL, "a", {"spec": spec}, "ns", manager="t")
 
 
+@pytest.mark.bad_input("object-metadata")
 @pytest.mark.parametrize(
     ("wrong", "path"),
     [

@@ -28,6 +28,7 @@ def test_values_are_base64_or_plain_and_the_plain_ones_go_over_the_others() -> N
     assert values_of(secret(data={"a": "Y\nQ=="})) == {"a": b"a"}
 
 
+@pytest.mark.bad_input("object-others")
 @pytest.mark.parametrize(
     ("fields", "path"),
     [

@@ -122,6 +122,7 @@ async def test_a_cancelled_caller_does_not_undo_its_write(store: Store) -> None:
     assert store.get(MODEL, key("a")) is not None
 
 
+@pytest.mark.fault("E10")
 async def test_a_full_disk_refuses_writes_and_leaves_no_trace(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = Store.open(path)

@@ -182,6 +182,17 @@ async def test_negative_replicas_are_refused(cluster: Cluster, namespace: str, m
         await cluster.scale(WIDGET, "w", namespace, -1, manager="scaler")
 
 
+@pytest.mark.fault("A9")
+async def test_a_scale_that_names_a_uid_is_of_that_object_and_no_namesake(
+    cluster: Cluster, namespace: str, made: Any
+) -> None:
+    with pytest.raises(Conflict):
+        await cluster.scale(WIDGET, "w", namespace, 3, manager="scaler", uid="11111111-2222-3333-4444-555555555555")
+    assert "replicas" not in (await cluster.get(WIDGET, "w", namespace))["spec"]
+    scale = await cluster.scale(WIDGET, "w", namespace, 3, manager="scaler", uid=made["metadata"]["uid"])
+    assert scale["spec"] == {"replicas": 3}
+
+
 async def test_scale_of_the_absent_is_not_found(cluster: Cluster, namespace: str) -> None:
     with pytest.raises(NotFound):
         await cluster.scale(WIDGET, "absent", namespace, 1, manager="scaler")

@@ -62,7 +62,7 @@ class ActivatorProcess:
 
     async def start(self) -> None:
         """Adopt the one that a former control plane left, or start one. Raises ActivatorFailed."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         former = processes.read_record(self._folder / RECORD)
         found = await self._who_answers(former, ADOPT_PATIENCE)
         if found is not None:
@@ -168,7 +168,7 @@ def _write_address(path: Path, address: tuple[str, int]) -> None:
 
 
 def _free_port() -> int:
-    for port in random.sample(PORTS, len(PORTS)):
+    for port in random.sample(PORTS, len(PORTS)):  # nosec B311 - a free port, no secret
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial, contextlib.suppress(OSError):
             trial.bind((HOST, port))
             return port

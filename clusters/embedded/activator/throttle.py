@@ -9,7 +9,8 @@ Named after Knative's `pkg/activator/net/throttler.go`. One event loop, no lock.
    arrival (`HoldExpired`).
 4. An endpoint that refuses a connection is set aside for a moment that doubles; its request keeps its place in front.
 5. Nobody waits for a revision whose replicas all failed to start (`StartFailed`); the next start may succeed.
-6. An endpoint no longer named gets no new request from the moment of `set_target`; what runs on it finishes.
+6. An endpoint no longer named gets no new request from the moment of `set_target`; what runs on it finishes, and still
+   counts when the endpoint is named again before that.
 7. The first request to an endpoint waits until a probe has found that it has its model, and so do all others that come
    meanwhile; they count as waiting.
 """
@@ -123,6 +124,7 @@ class RevisionThrottle:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._places: list[_Place] = []
+        self._leaving: list[_Place] = []
         self._waiting: deque[_Waiter] = deque()
         self._active = 0
         self._probing = 0
@@ -153,11 +155,17 @@ class RevisionThrottle:
         return bool(self._places)
 
     def retarget(self, target: Target) -> None:
-        """Put `target` in force at once; endpoints that stay keep their counts."""
+        """Put `target` in force at once; endpoints that stay, or come back, keep their counts."""
         now = self._clock.monotonic()
         known = {place.endpoint: place for place in self._places}
+        back = {place.endpoint: place for place in self._leaving}
+        for place in back.values():
+            place.since, place.probe = now, None  # it may have been restarted meanwhile
+        known = back | known
         self.target = target
         self._places = [known.get(endpoint) or _Place(endpoint, now) for endpoint in target.endpoints]
+        named = set(target.endpoints)
+        self._leaving = [place for place in known.values() if place.active and place.endpoint not in named]
         self._pump()
         if self._is_broken:
             self._fail_all(StartFailed, self._cannot_start)
@@ -278,6 +286,8 @@ class RevisionThrottle:
     def _release(self, place: _Place) -> None:
         place.active -= 1
         self._active -= 1
+        if not place.active and place in self._leaving:
+            self._leaving.remove(place)
         self._pump()
         self._changed(self.target.key)
 

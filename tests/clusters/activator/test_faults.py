@@ -20,6 +20,7 @@ async def refusing() -> Backend:
     return backend
 
 
+@pytest.mark.fault("I4")
 async def test_an_endpoint_that_refuses_is_passed_by_and_not_hammered(activator: Running) -> None:
     dead = await refusing()
     async with Backend() as alive:
@@ -29,6 +30,7 @@ async def test_an_endpoint_that_refuses_is_passed_by_and_not_hammered(activator:
         assert len(alive.calls) == 20
 
 
+@pytest.mark.fault("I4")
 async def test_a_request_waits_until_the_endpoint_listens(activator: Running) -> None:
     backend = await refusing()
     await activator.serve(backend.endpoint)
@@ -49,6 +51,7 @@ async def test_a_refused_request_still_has_its_deadline(activator: Running) -> N
     await activator.idle()
 
 
+@pytest.mark.fault("I4")
 async def test_a_server_that_dies_before_it_answers_is_502_and_is_not_asked_again(activator: Running) -> None:
     async def die(call: Call) -> None:
         await call.body()
@@ -65,6 +68,7 @@ async def test_a_server_that_dies_before_it_answers_is_502_and_is_not_asked_agai
         assert other.calls == []
 
 
+@pytest.mark.fault("I9")
 async def test_a_server_that_dies_within_its_answer_cuts_the_caller_off(activator: Running) -> None:
     async def die(call: Call) -> None:
         await call.body()
@@ -98,6 +102,7 @@ async def test_nonsense_is_502(activator: Running, nonsense: bytes) -> None:
     await activator.idle()
 
 
+@pytest.mark.fault("I4")
 async def test_connections_are_kept_and_one_closed_meanwhile_is_not_used(activator: Running) -> None:
     async with Backend() as backend, await activator.caller() as caller:
         await activator.serve(backend.endpoint)

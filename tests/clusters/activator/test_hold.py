@@ -29,6 +29,7 @@ async def test_a_request_is_passed_on_at_once_when_there_is_room(activator: Runn
 
 
 @pytest.mark.parametrize("number", [200, 1000])
+@pytest.mark.fault("I1")
 async def test_all_requests_held_at_zero_are_answered_after_one_wake(activator: Running, number: int) -> None:
     async with Backend() as backend:
         await activator.serve()
@@ -92,6 +93,7 @@ async def test_the_least_loaded_endpoint_gets_the_next_request(activator: Runnin
         await asyncio.gather(*tasks)
 
 
+@pytest.mark.fault("I1")
 async def test_a_full_queue_refuses_with_429_and_retry_after(activator: Running) -> None:
     await activator.serve(hold=2)
     callers = await activator.callers(2)
@@ -106,6 +108,7 @@ async def test_a_full_queue_refuses_with_429_and_retry_after(activator: Running)
     assert activator.load.queued == 2
 
 
+@pytest.mark.fault("I2")
 async def test_requests_of_a_revision_that_cannot_start_are_503_with_retry_after(activator: Running) -> None:
     await activator.serve()
     tasks = await all_post(await activator.callers(20))
@@ -117,6 +120,7 @@ async def test_requests_of_a_revision_that_cannot_start_are_503_with_retry_after
     await activator.idle()
 
 
+@pytest.mark.fault("I1", "I2")
 async def test_a_request_waits_no_longer_than_the_deadline(activator: Running) -> None:
     await activator.serve(timeout=0.2)
     async with await activator.caller() as caller:
@@ -129,6 +133,7 @@ async def test_a_request_waits_no_longer_than_the_deadline(activator: Running) -
     await activator.idle()
 
 
+@pytest.mark.fault("I5")
 async def test_a_caller_that_leaves_while_queued_never_reaches_the_model(activator: Running) -> None:
     async with Backend() as backend:
         await activator.serve()
@@ -146,6 +151,7 @@ async def test_a_caller_that_leaves_while_queued_never_reaches_the_model(activat
         assert len(backend.calls) == 1
 
 
+@pytest.mark.fault("I5")
 async def test_a_caller_that_leaves_during_the_answer_frees_its_slot(activator: Running) -> None:
     gate = Gate()
     async with Backend(gate) as backend:
@@ -196,6 +202,7 @@ async def test_whoever_waits_for_a_removed_revision_is_told(activator: Running) 
     await activator.idle()
 
 
+@pytest.mark.fault("I7")
 async def test_no_new_request_goes_to_an_endpoint_after_it_was_taken_away(activator: Running) -> None:
     """What the kubelet's drain relies on: acknowledged means in force; what runs finishes."""
     gate = Gate()
@@ -212,6 +219,7 @@ async def test_no_new_request_goes_to_an_endpoint_after_it_was_taken_away(activa
         assert {answer.status for answer in await asyncio.gather(*tasks)} == {200}
 
 
+@pytest.mark.fault("I7")
 async def test_endpoints_may_flap_under_load(activator: Running) -> None:
     async with Backend() as one, Backend() as two:
         await activator.serve(one.endpoint, slots=8)

@@ -85,6 +85,7 @@ async def test_it_serves_on_after_its_control_plane_was_killed_and_is_adopted(tm
         assert not _runs(pid)
 
 
+@pytest.mark.fault("I3")
 async def test_a_killed_activator_is_restarted_at_its_address_and_told_everything(activator: Running) -> None:
     async with Backend() as backend:
         await activator.serve(backend.endpoint)
@@ -96,6 +97,7 @@ async def test_a_killed_activator_is_restarted_at_its_address_and_told_everythin
             assert (await caller.post(b"x")).body == b"x"
 
 
+@pytest.mark.fault("I10")
 async def test_a_silent_leftover_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clusters.embedded.activator.process.ADOPT_PATIENCE", 0.3)
     folder = tmp_path / "activator"
@@ -106,6 +108,7 @@ async def test_a_silent_leftover_is_replaced(tmp_path: Path, monkeypatch: pytest
         assert not _runs(pid)
 
 
+@pytest.mark.fault("I10")
 async def test_an_unrecorded_leftover_is_found_by_its_socket(tmp_path: Path) -> None:
     """The control plane died between starting it and writing that down."""
     folder = tmp_path / "activator"
@@ -115,6 +118,7 @@ async def test_an_unrecorded_leftover_is_found_by_its_socket(tmp_path: Path) -> 
         assert again.pid == pid
 
 
+@pytest.mark.fault("I3")
 async def test_stop_finishes_what_is_in_flight_and_leaves_nothing(tmp_path: Path) -> None:
     gate = Gate()
     async with running(tmp_path) as activator, Backend(gate) as backend:
@@ -155,6 +159,7 @@ async def test_stop_ends_what_does_not_finish_in_time(tmp_path: Path) -> None:
             await caller.answer()
 
 
+@pytest.mark.fault("I10")
 async def test_an_address_in_use_is_a_clear_error(tmp_path: Path) -> None:
     async with Backend() as taken:
         process = ActivatorProcess(tmp_path, SystemClock())

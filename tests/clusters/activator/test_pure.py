@@ -118,6 +118,7 @@ def test_the_gateways_headers_name_the_revision() -> None:
         revision_of([headers[0], (b"knative-serving-namespace", b"\xff")])
 
 
+@pytest.mark.bad_input("framing-connection")
 def test_connection_cannot_take_length_or_host_away() -> None:
     scope = {
         "method": "POST",

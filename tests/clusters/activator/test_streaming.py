@@ -27,6 +27,7 @@ async def send_in_pieces(caller: Caller, body: bytes) -> None:
         await caller.writer.drain()
 
 
+@pytest.mark.fault("I6")
 async def test_large_bodies_wait_with_their_callers_and_not_in_the_activator(activator: Running) -> None:
     """1 000 x 10 MB while at zero: memory stays bounded; whoever leaves is never served, who stays arrives whole."""
     body = bytes(range(256)) * (10 * 1000 * 1000 // 256)
@@ -212,6 +213,7 @@ async def test_an_answer_before_the_end_of_the_request_is_passed_on(activator: R
     await activator.idle()
 
 
+@pytest.mark.fault("I9")
 async def test_a_request_cut_short_is_never_passed_as_complete(activator: Running) -> None:
     complete: list[bytes] = []
 
@@ -243,6 +245,7 @@ async def test_continue_is_said_only_when_an_endpoint_takes_the_body(activator: 
         assert (await caller.answer()).body == b"body"
 
 
+@pytest.mark.bad_input("framing-ambiguous")
 async def test_rubbish_is_answered_400_in_json(activator: Running) -> None:
     async with await activator.caller() as caller:
         caller.writer.write(b"this is not HTTP\r\n\r\n")

@@ -39,6 +39,7 @@ async def turns(number: int = 3) -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.fault("I5")
 async def test_a_caller_that_leaves_in_the_turn_of_its_grant_gives_the_room_back() -> None:
     one = throttle(ONE)
     first = await arrive(one)
@@ -152,7 +153,21 @@ async def test_only_the_first_request_to_a_revision_without_endpoints_woke_it() 
     assert not one.arrive(now).first
 
 
+async def test_an_endpoint_that_is_named_again_still_has_what_runs_on_it() -> None:
+    one = throttle(ONE, slots=1)
+    lease = await arrive(one)
+    one.retarget(target())
+    one.retarget(target(ONE))
+    waiting = arrive(one)
+    await turns()
+    assert one.load == Load(queued=1, active=1)
+    lease.release()
+    (await waiting).release()
+    assert one.load == Load()
+
+
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.fault("I5")
 async def test_random_schedules_keep_all_counts(seed: int) -> None:
     """Arrivals, departures, refusals and changing endpoints: slots are respected, and all returns to zero."""
     source = random.Random(seed)

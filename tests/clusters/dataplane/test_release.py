@@ -20,6 +20,7 @@ from tests.clusters.gateway.test_no_request_fails import Clients
 from tests.support.wait import eventually
 
 
+@pytest.mark.fault("I7")
 async def test_a_released_pod_is_sent_nothing_even_while_it_says_that_it_is_ready(
     plane: DataPlane, stage: Stage, envoy: Envoy, activator: Activator, one: Backend
 ) -> None:
@@ -100,6 +101,7 @@ async def test_a_pod_of_no_revision_is_released_at_once(plane: DataPlane) -> Non
         await plane.release({"metadata": {"name": "pod", "namespace": "default", "uid": "1"}})
 
 
+@pytest.mark.fault("I8")
 async def test_no_request_fails_while_revisions_scale_and_splits_move(
     plane: DataPlane, stage: Stage, envoy: Envoy, activator: Activator
 ) -> None:

@@ -75,6 +75,7 @@ async def test_an_envoy_with_other_settings_is_replaced(gateway: Envoy) -> None:
     await successor.stop(grace=0.0)
 
 
+@pytest.mark.fault("I10")
 async def test_a_record_of_another_process_adopts_nobody(tmp_path: Path) -> None:
     processes.write_record(tmp_path / "envoy.pid.json", Identity(os.getpid(), 1))
     gateway = Envoy(tmp_path, "127.0.0.1", free_port(), SystemClock())
@@ -94,6 +95,7 @@ async def another_serves(gateway: Envoy, former: int) -> None:
     assert gateway.pid not in (None, former)
 
 
+@pytest.mark.fault("I3")
 async def test_an_envoy_that_dies_is_started_again_with_its_routes(gateway: Envoy) -> None:
     async with backend("one") as one, kept_running(gateway):
         await gateway.apply(table(one.address))
@@ -126,6 +128,7 @@ async def test_an_envoy_of_which_no_record_can_be_written_serves_all_the_same(ga
         await another_serves(gateway, former)
 
 
+@pytest.mark.fault("I10")
 async def test_a_taken_address_is_told_before_anything_starts(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -137,6 +140,7 @@ async def test_a_taken_address_is_told_before_anything_starts(tmp_path: Path) ->
     assert gateway.pid is None
 
 
+@pytest.mark.fault("I3")
 async def test_the_end_waits_for_what_is_under_way_and_leaves_nothing(tmp_path: Path) -> None:
     gateway = Envoy(tmp_path, "127.0.0.1", free_port(), SystemClock())
     await gateway.start()

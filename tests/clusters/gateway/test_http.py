@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from clusters.gateway.envoy import ACCESS_LOG, Envoy
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Route, Split, Table, VirtualHost
@@ -20,10 +22,10 @@ async def test_a_host_is_known_whatever_its_port_and_case(served: int) -> None:
 
 
 async def test_an_unknown_host_is_404_and_names_what_was_asked(served: int) -> None:
-    answer = await ask(served, "/x", "nope.default.localhost")
+    answer = await ask(served, "/x?key=secret", "nope.default.localhost")
     assert is_error(answer, 404)
     assert "nope.default.localhost" in answer.json["error"]
-    assert "/x" in answer.json["error"]
+    assert "path /x;" in answer.json["error"]  # without the query, in which callers have keys
     assert answer.headers["content-type"] == "application/json"
 
 
@@ -98,6 +100,7 @@ async def test_an_address_that_changes_its_revision_changes_its_requests(
         assert (await ask(gateway.port, "/", f"{other}-m.default.localhost")).json["backend"] == "second"
 
 
+@pytest.mark.bad_input("framing-internal")
 async def test_internal_headers_of_clients_do_not_come_through(served: int, first: Backend) -> None:
     sent = {
         "knative-serving-revision": "other",
@@ -125,6 +128,7 @@ async def test_answers_name_no_server(gateway: Envoy) -> None:
     assert answers[0].headers["x-mine"] == "stays"
 
 
+@pytest.mark.fault("I4")
 async def test_who_cannot_be_connected_to_is_replaced_by_another(
     gateway: Envoy, first: Backend, second: Backend
 ) -> None:
@@ -134,6 +138,7 @@ async def test_who_cannot_be_connected_to_is_replaced_by_another(
     assert {answer.status for answer in answers} == {200}
 
 
+@pytest.mark.fault("I4")
 async def test_a_request_that_may_have_been_seen_is_not_sent_twice(gateway: Envoy, second: Backend) -> None:
     seen = 0
 
@@ -147,8 +152,9 @@ async def test_a_request_that_may_have_been_seen_is_not_sent_twice(gateway: Envo
         address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
         await gateway.apply(table({"m-00001": 100}, {ONE: (address,)}, activator=second.address))
         answer = await ask(gateway.port, method="POST", body=b"x")
-    assert is_error(answer, 503)
-    assert answer.headers["retry-after"] == "1"
+    assert is_error(answer, 502)
+    assert "may have been carried out" in answer.json["error"]
+    assert "retry-after" not in answer.headers
     assert (seen, second.requests) == (1, [])
 
 
@@ -167,12 +173,12 @@ async def test_a_model_that_takes_too_long_is_504(gateway: Envoy, first: Backend
 
 async def test_the_access_log_has_one_json_line_for_each_request_but_no_probes(gateway: Envoy, first: Backend) -> None:
     await gateway.apply(table({"m-00001": 100}, {ONE: (first.address,)}))
-    await ask(gateway.port, "/a?b=c", headers={"x-request-id": "mine"})
+    await ask(gateway.port, "/a?key=secret", headers={"x-request-id": "mine"})
     await ask(gateway.port, "/b", "nope")
     log = gateway.folder / ACCESS_LOG
     await eventually(lambda: log.read_text().count("\n") == 2)
     one, two = (json.loads(line) for line in log.read_text().splitlines())
-    assert (one["status"], one["path"], one["revision"], one["request"]) == (200, "/a?b=c", "m-00001", "mine")
+    assert (one["status"], one["path"], one["revision"], one["request"]) == (200, "/a", "m-00001", "mine")
     assert one["upstream"] == f"127.0.0.1:{first.address.port}"
     assert (two["status"], two["host"], two["revision"]) == (404, "nope", None)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from clusters.clock import SystemClock
 from clusters.gateway.envoy import Envoy
 from clusters.gateway.limits import Limits
@@ -31,6 +33,7 @@ BAD_REQUESTS = {
 }
 
 
+@pytest.mark.bad_input("framing-ambiguous")
 async def test_bad_framing_is_refused_and_nobody_is_given_the_request(served: int, first: Backend) -> None:
     answers = {name: await raw(served, request) for name, request in BAD_REQUESTS.items()}
     assert {name: answer.status for name, answer in answers.items() if not is_error(answer, 400)} == {}
@@ -54,12 +57,14 @@ async def test_protocols_are_not_switched(served: int, first: Backend) -> None:
     assert first.requests == []
 
 
+@pytest.mark.bad_input("framing-heads")
 async def test_large_and_many_headers_are_431(served: int) -> None:
     assert is_error(await ask(served, headers={"X-A": "a" * 33_000}), 431)
     assert is_error(await ask(served, headers={f"X-{number}": "a" for number in range(101)}), 431)
     assert (await ask(served, headers={f"X-{number}": "a" for number in range(90)})).status == 200
 
 
+@pytest.mark.fault("I6")
 async def test_a_body_that_announces_too_much_is_413_before_it_is_sent(served: int, first: Backend) -> None:
     for length in (64 * 2**20 + 1, 2**63 - 1, 2**64 - 1):
         answer = await raw(served, b"POST / HTTP/1.1\r\n" + HEAD + f"Content-Length: {length}\r\n\r\n".encode())
@@ -76,6 +81,7 @@ async def test_large_bodies_pass_with_and_without_a_length(served: int) -> None:
     assert (await raw(served, head + chunks + b"0\r\n\r\n")).json["bytes"] == len(body)
 
 
+@pytest.mark.bad_input("framing-heads")
 async def test_headers_that_drip_are_cut_off(tmp_path: Path) -> None:
     gateway = Envoy(tmp_path, "127.0.0.1", free_port(), SystemClock(), Limits(header_seconds=0.1))
     await gateway.start()
@@ -85,6 +91,7 @@ async def test_headers_that_drip_are_cut_off(tmp_path: Path) -> None:
         await gateway.stop(grace=0.0)
 
 
+@pytest.mark.bad_input("framing-http2")
 async def test_http2_is_spoken_with_a_bound_on_streams(served: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served)
     writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))

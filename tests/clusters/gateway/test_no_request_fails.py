@@ -113,6 +113,7 @@ class Fleet:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.fault("I8")
 async def test_no_request_fails_because_of_a_configuration_change(gateway: Envoy, seed: int) -> None:
     async with AsyncExitStack() as stack:
         activator = await stack.enter_async_context(backend("activator"))

@@ -65,6 +65,7 @@ def test_what_the_stand_in_and_its_users_make_is_accepted() -> None:
     assert faults(stored_revision()) == {}
 
 
+@pytest.mark.bad_input("object-knative")
 @pytest.mark.parametrize(
     ("path", "value", "where", "said"),
     [
@@ -273,6 +274,7 @@ def test_several_containers_need_exactly_one_port() -> None:
     ]
 
 
+@pytest.mark.bad_input("object-knative")
 @pytest.mark.parametrize(
     ("volume", "mount", "where", "said"),
     [

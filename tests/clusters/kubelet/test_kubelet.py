@@ -129,6 +129,7 @@ async def restarted(nodes: Nodes, name: str) -> bool:
     return await nodes.restarts(name) > 0 and bool((await nodes.container(name)).get("ready"))
 
 
+@pytest.mark.fault("M3")
 async def test_limits_of_the_container_are_limits_of_the_process(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(make_pod("a", container={"resources": {"limits": {"memory": "256Mi"}}}))

@@ -20,6 +20,7 @@ from tests.clusters.kubelet.nodes import (
 )
 
 
+@pytest.mark.fault("M3")
 async def test_a_failed_liveness_probe_restarts_the_container(nodes: Nodes) -> None:
     await nodes.start()
     probe = {"httpGet": {"path": "/v2/health/live", "port": 8080}, "periodSeconds": 1, "failureThreshold": 1}
@@ -38,6 +39,7 @@ async def test_a_failed_liveness_probe_restarts_the_container(nodes: Nodes) -> N
     assert any(event["reason"] == "Unhealthy" and "500" in event["message"] for event in events)
 
 
+@pytest.mark.fault("M3")
 async def test_a_container_that_does_not_start_in_time_is_restarted(nodes: Nodes) -> None:
     await nodes.start()
     probe = {"httpGet": {"path": "/v2/health/ready", "port": 0}, "periodSeconds": 0.05, "failureThreshold": 1}
@@ -49,6 +51,7 @@ async def test_a_container_that_does_not_start_in_time_is_restarted(nodes: Nodes
     await until(restarted)
 
 
+@pytest.mark.fault("M3")
 async def test_a_failed_start_tells_its_last_words_and_backs_off(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(make_pod("a", "--fail", "digest is sha256:1, wanted sha256:2"))

@@ -41,6 +41,7 @@ async def storm(server: FakeApiServer, clock: SteppedClock, seconds: int) -> lis
     return counts
 
 
+@pytest.mark.fault("K2")
 @pytest.mark.parametrize("call", CALLS)
 async def test_an_overloaded_server_is_asked_again_when_it_said(
     server: FakeApiServer, connected: Connected, call: str
@@ -59,6 +60,7 @@ async def test_an_overloaded_server_is_asked_again_when_it_said(
     await task
 
 
+@pytest.mark.fault("K2")
 async def test_in_a_storm_of_429_no_object_is_asked_for_more_than_once_a_second(
     server: FakeApiServer, connected: Connected
 ) -> None:
@@ -100,6 +102,7 @@ async def test_who_is_sent_away_for_longer_than_the_deadline_does_not_wait_for_i
     assert told.value.retry_after == 30
 
 
+@pytest.mark.fault("K2")
 async def test_a_controller_leaves_an_overloaded_server_alone_until_it_may_come_back(
     server: FakeApiServer, connected: Connected
 ) -> None:

@@ -63,6 +63,7 @@ async def test_a_list_comes_in_pages(server: FakeApiServer, connected: Connected
     assert {asked.query["labelSelector"] for asked in server.asked} == {"a=b"}
 
 
+@pytest.mark.fault("K3")
 async def test_when_the_snapshot_of_a_list_expires_it_is_read_anew_and_whole(
     server: FakeApiServer, connected: Connected
 ) -> None:

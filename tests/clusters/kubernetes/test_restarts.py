@@ -94,6 +94,7 @@ async def test_a_right_that_stays_missing_after_a_break_is_told_within_seconds(
     assert 5 <= clock.monotonic() <= 15
 
 
+@pytest.mark.fault("K2")
 async def test_a_watch_goes_on_where_it_stood_when_it_is_let_in_again(
     server: FakeApiServer, cluster: KubernetesCluster
 ) -> None:

@@ -125,6 +125,7 @@ async def test_a_bookmark_moves_the_place_to_go_on_from(server: FakeApiServer, c
     assert server.versions_watched() == ["50", "100"]
 
 
+@pytest.mark.fault("K3")
 @pytest.mark.parametrize(
     "step",
     [
@@ -146,6 +147,7 @@ async def test_a_version_that_is_gone_is_told_whichever_way_the_server_says_so(
     assert server.count("watch") == 1
 
 
+@pytest.mark.fault("K3")
 async def test_the_informer_lists_again_and_notices_what_was_deleted_meanwhile(
     server: FakeApiServer, cluster: KubernetesCluster
 ) -> None:
@@ -177,6 +179,7 @@ async def test_what_was_deleted_while_the_watch_was_down_is_heard_without_a_list
     assert server.count("list") == 1
 
 
+@pytest.mark.fault("K3")
 async def test_a_server_that_always_says_gone_is_asked_less_and_less(
     server: FakeApiServer, cluster: KubernetesCluster
 ) -> None:
@@ -198,6 +201,7 @@ async def test_garbage_that_comes_again_and_again_ends_in_a_new_list(
         await eventually(lambda: names(informer) == {"a"})
 
 
+@pytest.mark.fault("K4", shortened="silent for 1.2 s, not 50 s")
 async def test_a_silent_socket_is_left_within_a_minute(server: FakeApiServer, cluster: KubernetesCluster) -> None:
     server.script("watch", stream(then="hang"))
     listed = await cluster.list(WIDGET)

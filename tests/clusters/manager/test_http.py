@@ -53,11 +53,13 @@ async def test_head_gets_the_length_and_no_body(port: int) -> None:
     assert b"Content-Length: 6\r\n" in answer
 
 
+@pytest.mark.bad_input("framing-ambiguous")
 @pytest.mark.parametrize("line", [b"GET", b"GET / HTTP/2.0", b"GET http://a/ HTTP/1.1", b"\xff / HTTP/1.1", b"a b c d"])
 async def test_what_is_no_request_is_a_400(port: int, line: bytes) -> None:
     assert (await ask(port, line + b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
 
 
+@pytest.mark.bad_input("framing-heads")
 async def test_a_head_that_is_too_large_is_a_431(port: int) -> None:
     sent = b"GET / HTTP/1.1\r\nX: " + b"x" * http.MOST_HEAD_BYTES + b"\r\n\r\n"
 

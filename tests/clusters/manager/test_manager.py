@@ -122,6 +122,7 @@ async def test_a_leader_that_lost_its_lease_stops_at_once_and_comes_back_as_a_ca
         assert "knodel_compositions_total 2" in render(replica.manager.families())
 
 
+@pytest.mark.fault("K8")
 async def test_no_write_comes_after_the_lease_was_given_back(cluster: EmbeddedCluster) -> None:
     replica = Replica(cluster, "first")
     async with running(replica):
@@ -165,6 +166,7 @@ async def test_an_end_that_is_asked_for_while_everything_is_made_anew_is_an_end(
     assert "knodel_compositions_total 1" in render(replica.manager.families())
 
 
+@pytest.mark.fault("K8", "K10")
 async def test_a_new_leader_acts_once_it_has_seen_the_last_writes_of_the_former_one(cluster: EmbeddedCluster) -> None:
     first, second = Replica(cluster, "first"), Replica(cluster, "second")
     asked = asyncio.Event()
@@ -196,6 +198,7 @@ async def test_a_part_that_breaks_ends_the_replica_with_its_error_and_frees_the_
     assert await holder(cluster) == ""
 
 
+@pytest.mark.fault("K8")
 async def test_reads_go_through_the_fence_and_no_write_does(cluster: EmbeddedCluster) -> None:
     class Nobody:
         valid = False
