@@ -200,12 +200,13 @@ class PodAutoscalerReconciler:
         return None
 
     async def _scale(self, observed: Observed, replicas: int) -> None:
-        """Scale the Deployment. Raises what the cluster raises."""
+        """Scale the Deployment that was observed, and none that has its name by now. Raises what the cluster raises."""
         if observed.deployment is None or observed.current == replicas:
             return
         name, namespace = name_of(observed.deployment), namespace_of(observed.deployment)
         log.info("scaling %s/%s from %d to %d", namespace, name, observed.current, replicas)
-        await self._parts.cluster.scale(DEPLOYMENT, name, namespace, replicas, manager=MANAGER)
+        uid = uid_of(observed.deployment)
+        await self._parts.cluster.scale(DEPLOYMENT, name, namespace, replicas, manager=MANAGER, uid=uid)
 
     async def _serverless_service(self, key: Key, observed: Observed, wishes: Wishes) -> Object:
         """The ServerlessService as it should be, created or changed where it is not."""
@@ -268,7 +269,9 @@ class PodAutoscalerReconciler:
         scale = Scale(parts.fleet.desired(key), observed.ready, threshold)
         now = parts.clock.now()
         progress = parts.progress.follow(key, pod_autoscaler, observed.pods)
-        status = make_status(pod_autoscaler, service, scale, now, find_trouble(observed.pods, now) or progress)
+        news = find_trouble(observed.pods, now) or progress
+        silence = parts.silences.message(key, may_be_zero=wishes.may_be_zero)
+        status = make_status(pod_autoscaler, service, scale, now, news, silence)
         if is_reported(pod_autoscaler, status):
             return
         patch = {"metadata": {"resourceVersion": version_of(pod_autoscaler)}, "status": status}

@@ -1,4 +1,5 @@
-"""Who is not heard, told to people: an Event `MetricsUnavailable` on the PodAutoscaler, and one when it is over.
+"""Who is not heard, told to people: an Event `MetricsUnavailable` on the PodAutoscaler, one when it is over,
+and a condition of its status meanwhile.
 
     its ready replicas do not say how busy they are       the count stays, zero is out of reach; requests that wait at
                                                           the activators still raise it
@@ -12,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from typing import Final
 
+from autoscaler.reconciler.status import UNAVAILABLE
 from clusters.clock import Clock
 from clusters.objects import POD_AUTOSCALER, Key, Object, uid_of
 from clusters.recorder import Recorder
 
-UNAVAILABLE: Final = "MetricsUnavailable"
 AVAILABLE: Final = "MetricsAvailable"
 AFTER: Final = 10.0
 """s of silence of all replicas before it is told: some ticks that failed are no news."""
@@ -55,7 +56,7 @@ class Silences:
 
     async def tell(self, key: Key, pod_autoscaler: Object, *, may_be_zero: bool) -> None:
         """Record what has changed; `may_be_zero`: its policy allows no replica. Raises what the cluster raises."""
-        uid, message = uid_of(pod_autoscaler), self._message(key, may_be_zero)
+        uid, message = uid_of(pod_autoscaler), self.message(key, may_be_zero=may_be_zero)
         before = self._told.get(key, (uid, ""))
         told = before[1] if before[0] == uid else ""
         if message == told:
@@ -71,7 +72,8 @@ class Silences:
         self._since.pop(key, None)
         self._told.pop(key, None)
 
-    def _message(self, key: Key, may_be_zero: bool) -> str:
+    def message(self, key: Key, *, may_be_zero: bool) -> str:
+        """Who is not heard now, and what follows from it; empty where all are."""
         if self._is_silent(key):
             return REPLICAS
         return ACTIVATORS if may_be_zero and not self._hears() else ""

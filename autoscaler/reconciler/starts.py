@@ -12,12 +12,13 @@ Each cold start's seconds are told to the decider, whose holds are as long as st
 milliseconds as long as the pool has members, are not. After a restart of this process they are read back from what was
 noted. Beside them stands what the server itself measured (`/stats`: imports, load, warmup), which overlaps with them.
 An entry: `{"at","pod","kind":"cold|warm","milliseconds","steps":[{"name","milliseconds"}],"server":{"load":…},
-"format":"onnx"}`; what the server did not tell is absent.
+"format":"onnx"}`; what the server did not tell is absent. A start that ended while no process of ours lived is noted,
+too, where none before it told a format: by what the Pod says of itself, to the second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,7 +30,17 @@ from autoscaler.warmpool.marks import ANNOTATION_STARTS, LABEL_POOL
 from autoscaler.warmpool.pods import is_claimed
 from clusters.clock import Clock
 from clusters.endpoints import is_ready
-from clusters.objects import LABEL_REVISION, Key, Object, key_of, labels_of, namespace_of, parse_timestamp, timestamp
+from clusters.objects import (
+    LABEL_REVISION,
+    Key,
+    Object,
+    condition_of,
+    key_of,
+    labels_of,
+    namespace_of,
+    parse_timestamp,
+    timestamp,
+)
 
 MS: Final = 1000.0  # milliseconds in a second
 SERVES: Final = "label"
@@ -75,9 +86,13 @@ class Starts:
         self._asked: dict[Key, float] = {}
         self._running: dict[str, _Start] = {}
         self._done: set[str] = set()
+        self._found: dict[str, Object] = {}  # Pods that were ready before this process saw them
+        self._without_format: set[Key] = set()
 
     def remember(self, key: Key, pod_autoscaler: Object) -> None:
         """The revision is new to this process: tell `started` of what a former one has noted."""
+        if not any(entry.get("format") for entry in read_notes(pod_autoscaler, ANNOTATION_STARTS)):
+            self._without_format.add(key)
         for seconds in noted_cold_starts(pod_autoscaler):
             self._started(key, seconds)
 
@@ -88,6 +103,7 @@ class Starts:
     def forget(self, key: Key) -> None:
         """The revision is gone."""
         self._asked.pop(key, None)
+        self._without_format.discard(key)
         for pod in [pod for pod, start in self._running.items() if start.key == key]:
             del self._running[pod]
 
@@ -132,7 +148,17 @@ class Starts:
                 noted.append(start.key)
             elif now - start.began > LONGEST:
                 del self._running[pod]
-        return noted
+        return [*noted, *self._heard_late(last)]
+
+    def _heard_late(self, last: Callable[[Key], Mapping[str, Sample]]) -> Iterator[Key]:
+        """Note the start of a Pod that was found running, where nobody has told yet what its server found."""
+        for name, pod in list(self._found.items()):
+            key = Key(namespace_of(pod), labels_of(pod)[LABEL_REVISION])
+            sample = last(key).get(name) if key in self._without_format else None
+            if sample is not None and sample.format:
+                self._without_format.discard(key)
+                self._notes.add_start(key, _entry(name, COLD, *_own_times(pod), (), sample))
+                yield key
 
     def _since(self, key: Key, now: float) -> float:
         asked = self._asked.get(key, now)
@@ -144,6 +170,7 @@ class Starts:
             return None
         if is_ready(pod):  # found running
             self._done.add(name)
+            self._found[name] = pod
             return None
         key, now = Key(namespace_of(pod), revision), self._clock.monotonic()
         began = self._since(key, now)
@@ -159,22 +186,15 @@ class Starts:
         if pod is not None:
             self._running.pop(str(key_of(pod)), None)
             self._done.discard(str(key_of(pod)))
+            self._found.pop(str(key_of(pod)), None)
 
     def _note(self, pod: str, start: _Start, sample: Sample | None) -> None:
         del self._running[pod]
         self._done.add(pod)
         if start.kind == COLD and start.whole:
             self._started(start.key, start.served - start.began)
-        entry: dict[str, Any] = {
-            "at": timestamp(self._clock.now()),
-            "pod": pod.partition("/")[2],
-            "kind": start.kind,
-            "milliseconds": _ms(start.served - start.began),
-            "steps": list(_steps(start)),
-        }
-        if sample is not None:
-            told = {"server": dict(sample.startup or {}), "format": sample.format}
-            entry |= {name: value for name, value in told.items() if value}
+        seconds, at = start.served - start.began, timestamp(self._clock.now())
+        entry = _entry(pod, start.kind, at, seconds, tuple(_steps(start)), sample)
         self._notes.add_start(start.key, entry)
 
 
@@ -196,6 +216,29 @@ def _reached(pod: Object) -> Iterable[str]:
         yield "start"
     if is_ready(pod):
         yield "ready"
+
+
+def _entry(
+    pod: str, kind: str, at: str, seconds: float, steps: Sequence[dict[str, Any]], sample: Sample | None
+) -> dict[str, Any]:
+    """What is noted of a start of the Pod `namespace/name`."""
+    entry: dict[str, Any] = {
+        "at": at,
+        "pod": pod.partition("/")[2],
+        "kind": kind,
+        "milliseconds": _ms(seconds),
+        "steps": list(steps),
+    }
+    if sample is not None:
+        told = {"server": dict(sample.startup or {}), "format": sample.format}
+        entry |= {name: value for name, value in told.items() if value}
+    return entry
+
+
+def _own_times(pod: Object) -> tuple[str, float]:
+    """When the ready Pod became so, and the seconds from its making until then."""
+    at = str((condition_of(pod, "Ready") or {}).get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])
+    return at, (parse_timestamp(at) - parse_timestamp(pod["metadata"]["creationTimestamp"])).total_seconds()
 
 
 def _steps(start: _Start) -> Iterable[dict[str, Any]]:

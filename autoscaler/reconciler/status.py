@@ -11,6 +11,9 @@ initial scale until it was reached once, then max(1, lower bound). Active, by ro
 `ScaleTargetInitialized` becomes True when the threshold is met and `serviceName` is known, and stays True: Ready=False
 beside a serviceName without it would tell the Revision that its initial scale was never achieved. Ready is False if
 one of the three others is, else Unknown if one is, else True.
+
+`MetricsAvailable` is ours: False with reason `MetricsUnavailable` while replicas or activators are not heard, absent
+until that was so once. Nothing follows from it but that people see it.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ ACTIVE = "Active"
 INITIALIZED = "ScaleTargetInitialized"
 SKS_READY = "SKSReady"
 READY = "Ready"
+METRICS = "MetricsAvailable"
+UNAVAILABLE = "MetricsUnavailable"
 _DEPENDENTS = (ACTIVE, INITIALIZED, SKS_READY)
 
 TIMED_OUT = "TimedOut"
@@ -49,10 +54,15 @@ def active_threshold(pod_autoscaler: Object, least: int) -> int:
 
 
 def make_status(
-    pod_autoscaler: Object, serverless_service: Object | None, scale: Scale, now: datetime, news: str = ""
+    pod_autoscaler: Object,
+    serverless_service: Object | None,
+    scale: Scale,
+    now: datetime,
+    news: str = "",
+    silence: str = "",
 ) -> Object:
     """The whole status. `news` of replicas that start (their trouble, or how far they are) is told until the initial
-    scale was reached once.
+    scale was reached once; `silence` says who is not heard, if anybody.
     """
     former = pod_autoscaler.get("status") or {}
     conditions = list(former.get("conditions") or ())
@@ -64,6 +74,8 @@ def make_status(
     conditions = with_condition(conditions, ACTIVE, *_active(pod_autoscaler, scale, now, news))
     conditions = with_condition(conditions, SKS_READY, *_sks_ready(serverless_service, now))
     conditions = with_condition(conditions, READY, *_ready(conditions, now))
+    if silence or any(condition["type"] == METRICS for condition in conditions):
+        conditions = with_condition(conditions, METRICS, *_heard(silence, now))
     status: Object = {
         "conditions": conditions,
         "desiredScale": scale.desired,
@@ -122,6 +134,10 @@ def _sks_ready(serverless_service: Object | None, now: datetime) -> tuple[str, d
         return "True", now, "", ""
     condition = condition_of(serverless_service, READY) if serverless_service is not None else None
     return "Unknown", now, "NotReady", (condition or {}).get("message", "")
+
+
+def _heard(silence: str, now: datetime) -> tuple[str, datetime, str, str]:
+    return ("False", now, UNAVAILABLE, silence) if silence else ("True", now, "", "")
 
 
 def _ready(conditions: list[Object], now: datetime) -> tuple[str, datetime, str, str]:

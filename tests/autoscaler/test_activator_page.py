@@ -56,6 +56,7 @@ def test_other_metrics_are_passed_over() -> None:
     assert PageReader().read(page(other, line("queued", ONE, "1"))).held == {ONE: Held(1, 0)}
 
 
+@pytest.mark.fault("A3")
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "1e308", "0.5", "1000001", "", "many", "0x1", "1 2"])
 def test_a_count_that_is_none_refuses_the_page(value: str) -> None:
     with pytest.raises(BadPage):
@@ -96,6 +97,7 @@ def test_revisions_that_are_not_counted_apart_may_all_be_the_one_that_waits() ->
     assert reader.read(page(line("queued", ONE, "0"), OVERFLOW % 1)).of(ONE) is NOTHING
 
 
+@pytest.mark.fault("A3")
 @given(st.lists(st.binary(max_size=80) | st.text(max_size=80).map(str.encode), max_size=5).map(b"\n".join))
 def test_any_bytes_are_a_page_or_refused(text: bytes) -> None:
     try:

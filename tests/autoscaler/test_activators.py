@@ -106,6 +106,7 @@ async def test_one_that_ends_is_still_listened_to_but_need_not_answer(cluster: E
         assert await listener.poller.refresh()
 
 
+@pytest.mark.fault("A5")
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_one_that_misbehaves_is_counted_and_delays_nobody(cluster: EmbeddedCluster, fault: str) -> None:
     async with serving(FAULTS[fault]) as bad, serving(holding()) as good, listening(cluster, [bad, good]) as listener:
@@ -144,6 +145,7 @@ async def test_one_that_dies_lets_go_of_what_it_held_at_once_and_one_that_hangs_
             await listener.holds(0)
 
 
+@pytest.mark.fault("A2")
 async def test_silence_of_a_ready_activator_is_deafness_until_it_answers_again(cluster: EmbeddedCluster) -> None:
     async with serving(holding()) as one, serving(holding()) as two, listening(cluster, [one, two]) as listener:
         await listener.polls(4)
@@ -258,6 +260,7 @@ async def test_a_request_for_a_revision_that_is_not_counted_apart_wakes_all_thos
         assert listener.called == [REVISION, REVISION]
 
 
+@pytest.mark.fault("A2")
 async def test_five_minutes_of_silence_by_a_stepped_clock(cluster: EmbeddedCluster) -> None:
     clock = SteppedClock()
     async with serving(hang) as one:

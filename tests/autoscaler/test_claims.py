@@ -22,6 +22,7 @@ def rates(*said: float) -> list[float]:
     return [one.rate for one in without_outliers(claims(*said), SLOTS)]
 
 
+@pytest.mark.bad_input("scrape-lies")
 def test_one_among_three_others_is_cut_to_three_times_their_median() -> None:
     assert rates(2.0, 3.0, 4.0, 64.0) == [2.0, 3.0, 4.0, 9.0]
 

@@ -77,6 +77,7 @@ async def test_what_waits_inside_a_replica_at_two_readings_is_a_crowd(collector:
     assert crowds == [0.0, 0.0, 7.0, 0.0, 0.0]
 
 
+@pytest.mark.fault("A4")
 async def test_a_replica_that_lies_about_its_queue_is_a_small_crowd(collector: Collector, told: Told) -> None:
     for second in range(2):
         told.says("a", 10.0 + second, busy=8.0 * second, requests=0.0, queued=1e9)
@@ -111,6 +112,7 @@ async def test_nothing_served_and_nothing_in_flight_is_not_busy(collector: Colle
     assert second is not None and not second.busy
 
 
+@pytest.mark.fault("A4")
 async def test_a_lie_is_clamped_to_a_multiple_of_the_slots(collector: Collector, told: Told) -> None:
     told.says("a", 10.0, busy=0.0, requests=0.0)
     await read(collector, target("a"))
@@ -119,6 +121,7 @@ async def test_a_lie_is_clamped_to_a_multiple_of_the_slots(collector: Collector,
     assert reading is not None and reading.work == 64.0
 
 
+@pytest.mark.fault("A3")
 async def test_a_reading_of_before_the_last_one_is_rejected_and_its_replica_missing(
     collector: Collector, told: Told
 ) -> None:
@@ -132,6 +135,7 @@ async def test_a_reading_of_before_the_last_one_is_rejected_and_its_replica_miss
     assert reading is not None and (reading.work, reading.requests) == (1.0, 1.0)
 
 
+@pytest.mark.fault("A4")
 async def test_one_that_claims_far_more_than_the_others_counts_for_three_times_their_median(
     collector: Collector, told: Told
 ) -> None:
@@ -144,6 +148,7 @@ async def test_one_that_claims_far_more_than_the_others_counts_for_three_times_t
     assert (reading.work, reading.served, reading.requests) == (18.0, 18.0, 40.0)
 
 
+@pytest.mark.fault("A3", "A6")
 async def test_replicas_that_do_not_answer_are_missing_and_those_that_lie_rejected(
     collector: Collector, told: Told
 ) -> None:

@@ -97,6 +97,7 @@ async def test_an_idle_revision_goes_to_zero_only_after_the_activator_is_in_its_
     await world.until(world.replicas_asked, 0)
 
 
+@pytest.mark.fault("A10")
 async def test_a_request_that_comes_on_the_way_to_zero_cancels_it(world: World) -> None:
     pod = await serving(world)
     await world.pass_time(12.0)
@@ -284,6 +285,7 @@ async def test_a_pod_autoscaler_of_another_class_is_left_alone(world: World) -> 
     assert "status" not in await world.pod_autoscaler()
 
 
+@pytest.mark.fault("A1")
 async def test_a_new_process_keeps_the_replicas_that_it_finds(cluster: EmbeddedCluster) -> None:
     clock = SteppedClock()
     policy = Policy(max_replicas=8, scale_to_zero_after=30)
@@ -297,6 +299,7 @@ async def test_a_new_process_keeps_the_replicas_that_it_finds(cluster: EmbeddedC
         assert await world.replicas_asked() == 3
 
 
+@pytest.mark.fault("A9")
 async def test_a_namesake_of_a_deleted_pod_autoscaler_starts_from_nothing(world: World) -> None:
     await at_zero(world)
     await world.cluster.delete(REVISION, REVISION_NAME, "default")
@@ -312,6 +315,7 @@ async def count(world: World, kind: Kind) -> int:
     return len((await world.cluster.list(kind, "default")).items)
 
 
+@pytest.mark.fault("A9")
 async def test_a_deployment_of_another_revision_is_not_scaled(world: World) -> None:
     await world.create_revision(Policy(min_replicas=3))
     await world.until(world.replicas_asked, 3)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -107,6 +108,7 @@ def test_the_arrays_agree_with_the_same_rules_in_plain_python(rows: Rows) -> Non
         assert before_of(row_of(kept, row)) == memory.before
 
 
+@pytest.mark.fault("A3")
 @settings(deadline=None)
 @given(tables)
 def test_the_result_is_an_integer_within_the_bounds(rows: Rows) -> None:

@@ -82,6 +82,8 @@ def test_fields_that_a_later_knative_adds_are_passed_over() -> None:
     assert read_report(later + stat(1.0, 2.0, 3.0) + later).concurrency == 1.0
 
 
+@pytest.mark.bad_input("scrape-values")
+@pytest.mark.fault("A3")
 @pytest.mark.parametrize(
     "body",
     [
@@ -104,6 +106,7 @@ def test_what_is_no_reading_is_rejected(body: bytes) -> None:
         read_report(body)
 
 
+@pytest.mark.fault("A3")
 @given(st.binary(max_size=MAX_BYTES))
 def test_any_bytes_are_a_reading_or_rejected(body: bytes) -> None:
     with contextlib.suppress(BadSample):
@@ -125,6 +128,7 @@ async def test_averages_of_periods_become_work_over_the_time_between(scene: Scen
     assert await scene.passes(0.0, 0.0, 12.0) == Reading(0.0, 0.0, 0.0, 0.0, busy=False, complete=True)
 
 
+@pytest.mark.fault("A3")
 async def test_a_period_that_is_told_over_and_over_is_stale_and_no_reading(scene: Scene) -> None:
     await scene.read()
     await scene.passes(2.0, 5.0, 11.0)
@@ -177,6 +181,8 @@ async def test_a_request_in_the_period_that_still_runs_is_waited_for_before_zero
     assert LAG >= PERIOD
 
 
+@pytest.mark.bad_input("scrape-size")
+@pytest.mark.fault("A5")
 @pytest.mark.parametrize(
     ("behave", "error"),
     [

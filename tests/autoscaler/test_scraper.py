@@ -86,6 +86,8 @@ def test_what_is_no_name_of_a_format_is_not_passed_on(text: str) -> None:
     assert parse_stats(json.dumps({**STATS, "format": text}).encode(), 0.0).format == ""
 
 
+@pytest.mark.bad_input("scrape-size")
+@pytest.mark.fault("A5")
 @pytest.mark.parametrize(
     "behave", [hang, drip, slam, answer(b"{}", "503 Service Unavailable"), answer(b"", "302 Found")]
 )
@@ -116,12 +118,16 @@ async def test_who_has_no_such_page_is_told_from_who_is_silent() -> None:
     assert not isinstance(silent.value, NoPage)
 
 
+@pytest.mark.bad_input("scrape-size")
+@pytest.mark.fault("A5")
 async def test_an_answer_without_end_is_cut_off() -> None:
     async with replica(pour) as endpoint, scraper() as source:
         with pytest.raises(BadSample, match="more than 1024 bytes"):
             await source.sample(endpoint)
 
 
+@pytest.mark.bad_input("scrape-values")
+@pytest.mark.fault("A3")
 @pytest.mark.parametrize(
     "body",
     [
@@ -146,6 +152,7 @@ def test_what_is_no_reading_is_rejected(body: bytes) -> None:
         parse_stats(body, 0.0)
 
 
+@pytest.mark.fault("A3")
 @given(st.binary(max_size=200) | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(repr).map(str.encode))
 def test_no_answer_whatever_raises_anything_else(body: bytes) -> None:
     with contextlib.suppress(BadSample):

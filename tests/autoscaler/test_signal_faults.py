@@ -102,6 +102,7 @@ async def fleets() -> AsyncIterator[Fleets]:
 # --- A2: silence ---
 
 
+@pytest.mark.fault("A2")
 async def test_five_minutes_without_a_reading_hold_the_count_and_requests_that_wait_still_raise_it(
     cluster: EmbeddedCluster,
 ) -> None:
@@ -113,6 +114,8 @@ async def test_five_minutes_without_a_reading_hold_the_count_and_requests_that_w
         await world.pass_time(FIVE_MINUTES)
         assert await world.replicas_asked() == 1, "held: neither more, nor less, nor zero"
         assert await told(world) == {"MetricsUnavailable"}
+        assert await world.condition("MetricsAvailable") == ("False", "MetricsUnavailable")
+        assert await world.condition("Ready") == ("True", ""), "it serves"
 
         world.activator.holds(queued=12)
         await eventually(lambda: more_than_one(world))
@@ -122,8 +125,10 @@ async def test_five_minutes_without_a_reading_hold_the_count_and_requests_that_w
         world.replicas.silent.clear()
         await world.pass_time(2.0)
         await eventually(lambda: tells(world, {"MetricsUnavailable", "MetricsAvailable"}))
+        await world.until(lambda: world.condition("MetricsAvailable"), ("True", ""))
 
 
+@pytest.mark.fault("A2")
 async def test_what_is_at_zero_comes_back_and_stays_while_activators_are_not_heard(cluster: EmbeddedCluster) -> None:
     async with running(World(cluster, SteppedClock())) as world:
         await at_zero(world)
@@ -131,6 +136,7 @@ async def test_what_is_at_zero_comes_back_and_stays_while_activators_are_not_hea
         world.autoscaler.reconsider()
         await world.until(world.replicas_asked, 1)
         await eventually(lambda: tells(world, {"MetricsUnavailable"}))
+        await world.until(lambda: world.condition("MetricsAvailable"), ("False", "MetricsUnavailable"))
         await world.start_pod()
         await world.until(world.mode, "Serve")
         await world.report_services(in_path=False)
@@ -144,6 +150,7 @@ async def test_what_is_at_zero_comes_back_and_stays_while_activators_are_not_hea
         await world.until(world.replicas_asked, 0)
 
 
+@pytest.mark.fault("A2")
 async def test_the_last_replica_stays_as_long_as_an_activator_does_not_say_what_it_holds(
     cluster: EmbeddedCluster,
 ) -> None:
@@ -186,6 +193,7 @@ NONSENSE = [
 ]
 
 
+@pytest.mark.fault("A3")
 @pytest.mark.parametrize("body", NONSENSE)
 async def test_what_is_no_reading_is_counted_and_the_count_of_replicas_stays(fleets: Fleets, body: bytes) -> None:
     await fleets.add(KEY, [answer(body), answer(body)])
@@ -194,6 +202,8 @@ async def test_what_is_no_reading_is_counted_and_the_count_of_replicas_stays(fle
     assert fleets.fleet.desired(KEY) == 2
 
 
+@pytest.mark.bad_input("scrape-values")
+@pytest.mark.fault("A3")
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(width=32) | st.floats(0, 1e15), st.floats(0, 1e15), st.floats(0, 1e9)), max_size=6),
@@ -228,6 +238,8 @@ def test_whatever_replicas_say_the_decision_is_a_number_within_the_bounds(
 # --- A4: a lie ---
 
 
+@pytest.mark.bad_input("scrape-lies")
+@pytest.mark.fault("A4")
 @pytest.mark.parametrize("lie", [0.0, 1e9])
 async def test_one_replica_that_lies_counts_for_no_more_than_it_can_hold(fleets: Fleets, lie: float) -> None:
     await fleets.add(KEY, [busy(SLOTS), busy(SLOTS), busy(lie)], max=1_000)
@@ -238,6 +250,7 @@ async def test_one_replica_that_lies_counts_for_no_more_than_it_can_hold(fleets:
     assert fleets.fleet.desired(KEY) >= 3, "nobody goes after three readings"
 
 
+@pytest.mark.fault("A4")
 async def test_one_replica_among_many_that_lies_counts_for_three_times_what_the_others_hold(fleets: Fleets) -> None:
     await fleets.add(KEY, [busy(SLOTS / 2)] * 4 + [busy(1e9)], max=1_000)
     readings = await fleets.ticks(3)
@@ -249,6 +262,8 @@ async def test_one_replica_among_many_that_lies_counts_for_three_times_what_the_
 # --- A5: endpoints that hang, drip, pour ---
 
 
+@pytest.mark.bad_input("scrape-size")
+@pytest.mark.fault("A5")
 async def test_replicas_that_misbehave_cost_no_memory_and_delay_no_others(fleets: Fleets) -> None:
     good = answer(stats(1.0))
     await fleets.add(OTHER, [good])
@@ -269,6 +284,7 @@ async def test_replicas_that_misbehave_cost_no_memory_and_delay_no_others(fleets
 # --- A6: half of the replicas ---
 
 
+@pytest.mark.fault("A6")
 @pytest.mark.parametrize("active", [0.0, SLOTS])
 async def test_half_of_the_replicas_silent_neither_adds_nor_removes_any(fleets: Fleets, active: float) -> None:
     """Kubernetes' rule for missing metrics: they count as idle where that adds, as full where that would remove."""
@@ -279,6 +295,7 @@ async def test_half_of_the_replicas_silent_neither_adds_nor_removes_any(fleets: 
     assert fleets.fleet.desired(KEY) == (4 if active == 0.0 else 8)
 
 
+@pytest.mark.fault("A6")
 async def test_what_half_of_the_replicas_say_still_scales_up(fleets: Fleets) -> None:
     await fleets.add(KEY, [busy(4 * SLOTS)] * 2 + [slam] * 2)
     await fleets.ticks(10)

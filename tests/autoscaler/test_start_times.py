@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import Policy
+from autoscaler.apis import Policy, read_notes
 from autoscaler.config import Records
+from autoscaler.metrics.stat import Sample
 from autoscaler.reconciler.notes import Notes
 from autoscaler.reconciler.starts import WAIT_FOR_SERVER, Starts, noted_cold_starts
 from autoscaler.warmpool.claim import ClaimStep
@@ -27,8 +28,8 @@ class Scene:
         self.clock = SteppedClock()
         self.clock.step(100.0)
         self.told: list[tuple[Key, float]] = []
-        notes = Notes(cluster, self.clock, Records(), TEST)
-        self.starts = Starts(notes, self.clock, lambda key, seconds: self.told.append((key, seconds)))
+        self.notes = Notes(cluster, self.clock, Records(), TEST)
+        self.starts = Starts(self.notes, self.clock, lambda key, seconds: self.told.append((key, seconds)))
 
     def pod(self, *, ready: bool, made: float | None = None) -> Object:
         """A replica, made `made` seconds ago."""
@@ -81,6 +82,37 @@ def test_one_that_is_found_half_way_is_not_told_as_a_short_one(scene: Scene) -> 
 def test_one_that_is_found_ready_is_none(scene: Scene) -> None:
     scene.starts.pod(None, scene.pod(ready=True))
     assert scene.ends() == []
+
+
+@pytest.mark.fault("K1")
+async def test_of_one_that_ended_while_no_process_lived_the_format_is_told_once(cluster: EmbeddedCluster) -> None:
+    scene, pod_autoscaler = Scene(cluster), noted()
+    scene.starts.remember(KEY, pod_autoscaler)
+    scene.starts.pod(None, scene.pod(ready=True))
+    sample = Sample(0.0, 0.0, 0.0, 0.0, 0.0, {"load": 4.2}, format="onnx")
+
+    heard = [scene.starts.heard(lambda _: {f"{KEY.namespace}/m-1": sample}) for _ in range(2)]
+
+    assert heard == [[KEY], []]
+    await cluster.create(POD_AUTOSCALER, pod_autoscaler, manager=TEST)
+    await scene.notes.write(pod_autoscaler)
+    [entry] = read_notes(await cluster.get(POD_AUTOSCALER, KEY.name, KEY.namespace), ANNOTATION_STARTS)
+    told = {"pod": "m-1", "kind": "cold", "milliseconds": 0.0, "steps": [], "server": {"load": 4.2}, "format": "onnx"}
+    assert entry == {"at": scene.pod(ready=True)["metadata"]["creationTimestamp"], **told}
+    assert scene.told == []  # to the second is not exact enough for the decider
+
+
+def test_one_that_is_found_ready_and_whose_format_is_known_is_none(scene: Scene) -> None:
+    scene.starts.remember(KEY, noted({"kind": "cold", "format": "onnx"}))
+    scene.starts.pod(None, scene.pod(ready=True))
+    sample = Sample(0.0, 0.0, 0.0, 0.0, 0.0, format="onnx")
+    assert scene.starts.heard(lambda _: {f"{KEY.namespace}/m-1": sample}) == []
+
+
+def noted(*starts: Any) -> Object:
+    """The revision's PodAutoscaler with these starts."""
+    metadata = {"name": KEY.name, "namespace": KEY.namespace, "annotations": {ANNOTATION_STARTS: json.dumps(starts)}}
+    return {"apiVersion": POD_AUTOSCALER.api_version, "kind": "PodAutoscaler", "metadata": metadata, "spec": {}}
 
 
 def test_a_warm_start_is_no_cold_one(scene: Scene) -> None:

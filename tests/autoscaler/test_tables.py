@@ -96,6 +96,15 @@ def test_ready_is_false_then_unknown_then_true_by_the_worst_of_the_others() -> N
     assert (status["desiredScale"], status["actualScale"], status["observedGeneration"]) == (1, 1, 3)
 
 
+def test_who_is_not_heard_is_a_condition_of_its_own_that_nothing_follows_from() -> None:
+    made = autoscaler()
+    assert "MetricsAvailable" not in conditions_of(make_status(made, SKS, Scale(1, 1, 1), NOW))
+    made["status"] = make_status(made, SKS, Scale(1, 1, 1), NOW, silence="no replica says how busy it is")
+    silent = conditions_of(made["status"])
+    assert (silent["MetricsAvailable"], silent["Ready"]) == (("False", "MetricsUnavailable"), ("True", ""))
+    assert conditions_of(make_status(made, SKS, Scale(1, 1, 1), NOW))["MetricsAvailable"] == ("True", "")
+
+
 def test_a_status_made_again_is_the_same() -> None:
     made = autoscaler()
     made["status"] = make_status(made, SKS, Scale(1, 1, 1), NOW)

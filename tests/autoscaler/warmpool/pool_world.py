@@ -277,3 +277,16 @@ async def pool_world(path: Path) -> AsyncIterator[PoolWorld]:
             yield world
         finally:
             await world.end()
+
+
+async def full(world: PoolWorld, size: int = 3, **spec: Any) -> set[str]:
+    """A pool whose members are all ready; the process that made them has ended."""
+    await world.pool(size=size, **spec)
+    await world.seed()
+    process = await world.process()
+    for _ in range(size):
+        await process.settle()
+        await world.become_ready()
+    await process.settle()
+    await process.stop()
+    return await world.names()

@@ -18,6 +18,7 @@ from tests.autoscaler.warmpool.process import Process, running
 from tests.autoscaler.warmpool.world import NAMESPACE, SETTINGS, World
 
 
+@pytest.mark.fault("W1")
 async def test_a_member_that_does_not_take_the_model_is_deleted_and_the_next_one_serves(
     world: World, process: Process
 ) -> None:
@@ -31,6 +32,7 @@ async def test_a_member_that_does_not_take_the_model_is_deleted_and_the_next_one
     assert [(step.step, step.pod) for step in world.steps if not step.ok] == [("assign", dead)]
 
 
+@pytest.mark.fault("W1")
 async def test_when_all_members_fail_the_replica_starts_cold(world: World, process: Process) -> None:
     key = await world.deploy()
     world.caller.failing = set(await world.members(3))
@@ -59,6 +61,7 @@ async def test_a_model_that_no_server_takes_costs_one_member_not_all(
     assert third in world.caller.pods
 
 
+@pytest.mark.fault("W1")
 async def test_a_member_that_hangs_until_the_deadline_is_the_last_one_tried_before_the_cold_start(
     world: World, process: Process
 ) -> None:
@@ -79,6 +82,7 @@ async def test_a_member_that_hangs_until_the_deadline_is_the_last_one_tried_befo
     assert await world.claimed() == {alive}
 
 
+@pytest.mark.fault("W1")
 async def test_a_member_that_dies_before_the_claim_is_passed_over(world: World, process: Process) -> None:
     key = await world.deploy()
     dead, alive = await world.members(2)
@@ -88,6 +92,7 @@ async def test_a_member_that_dies_before_the_claim_is_passed_over(world: World, 
     assert await world.claimed() == {alive}
 
 
+@pytest.mark.fault("W1")
 async def test_a_member_that_is_deleted_during_the_load_call_is_passed_over(world: World, process: Process) -> None:
     key = await world.deploy()
     dying, alive = await world.members(2)

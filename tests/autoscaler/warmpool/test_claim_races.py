@@ -59,6 +59,7 @@ async def check(world: World, key: Key, replicas: int) -> None:
     assert all(times == 1 for times in world.uses().values())
 
 
+@pytest.mark.fault("W2")
 async def test_of_a_thousand_claims_at_once_each_member_goes_to_one(world: World) -> None:
     members = await world.members(MEMBERS)
     async with AsyncExitStack() as stack:
@@ -78,6 +79,7 @@ async def test_of_a_thousand_claims_at_once_each_member_goes_to_one(world: World
     }
 
 
+@pytest.mark.fault("W2")
 async def test_claimers_that_fail_now_and_then_still_use_no_member_twice(world: World) -> None:
     members = await world.members(MEMBERS)
     world.caller.failing = set(members[::3])
@@ -93,6 +95,7 @@ async def test_claimers_that_fail_now_and_then_still_use_no_member_twice(world: 
     assert world.uses() == Counter(members)
 
 
+@pytest.mark.fault("W3")
 @pytest.mark.parametrize("death", [Crash, asyncio.CancelledError])
 async def test_a_claimer_that_dies_after_any_of_its_writes_leaks_no_member(
     world: World, death: type[BaseException]
@@ -213,6 +216,7 @@ async def test_two_claimers_at_the_same_revision_leave_no_member_behind(world: W
         await check(world, key, 2)
 
 
+@pytest.mark.fault("W5")
 async def test_claims_of_many_revisions_share_a_pool_without_harm(world: World) -> None:
     keys = [await world.deploy(f"model-{number:05}") for number in range(8)]
     await world.members(5)

@@ -84,6 +84,7 @@ async def test_a_second_begin_before_the_first_one_is_seen_claims_nothing_more(w
     assert [await process.claims.begin(key, found, 1) for _ in range(3)] == [1, 0, 0]
 
 
+@pytest.mark.fault("W5")
 async def test_a_revision_without_members_starts_cold_at_once(world: World, process: Process) -> None:
     key = await world.deploy()
     assert await process.start(key, 1) == 0
@@ -105,6 +106,7 @@ async def test_nothing_is_claimed_for_a_template_that_does_not_say_what_to_load(
 # --- which members ---
 
 
+@pytest.mark.fault("W6")
 async def test_members_that_differ_from_the_revision_are_never_taken(world: World, process: Process) -> None:
     await world.pool("other")
     key = await world.deploy()
@@ -129,6 +131,7 @@ async def test_namespaces_are_never_mixed(world: World, process: Process) -> Non
     assert world.caller.calls[0][2] == theirs.name
 
 
+@pytest.mark.fault("W7")
 async def test_a_member_older_than_its_pool_allows_is_not_taken(world: World, process: Process) -> None:
     key = await world.deploy()
     await world.cluster.patch(WARM_POOL, POOL, {"spec": {"maxAge": "1h"}}, NAMESPACE, manager="test")
@@ -185,6 +188,7 @@ async def test_a_model_that_crashes_after_its_claim_takes_one_member_not_all(wor
     assert await world.claimed() == {member}
 
 
+@pytest.mark.fault("W5")
 async def test_a_revision_that_serves_leaves_the_last_member_to_one_at_zero(world: World, process: Process) -> None:
     serving, waiting = await world.deploy("iris-00001"), await world.deploy("wine-00001")
     await world.members(3)

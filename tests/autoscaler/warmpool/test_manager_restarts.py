@@ -47,6 +47,7 @@ async def crash_after_every_write(world: PoolWorld, size: int) -> None:
     raise AssertionError("processes crash on and on")
 
 
+@pytest.mark.fault("W3")
 async def test_a_crash_after_any_write_makes_no_second_set_of_members(world: PoolWorld) -> None:
     await world.pool(size=3)
     await world.seed()
@@ -76,6 +77,7 @@ async def test_a_crash_while_old_members_are_replaced_loses_and_doubles_none(wor
     assert len(await world.names()) == 2
 
 
+@pytest.mark.fault("W3", "W6")
 async def test_a_crash_while_a_pool_changes_its_template_leaves_no_old_member(world: PoolWorld) -> None:
     await world.pool(size=3)
     await world.seed()
@@ -176,6 +178,7 @@ async def test_a_pool_that_was_deleted_and_made_again_starts_with_members_of_its
     assert len(await world.names() - first) == 2
 
 
+@pytest.mark.fault("W7", shortened="8 h of a virtual clock, not 24 h")
 async def test_hundreds_of_cycles_recycle_every_member_and_leak_none(world: PoolWorld) -> None:
     await world.pool(size=3, maxAge="10m")
     await world.seed()

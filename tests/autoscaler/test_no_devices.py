@@ -1,0 +1,112 @@
+"""Replicas that no node has room for, with the real workload controllers: fault A11, with a made-up device."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from autoscaler.apis import Policy
+from clusters.clock import SystemClock
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.workloads import Workloads
+from clusters.informer import Informers
+from clusters.objects import DEPLOYMENT, LABEL_REVISION, POD, condition_of
+from tests.autoscaler.nodes import LACKS, RESOURCE, Nodes
+from tests.autoscaler.world import DEPLOYMENT_NAME, REVISION_NAME, TEST, World, running
+from tests.support.clock import SteppedClock
+from tests.support.loops import at_work
+
+WAITING = 6  # requests
+MORE = 10  # expected to come by the rate of those while a replica starts (10 s, until a start was measured)
+MINUTES = 10
+POLICY = Policy(scale_target=1, target_utilization=1, max_replicas=50, scale_to_zero_after=600)
+
+
+class Fleet:
+    """The autoscaler's world with ReplicaSets that make Pods, and nodes that take them or do not."""
+
+    def __init__(self, world: World, cluster: EmbeddedCluster) -> None:
+        self.world = world
+        self.nodes = Nodes(cluster, world.clock)
+
+    async def pass_time(self, seconds: int) -> None:
+        """As the world's; nodes look each second."""
+        for _ in range(seconds):
+            await self.nodes.look()
+            await self.world.pass_time(1.0)
+        self.world.autoscaler.reconsider()  # a look that a pass asks for comes in real time
+
+    async def starts(self, replicas: int) -> bool:
+        """Whether so many Pods are there."""
+        await self.nodes.look()
+        return len((await self.world.cluster.list(POD, "default")).items) == replicas
+
+
+@asynccontextmanager
+async def fleet(cluster: EmbeddedCluster) -> AsyncIterator[Fleet]:
+    """A revision whose replicas ask for a device."""
+    world, informers = World(cluster, SteppedClock()), Informers(cluster)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(running(world))
+        await world.create_revision(POLICY)
+        labels = {LABEL_REVISION: REVISION_NAME}
+        server = {"name": "server", "image": "server:1", "resources": {"limits": {RESOURCE: "1"}}}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [server]}}
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        await cluster.patch(DEPLOYMENT, DEPLOYMENT_NAME, {"spec": spec}, "default", manager=TEST)
+        workloads = Workloads(cluster, informers, SystemClock())
+        await stack.enter_async_context(at_work(informers.run(), workloads.run()))
+        yield Fleet(world, cluster)
+
+
+async def message(world: World) -> str:
+    """The end of what Active says, from the reason on."""
+    said = str((condition_of(await world.pod_autoscaler(), "Active") or {}).get("message", ""))
+    return said[said.find("Unschedulable") :]
+
+
+@pytest.mark.fault("A11")
+async def test_without_any_device_the_first_replica_waits_alone_and_says_why(cluster: EmbeddedCluster) -> None:
+    async with fleet(cluster) as made:
+        await made.world.until(lambda: made.starts(1), True)
+        await made.pass_time(60 * MINUTES // 2)
+        await made.world.until(lambda: message(made.world), f"Unschedulable: {LACKS}")
+        assert await made.world.condition("Active") == ("Unknown", "Queued")
+        assert (len(made.nodes.born), len(await made.nodes.pending())) == (1, 1)
+
+
+@pytest.mark.fault("A11")
+async def test_when_the_devices_are_gone_one_batch_waits_for_them_and_no_more_are_made(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with fleet(cluster) as made:
+        world = made.world
+        made.nodes.allocatable = 1
+        await world.until(lambda: made.starts(1), True)
+        await world.until(world.mode, "Serve")
+        await world.report_services(in_path=False)
+        await made.pass_time(2)
+        made.nodes.allocatable = 0
+        (served,) = (await cluster.list(POD, "default")).items
+        await cluster.delete(POD, served["metadata"]["name"], "default", grace_period=0)
+        await world.until(world.mode, "Proxy")
+
+        world.activator.holds(queued=WAITING)
+        await made.pass_time(10)
+        asked = await world.replicas_asked()
+        assert WAITING <= asked <= WAITING + MORE, "one batch"
+        await world.until(lambda: made.starts(asked), True)
+        await made.nodes.look()
+        born = len(made.nodes.born)
+        await made.pass_time(60 * MINUTES)
+        assert await world.replicas_asked() == asked
+        assert (len(made.nodes.born), len(await made.nodes.pending())) == (born, asked)
+        assert await world.condition("Active") == ("Unknown", "Queued")
+
+        made.nodes.allocatable = asked
+        await made.pass_time(2)
+        world.activator.holds(queued=0)
+        await world.until(lambda: world.condition("Active"), ("True", ""))
+        assert len(made.nodes.born) == born
