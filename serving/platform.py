@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from autoscaler.warmpool.caller import HttpLoadCaller
 from autoscaler.warmpool.keys import PoolKey
 from clusters.clock import SystemClock
 from clusters.collector import spare_what_is_there
+from clusters.core_dumps import allow_none
 from clusters.embedded.activator.process import ActivatorProcess
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane import DataPlane
@@ -84,6 +86,8 @@ HOME = "default"
 SCALING = Scaling(warm=WarmStart(create_burst=1))
 """Members of a pool start one after the other: here the replicas that serve have the same processors."""
 
+OpenStore = Callable[[Path], Store]
+
 DRAIN = 30.0  # s that requests under way get when the platform ends, all parts together
 LEAST_DRAIN = 2.0  # s
 
@@ -91,8 +95,10 @@ LEAST_DRAIN = 2.0  # s
 class Platform:
     """One machine's platform, from `run` to the end of `run`."""
 
-    def __init__(self, state: Path, settings: Settings) -> None:
+    def __init__(self, state: Path, settings: Settings, open_store: OpenStore = Store.open) -> None:
+        """`open_store` makes the store of the file in the folder `state`."""
         self.state = state
+        self._open = open_store
         self.ready = asyncio.Event()
         self._settings = settings
         self._clock = SystemClock()
@@ -153,7 +159,7 @@ class Platform:
             raise activator
 
     def _open_store(self) -> EmbeddedCluster:
-        self._store = Store.open(self.state / STORE_FILE)
+        self._store = self._open(self.state / STORE_FILE)
         return EmbeddedCluster(self._store, clock=self._clock, validators=doors(self._store, self._settings))
 
     def _compose(self) -> None:
@@ -282,11 +288,12 @@ class Platform:
         await self._control.ended()
 
 
-def run_platform(state: Path, settings: Settings) -> int:
+def run_platform(state: Path, settings: Settings, open_store: OpenStore = Store.open) -> int:
     """Run a platform in this process until SIGINT or SIGTERM; returns the exit code."""
+    allow_none()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    return uvloop.run(_until_signal(Platform(state, settings)))
+    return uvloop.run(_until_signal(Platform(state, settings, open_store)))
 
 
 async def _until_signal(platform: Platform) -> int:

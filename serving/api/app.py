@@ -18,6 +18,7 @@ from clusters.clock import Clock
 from clusters.errors import KnodelError, NotFound
 from clusters.objects import POD, Kind, Object
 from serving.api import discovery, openapi
+from serving.api.audit import Audit
 from serving.api.guard import Guard, refuse_repeated
 from serving.api.resources import Resources, Target, error_response
 from serving.api.status import BadRequest, MethodNotAllowed, failure
@@ -154,7 +155,7 @@ class ControlApi:
         pod = await self._cluster.get(POD, target.name, target.namespace or "")
         tail = request.query_params.get("tailLines", "")
         if tail and not (tail.isascii() and tail.isdigit() and len(tail) < 10):
-            raise BadRequest(f"tailLines {tail!r} is no number of lines")
+            raise BadRequest(f"tailLines {tail[:40]!r} is no number of lines")
         follow = request.query_params.get("follow", "") in ("1", "true")
         lines = self._logs.follow(pod, tail=int(tail) if tail else None, follow=follow)
         return StreamingResponse(lines, media_type="text/plain")
@@ -166,16 +167,19 @@ class _Guarded:
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app
         self._guard = guard
+        self._audit = Audit()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         pairs = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-        refusal = refuse_repeated(pairs) or self._guard.refuse(scope["path"], dict(pairs))
+        headers = dict(pairs)
+        refusal = refuse_repeated(pairs) or self._guard.refuse(scope["path"], headers)
         if refusal is None:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, self._audit.heard(scope, headers, send))
             return
+        self._audit.refused(scope, headers, refusal.code)
         response = _json(failure(refusal.code, refusal.reason, refusal.message), refusal.code)
         if refusal.code == 401:
             response.headers["WWW-Authenticate"] = "Bearer"

@@ -11,6 +11,9 @@ from serving.api.status import BadRequest
 FIELDS = ("metadata.name", "metadata.namespace", "status.phase", "type", "reason")
 """Selectable paths, as far as Kubernetes has them for the kinds that we serve."""
 
+SHOWN = 100
+"""Characters of a term that a message repeats."""
+
 
 def parse_field_selector(text: str) -> Callable[[Object], bool]:
     """A predicate over objects. Raises BadRequest for a field that cannot be selected by."""
@@ -23,9 +26,9 @@ def _term(term: str) -> tuple[str, str, bool]:
         path, found, value = term.partition(operator)
         if found:
             if path not in FIELDS and not path.startswith("involvedObject."):
-                raise BadRequest(f"fieldSelector {path!r} is not supported: use one of {', '.join(FIELDS)}")
+                raise BadRequest(f"fieldSelector {path[:SHOWN]!r} is not supported: use one of {', '.join(FIELDS)}")
             return path, value, equal
-    raise BadRequest(f"fieldSelector {term!r} has no operator: write FIELD=VALUE")
+    raise BadRequest(f"fieldSelector {term[:SHOWN]!r} has no operator: write FIELD=VALUE")
 
 
 def _read(obj: Object, path: str) -> str:

@@ -104,16 +104,14 @@ class Resources:
         return StreamingResponse(lines(), media_type="application/json")
 
     async def _create(self, request: Request, target: Target) -> Response:
-        obj = bodies.parse_object(await bodies.read(request), bodies.content_type(request))
-        obj = _aligned(obj, target)
+        obj = _aligned(await bodies.read_object(request), target)
         made = await self._cluster.create(target.kind, obj, manager=_manager(request), dry_run=_dry_run(request))
         return self._object(request, target.kind, made, code=201)
 
     async def _patch(self, request: Request, target: Target) -> Response:
         media_type = bodies.content_type(request)
-        body = await bodies.read(request)
         if media_type in bodies.APPLY_TYPES:
-            obj = _aligned(bodies.parse_object(body, media_type), target)
+            obj = _aligned(await bodies.read_object(request), target)
             force = request.query_params.get("force", "") in ("1", "true")
             done = await self._cluster.apply(
                 target.kind, obj, manager=_manager(request), force=force, dry_run=_dry_run(request)
@@ -124,7 +122,7 @@ class Resources:
         done = await self._cluster.patch(
             target.kind,
             target.name,
-            _patch_document(body, media_type),
+            _patch_document(await bodies.read(request), media_type),
             target.namespace or "",
             manager=_manager(request),
             type="json" if media_type == bodies.JSON_PATCH_TYPE else "merge",
@@ -253,7 +251,7 @@ def _dry_run(request: Request) -> bool:
     """Whether nothing is to be written. Raises BadRequest for another word: who asks for less must not get a write."""
     asked = request.query_params.getlist("dryRun")
     if any(value not in ("", "All") for value in asked):
-        raise BadRequest(f"dryRun {asked!r} is not known: the only value is All")
+        raise BadRequest(f"dryRun {asked[:3]!r} is not known: the only value is All")
     return "All" in asked
 
 
@@ -261,5 +259,5 @@ def _seconds(text: str) -> float:
     if not text:
         return LONGEST_WATCH
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise BadRequest(f"timeoutSeconds {text!r} is no number of seconds")
+        raise BadRequest(f"timeoutSeconds {text[:40]!r} is no number of seconds")
     return min(float(text), LONGEST_WATCH)

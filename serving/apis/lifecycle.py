@@ -50,6 +50,10 @@ class Lifecycle:
         """The Model cannot be read: nothing of it is carried out."""
         self._states = {OBJECTS_APPLIED: State("False", "InvalidSpec", message)}
 
+    def mark_broken(self, message: str) -> None:
+        """The platform fails at the Model: how far it was carried out nobody knows."""
+        self._states = {OBJECTS_APPLIED: State("False", "ReconcileFailed", message)}
+
     def mark_objects_applied(self) -> None:
         """All objects stand."""
         self._states[OBJECTS_APPLIED] = GOOD

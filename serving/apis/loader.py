@@ -20,7 +20,9 @@ from clusters.objects import KINDS, MODEL, Kind, Object
 LARGEST_TEXT = 3 * 1024 * 1024
 """Bytes of one file: the request limit of kube-apiserver."""
 MOST_ALIASES = 100
-"""Aliases in one file: people use a few; a "billion laughs" needs tens of levels with ten each."""
+"""Aliases in one file: people use a few."""
+MOST_VALUES = 100_000
+"""Values of one document with aliases, each counted wherever it is repeated: eight levels of eight are 16 million."""
 DEEPEST = 64
 """Levels of nesting; a Model has six."""
 
@@ -75,6 +77,33 @@ class _Loader(yaml.SafeLoader):
         finally:
             self._depth -= 1
 
+    def compose_document(self) -> yaml.Node | None:
+        """One document; what its aliases repeat is counted before any of it is made."""
+        before = self._aliases
+        node = super().compose_document()
+        if self._aliases > before and node is not None:
+            self._weigh(node, 1, {})
+        return node
+
+    def _weigh(self, node: yaml.Node, level: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+        """Values and levels of a node with all that its aliases repeat; `known` by id, each looked into once."""
+        weight = known.get(id(node))
+        if weight is None:
+            self._check_weight(node, level, 0)
+            inner = [self._weigh(one, level + 1, known) for one in _inside(node)]
+            weight = 1 + sum(values for values, _ in inner), 1 + max((levels for _, levels in inner), default=0)
+            known[id(node)] = weight
+        self._check_weight(node, level + weight[1] - 1, weight[0])
+        return weight
+
+    def _check_weight(self, node: yaml.Node, levels: int, values: int) -> None:
+        if levels > DEEPEST:
+            problem = f"with what its aliases repeat nested deeper than {DEEPEST} levels"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        if values > MOST_VALUES:
+            problem = f"with what its aliases repeat more than {MOST_VALUES} values"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """The value of one node; refuses tags and numbers that JSON has no value for."""
         if node.tag not in _JSON_TAGS:
@@ -109,6 +138,12 @@ class _Loader(yaml.SafeLoader):
     def _mark(self) -> Any:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         return event.start_mark if event is not None else None
+
+
+def _inside(node: yaml.Node) -> Sequence[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else ()
 
 
 def load_documents(text: str, source: str = "the text") -> list[Any]:
@@ -160,7 +195,8 @@ def load_models(text: str, source: str = "the text", kinds: Sequence[Kind] = (MO
 def read_models(path: Path, kinds: Sequence[Kind] = (MODEL,)) -> list[Object]:
     """The Models, or objects of these kinds, of a file. Raises LoadError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:  # no more than it may have: it may have no end
+            text = file.read(LARGEST_TEXT + 1).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise LoadError(f"cannot read {path}: {reason}") from error

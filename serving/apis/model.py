@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from autoscaler.scaling.schedules import Schedule
@@ -99,16 +100,31 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a version came: who (`by`), with what id, from where."""
+    """Why a version came: who (`by`), with what id, from where; `more` as in HistoryEntry."""
 
     by: By = "user"
     id: str = ""
     source: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """As it stands in annotations and history; empty parts are left out."""
         parts = {"by": self.by, "id": self.id, "source": self.source}
-        return {name: value for name, value in parts.items() if value}
+        return {name: value for name, value in parts.items() if value} | dict(self.more)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Cause:
+        """The inverse of `to_json`."""
+        return cls(
+            by=value.get("by", "user"),
+            id=value.get("id", ""),
+            source=value.get("source", ""),
+            more=unknown_to(("by", "id", "source"), value),
+        )
+
+
+LINE = ("revision", "version", "digest", "storageUri", "cause", "outcome", "at", "promotedAt")
+"""Fields of a line of `status.history`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +132,8 @@ class HistoryEntry:
     """One line of `status.history`: a version that came, or an old one that got all the traffic again.
 
     `revision` stands for the whole version when there are variants. `at` is when the entry was made, `promoted_at` when
-    the revision got all the traffic (empty: it never did); both RFC 3339.
+    the revision got all the traffic (empty: it never did); both RFC 3339. `more` are fields that this version of ours
+    does not know: a newer one wrote them, and finds them again.
     """
 
     revision: str
@@ -127,6 +144,7 @@ class HistoryEntry:
     outcome: Outcome
     at: str
     promoted_at: str
+    more: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in `status.history`; empty parts are left out."""
@@ -140,7 +158,7 @@ class HistoryEntry:
             "at": self.at,
             "promotedAt": self.promoted_at,
         }
-        return {name: value for name, value in parts.items() if value}
+        return {name: value for name, value in parts.items() if value} | dict(self.more)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> HistoryEntry:
@@ -150,10 +168,11 @@ class HistoryEntry:
             version=value.get("version", ""),
             digest=value.get("digest", ""),
             storage_uri=value.get("storageUri", ""),
-            cause=Cause(**value.get("cause", {})),
+            cause=Cause.from_json(value.get("cause", {})),
             outcome=value.get("outcome", ""),
             at=value.get("at", ""),
             promoted_at=value.get("promotedAt", ""),
+            more=unknown_to(LINE, value),
         )
 
 
@@ -185,6 +204,11 @@ class Model:
     def generation(self) -> int:
         """`metadata.generation`, 0 before the Model is stored."""
         return generation_of(self.object)
+
+
+def unknown_to(known: Collection[str], value: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `value` that are none of `known`, in their order."""
+    return {name: part for name, part in value.items() if name not in known}
 
 
 def history_of(model: Object) -> tuple[HistoryEntry, ...]:

@@ -196,7 +196,7 @@ def settings_to_dict(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def describe_settings() -> list[dict[str, Any]]:
-    """Every setting in order: its `key` in the file, its `variable`, its `default`, its `unit`, and what it is `for`."""
+    """Every setting in order: `key` in the file, `variable`, `default`, `unit`, and what it is `for`."""
     defaults = settings_to_dict(Settings())
     return [
         {

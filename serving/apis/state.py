@@ -62,10 +62,14 @@ class Facts:
 
     @classmethod
     def read(cls, state: Path) -> Facts | None:
-        """The facts, None when there are none. Raises StateError for a file that cannot be understood."""
+        """The facts, None when there are none; what a later platform says besides is left out.
+
+        Raises StateError for a file that cannot be understood.
+        """
         path = state / PLATFORM_FILE
         try:
-            facts = cls(**json.loads(path.read_text()))
+            found = json.loads(path.read_text())
+            facts = cls(**{name: found[name] for name in cls.__slots__ if name in found})
             for address in (facts.gateway, facts.control, facts.control_tls):
                 split_address(address)
         except FileNotFoundError:

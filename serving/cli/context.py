@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from clusters.errors import KnodelError
 from clusters.names import dns_label_fault
 from serving.cli.client import LEAST_TIMEOUT, TIMEOUT, Client
 from serving.cli.errors import UsageError
 from serving.cli.output import FORMATS, Output
-from serving.cli.state import Platform, state_folder
+from serving.cli.state import Platform, state_folder, version_skew
 
 if TYPE_CHECKING:
     from serving.cli.kubeconfig import KubeContext
@@ -73,9 +75,9 @@ def verb(name: str, *, place: Place = "either", **settings: Any) -> Callable[[Ca
             chosen = namespace if namespace is not None else kube.namespace if kube else DEFAULT_NAMESPACE
             if fault := dns_label_fault(chosen):
                 raise UsageError(f"--namespace: {fault}")
-            return function(
-                Session(state_folder(state), chosen, Output(output), kube, namespace is not None), **arguments
-            )
+            folder = state_folder(state)
+            with _naming_skew(None if kube else folder):
+                return function(Session(folder, chosen, Output(output), kube, namespace is not None), **arguments)
 
         wrapped: Any = run
         for option in _options(place):
@@ -114,6 +116,17 @@ def every_namespace(function: F) -> F:
     return click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")(function)
 
 
+@contextmanager
+def _naming_skew(state: Path | None) -> Iterator[None]:
+    """A failure on a platform of another version says so: it may be the cause."""
+    try:
+        yield
+    except KnodelError as error:
+        if state is not None and (skew := version_skew(state)):
+            error.add_note(skew)
+        raise
+
+
 def _options(place: Place) -> list[Callable[[Any], Any]]:
     """In the reverse of the order in which help shows them."""
     context = click.option(
@@ -131,7 +144,6 @@ def _options(place: Place) -> list[Callable[[Any], Any]]:
 
 def _contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Names of contexts that begin so; none without a kubeconfig, as an error would spoil the line being typed."""
-    from clusters.errors import KnodelError
     from serving.cli.kubeconfig import contexts_of
 
     try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clusters.objects import MODEL, Kind, Object, name_of, namespace_of
-from serving.apis.loader import LoadError, load_models, read_models
+from serving.apis.loader import LARGEST_TEXT, LoadError, load_models, read_models
 from serving.apis.settings import Settings, SettingsError, load_settings
 from serving.cli.errors import UsageError
 
@@ -20,7 +20,7 @@ def models_of(source: str, namespace: str, *, bound: bool = False, kinds: Sequen
     Raises UsageError.
     """
     try:
-        models = load_models(sys.stdin.read(), "stdin", kinds) if source == "-" else read_models(Path(source), kinds)
+        models = _of_stdin(kinds) if source == "-" else read_models(Path(source), kinds)
     except LoadError as error:
         raise UsageError(str(error)) from error
     except UnicodeDecodeError as error:
@@ -33,6 +33,10 @@ def models_of(source: str, namespace: str, *, bound: bool = False, kinds: Sequen
                 f"the file puts {what} into namespace {found}, not {namespace}: leave -n out, or correct one of them"
             )
     return placed
+
+
+def _of_stdin(kinds: Sequence[Kind]) -> list[Object]:
+    return load_models(sys.stdin.read(LARGEST_TEXT + 1), "stdin", kinds)
 
 
 def settings_of(config: str | None, *, gateway_port: int | None = None, control_port: int | None = None) -> Settings:

@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(error.format_message(), USAGE, given)
     except KnodelError as error:
-        return _fail(str(error), exit_code_of(error), given)
+        return _fail("; ".join([str(error), *getattr(error, "__notes__", ())]), exit_code_of(error), given)
     except Exception as error:  # a fault of ours: still one line, the traceback on request
         about = f"unexpected {error.__class__.__name__}: {error}; `knodel --debug VERB` shows where"
         return _fail(about, FAILED, given)

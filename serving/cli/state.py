@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.apis.state import TOKEN_FILE, Facts, split_address
+from serving.apis.state import TOKEN_FILE, Facts, StateError, split_address
 from serving.cli.errors import CommandError
 from serving.cli.http import FOREIGN, Endpoint
 
@@ -23,6 +23,20 @@ def state_folder(given: str | None) -> Path:
         return Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(base).expanduser() / "knodel"
+
+
+def version_skew(state: Path) -> str:
+    """What to say of a failure when the platform and this command are of different versions; empty when not."""
+    from serving.apis.version import VERSION  # reads the distribution's metadata
+
+    try:
+        facts = Facts.read(state)
+    except StateError:
+        return ""
+    if facts is None or facts.version == VERSION:
+        return ""
+    remedy = "`knodel down`, then `knodel up --detach` starts one of this version"
+    return f"the platform is of version {facts.version}, this command of {VERSION}: {remedy}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 from clusters.api import Cluster
 from clusters.clock import Clock
-from clusters.errors import Invalid, NotFound
+from clusters.errors import Invalid, KnodelError, NotFound
 from clusters.informer import Informers
 from clusters.objects import (
     MODEL,
@@ -39,9 +41,14 @@ from serving.reconciler.own_writes import OwnWrites
 from serving.reconciler.pacing import Pacing
 from serving.reconciler.patience import Patience
 from serving.reconciler.plan import Plan, make_plan
-from serving.reconciler.rollouts import Rollouts, seconds_until_pass
-from serving.reconciler.status import make_invalid_status, make_status
+from serving.reconciler.rollouts import Rollouts, seconds_until_pass, up_to
+from serving.reconciler.status import make_broken_status, make_invalid_status, make_status
 from serving.resources.knative_flags import flags_needed
+
+log = logging.getLogger(__name__)
+
+LONGEST_FAULT = 200
+"""Characters of an unforeseen error that a condition repeats."""
 
 
 class ModelReconciler:
@@ -69,7 +76,19 @@ class ModelReconciler:
         self._patience = Patience()
 
     async def reconcile(self, key: Key) -> float | None:
-        """One pass; returns the seconds until the next look, or None."""
+        """One pass; returns the seconds until the next look, or None.
+
+        An error that is none of the cluster's is a fault of ours: it stands on the Model, and the pass is tried again.
+        """
+        try:
+            return await self._pass(key)
+        except KnodelError:
+            raise
+        except Exception as error:
+            await self._tell(key, error)
+            raise
+
+    async def _pass(self, key: Key) -> float | None:
         obj = self._informers[MODEL].get(key.name, key.namespace)
         if obj is None or is_deleting(obj):
             self._pacing.forget(key)
@@ -83,7 +102,7 @@ class ModelReconciler:
         except Invalid as error:
             return await self._write(obj, make_invalid_status(obj, _causes(error), now))
         world = observe(self._informers, model)
-        plan = make_plan(model, world, self._settings, await self._obstacle(model))
+        plan = up_to(now, make_plan(model, world, self._settings, await self._obstacle(model)))
         outcome = await carry_out(self._cluster, plan, world, self._own)
         looked = await self._looks.look(model, plan.situation, now)
         status = make_status(model, outcome, plan, now, looked)
@@ -102,6 +121,16 @@ class ModelReconciler:
             or unanswered_metrics(self._settings.rollout.prometheus_url, model)
             or disabled(await self._flags.missing(flags_needed(model)))
         )
+
+    async def _tell(self, key: Key, error: Exception) -> None:
+        """Say on the Model that we fail at it. When even that fails the log has both."""
+        obj = self._informers[MODEL].get(key.name, key.namespace)
+        if obj is None:
+            return
+        try:
+            await self._write(obj, make_broken_status(obj, _fault(error), self._clock.now()))
+        except Exception as second:
+            log.warning("cannot say on model %s why its passes fail: %s", key, second)
 
     async def _write(self, obj: Object, status: Object) -> float | None:
         """Write the status when it differs, and record what that means; returns when to come back, if held back."""
@@ -132,6 +161,12 @@ def _status_of(obj: Object, status: Object) -> Object:
         "resourceVersion": version_of(obj),
     }
     return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "status": status}
+
+
+def _fault(error: Exception) -> str:
+    said = " ".join(str(error).split())[:LONGEST_FAULT]
+    words = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return f"the platform fails at this model ({words}): its log says where; what serves goes on"
 
 
 def _causes(error: Invalid) -> str:

@@ -119,6 +119,14 @@ def rollout_after(model: Model, plan: Plan, shares: Shares, looked: Looked, now:
     return advance_rollout(model.spec.rollout, plan.situation, sight, plan.situation.rollout, now)
 
 
+def up_to(now: datetime, plan: Plan) -> Plan:
+    """The plan with a rollout none of whose times are to come: a wait from such a one would never end."""
+    state = plan.situation.rollout
+    if state is None:
+        return plan
+    return replace(plan, situation=replace(plan.situation, rollout=state.not_after(now)))
+
+
 def seconds_until_pass(model: Model, status: Object, now: datetime) -> float | None:
     """When the rollout of this status wants a pass though nothing changes; None when it does not."""
     state = rollout_of({"status": status})

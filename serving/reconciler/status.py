@@ -7,19 +7,22 @@ from datetime import datetime
 
 from autoscaler.apis import DECISIONS_ANNOTATION, read_notes
 from autoscaler.warmpool.marks import ANNOTATION_STARTS
-from clusters.objects import Object, generation_of, is_true, name_of, timestamp
+from clusters.objects import Object, conditions_of, generation_of, is_true, name_of, timestamp
 from serving.apis.lifecycle import Lifecycle
-from serving.apis.model import Model, history_of
+from serving.apis.model import Model, history_of, unknown_to
 from serving.reconciler.apply import Outcome
 from serving.reconciler.conditions import configurations_state, pinned_message, routes_state
 from serving.reconciler.observe import World
 from serving.reconciler.plan import Plan
 from serving.reconciler.rollouts import NOT_LOOKED, Looked, cause_of, rollout_after, settled_shares
 from serving.resources import names
+from serving.resources.crds.status import make_status_schema
 from serving.rollout.history import advance
 from serving.rollout.outcomes import last_sequence_after, outbox_after
 from serving.rollout.versions import Version, shares_of, version_with
 
+KNOWN = frozenset(make_status_schema()["properties"])
+"""Fields of a status that this version of ours writes."""
 MOST_DECISIONS = 20
 MOST_STARTS = 10
 
@@ -56,20 +59,30 @@ def make_status(model: Model, outcome: Outcome, plan: Plan, now: datetime, looke
         "outbox": outbox,
         "lastSequence": last_sequence_after(model, outbox),
     }
-    return {name: value for name, value in status.items() if value or name == "observedGeneration"}
+    written = {name: value for name, value in status.items() if value or name == "observedGeneration"}
+    return unknown_to(KNOWN, former) | written  # a newer version of ours finds again what it has written
 
 
 def make_invalid_status(model_obj: Object, message: str, now: datetime) -> Object:
     """The status of a Model that cannot be read: as it was, with the reason."""
     former = model_obj.get("status") or {}
-    lifecycle = Lifecycle(former.get("conditions") or (), now)
+    lifecycle = Lifecycle(conditions_of(model_obj), now)
     lifecycle.mark_invalid(message)
+    return {**former, "observedGeneration": generation_of(model_obj), "conditions": lifecycle.conditions()}
+
+
+def make_broken_status(model_obj: Object, message: str, now: datetime) -> Object:
+    """The status of a Model whose passes fail by a fault of ours: as it was, with the reason."""
+    status = model_obj.get("status")
+    former = status if isinstance(status, dict) else {}  # what is wrong may be the status itself
+    lifecycle = Lifecycle(conditions_of(model_obj), now)
+    lifecycle.mark_broken(message)
     return {**former, "observedGeneration": generation_of(model_obj), "conditions": lifecycle.conditions()}
 
 
 def _conditions(model: Model, outcome: Outcome, plan: Plan, now: datetime) -> list[Object]:
     world = outcome.world
-    lifecycle = Lifecycle((model.object.get("status") or {}).get("conditions") or (), now)
+    lifecycle = Lifecycle(conditions_of(model.object), now)
     _mark_objects(lifecycle, outcome, plan)
     lifecycle.mark_configurations(configurations_state(model, world, plan.situation))
     lifecycle.mark_routes(routes_state(model, world, plan.split))

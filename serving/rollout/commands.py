@@ -100,8 +100,9 @@ def rollback(model: Object, revisions: Sequence[Object], to: str | None = None) 
     living = version_with(versions, target)
     if living is not None and living.complete:
         entry = {"revision": target, "percent": ALL, **_tag_of(model, target)}
-        cause = _rolled_back_to(model, living.revision)
-        back = _patch(model, cause, {"traffic": [entry], "canaryTrafficPercent": None})
+        spec = {"traffic": [entry], "canaryTrafficPercent": None}
+        cause = _standing_rollback(model, living.revision, spec) or _rolled_back_to(model, living.revision)
+        back = _patch(model, cause, spec)
         state = rollout_of(model)
         return _commanded(back, "abort", state.candidate) if state is not None and state.runs else back
     record = next((entry for entry in reversed(history) if entry.revision == target), None)
@@ -146,6 +147,18 @@ def _commanded(patch: Object, verb: Verb, revision: str) -> Object:
 def _rolled_back_to(model: Object, revision: str) -> Cause:
     """A rollback's cause: its id names the target, and the Model's generation makes it one of a kind."""
     return Cause("rollback", f"{revision}@{generation_of(model)}")
+
+
+def _standing_rollback(model: Object, revision: str, spec: Object) -> Cause | None:
+    """The cause of the rollback that the Model has had last, where it is this very one: it is given again."""
+    present = model.get("spec") or {}
+    if any(present.get(name) != wanted for name, wanted in spec.items()):
+        return None
+    try:
+        cause = Cause.from_json(json.loads(annotations_of(model)[ANNOTATION_CAUSE]))
+    except (KeyError, ValueError, AttributeError):
+        return None
+    return cause if cause.by == "rollback" and cause.id.startswith(f"{revision}@") else None
 
 
 def _check_percents(model: Object, targets: Sequence[tuple[str, int]]) -> None:

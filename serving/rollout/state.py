@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
 
 from clusters.objects import Object, parse_timestamp
+from serving.apis.model import unknown_to
 from serving.rollout import counts
 from serving.rollout.counts import Counts
 from serving.rollout.verdict import Decision, Verdict
@@ -17,6 +18,11 @@ RUNNING: frozenset[Phase] = frozenset({"Progressing", "Paused"})
 REFUSING: frozenset[Phase] = frozenset({"RolledBack", "Failed"})
 """Ends after which the candidate gets nothing."""
 NO_ANSWERS = Counts()
+FIELDS = (
+    "phase", "candidate", "stable", "startedAt", "since", "seenAt", "pausedAt", "endedAt", "verdict", "reasons",
+    "passed", "stood", "steady", "step", "percent", "counts",
+)  # fmt: skip
+"""Of `status.rollout`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ class RolloutState:
     `stable_counts` and `candidate_counts` are what both answered since `percent` changed; `baseline` is what the stable
     version answered in the step before and on the way from it: at 100 % that stands among its counts. `stood` are the
     replicas that it had when the step began, by Configuration; `steady` says that the averages of the autoscaler know
-    nothing of the traffic before.
+    nothing of the traffic before. `more` are fields that this version of ours does not know, and keeps.
     """
 
     phase: Phase
@@ -94,6 +100,7 @@ class RolloutState:
     passed: tuple[Passed, ...] = ()
     stood: Mapping[str, int] = field(default_factory=dict)
     steady: bool = False
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def runs(self) -> bool:
@@ -139,7 +146,7 @@ class RolloutState:
         if self.baseline != NO_ANSWERS:
             answered["baseline"] = counts.to_json(self.baseline)
         kept = {name: value for name, value in parts.items() if value}
-        return {**kept, "step": self.step, "percent": self.percent, "counts": answered}
+        return {**kept, "step": self.step, "percent": self.percent, "counts": answered, **self.more}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RolloutState:
@@ -164,6 +171,23 @@ class RolloutState:
             passed=tuple(map(Passed.from_json, value.get("passed", ()))),
             stood=dict(value.get("stood", {})),
             steady=bool(value.get("steady", False)),
+            more=unknown_to(FIELDS, value),
+        )
+
+    def not_after(self, now: datetime) -> RolloutState:
+        """The state with none of its times in the future: what a clock wrote that was put back since is of now."""
+        known = moment(now)
+
+        def seen(at: str) -> str:
+            return known if at and seconds_between(at, now) < 0.0 else at
+
+        return replace(
+            self,
+            since=seen(self.since),
+            seen_at=seen(self.seen_at),
+            paused_at=seen(self.paused_at),
+            ended_at=seen(self.ended_at),
+            look=replace(self.look, at=seen(self.look.at)) if self.look is not None else None,
         )
 
 

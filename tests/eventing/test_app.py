@@ -29,6 +29,7 @@ async def test_an_event_is_taken_kept_and_answered_202_without_a_body() -> None:
     assert entry.received_at == webhook.clock.now()
 
 
+@pytest.mark.fault("E1")
 async def test_a_hundred_copies_at_once_are_one_event_and_all_are_2xx() -> None:
     webhook = Webhook()
 
@@ -50,6 +51,7 @@ async def test_what_means_nothing_is_kept_as_ignored() -> None:
     assert entry.mapped.ignored == "the type 'com.example.other' means nothing here"
 
 
+@pytest.mark.bad_input("event-protocol")
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD"])
 async def test_other_methods_are_405_with_what_is_allowed(method: str) -> None:
     reply = await Webhook().send(event(), method=method)
@@ -63,6 +65,7 @@ async def test_other_paths_are_404(path: str) -> None:
     assert (await Webhook().send(event(), path=path)).status == 404
 
 
+@pytest.mark.bad_input("event-meaning")
 @pytest.mark.parametrize(
     ("body", "content_type", "status"),
     [
@@ -93,6 +96,8 @@ async def test_a_wrong_event_is_refused_with_one_line_of_why_and_nothing_is_kept
     assert not webhook.ledger.entries
 
 
+@pytest.mark.bad_input("event-size")
+@pytest.mark.fault("E6")
 async def test_a_body_above_a_mebibyte_is_413_before_it_is_read() -> None:
     webhook = Webhook()
     headers = [("content-type", STRUCTURED), ("content-length", str(2**20 + 1))]
@@ -104,6 +109,7 @@ async def test_a_body_above_a_mebibyte_is_413_before_it_is_read() -> None:
     assert (announced.status, chunked.status) == (413, 413)
 
 
+@pytest.mark.fault("E6")
 async def test_a_body_of_a_mebibyte_is_taken() -> None:
     sent = event(data=None)
     padding = 2**20 - len(json.dumps(sent | {"data": ""}))
@@ -113,6 +119,8 @@ async def test_a_body_of_a_mebibyte_is_taken() -> None:
     assert reply.status == 202
 
 
+@pytest.mark.bad_input("event-size")
+@pytest.mark.fault("E6")
 async def test_all_bodies_together_have_a_limit_and_give_their_room_back() -> None:
     webhook = Webhook(limits=Limits(bodies=100_000))
 
@@ -130,6 +138,7 @@ async def test_a_sender_that_leaves_is_not_answered() -> None:
     assert reply.status == 0
 
 
+@pytest.mark.bad_input("event-signature")
 async def test_without_an_event_source_without_a_signature_or_by_another_key_it_is_401() -> None:
     unsigned = await Webhook().send(event(), sign=False)
     unknown = await Webhook(sources=[]).send(event())
@@ -141,6 +150,7 @@ async def test_without_an_event_source_without_a_signature_or_by_another_key_it_
     assert "webhook-signature" in unsigned.json["error"]
 
 
+@pytest.mark.fault("E11")
 async def test_a_copy_within_the_tolerance_is_2xx_and_outside_of_it_401() -> None:
     webhook = Webhook()
     body = json.dumps(event()).encode()
@@ -153,6 +163,19 @@ async def test_a_copy_within_the_tolerance_is_2xx_and_outside_of_it_401() -> Non
 
     assert statuses == [202, 202, 401]
     assert len(webhook.ledger.entries) == 1
+
+
+@pytest.mark.fault("E5", "E11")
+async def test_a_delivery_that_is_thirty_days_late_is_401_whatever_is_still_known_of_it() -> None:
+    webhook = Webhook()
+    body = json.dumps(event()).encode()
+    headers = [("content-type", STRUCTURED), *signature(body, webhook.clock.now().timestamp()).items()]
+    webhook.clock.step(30 * 86_400)
+
+    reply = await ask(webhook.app, "POST", "/events", headers, [body])
+
+    assert (reply.status, len(webhook.ledger.entries)) == (401, 0)
+    assert "300 s" in reply.json["error"]
 
 
 async def test_under_hmac_a_binary_event_is_401_since_its_attributes_are_not_signed() -> None:
@@ -174,6 +197,7 @@ async def test_of_several_event_sources_the_first_whose_proof_holds_is_taken() -
     assert entry.event_source.name == "mine"
 
 
+@pytest.mark.bad_input("event-address", "event-tenant")
 @pytest.mark.parametrize(
     "data",
     [
@@ -195,6 +219,7 @@ async def test_a_known_sender_that_may_not_is_403(data: dict[str, str]) -> None:
     assert not webhook.ledger.entries
 
 
+@pytest.mark.fault("E10")
 async def test_when_nothing_can_be_kept_it_is_503_and_when_to_come_back() -> None:
     webhook = Webhook()
     webhook.ledger.failure = Unavailable("disk full on /dev/secret", retry_after=2.5)
@@ -229,6 +254,7 @@ async def test_a_fault_of_ours_is_500_without_details(caplog: pytest.LogCaptureF
     assert "ZeroDivisionError" in caplog.text
 
 
+@pytest.mark.fault("E7")
 async def test_more_than_the_rate_is_429_and_passes_later() -> None:
     webhook = Webhook(limits=Limits(events=2, requests=100))
 

@@ -24,6 +24,7 @@ def seen(webhook: Webhook, pending: int) -> None:
     webhook.app._intake._sources = ListedSources(event_source(pending=pending))
 
 
+@pytest.mark.fault("E7")
 async def test_more_than_may_wait_are_told_to_come_later() -> None:
     webhook = Webhook(limits=Limits(pending=10))
     assert (await webhook.send(events(0, 9), BATCH)).status == 202

@@ -87,6 +87,7 @@ async def test_of_events_that_wait_together_the_newest_alone_has_an_effect(tmp_p
         assert generation_of(model) == 2
 
 
+@pytest.mark.fault("E2")
 async def test_an_event_older_than_the_newest_applied_one_has_no_effect(world: EventWorld) -> None:
     await world.send(event_spec(7))
     await world.becomes(e7="Applied")
@@ -160,6 +161,7 @@ async def test_an_event_that_means_nothing_is_recorded_as_ignored(world: EventWo
     assert (await world.statuses())["1"]["message"] == "the type x means nothing here"
 
 
+@pytest.mark.fault("E9")
 async def test_an_object_that_is_no_event_fails_and_stops_nobody(world: EventWorld) -> None:
     nonsense = {
         "metadata": {"name": "nonsense", "namespace": NAMESPACE},
@@ -170,6 +172,7 @@ async def test_an_object_that_is_no_event_fails_and_stops_nobody(world: EventWor
     await world.becomes(ebad="Failed", e1="Applied")
 
 
+@pytest.mark.fault("E9")
 async def test_what_may_get_better_is_tried_again_later_and_later(world: EventWorld) -> None:
     failing = Failing(world, Unavailable("the webhook of models is away"), 3)
     await world.send(event_spec(1))
@@ -186,6 +189,7 @@ async def test_what_may_get_better_is_tried_again_later_and_later(world: EventWo
     assert "retryAt" not in (await world.statuses())["1"]
 
 
+@pytest.mark.fault("E9")
 async def test_after_the_last_try_an_event_is_a_dead_letter_that_people_may_replay(world: EventWorld) -> None:
     failing = Failing(world, Unavailable("away"), MOST_ATTEMPTS)
     await world.send(event_spec(1))
@@ -233,6 +237,7 @@ async def test_a_change_that_meets_another_model_than_it_was_made_for_is_made_an
     assert "attempts" not in (await world.statuses())["1"]
 
 
+@pytest.mark.fault("E4")
 async def test_an_effect_whose_status_was_lost_is_not_had_again(tmp_path: Path) -> None:
     async with event_world(tmp_path) as world:
         await world.send(event_spec(1))

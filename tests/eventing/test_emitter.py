@@ -172,6 +172,7 @@ async def test_what_is_not_taken_is_tried_again_and_those_behind_it_wait(tmp_pat
     assert sink.ids == ["e1", "e2"]
 
 
+@pytest.mark.fault("E9")
 async def test_after_its_tries_an_event_is_a_dead_letter_and_the_next_one_goes(
     tmp_path: Path, sink: ListedSink
 ) -> None:

@@ -127,6 +127,7 @@ BAD_ATTRIBUTES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.bad_input("event-missing", "event-attributes")
 @pytest.mark.parametrize(("members", "fault"), BAD_ATTRIBUTES, ids=[fault for _, fault in BAD_ATTRIBUTES])
 def test_an_event_with_a_wrong_attribute_is_400_and_the_fault_is_named(members: dict[str, Any], fault: str) -> None:
     status, message = refused(event(**members))
@@ -160,6 +161,7 @@ BAD_BODIES: list[tuple[bytes, str]] = [
 ]
 
 
+@pytest.mark.bad_input("event-unreadable", "event-ambiguous")
 @pytest.mark.parametrize(("body", "fault"), BAD_BODIES, ids=[fault for _, fault in BAD_BODIES])
 def test_a_body_that_parsers_would_disagree_about_is_400(body: bytes, fault: str) -> None:
     status, message = refused(body)
@@ -177,6 +179,7 @@ def test_64_levels_a_pair_of_surrogates_and_64_bits_are_taken() -> None:
     assert structured(sent).data == sent["data"]
 
 
+@pytest.mark.bad_input("event-protocol")
 @pytest.mark.parametrize(
     "content_type",
     [
@@ -204,6 +207,7 @@ def test_plain_json_is_a_binary_event_without_attributes() -> None:
     assert "id is missing" in message
 
 
+@pytest.mark.bad_input("event-attributes")
 @pytest.mark.parametrize(
     ("headers", "fault"),
     [
@@ -227,12 +231,14 @@ def test_a_binary_event_with_a_wrong_header_is_400(headers: dict[str, str], faul
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.bad_input("event-missing")
 @pytest.mark.parametrize("missing", ["ce-id", "ce-source", "ce-type", "ce-specversion"])
 def test_a_binary_event_without_a_required_header_is_400(missing: str) -> None:
     with pytest.raises(BadEvent, match=f"{missing[3:]} is missing"):
         binary({name: value for name, value in HEADERS.items() if name != missing} | {"ce-x": "x"})
 
 
+@pytest.mark.bad_input("event-ambiguous")
 @pytest.mark.parametrize(("content_type", "body"), [("application/json", b"{"), ("text/plain", b"\xff")])
 def test_binary_data_that_are_not_of_their_type_are_400(content_type: str, body: bytes) -> None:
     with pytest.raises(BadEvent) as caught:
@@ -241,6 +247,7 @@ def test_binary_data_that_are_not_of_their_type_are_400(content_type: str, body:
     assert caught.value.status == 400
 
 
+@pytest.mark.bad_input("event-ambiguous")
 @pytest.mark.parametrize("name", ["ce-id", "content-type"])
 def test_a_header_that_comes_twice_is_400(name: str) -> None:
     pairs = [*HEADERS.items(), ("content-type", "application/json"), (name, "application/json")]
@@ -264,6 +271,7 @@ def test_a_batch_is_its_events_and_one_that_is_none_does_not_spoil_the_others() 
     assert isinstance(third, Malformed)
 
 
+@pytest.mark.bad_input("event-protocol")
 def test_a_batch_that_is_no_array_is_400_and_one_of_too_many_413() -> None:
     assert refused(event(), BATCH)[0] == 400
     assert refused([0] * (MOST_EVENTS + 1), BATCH)[0] == 413

@@ -45,6 +45,7 @@ class Counted:
         return found
 
 
+@pytest.mark.fault("E11")
 async def test_keys_are_the_secrets_and_a_rotated_one_is_seen_when_it_is_needed(tmp_path: Path) -> None:
     clock = SteppedClock()
     async with embedded_cluster(tmp_path / "store.db", clock=clock) as cluster:
@@ -66,6 +67,7 @@ async def test_keys_are_the_secrets_and_a_rotated_one_is_seen_when_it_is_needed(
 
 
 @pytest.mark.parametrize("failure", [Unavailable("no answer"), Forbidden("a Role is being written")])
+@pytest.mark.fault("E11")
 async def test_known_keys_outlast_five_minutes_in_which_they_cannot_be_read(
     tmp_path: Path, failure: ClusterError
 ) -> None:

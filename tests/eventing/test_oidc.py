@@ -28,6 +28,7 @@ async def test_a_token_of_the_right_issuer_audience_and_subject_passes() -> None
     assert await refusal(issuer.token(aud=["other", "knodel"]), clock, issuer) == ""
 
 
+@pytest.mark.bad_input("event-token")
 @pytest.mark.parametrize(
     "claims",
     [
@@ -145,6 +146,7 @@ async def test_two_event_sources_of_one_namespace_are_taken_in_their_order() -> 
     assert [entry.event_source.name for entry in webhook.ledger.entries.values()] == ["first"]
 
 
+@pytest.mark.bad_input("event-token")
 async def test_a_signature_that_is_changed_unsigned_or_by_a_shared_secret_does_not_pass() -> None:
     clock = SteppedClock()
     issuer, stranger = Issuer(clock), Issuer(clock)
@@ -198,6 +200,7 @@ async def test_the_webhook_takes_a_binary_event_with_a_token(scheme: str) -> Non
     assert [entry.mapped.source for entry in webhook.ledger.entries.values()] == [SOURCE]
 
 
+@pytest.mark.bad_input("event-token")
 @pytest.mark.parametrize("authorization", ["", "Basic YTpi", "Bearer", "Bearer x.y.z"])
 async def test_the_webhook_answers_401_to_another_authorization(authorization: str) -> None:
     clock = SteppedClock()

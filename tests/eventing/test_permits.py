@@ -67,6 +67,7 @@ def test_an_address_is_below_its_prefix(address: str, prefix: str) -> None:
     assert is_below(address, [prefix])
 
 
+@pytest.mark.bad_input("event-address")
 @pytest.mark.parametrize(
     ("address", "prefix"),
     [

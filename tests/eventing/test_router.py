@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,6 +106,7 @@ def test_the_newest_wins_and_the_others_wait_until_it_is_applied() -> None:
     assert (ids(routed.beaten), routed.older, routed.done) == (["1", "2"], (), ())
 
 
+@pytest.mark.fault("E2")
 def test_what_is_older_than_the_newest_applied_one_came_too_late() -> None:
     newest = mark_of(event_spec(5))
     routed = route([event(event_spec(number)) for number in (4, 6)], newest)

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from clusters.errors import FieldError, Invalid, Unavailable
-from clusters.objects import EVENT, MODEL_EVENT, Kind, Object, generation_of, key_of, version_of
+from clusters.objects import EVENT, MODEL, MODEL_EVENT, Kind, Object, generation_of, key_of, version_of
 from eventing.apis import Change
-from eventing.model_event import Status, event_name
-from tests.eventing.world import NAMESPACE, SOURCE, EventWorld, Failing, event_spec, event_world
+from eventing.model_event import ModelEvent, Status, event_name
+from eventing.target import Applied
+from tests.eventing.world import NAMESPACE, SOURCE, EventWorld, Failing, event_spec, event_world, model_object
 from tests.support.wait import eventually
 
 
@@ -24,6 +25,7 @@ async def world(tmp_path: Path) -> AsyncIterator[EventWorld]:
         yield running
 
 
+@pytest.mark.fault("E7")
 async def test_a_storm_of_events_makes_few_changes_and_ends_at_the_newest(world: EventWorld) -> None:
     for number in range(1, 200):
         await world.send(event_spec(number))
@@ -109,6 +111,7 @@ async def test_a_status_that_cannot_be_written_now_is_written_later(tmp_path: Pa
         assert not failures
 
 
+@pytest.mark.fault("E5")
 async def test_a_copy_that_the_ledger_has_forgotten_has_no_second_effect(world: EventWorld) -> None:
     """Their times are equal, so the later arrival of the copy would count."""
     for number in (1, 2):
@@ -119,6 +122,51 @@ async def test_a_copy_that_the_ledger_has_forgotten_has_no_second_effect(world: 
     await world.send(event_spec(1, time=None, received_at=event_spec(99).received_at))
     await world.becomes(e1="Superseded")
     assert (await world.model())["spec"]["version"] == "2"
+
+
+@pytest.mark.fault("E5")
+async def test_a_copy_that_comes_thirty_days_late_is_older_than_what_was_applied_since(world: EventWorld) -> None:
+    for number in (1, 2):
+        await world.send(event_spec(number))
+        await world.becomes(**{f"e{number}": "Applied"})
+        world.clock.step(60)
+    before = await world.model()
+    world.clock.step(30 * 86_400)
+    for number in (1, 2):  # their records have expired
+        await world.cluster.delete(MODEL_EVENT, event_name(SOURCE, str(number)), NAMESPACE)
+        await world.send(event_spec(number, received_at=world.clock.now()))
+    await world.becomes(e1="Superseded", e2="Applied")
+    assert await world.model() == before
+
+
+@pytest.mark.fault("E9")
+async def test_a_poison_event_keeps_neither_its_models_next_one_nor_other_models_waiting(world: EventWorld) -> None:
+    await world.cluster.create(MODEL, model_object("other"), manager="tests")
+    apply = world.target.apply
+
+    async def poisoned(event: ModelEvent, *arguments: Any) -> Applied:
+        if event.spec.id == "1":
+            raise Unavailable("this one never works")
+        return await apply(event, *arguments)
+
+    world.target.apply = poisoned  # type: ignore[method-assign, assignment]
+    await world.send(event_spec(1), event_spec(2, "other"))
+    await world.becomes(e1="Accepted", e2="Applied")
+    status = (await world.statuses())["1"]
+    assert (status["attempts"], status["reason"], status["message"]) == (
+        1,
+        "ServiceUnavailable",
+        "this one never works",
+    )
+    await world.send(event_spec(3))
+
+    async def applied() -> bool:
+        world.clock.step(1)
+        world.wake()
+        return (await world.phases())["3"] == "Applied"
+
+    await eventually(applied)
+    await world.becomes(e1="Superseded")
 
 
 async def test_what_is_tried_again_is_not_passed_over_before_its_informer_shows_it(world: EventWorld) -> None:

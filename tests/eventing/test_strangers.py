@@ -13,6 +13,7 @@ from eventing.ports import OidcAuth
 from tests.eventing.webhook import BATCH, STRUCTURED, Webhook, event, event_source
 
 
+@pytest.mark.bad_input("event-signature")
 @pytest.mark.parametrize(
     ("body", "content_type"),
     [

@@ -64,6 +64,7 @@ async def served(cluster: EmbeddedCluster, name: str, within: float = 10.0) -> N
     await eventually(holds, within)
 
 
+@pytest.mark.fault("K8")
 async def test_a_standby_takes_over_from_a_leader_that_stops_and_that_writes_nothing_when_it_goes_on(
     cluster: EmbeddedCluster, kubeconfig: Path
 ) -> None:

@@ -30,6 +30,7 @@ async def exchange(served: Served, data: bytes, tls: bool = False) -> bytes:
             writer.close()
 
 
+@pytest.mark.bad_input("framing-ambiguous", "framing-heads")
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize(
     ("headers", "status"),
@@ -51,11 +52,13 @@ async def test_heads_that_two_parties_could_read_differently_are_refused(
     assert answer.startswith(b"HTTP/1.1 %d " % status)
 
 
+@pytest.mark.bad_input("framing-ambiguous")
 async def test_a_target_in_absolute_form_is_refused(served: Served) -> None:
     answer = await exchange(served, WHOLE.replace("/apis", "http://localhost/apis", 1).encode() + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
+@pytest.mark.bad_input("framing-heads")
 @pytest.mark.parametrize("tls", [False, True])
 async def test_a_caller_that_never_ends_its_head_is_cut_off(
     served: Served, monkeypatch: pytest.MonkeyPatch, tls: bool

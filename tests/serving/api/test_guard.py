@@ -16,6 +16,7 @@ def test_the_right_token_on_a_known_host_passes() -> None:
     assert GUARD.refuse("/apis", GOOD | {"host": "[::1]:8081"}) is None
 
 
+@pytest.mark.bad_input("manage-stranger")
 @pytest.mark.parametrize(
     "token", ["", "Bearer", "Bearer wrong", "Basic secret", "secret", "Bearer secret2", "Bearer ü"]
 )
@@ -26,6 +27,7 @@ def test_a_wrong_token_is_401(token: str) -> None:
     assert refusal.code == 401
 
 
+@pytest.mark.bad_input("manage-browser")
 @pytest.mark.parametrize("host", ["", "evil.example", "localhost.evil", "127.0.0.1.evil:8081", "[::2]"])
 def test_an_unknown_host_is_403_even_with_the_token(host: str) -> None:
     refusal = GUARD.refuse("/apis", GOOD | {"host": host})
@@ -34,6 +36,7 @@ def test_an_unknown_host_is_403_even_with_the_token(host: str) -> None:
     assert refusal.code == 403
 
 
+@pytest.mark.bad_input("manage-browser")
 @pytest.mark.parametrize("origin", ["null", "https://evil.example", "http://localhost.evil:8081", ""])
 def test_a_foreign_origin_is_403_even_with_the_token(origin: str) -> None:
     refusal = GUARD.refuse("/apis", GOOD | {"origin": origin})

@@ -43,6 +43,7 @@ async def call(
         return answer.status, json.loads(content) if content.startswith(b"{") else content
 
 
+@pytest.mark.bad_input("manage-bodies", "manage-queries", "manage-patches")
 @pytest.mark.parametrize(
     ("method", "path", "body", "headers", "code"),
     [

@@ -41,6 +41,7 @@ def test_good_ones_are_taken_by_both_doors(spec: dict[str, Any]) -> None:
     assert list(schema_faults(make_event_source_schema(), {**source(**spec), "metadata": {"name": "train"}})) == []
 
 
+@pytest.mark.bad_input("object-others")
 @pytest.mark.parametrize(
     ("field", "value", "path"),
     [

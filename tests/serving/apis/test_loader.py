@@ -37,6 +37,7 @@ def test_dates_stay_text() -> None:
     assert load_documents("version: 2026-01-01") == [{"version": "2026-01-01"}]
 
 
+@pytest.mark.bad_input("command-yaml")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -59,16 +60,38 @@ def test_what_json_cannot_say_is_refused_with_the_place(text: str, words: str) -
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.bad_input("command-yaml")
 def test_a_billion_laughs_is_cut_off() -> None:
     levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
     with pytest.raises(LoadError, match="more than 100 aliases"):
         load_documents("\n".join(["a0: &a0 [x]", *levels]))
 
 
+@pytest.mark.bad_input("command-yaml")
+@pytest.mark.parametrize(("levels", "each"), [(9, 10), (7, 8), (30, 3)])
+def test_few_aliases_that_repeat_one_another_are_counted_for_all_that_they_repeat(levels: int, each: int) -> None:
+    lines = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * each)}]" for n in range(1, levels + 1)]
+    with pytest.raises(LoadError, match="aliases repeat more than 100000 values"):
+        load_documents("\n".join(["a0: &a0 [x]", *lines]))
+
+
+def test_aliases_that_nest_in_one_another_are_no_deeper_than_what_is_written_out() -> None:
+    lines = [f"a{n}: &a{n} {'[' * 30}*a{n - 1}{']' * 30}" for n in range(1, 4)]
+    with pytest.raises(LoadError, match="aliases repeat nested deeper than 64"):
+        load_documents("\n".join(["a0: &a0 [x]", *lines]))
+
+
+@pytest.mark.bad_input("command-files")
+def test_a_file_without_end_is_too_large() -> None:
+    with pytest.raises(LoadError, match="larger than"):
+        read_models(Path("/dev/zero"))
+
+
 def test_a_few_aliases_are_fine() -> None:
     assert load_documents("a: &x {cpu: 1}\nb: *x") == [{"a": {"cpu": 1}, "b": {"cpu": 1}}]
 
 
+@pytest.mark.bad_input("command-files")
 def test_a_file_that_is_too_large_is_refused() -> None:
     with pytest.raises(LoadError, match="larger than"):
         load_documents("a" * (4 * 1024 * 1024))
@@ -116,6 +139,7 @@ def test_warm_pools_are_taken_where_they_are_asked_for() -> None:
         load_models("apiVersion: v1\nkind: Pod\nmetadata: {name: x}", kinds=(kinds.MODEL, kinds.WARM_POOL))
 
 
+@pytest.mark.bad_input("command-files")
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="No such file"):
         read_models(tmp_path / "absent.yaml")

@@ -28,6 +28,7 @@ from serving.api.webhook import WithWebhook
 from serving.apis.event_source import validate_event_source
 from serving.apis.settings import Settings
 from serving.apis.state import TOKEN_FILE, Facts, write_private
+from serving.apis.version import VERSION
 from serving.apis.warm_pool import validate_warm_pool
 from serving.cli.main import VERBS, main
 from serving.doors import model_door
@@ -89,11 +90,13 @@ def knodel(state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     return run
 
 
-def announce(state: Path, control: str, gateway: str = "127.0.0.1:9", token: str = TOKEN) -> None:
+def announce(
+    state: Path, control: str, gateway: str = "127.0.0.1:9", token: str = TOKEN, version: str = VERSION
+) -> None:
     """Write the state folder as a platform on `control` does."""
     state.mkdir(mode=0o700, exist_ok=True)
     write_private(state / TOKEN_FILE, token.encode())
-    Facts(os.getpid(), 1, "0", str(state), gateway, control, control, "localhost").write()
+    Facts(os.getpid(), 1, version, str(state), gateway, control, control, "localhost").write()
 
 
 class NoLogs:

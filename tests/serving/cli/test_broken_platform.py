@@ -14,6 +14,8 @@ import pytest
 
 from clusters.errors import Gone, KnodelError
 from clusters.objects import MODEL
+from serving.apis.state import PLATFORM_FILE
+from serving.apis.version import VERSION
 from serving.cli.client import Client
 from serving.cli.errors import CommandError
 from serving.cli.http import LONGEST_LINE
@@ -123,8 +125,10 @@ SLOW = {
 }
 
 
+@pytest.mark.bad_input("command-servers")
 @pytest.mark.parametrize("talk", BROKEN.values(), ids=BROKEN.keys())
 @pytest.mark.parametrize("verb", [("list",), ("wait", "magika", "--timeout", "5s")], ids=["list", "wait"])
+@pytest.mark.fault("C2")
 def test_a_broken_platform_is_one_line_and_a_failure(
     knodel: Knodel, state: Path, talk: Talk, verb: tuple[str, ...]
 ) -> None:
@@ -139,7 +143,9 @@ def test_a_broken_platform_is_one_line_and_a_failure(
     assert "unexpected" not in done.err
 
 
+@pytest.mark.bad_input("command-servers")
 @pytest.mark.parametrize("talk", SLOW.values(), ids=SLOW.keys())
+@pytest.mark.fault("C2")
 def test_a_slow_platform_is_given_up_in_time(talk: Talk) -> None:
     with listener(talk) as address:
         client, began = Client(Platform(address, address, "t"), PATIENCE), time.monotonic()
@@ -149,6 +155,8 @@ def test_a_slow_platform_is_given_up_in_time(talk: Talk) -> None:
     assert time.monotonic() - began < PATIENCE * 5
 
 
+@pytest.mark.bad_input("command-servers")
+@pytest.mark.fault("C2")
 def test_a_platform_that_is_gone_is_named_with_the_remedy(knodel: Knodel, state: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -161,6 +169,41 @@ def test_a_platform_that_is_gone_is_named_with_the_remedy(knodel: Knodel, state:
     assert "`knodel doctor`" in done.err
 
 
+REFUSAL = {"kind": "Status", "reason": "BadRequest", "code": 400, "message": 'unknown field "spec.later"'}
+LATER = json.dumps(REFUSAL).encode()
+
+
+@pytest.mark.bad_input("command-servers")
+@pytest.mark.fault("C4")
+@pytest.mark.parametrize(("version", "named"), [("0.0.9", True), ("99.0.0", True), (VERSION, False)])
+def test_a_failure_on_a_platform_of_another_version_names_both(
+    knodel: Knodel, state: Path, version: str, named: bool
+) -> None:
+    with listener(answers("400 Bad Request", LATER)) as (host, port):
+        announce(state, f"{host}:{port}", version=version)
+        done = knodel("list")
+
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
+    assert 'unknown field "spec.later"' in done.err
+    skew = f"the platform is of version {version}, this command of {VERSION}: `knodel down`, then `knodel up --detach`"
+    assert (skew in done.err) is named
+
+
+@pytest.mark.bad_input("command-servers")
+@pytest.mark.fault("C4")
+def test_a_platform_that_says_more_of_itself_than_this_command_knows_is_found(knodel: Knodel, state: Path) -> None:
+    with listener(answers("200 OK", b'{"items": []}')) as (host, port):
+        announce(state, f"{host}:{port}", version="99.0.0")
+        path = state / PLATFORM_FILE
+        path.write_text(json.dumps({**json.loads(path.read_text()), "region": "north"}))
+        done = knodel("list")
+
+    assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.bad_input("command-servers")
+@pytest.mark.fault("C5")
 def test_the_message_of_an_error_cannot_move_the_cursor(knodel: Knodel, state: Path) -> None:
     status = {"kind": "Status", "reason": "NotFound", "message": "no \x1b[2J\x9b2J\r\nknodel: all is well"}
     with listener(answers("404 Not Found", json.dumps(status).encode())) as (host, port):
@@ -172,6 +215,8 @@ def test_the_message_of_an_error_cannot_move_the_cursor(knodel: Knodel, state: P
     assert done.err[:-1].isprintable()
 
 
+@pytest.mark.bad_input("command-servers")
+@pytest.mark.fault("C5")
 def test_hostile_names_in_a_list_stay_on_their_line(knodel: Knodel, state: Path) -> None:
     item = {"metadata": {"name": "x\x1b[2J\nready", "namespace": "default"}, "spec": {}, "status": {"url": "\x9b31m"}}
     with listener(answers("200 OK", json.dumps({"items": [item]}).encode())) as (host, port):
@@ -183,6 +228,7 @@ def test_hostile_names_in_a_list_stay_on_their_line(knodel: Knodel, state: Path)
     assert done.out.replace("\n", "").isprintable()
 
 
+@pytest.mark.bad_input("command-servers")
 def test_another_token_is_told_from_another_fault(knodel: Knodel, state: Path) -> None:
     status = {"kind": "Status", "reason": "Unauthorized", "message": "a bearer token is needed"}
     with listener(answers("401 Unauthorized", json.dumps(status).encode())) as (host, port):
@@ -193,6 +239,7 @@ def test_another_token_is_told_from_another_fault(knodel: Knodel, state: Path) -
     assert "does not take the token" in done.err
 
 
+@pytest.mark.bad_input("command-servers")
 @pytest.mark.parametrize("token", ["", "two words\nand lines", "tökén"])
 def test_a_token_file_that_holds_none_is_named(knodel: Knodel, state: Path, token: str) -> None:
     announce(state, "127.0.0.1:9", token=token)
@@ -203,6 +250,7 @@ def test_a_token_file_that_holds_none_is_named(knodel: Knodel, state: Path, toke
     assert str(state / "token") in done.err
 
 
+@pytest.mark.bad_input("command-servers")
 @pytest.mark.parametrize(
     ("lines", "error"),
     [
@@ -219,6 +267,7 @@ def test_a_watch_of_another_shape_is_an_error(lines: bytes, error: type[KnodelEr
         list(Client(Platform(address, address, "t"), 5.0).watch(MODEL, "default", "x", "1", 5.0))
 
 
+@pytest.mark.bad_input("command-servers")
 def test_a_silent_watch_is_no_fault_before_its_time() -> None:
     event = b'{"type": "MODIFIED", "object": {"metadata": {"name": "x"}}}\n'
 
@@ -233,6 +282,8 @@ def test_a_silent_watch_is_no_fault_before_its_time() -> None:
     assert [change for change, _ in seen] == ["MODIFIED"]
 
 
+@pytest.mark.bad_input("command-servers")
+@pytest.mark.fault("C5")
 def test_a_gateway_that_fails_is_one_line(knodel: Knodel, state: Path) -> None:
     with listener(answers("503 Unavailable", b'{"error": "no \x1b[31mreplica"}')) as (host, port):
         announce(state, "127.0.0.1:9", f"{host}:{port}")
@@ -243,6 +294,7 @@ def test_a_gateway_that_fails_is_one_line(knodel: Knodel, state: Path) -> None:
     assert done.err[:-1].isprintable()
 
 
+@pytest.mark.bad_input("command-servers")
 @pytest.mark.parametrize(
     ("status", "code"), [("400 Bad", 2), ("404 Not Found", 3), ("429 Too Many", 1), ("500 Oops", 1)]
 )

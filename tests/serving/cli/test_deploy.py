@@ -110,6 +110,7 @@ async def test_a_file_deploys_all_its_models_and_stdin_as_well(served: Served, d
     assert names == [("default", "one"), ("default", "two"), ("team", "three")]
 
 
+@pytest.mark.bad_input("object-model")
 @pytest.mark.parametrize(
     ("text", "field"),
     [
@@ -137,6 +138,7 @@ async def test_one_bad_document_leaves_the_models_that_are_there(served: Served)
     assert (await served.model("one"))["spec"] == {"storageUri": ARTIFACT}
 
 
+@pytest.mark.bad_input("command-options")
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
@@ -251,6 +253,7 @@ async def test_a_model_deleted_while_it_is_waited_for_is_not_found(served: Serve
     assert (await waiting).code == 3
 
 
+@pytest.mark.fault("C4")
 async def test_two_deploys_at_once_lose_no_change(served: Served) -> None:
     await served.deploy("magika")
     changes = [("--min", "1"), ("--max", "7"), ("--version", "8")]

@@ -139,6 +139,7 @@ def test_force_kills_a_platform_that_does_not_end_and_what_it_started(knodel: Kn
         assert not (state / "platform.json").exists()
 
 
+@pytest.mark.fault("I10")
 def test_a_file_of_a_platform_that_was_killed_is_removed(knodel: Knodel, state: Path) -> None:
     announce(state, "127.0.0.1:9")
 

@@ -41,6 +41,7 @@ def test_render_puts_models_into_the_namespace_that_is_named(knodel: Knodel) -> 
 MODEL = "apiVersion: knodel.dev/v1alpha1\nkind: Model\nmetadata: {name: m}\nspec: {storageUri: file:///m, %s}\n"
 
 
+@pytest.mark.bad_input("command-yaml")
 @pytest.mark.parametrize(
     ("text", "what"),
     [
@@ -73,6 +74,7 @@ def test_all_faults_of_a_model_are_told_at_once(knodel: Knodel) -> None:
     assert all(field in err for field in ("spec.minReplicas", "spec.maxReplicas", "spec.colour"))
 
 
+@pytest.mark.bad_input("command-files")
 def test_a_file_that_is_no_text_is_refused(knodel: Knodel, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"\x80\x81\xff")
@@ -106,6 +108,7 @@ def test_config_lists_every_setting_with_what_it_is_for(knodel: Knodel) -> None:
     assert {"key", "variable", "default", "unit", "for"} == described[0].keys()
 
 
+@pytest.mark.bad_input("command-settings")
 @pytest.mark.parametrize(
     ("text", "what"),
     [
@@ -123,6 +126,7 @@ def test_bad_settings_are_refused_by_their_key(knodel: Knodel, document: Write, 
     assert len(done.err.splitlines()) == 1
 
 
+@pytest.mark.bad_input("command-settings")
 def test_an_unknown_variable_is_named(knodel: Knodel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KNODEL_GATEWAY_PROT", "1")
 

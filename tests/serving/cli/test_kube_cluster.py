@@ -322,6 +322,7 @@ def test_a_replica_without_a_node_and_the_newest_come_first(knodel: Knodel, api:
     assert "look at it; replica new has no node: Unschedulable; replica old ended with exit code 137" in done.err
 
 
+@pytest.mark.bad_input("command-options")
 @pytest.mark.parametrize("name", ["magika/status", "a/../b", "..", "a%2fstatus"])
 @pytest.mark.parametrize("verb", ["get", "delete", "explain"])
 def test_a_name_never_becomes_the_path_of_something_else(
@@ -333,6 +334,7 @@ def test_a_name_never_becomes_the_path_of_something_else(
     assert "a name has no / and no %" in done.err
 
 
+@pytest.mark.bad_input("object-references")
 def test_a_file_of_another_namespace_than_the_one_named_is_refused(
     knodel: Knodel, api: FakeApi, config: Config, tmp_path: Path
 ) -> None:

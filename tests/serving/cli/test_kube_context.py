@@ -151,6 +151,7 @@ def test_what_is_wrong_in_a_kubeconfig_is_named(
     ("content", "code"),
     [("", 1), ("contexts: [", 1), ("[]", 1), ("7", 1), ("contexts: 7", 1), ("contexts: [7, {}]", 1), ("{}", 2)],
 )
+@pytest.mark.fault("C3")
 def test_a_file_that_is_no_kubeconfig_is_one_line(
     knodel: Knodel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, code: int
 ) -> None:

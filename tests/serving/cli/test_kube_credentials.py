@@ -154,6 +154,7 @@ def test_credentials_of_somebody_else_are_not_used_in_the_place_of_an_impersonat
     assert api.seen == []
 
 
+@pytest.mark.fault("C2")
 def test_a_server_that_the_kubeconfigs_authority_did_not_sign_is_not_trusted(
     knodel: Knodel, api: FakeApi, pki: Pki, config: Config
 ) -> None:

@@ -127,6 +127,7 @@ def test_without_knative_its_absence_is_named(knodel: Knodel, api: FakeApi, conf
     check(knodel("promote", "magika", *HERE), 1, ["revisions.serving.knative.dev", "Knative Serving", "knodel doctor"])
 
 
+@pytest.mark.fault("C4")
 def test_of_two_that_make_a_model_at_once_one_is_told(knodel: Knodel, api: FakeApi, config: Config) -> None:
     def script(seen: Seen) -> Reply:
         if seen.method == "POST":
@@ -138,6 +139,7 @@ def test_of_two_that_make_a_model_at_once_one_is_told(knodel: Knodel, api: FakeA
     check(knodel("deploy", "magika", "--uri", "https://m", *HERE), 1, ["made by somebody else", "run the"])
 
 
+@pytest.mark.fault("C4")
 def test_a_change_of_the_spec_meanwhile_is_not_written_over(knodel: Knodel, api: FakeApi, config: Config) -> None:
     reads = iter(range(1, 100))
 

@@ -24,6 +24,7 @@ MAGIKA: Object = {
 }
 
 
+@pytest.mark.fault("C2")
 def test_a_server_that_is_gone_is_one_line(knodel: Knodel, config: Config) -> None:
     config(server="https://127.0.0.1:9")
 
@@ -39,6 +40,7 @@ def test_a_host_that_no_name_server_knows_is_one_line(knodel: Knodel, config: Co
 
 
 @pytest.mark.parametrize("talk", BROKEN.values(), ids=BROKEN.keys())
+@pytest.mark.fault("C2")
 def test_a_port_with_something_else_is_one_line(knodel: Knodel, config: Config, talk: Talk) -> None:
     with listener(talk) as (_, port):
         config(server=f"https://127.0.0.1:{port}")
@@ -54,6 +56,7 @@ def test_a_port_with_something_else_is_one_line(knodel: Knodel, config: Config, 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("talk", SLOW.values(), ids=SLOW.keys())
+@pytest.mark.fault("C2")
 def test_a_slow_server_is_given_up_in_time(config: Config, talk: Talk, scheme: str) -> None:
     with listener(talk) as (_, port):
         config(server=f"{scheme}://127.0.0.1:{port}")

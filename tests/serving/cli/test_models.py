@@ -231,6 +231,7 @@ async def test_the_logs_of_a_replica_are_printed(magika: Served) -> None:
     assert (done.code, done.out) == (0, "first\nsecond \x1b[31mred\n")  # to a file: as they are
 
 
+@pytest.mark.fault("C5")
 async def test_events_of_a_model_are_described_without_their_control_characters(magika: Served) -> None:
     uid = (await magika.model("magika"))["metadata"]["uid"]
     event = {

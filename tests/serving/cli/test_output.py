@@ -18,6 +18,8 @@ HOSTILE = "red \x1b[31m, bell \x07, line\nbreak, C1 \x9b2J, right-to-left \u202e
 KNODEL = [sys.executable, "-m", "serving.cli.main"]
 
 
+@pytest.mark.bad_input("command-servers")
+@pytest.mark.fault("C5")
 def test_no_control_character_reaches_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     Output("table").table(["na\x1bme"], [[HOSTILE]])
 
@@ -28,6 +30,7 @@ def test_no_control_character_reaches_a_table(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("format", ["json", "yaml"])
+@pytest.mark.fault("C5")
 def test_no_control_character_reaches_json_or_yaml_and_the_value_stays(
     capsys: pytest.CaptureFixture[str], format: str
 ) -> None:
@@ -54,6 +57,7 @@ def test_people_read_their_own_letters_in_json(capsys: pytest.CaptureFixture[str
 
 
 @given(st.text())
+@pytest.mark.fault("C5")
 def test_a_cleaned_text_is_printable(text: str) -> None:
     assert clean(text).isprintable()
 
@@ -75,6 +79,7 @@ def run(*arguments: str, stdout: int, **environment: str) -> subprocess.Complete
     )
 
 
+@pytest.mark.fault("C3")
 def test_a_reader_that_left_ends_the_command_quietly() -> None:
     read, write = os.pipe()
     os.close(read)
@@ -85,6 +90,7 @@ def test_a_reader_that_left_ends_the_command_quietly() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.fault("C3")
 def test_a_full_disk_is_one_line() -> None:
     with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
         done = run("config", stdout=full.fileno())
@@ -93,6 +99,7 @@ def test_a_full_disk_is_one_line() -> None:
     assert done.stderr == "knodel: cannot write to stdout: No space left on device\n"
 
 
+@pytest.mark.fault("C3")
 def test_a_closed_stdout_is_one_line() -> None:
     command = f"exec {sys.executable} -m serving.cli.main config >&-"
     done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False, timeout=30)

@@ -153,6 +153,7 @@ def facts(control: str) -> str:
         (facts("7"), "platform.json"),
     ],
 )
+@pytest.mark.fault("C3")
 def test_a_platform_file_that_was_cut_off_is_named(knodel: Knodel, state: Path, content: str, what: str) -> None:
     state.mkdir()
     (state / "platform.json").write_text(content)

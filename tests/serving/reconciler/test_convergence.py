@@ -196,6 +196,7 @@ async def there(stage: ModelStage, variants: bool) -> None:
     await everything_comes_up(stage)
 
 
+@pytest.mark.fault("K1")
 @pytest.mark.parametrize(
     ("lives", "owner"),
     [
@@ -239,6 +240,7 @@ async def objects_of(cluster: EmbeddedCluster) -> set[str]:
     return {uid_of(one) for kind in (ROUTE, CONFIGURATION, REVISION) for one in (await cluster.list(kind)).items}
 
 
+@pytest.mark.fault("K10")
 async def test_what_was_just_written_is_not_written_again_before_it_is_seen(cluster: EmbeddedCluster) -> None:
     """Passes over informers that lag: each write is sent once, though every pass plans it."""
     await cluster.create(MODEL, model_object(), manager="tests")
@@ -258,6 +260,7 @@ async def test_what_was_just_written_is_not_written_again_before_it_is_seen(clus
     assert watched.writes.count("apply models.knodel.dev") == 1
 
 
+@pytest.mark.fault("K5", "K8")
 async def test_what_another_has_written_since_is_not_written_over(cluster: EmbeddedCluster) -> None:
     """A leader whose informers lag meets a conflict, not its successor's Service."""
     await cluster.create(MODEL, model_object(), manager="tests")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from autoscaler.apis import POLICY_ANNOTATION
 from clusters.objects import (
     CONFIGURATION,
@@ -101,6 +103,7 @@ async def test_a_model_is_not_ready_before_its_new_version_was_seen_at_the_gatew
     ]
 
 
+@pytest.mark.fault("K12")
 async def test_a_version_that_fails_leaves_the_old_one_serving_and_says_why(serving: ModelStage) -> None:
     await serving.edit(with_uri("file:///models/broken"))
     await serving.appears(REVISION, "magika-00002")
@@ -140,6 +143,7 @@ async def test_tags_reach_their_version_whatever_its_percent(serving: ModelStage
     assert "magika-00002 gets nothing" in (condition_of(model, "TrafficPinned") or {})["message"]
 
 
+@pytest.mark.fault("K6")
 async def test_somebody_elses_service_is_left_untouched(stage: ModelStage) -> None:
     theirs = await stage.apply(service())
     await stage.quiet()

@@ -56,6 +56,7 @@ async def applied(stage: ModelStage, name: str, status: str, reason: str = "") -
     return str(found.get("message", ""))
 
 
+@pytest.mark.bad_input("object-references")
 async def test_the_later_model_of_two_says_what_it_collides_with_and_gets_no_objects(stage: ModelStage) -> None:
     await create(stage, "magika", variants=[{"name": "a", "percent": 100}])
     await applied(stage, "magika", "True")
@@ -68,6 +69,7 @@ async def test_the_later_model_of_two_says_what_it_collides_with_and_gets_no_obj
         await stage.get(SERVICE, "magika-a")
 
 
+@pytest.mark.bad_input("object-references")
 async def test_when_the_earlier_one_gives_the_name_back_the_later_one_gets_its_objects_at_once(
     stage: ModelStage,
 ) -> None:
@@ -82,6 +84,7 @@ async def test_when_the_earlier_one_gives_the_name_back_the_later_one_gets_its_o
     assert await stage.get(SERVICE, "zoo-magika")
 
 
+@pytest.mark.bad_input("object-references")
 async def test_a_living_model_that_starts_to_collide_serves_on_as_it_was(stage: ModelStage) -> None:
     await create(stage, "blue-zebra")
     await applied(stage, "blue-zebra", "True")
@@ -98,6 +101,7 @@ async def test_a_living_model_that_starts_to_collide_serves_on_as_it_was(stage: 
     assert await stage.get(SERVICE, "blue-zebra")
 
 
+@pytest.mark.bad_input("object-references")
 async def test_a_model_that_lacks_a_flag_says_which_and_what_stands_stays(open_door: EmbeddedCluster) -> None:
     class Off:
         async def missing(self, needed: Collection[Flag]) -> tuple[Flag, ...]:
@@ -116,6 +120,7 @@ async def test_a_model_that_lacks_a_flag_says_which_and_what_stands_stays(open_d
         await stage.tells_of("KnativeFeatureDisabled")
 
 
+@pytest.mark.bad_input("object-references")
 async def test_code_runs_once_the_namespace_allows_it(stage: ModelStage) -> None:
     await create(stage, "magika", modelFormat="python")
 
@@ -138,6 +143,7 @@ async def label(stage: ModelStage, value: str) -> None:
     await stage.cluster.patch(NAMESPACE, "default", patch, manager="administrator")
 
 
+@pytest.mark.bad_input("object-references")
 async def test_a_runtime_that_the_platform_does_not_have_is_told_with_those_that_it_has(
     open_door: EmbeddedCluster,
 ) -> None:
@@ -152,6 +158,7 @@ async def test_a_runtime_that_the_platform_does_not_have_is_told_with_those_that
         assert template["spec"]["containers"][0]["image"] == "r/big:1"
 
 
+@pytest.mark.bad_input("object-references")
 async def test_metrics_that_no_prometheus_answers_are_told_until_the_platform_has_one(
     open_door: EmbeddedCluster,
 ) -> None:
@@ -166,6 +173,7 @@ async def test_metrics_that_no_prometheus_answers_are_told_until_the_platform_ha
         await applied(stage, "magika", "True")
 
 
+@pytest.mark.bad_input("object-references")
 async def test_a_version_that_is_made_is_not_left_half_way_for_want_of_a_prometheus(
     open_door: EmbeddedCluster,
 ) -> None:
@@ -186,6 +194,7 @@ async def test_a_version_that_is_made_is_not_left_half_way_for_want_of_a_prometh
         assert "rollout.prometheusUrl" in await applied(stage, "magika", "False", "NoPrometheus")
 
 
+@pytest.mark.bad_input("object-references")
 async def test_a_model_that_is_none_is_told_so_and_its_old_version_serves_on(stage: ModelStage) -> None:
     await create(stage, "magika")
     await applied(stage, "magika", "True")
@@ -198,6 +207,7 @@ async def test_a_model_that_is_none_is_told_so_and_its_old_version_serves_on(sta
     assert (await stage.get(SERVICE, "magika"))["spec"] == before["spec"]
 
 
+@pytest.mark.bad_input("object-references")
 async def test_of_two_of_the_same_second_the_name_decides(open_door: EmbeddedCluster) -> None:
     informer = Informer(open_door, MODEL)
     prepare(informer)
@@ -214,6 +224,7 @@ async def test_of_two_of_the_same_second_the_name_decides(open_door: EmbeddedClu
     assert [key.name for key in rival_keys(informer, one)] == ["b"]
 
 
+@pytest.mark.bad_input("object-references")
 @pytest.mark.parametrize("spec", [None, {}, {"variants": "x"}, {"variants": [1, {}]}, {"traffic": [None]}, [1]])
 def test_what_is_no_model_claims_its_name_alone(spec: object) -> None:
     assert claims({"metadata": {"name": "m"}, "spec": spec}) == {"host/m", "name/m"}

@@ -6,6 +6,8 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from clusters.objects import (
     CONFIGURATION,
     MODEL,
@@ -81,6 +83,7 @@ def test_a_changed_model_forces_its_own_service() -> None:
     assert action.force
 
 
+@pytest.mark.fault("K6")
 def test_a_strangers_service_stops_everything_and_a_predecessors_is_waited_for() -> None:
     stranger: Object = {"metadata": {"name": "magika", "namespace": "default", "uid": "x"}, "spec": {}}
     plan = make_plan(model(), world_of(model(), service=stranger), SETTINGS)
@@ -91,6 +94,7 @@ def test_a_strangers_service_stops_everything_and_a_predecessors_is_waited_for()
     assert [one.leaving for one in plan.foreign] == [True]
 
 
+@pytest.mark.fault("K6")
 def test_the_children_of_a_strangers_service_are_strangers_and_a_predecessors_leave_with_it() -> None:
     wanted = model(variants=VARIANTS)
     stranger: Object = {"metadata": {"name": "magika", "namespace": "default", "uid": "x"}, "spec": {}}

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
+import pytest
+
 from clusters.objects import (
     CONFIGURATION,
     DEPLOYMENT,
@@ -231,6 +233,7 @@ async def test_a_broken_version_moves_nothing_on_the_way_back(serving: ModelStag
     await serving.model_is("True")
 
 
+@pytest.mark.fault("K12")
 async def test_a_broken_variant_moves_nothing_on_the_way_there(serving: ModelStage) -> None:
     await serving.edit({"spec": {"variants": VARIANTS}})
     await serving.comes_up("magika-a100-00001")

@@ -235,6 +235,7 @@ async def test_a_seed_that_somebody_changes_or_deletes_is_mended(guarded: Embedd
         await eventually(anew, WITHIN)
 
 
+@pytest.mark.fault("K6")
 async def test_a_configuration_of_somebody_else_is_told_and_not_written_over(guarded: EmbeddedCluster) -> None:
     async with acting(guarded):
         template = {"spec": {"containers": [{"image": "theirs"}]}}

@@ -57,6 +57,19 @@ def test_rollback_pins_who_had_it_before() -> None:
     assert cause(patch) == {"by": "rollback", "id": "magika-00001@7"}
 
 
+@pytest.mark.fault("C1")
+def test_a_rollback_that_is_given_again_is_the_same_one() -> None:
+    moved = model([("magika-00001", True), ("magika-00002", True)], {"magika-00002": 100})
+    first = rollback(moved, LIVING, "magika-00001")
+    stored = {**moved, "spec": {**moved["spec"], "traffic": first["spec"]["traffic"]}}
+    stored["metadata"] = {**moved["metadata"], **first["metadata"], "generation": 8}
+
+    assert rollback(stored, LIVING, "magika-00001") == first
+
+    unpinned = {**stored, "spec": {**stored["spec"], "traffic": None}}
+    assert cause(rollback(unpinned, LIVING, "magika-00001"))["id"] == "magika-00001@8"
+
+
 def test_rollback_out_of_a_split_goes_to_who_last_had_it() -> None:
     shares = {"magika-00001": 90, "magika-00002": 10}
     patch = rollback(model([("magika-00001", True), ("magika-00002", False)], shares), LIVING)

@@ -1,0 +1,101 @@
+"""A pass that fails by a fault of ours: the Model says so, and goes on where it stood once the fault is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.objects import MODEL, SERVICE, Kind, Object, condition_of, version_of
+from serving.reconciler.apply import FIELD_MANAGER
+from serving.resources.knative_flags import Flag
+from tests.serving.models import model_object
+from tests.serving.reconciler.conftest import platform
+
+
+class Faulty:
+    """Flags of Knative whose reading fails by something that nobody foresaw, until it is mended."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = KeyError("a field that\nnobody thought of" * 100)
+
+    async def missing(self, needed: Iterable[Flag]) -> tuple[Flag, ...]:
+        """None, or the error."""
+        if self.error is not None:
+            raise self.error
+        return ()
+
+
+@pytest.mark.fault("K11")
+async def test_what_the_platform_fails_at_is_told_on_the_model_until_it_is_mended(guarded: EmbeddedCluster) -> None:
+    flags = Faulty()
+    async with platform(guarded, flags) as stage:
+        await stage.deploy(model_object())
+        model = await stage.model_is("False", reason="ReconcileFailed")
+        message = (condition_of(model, "Ready") or {})["message"]
+        assert "KeyError" in message and "log" in message
+        assert "\n" not in message and len(message) < 400
+        await stage.quiet()  # to say it again is no write
+        flags.error = None
+        await stage.comes_up("magika-00001")
+        await stage.traffic_is({"magika-00001": 100})
+        await stage.model_is("True")
+
+
+@pytest.mark.fault("K11")
+async def test_a_model_that_serves_serves_on(guarded: EmbeddedCluster) -> None:
+    flags = Faulty()
+    flags.error = None
+    async with platform(guarded, flags) as stage:
+        await stage.deploy(model_object())
+        await stage.comes_up("magika-00001")
+        await stage.traffic_is({"magika-00001": 100})
+        await stage.model_is("True")
+        before = version_of(await stage.get(SERVICE, "magika"))
+        flags.error = ZeroDivisionError()
+        await stage.edit({"spec": {"storageUri": "file:///models/newer"}})
+        model = await stage.model_is("False", reason="ReconcileFailed")
+        assert [one["percent"] for one in model["status"]["traffic"]] == [100]
+        assert await stage.host_gets() == {"magika-00001": 100}
+        assert version_of(await stage.get(SERVICE, "magika")) == before
+
+
+GARBAGE: dict[str, Any] = {
+    "history is no list": {"history": 5},
+    "a line of it is no map": {"history": ["x"]},
+    "a line of it has no revision": {"history": [{"at": "x"}]},
+    "conditions are no list": {"conditions": "Ready"},
+    "a condition is no map": {"conditions": ["Ready"]},
+    "a condition has no type": {"conditions": [{"status": "True"}]},
+    "traffic is a number": {"traffic": 7},
+    "the rollout is a text": {"rollout": "soon"},
+    "the rollout has a strange time": {
+        "rollout": {"phase": "Progressing", "candidate": "a", "stable": "b", "startedAt": "x", "since": "when?"}
+    },
+    "the outbox is a map": {"outbox": {"a": 1}},
+}
+
+
+@pytest.mark.fault("K11")
+@pytest.mark.parametrize("garbage", GARBAGE)
+async def test_a_status_that_somebody_spoilt_costs_nobody_the_model(cluster: EmbeddedCluster, garbage: str) -> None:
+    """Either it is written anew, or the Model says that the platform fails at it; others are not concerned."""
+    await cluster.create(MODEL, model_object(), manager="tests")
+    await spoil(cluster, MODEL, "magika", GARBAGE[garbage])
+    async with platform(cluster) as stage:
+        await stage.deploy(model_object("other"))
+        await stage.comes_up("other-00001")
+        await stage.traffic_is({"other-00001": 100}, "other")
+        await stage.becomes(MODEL, "magika", _speaks)
+
+
+def _speaks(model: Object) -> bool:
+    """Whether a condition that we wrote says how it is."""
+    return "lastTransitionTime" in (condition_of(model, "Ready") or {})
+
+
+async def spoil(cluster: EmbeddedCluster, kind: Kind, name: str, status: Object) -> None:
+    """Somebody with the right to writes a status that we never would."""
+    await cluster.patch(kind, name, {"status": status}, "default", manager=FIELD_MANAGER, subresource="status")

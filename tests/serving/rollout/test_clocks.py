@@ -1,0 +1,55 @@
+"""A rollout whose times were written by a clock that has been set since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from serving.apis.rollout import Rollout
+from serving.rollout.pace import seconds_to_pass
+from serving.rollout.state import Look, RolloutState, moment, rollout_of, seconds_between
+from serving.rollout.verdict import Verdict
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATER = moment(NOW + timedelta(days=30))
+EARLIER = moment(NOW - timedelta(seconds=20))
+RULE = Rollout()
+
+
+def state(at: str) -> RolloutState:
+    """A step in force, all of whose times are the same."""
+    look = Look(Verdict("pass", (), {}), at)
+    return RolloutState("Progressing", "m-2", "m-1", at, at, percent=RULE.steps[0], seen_at=at, look=look)
+
+
+@pytest.mark.fault("K9")
+def test_a_step_that_began_in_the_future_begins_now_and_not_in_30_days() -> None:
+    found = state(LATER).not_after(NOW)
+    assert found.look is not None
+    assert {found.since, found.seen_at, found.look.at} == {moment(NOW)}
+    assert found.started_at == LATER  # it tells this rollout from others
+    assert (seconds_to_pass(RULE, state(LATER), NOW) or 0.0) > 86_400
+    assert (seconds_to_pass(RULE, found, NOW) or 0.0) <= RULE.step_duration
+
+
+def test_times_of_the_past_stay() -> None:
+    paused = replace(state(EARLIER), phase="Paused", paused_at=EARLIER)
+    assert paused.not_after(NOW) == paused
+    assert state(moment(NOW)).not_after(NOW) == state(moment(NOW))
+
+
+def test_what_has_not_happened_has_still_not_happened() -> None:
+    begun = RolloutState("Progressing", "m-2", "m-1", LATER, LATER)
+    found = begun.not_after(NOW)
+    assert (found.seen_at, found.paused_at, found.ended_at, found.look) == ("", "", "", None)
+    assert seconds_between(found.since, NOW) == 0.0
+
+
+@pytest.mark.fault("K14")
+def test_fields_of_a_newer_version_of_ours_are_kept() -> None:
+    written = {**state(EARLIER).to_json(), "mood": {"of": "tomorrow"}}
+    found = rollout_of({"status": {"rollout": written}})
+    assert found is not None
+    assert replace(found, percent=50).to_json()["mood"] == {"of": "tomorrow"}
