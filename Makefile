@@ -9,7 +9,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto clean fuzz test-long testbed-up testbed-down test-cluster scenarios manifests
+.PHONY: bad-input security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -40,10 +40,20 @@ test: setup ## Run the everyday tests
 test-long: setup ## Run the tests of minutes: other programs' clients, OCR over served models, memory, kills, a full disk, the guide's examples
 	$(BIN)/pytest --long --timeout 900 --durations 5 tests/long
 
+# TESTBED=1: the rows of real Kubernetes, too (as root).
+test-faults: setup ## Inject every fault of the catalogue (docs/reliability.md) and write its table: half an hour
+	$(BIN)/python -m tests.faults $(if $(TESTBED),--testbed)
+
+test-faults-long: setup ## The same, with waits in full length
+	$(BIN)/python -m tests.faults --full $(if $(TESTBED),--testbed)
+
 # FUZZ_SECONDS=60 for a shorter run, of each target.
 FUZZ_SECONDS := 600
 fuzz: setup ## Send random input to decoders, archives, connections and downloads, ten minutes each
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+bad-input: setup ## Send every bad input of the catalogue to its doors, and write docs/bad-input.md
+	$(BIN)/python -m tests.doors.table
 
 lint: setup ## Check style, types and import rules
 	$(BIN)/ruff check .
@@ -74,15 +84,23 @@ scenarios: setup ## Run every scenario on both clusters and print one table
 manifests: setup ## Write the definitions and the files that `knodel install` applies anew
 	$(BIN)/python -m tests.manifests.generate
 
-bench: setup ## Measure starts, scaling, latency and memory of the embedded platform
-	$(BIN)/python -m loadtests.bench
+bench: setup ## Measure everything that needs one machine and write docs/performance.md; needs wrk and h2load
+	$(BIN)/python -m loadtests.bench --keep
 
 # The cluster of KUBECONFIG, with Knodel installed on it; without, the testbed, which stays up.
 bench-cluster: setup ## Measure starts from zero on real Kubernetes: Knative's class, ours cold, ours warm
 ifndef KUBECONFIG
 	$(BIN)/python -m tests.testbed up --knodel
 endif
-	$(BIN)/python -m loadtests.cluster
+	$(BIN)/python -m loadtests.cluster --keep
+
+load: setup ## Put a platform under load of several shapes, a rollout and kills; needs wrk; plots in build/load/report.html
+	$(BIN)/python -m loadtests.load --keep
+
+# SOAK_MINUTES=5 for a shorter one.
+SOAK_MINUTES := 30
+soak: setup ## Half an hour of load: memory, files and tasks of every process; plots in build/load/soak.html
+	$(BIN)/python -m loadtests.load --soak --minutes $(SOAK_MINUTES) --keep
 
 # One trace or policy: `.venv/bin/python -m loadtests.simulate --help`.
 simulate: setup ## Play real traces through the decider, Knative's rule and oracles on a virtual clock, then fleets; plots in build/simulate
@@ -95,6 +113,14 @@ races: setup ## Run 10 000 random schedules of a model's last request against it
 
 conformance: setup ## Run Knative's own tests with Knodel's autoscaler class on the testbed (the first time builds them)
 	$(BIN)/python -m tests.testbed conformance
+
+# The scanners have environments of their own, made the first time: what they need clashes with what Knodel needs.
+security: setup ## Look for weaknesses: bandit, semgrep by rules of our own, checkov on every Pod; then the tests of security
+	$(BIN)/python -m tests.security
+	$(BIN)/pytest --long --timeout 300 tests/security tests/long/test_planted_secrets.py
+
+sbom: setup ## Write what an installation consists of to build/sbom.cdx.json (CycloneDX)
+	$(BIN)/python -m tests.security.sbom build/sbom.cdx.json
 
 proto: setup ## Compile the descriptions of the gRPC messages anew
 	cd serving/server/grpc && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. \

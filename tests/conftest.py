@@ -13,6 +13,7 @@ from clusters.embedded.cluster import EmbeddedCluster
 from tests.support.clusters import embedded_cluster
 
 LONG = Path(__file__).parent / "long"
+FAULTS = Path(__file__).parent / "faults"
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before anything imports ONNX Runtime: it would report to its makers
 
@@ -24,11 +25,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kubeconfig", default="", help="of `--cluster kubernetes`; default KUBECONFIG, the testbed's")
     parser.addoption("--kube-context", default="", help="of `--cluster kubernetes`; default the current one")
     parser.addoption("--long", action="store_true", help="run `tests/long` and the long scenarios, too: minutes")
+    parser.addoption("--faults", action="store_true", help="run `tests/faults`, too: minutes")
+    parser.addoption("--full", action="store_true", help="wait in full length where a test of a fault shortens it")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The everyday tests leave `tests/long` out."""
-    return True if collection_path == LONG and not config.getoption("--long") else None
+    """The everyday tests leave `tests/long` and `tests/faults` out."""
+    left_out = {LONG: "--long", FAULTS: "--faults"}
+    return True if collection_path in left_out and not config.getoption(left_out[collection_path]) else None
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -68,7 +68,13 @@ async def settings_of(cluster: Cluster) -> Settings:
 
 @asynccontextmanager
 async def acting(
-    program: Program[T], cluster: Cluster, target: KubeTarget, namespace: str, folder: Path, settings: Settings
+    program: Program[T],
+    cluster: Cluster,
+    target: KubeTarget,
+    namespace: str,
+    folder: Path,
+    settings: Settings,
+    record: Callable[[Cluster], Recording] = Recording,
 ) -> AsyncIterator[Recording]:
     """A leading replica of the program in `namespace` until the end of the block; what it writes is recorded."""
     identity = f"tests-{uuid.uuid4().hex[:10]}"
@@ -77,7 +83,7 @@ async def acting(
     config.write_text(yaml.safe_dump(settings_to_dict(settings)))
     stop = asyncio.Event()
     async with kubernetes_cluster(target) as connection:
-        recording = Recording(connection)
+        recording = record(connection)
 
         @asynccontextmanager
         async def connect(_: Options) -> AsyncIterator[Cluster]:

@@ -49,6 +49,7 @@ async def at_rest(writes: list[Any]) -> None:
         await asyncio.sleep(AT_REST)
 
 
+@pytest.mark.fault("A1")
 async def test_what_one_autoscaler_has_begun_the_next_one_ends_and_without_any_all_serve_on(
     cluster: Cluster, plain: Plain, caller: Caller
 ) -> None:
@@ -79,6 +80,7 @@ async def test_what_one_autoscaler_has_begun_the_next_one_ends_and_without_any_a
     assert answers.failures == [] and answers.total == 4
 
 
+@pytest.mark.fault("A1")
 async def test_a_killed_leader_is_followed_by_the_other_one(
     plain: Plain, caller: Caller, target: KubeTarget, tmp_path: Any
 ) -> None:
@@ -130,6 +132,7 @@ class Contended:
         return await self._cluster.scale(*arguments, **keywords)
 
 
+@pytest.mark.fault("A9")
 async def test_a_scale_that_meets_another_write_is_tried_again(cluster: Cluster, plain: Plain) -> None:
     contended: Any = Contended(cluster, 3)
     async with own_autoscaler(contended, plain.namespace):

@@ -177,6 +177,7 @@ def test_a_field_that_the_api_server_does_not_know_is_refused(knodel: Shell, fil
     assert "spec.colour" in done.err
 
 
+@pytest.mark.fault("C4")
 def test_of_two_changes_at_once_none_is_lost_in_silence(knodel: Shell) -> None:
     def change(keep: int) -> Done:
         return knodel("deploy", "magika", "--max", str(keep), "--no-wait", code=None)

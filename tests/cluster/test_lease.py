@@ -65,6 +65,7 @@ async def spec_of(cluster: Cluster, namespace: str) -> Object:
     return spec
 
 
+@pytest.mark.fault("K8")
 @pytest.mark.usefixtures("record")
 async def test_a_stopped_leader_is_replaced_and_its_late_write_refused(
     cluster: Cluster, namespace: str, target: KubeTarget

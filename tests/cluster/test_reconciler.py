@@ -168,6 +168,7 @@ async def roll_back(here: Place, name: str, expected: dict[str, int], to: str | 
     assert traffic_of(ready) == expected
 
 
+@pytest.mark.fault("K5")
 async def test_a_users_own_fields_on_our_objects_survive_and_ours_are_mended(here: Place) -> None:
     await here.deploy("edited", minReplicas=1)
     edit = {

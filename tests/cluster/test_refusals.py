@@ -23,6 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 GONE_WITHIN = 90.0  # s; queue-proxy drains for 30-45 s
 
 
+@pytest.mark.fault("K12")
 async def test_a_refusal_of_knatives_webhook_stands_on_the_model_and_the_old_version_serves_on(
     here: Place, cluster: Cluster, target: KubeTarget, artifacts: ArtifactServer, tmp_path: Path
 ) -> None:

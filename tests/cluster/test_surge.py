@@ -170,6 +170,7 @@ async def test_a_rollout_goes_through_with_room_for_one_replica_more_and_the_ver
     assert warm <= {uid_of(pod) for pod in await scarce.replicas(OLD)}
 
 
+@pytest.mark.fault("A11")
 async def test_a_step_whose_replicas_find_no_place_goes_back_at_the_deadline_to_replicas_that_stood(
     scarce: Scarce,
 ) -> None:
@@ -194,6 +195,7 @@ async def test_a_step_whose_replicas_find_no_place_goes_back_at_the_deadline_to_
     assert await scarce.answers() == {OLD}
 
 
+@pytest.mark.fault("A11")
 async def test_a_version_without_any_place_says_so_and_the_one_before_keeps_all_its_replicas(scarce: Scarce) -> None:
     await scarce.has_room(STOOD)
     await scarce.deploy("double", wait=True, rollout=QUICK)

@@ -33,6 +33,7 @@ SETTLED_WITHIN = 150.0
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.fault("E3")
 async def test_none_is_missed_and_none_has_two_effects(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.up()

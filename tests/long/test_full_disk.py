@@ -33,6 +33,7 @@ SETTLED_WITHIN = 150.0
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.fault("E10", "C3")
 def test_what_is_acknowledged_is_kept_and_all_else_is_refused_until_there_is_room(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()

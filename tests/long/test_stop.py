@@ -8,6 +8,8 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from serving.server.limits import MEBIBYTE
 from tests.long.served import ENDS_WITHIN, HOST, is_ready, served
 from tests.serving.server.client import request, tensor
@@ -29,6 +31,7 @@ def wide() -> bytes:
     )
 
 
+@pytest.mark.fault("M5")
 def test_a_stop_loses_nothing_of_an_answer_that_is_on_its_way(tmp_path: Path) -> None:
     (tmp_path / "wide.onnx").write_bytes(wide())
     asked = {"inputs": [tensor([1.0])], "parameters": {"binary_data_output": True}}

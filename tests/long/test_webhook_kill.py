@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.objects import MODEL_EVENT
@@ -61,6 +62,7 @@ class Senders:
         return True
 
 
+@pytest.mark.fault("E3")
 async def test_no_event_is_missing_and_none_is_there_twice(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     await make_event_source(cluster)
     ports = free_ports(2)

@@ -60,6 +60,7 @@ class Prober:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.fault("I11")
 def test_requests_are_served_and_nothing_is_doubled_through_crashes_in_the_middle_of_changes(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.up()
@@ -122,6 +123,7 @@ def test_models_come_back_after_down_and_up(tmp_path: Path) -> None:
         assert "does not allow that" in here.run("deploy", "more", *code, code=2)
 
 
+@pytest.mark.fault("I11")
 def test_down_after_a_crash_leaves_nothing(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.up()
@@ -138,6 +140,7 @@ def test_down_after_a_crash_leaves_nothing(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.fault("I10")
 def test_a_second_platform_on_one_state_is_refused(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.up()
@@ -150,6 +153,7 @@ def test_a_second_platform_on_one_state_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("taken", ["port", "control"])
+@pytest.mark.fault("I10")
 def test_a_port_in_use_is_named_and_nothing_is_left(tmp_path: Path, taken: str) -> None:
     with machine(tmp_path) as here, socket.create_server(("127.0.0.1", getattr(here, taken))):
         refused = here.up(code=1)
@@ -159,6 +163,7 @@ def test_a_port_in_use_is_named_and_nothing_is_left(tmp_path: Path, taken: str) 
         assert here.processes() == []
 
 
+@pytest.mark.fault("I10")
 def test_a_foreign_store_is_refused_and_kept(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.state.mkdir()

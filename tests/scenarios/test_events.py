@@ -36,6 +36,7 @@ async def post(session: aiohttp.ClientSession, events: Events, key: str, event: 
         return answer.status, answer.headers.get("knodel-event", "")
 
 
+@pytest.mark.fault("E1")
 async def test_an_event_that_is_sent_a_hundred_times_at_once_is_taken_a_hundred_times_and_makes_one_revision(
     world: World,
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from clusters.objects import POD, Object, is_deleting
 from tests.scenarios.world import World
 
@@ -45,6 +47,8 @@ async def test_an_answer_that_was_held_tells_what_it_waited_for(world: World) ->
     assert "queue;dur=" in held.headers["Server-Timing"]
 
 
+@pytest.mark.fault("A10")
+@pytest.mark.fault("M5")
 async def test_a_request_in_flight_when_the_replica_goes_is_not_lost(world: World) -> None:
     await world.deploy("slow", storageUri=world.artifacts("slow"), scaleToZeroAfter="1s")
 

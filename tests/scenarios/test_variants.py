@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from clusters.objects import MODEL, REVISION, ROUTE, SERVICE, Object, controller_of, is_true, name_of
 from serving.rollout.commands import promote, rollback
 from tests.scenarios.world import MANAGER, SOON, World, reason_of, traffic_of
@@ -110,6 +112,7 @@ async def test_a_canary_after_variants_is_ready_only_with_its_share_in_force(wor
     assert traffic_of(split_again) == {"tasting-00001": 80, "tasting-00002": 20}
 
 
+@pytest.mark.fault("K12")
 async def test_a_broken_version_without_variants_leaves_the_traffic_on_the_variants(world: World) -> None:
     await world.deploy("brittle", storageUri=world.artifacts("double"), minReplicas=1, variants=VARIANTS)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from autoscaler.warmpool.marks import LABEL_POOL
 from autoscaler.warmpool.pods import is_claimed
 from clusters.objects import POD, Object, controller_of, is_true, name_of
@@ -45,6 +47,7 @@ async def test_a_model_at_zero_wakes_by_a_claim_and_the_pool_is_filled_again(wor
     assert [step["name"] for step in _last_start(told)["steps"]] == ["reserve", "assign", "label", "adopt"]
 
 
+@pytest.mark.fault("W5")
 async def test_an_empty_pool_means_a_cold_start_and_no_error(world: World) -> None:
     await world.pool("small", 1)
     await world.deploy("first", storageUri=world.artifacts("double"), maxReplicas=1, scaleToZeroAfter="1s")

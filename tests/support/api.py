@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgspec
@@ -60,20 +60,31 @@ class WithStatus:
 
 
 @contextlib.asynccontextmanager
-async def api_server(cluster: EmbeddedCluster, folder: Path) -> AsyncIterator[Path]:
-    """The kubeconfig of a running API server, its files in `folder`."""
+async def api_server(
+    cluster: EmbeddedCluster,
+    folder: Path,
+    *,
+    around: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+    tls: bool = True,
+) -> AsyncIterator[Path]:
+    """The kubeconfig of a running API server, its files in `folder`.
+
+    `around` puts something before it; without `tls`, clients whose clocks are wrong trust it too.
+    """
     clock = SystemClock()
     api = ControlApi(
         cluster, kinds=KINDS, writable=frozenset(KINDS), logs=NoLogs(), clock=clock, version="0", ready=lambda: True
     )
-    app = WithStatus(cluster, api.app(Guard(TOKEN, frozenset({"127.0.0.1"}))))
+    app = around(WithStatus(cluster, api.app(Guard(TOKEN, frozenset({"127.0.0.1"})))))
     authority, certificate, key = ensure_certificate(folder / "tls", clock.now())
     listener = listen("127.0.0.1", 0, "a port")
     config = folder / "kubeconfig"
-    address = f"https://127.0.0.1:{listener.getsockname()[1]}"
+    address = f"{'https' if tls else 'http'}://127.0.0.1:{listener.getsockname()[1]}"
     config.write_text(kubeconfig(address, authority.read_bytes(), TOKEN))
-    server = make_server(app, (certificate, key))
+    server = make_server(app, (certificate, key) if tls else None)
     task = asyncio.create_task(server.serve(sockets=[listener]))
-    yield config
-    server.should_exit = True
-    await task
+    try:
+        yield config
+    finally:
+        server.should_exit = True
+        await task

@@ -31,6 +31,10 @@ class SteppedClock:
         self._sleepers.append((self._elapsed + seconds, waiter))
         await waiter
 
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock forward, or back, as a person or NTP does: no time passes."""
+        self._start += timedelta(seconds=seconds)
+
     def step(self, seconds: float) -> None:
         """Move the time and wake whom it concerns."""
         self._elapsed += seconds

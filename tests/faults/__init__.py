@@ -1,0 +1,1 @@
+"""Faults that the platform survives: a catalogue, and what proves each row."""

@@ -1,0 +1,67 @@
+"""Run all fault tests and write their table: `python -m tests.faults [--full] [--testbed]`.
+
+Exits with 1 when a test failed or when none of a row ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.faults.results import Result, read
+from tests.faults.table import put_into, table, unproven
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reliability.md"
+RESULTS = ROOT / "build" / "faults"
+PYTEST = [sys.executable, "-m", "pytest", "-p", "tests.faults.results", "-m", "fault"]
+EMBEDDED = ["--faults", "--long", "--timeout", "900", "tests"]
+KUBERNETES = ["--cluster", "kubernetes", "--timeout", "600", "tests/contract", "tests/scenarios", "tests/cluster"]
+
+
+def main() -> int:
+    """Run, write, say what is not as it should be."""
+    options = arguments()
+    failed = run("embedded", [*EMBEDDED, *(["--full"] if options.full else [])])
+    if options.testbed:
+        subprocess.run([sys.executable, "-m", "tests.testbed", "up", "--knodel", "--eventing"], cwd=ROOT, check=True)
+        failed |= run("kubernetes", KUBERNETES)
+    results = {place: read(RESULTS / f"{place}.jsonl") for place in ("embedded", "kubernetes")}
+    PAGE.write_text(put_into(PAGE.read_text(), table(results, machine())))
+    print(f"{PAGE.relative_to(ROOT)} is written")
+    return report([result for some in results.values() for result in some]) or failed
+
+
+def arguments() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--full", action="store_true", help="wait in full length")
+    parser.add_argument("--testbed", action="store_true", help="the rows of real Kubernetes, too (as root)")
+    return parser.parse_args()
+
+
+def run(place: str, options: list[str]) -> int:
+    """The marked tests of one cluster; their results are kept for the table until the next run there."""
+    path = RESULTS / f"{place}.jsonl"
+    return int(subprocess.run([*PYTEST, "--fault-results", str(path), *options], cwd=ROOT).returncode != 0)
+
+
+def machine() -> str:
+    """What it ran on, in words."""
+    return f"Machine: {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}."
+
+
+def report(results: list[Result]) -> int:
+    """Print the rows of which no test ran; 1 if there is any."""
+    rows = unproven(results)
+    for row in rows:
+        print(f"{row.id}: {row.fault}: none of its tests ran")
+    return int(bool(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the autoscaler survives on a real platform."""

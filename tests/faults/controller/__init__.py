@@ -1,0 +1,1 @@
+"""Faults of the control plane: rows K of the catalogue."""

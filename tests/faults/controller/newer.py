@@ -1,0 +1,43 @@
+"""`knodel` of a release to come: a Model has one field more in its spec, its status, and each line of its history.
+
+    python -m tests.faults.controller.newer up …
+
+`spec.mood` is a text; `status.mood` and `status.history[].mood` repeat it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from clusters.objects import Object
+from serving.apis import validation
+from serving.apis.model import Model, ModelSpec
+from serving.apis.reader import Fields
+from serving.cli.main import main
+from serving.reconciler import model as passes
+from serving.reconciler.status import make_status as of_today
+
+MOOD = "mood"
+_read_spec = validation._read_spec
+
+
+def read_spec(fields: Fields, name: str) -> ModelSpec:
+    """The spec, in which the new field is known."""
+    fields.text(MOOD, lambda _: "")
+    return _read_spec(fields, name)
+
+
+def make_status(model: Model, *arguments: Any, **options: Any) -> Object:
+    """The status, with the new field in two places; in a line of history it is kept as it was first written."""
+    status, mood = of_today(model, *arguments, **options), model.object["spec"].get(MOOD)
+    if not mood:
+        return status
+    history = [{MOOD: mood, **line} for line in status.get("history", ())]
+    return {**status, MOOD: mood, **({"history": history} if history else {})}
+
+
+if __name__ == "__main__":
+    validation._read_spec = read_spec
+    vars(passes)["make_status"] = make_status
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What injects faults, and what looks at the damage."""

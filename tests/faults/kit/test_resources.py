@@ -1,0 +1,60 @@
+"""The oracle of resources: what it sees, and what it calls a leak."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.kit.resources import FEW, SLACK, Held, back_to_base, excess, held, holdings, zombies
+from tests.support.wait import eventually
+
+BASE = {"gateway": Held(memory=100 << 20, files=50, tasks=20)}
+
+
+def test_a_process_holds_memory_files_and_tasks() -> None:
+    before = held(os.getpid())
+    with Path("/dev/null").open() as one, Path("/dev/null").open() as other:
+        assert held(os.getpid()).files == before.files + len((one, other))
+    assert before.memory > 1 << 20 and before.tasks >= 1
+
+
+def test_what_ended_holds_nothing() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert held(process.pid) == Held()
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        Held(memory=(110 << 20) + SLACK + 1, files=50, tasks=20),
+        Held(memory=100 << 20, files=50 + 6, tasks=20),
+        Held(memory=100 << 20, files=50, tasks=20 + FEW + 1),
+        Held(),
+    ],
+)
+def test_what_is_not_back_at_its_base_is_told(after: Held) -> None:
+    assert excess(BASE, {"gateway": after})
+
+
+def test_what_is_about_as_before_is_no_leak() -> None:
+    assert excess(BASE, {"gateway": Held(memory=90 << 20, files=50 + FEW, tasks=20 - FEW)}) == []
+
+
+async def test_a_zombie_is_found_and_counts_as_not_back(tmp_path: Path) -> None:
+    script = "import subprocess, sys; child = subprocess.Popen(['true']); sys.stdin.read(); child.wait()"
+    parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE)
+    assert parent.stdin is not None
+    try:
+        (one,) = await eventually(lambda: zombies(tmp_path))
+        assert one != parent.pid
+        with pytest.raises(AssertionError, match="zombies"):
+            await back_to_base(tmp_path, holdings(tmp_path), within=0.0)
+    finally:
+        parent.stdin.close()
+        parent.wait()
+    assert zombies(tmp_path) == []

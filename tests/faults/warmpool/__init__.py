@@ -1,0 +1,1 @@
+"""What warm pools survive on a real platform."""
