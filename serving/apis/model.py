@@ -119,10 +119,12 @@ class Cause:
             by=value.get("by", "user"),
             id=value.get("id", ""),
             source=value.get("source", ""),
-            more=unknown_to(("by", "id", "source"), value),
+            more=unknown_to(CAUSE, value),
         )
 
 
+CAUSE = ("by", "id", "source")
+"""Fields of a cause, which a caller may state."""
 LINE = ("revision", "version", "digest", "storageUri", "cause", "outcome", "at", "promotedAt")
 """Fields of a line of `status.history`."""
 

@@ -95,4 +95,4 @@ async def test_a_storm_of_conflicts_delays_a_scale_and_ends_nothing(cluster: Emb
         await world.until(world.replicas_asked, 4)
         assert left < 0
         uid = uid_of(await world.get(DEPLOYMENT, DEPLOYMENT_NAME))
-        assert set(meddled.scaled) == {(uid, 4)}
+        await eventually(lambda: set(meddled.scaled) == {(uid, 4)})

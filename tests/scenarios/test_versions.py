@@ -39,7 +39,7 @@ async def test_a_canary_gets_its_share_and_promote_and_rollback_lose_no_request(
     async with world.under_load("split") as load:
         await world.deploy("split", storageUri=world.artifacts("triple"), version="2", canaryTrafficPercent=10)
         await world.until("split", lambda m: traffic_of(m) == {"split-00001": 90, "split-00002": 10})
-        measured = await world.requests("split", 2000)
+        measured = await world.requests("split", 4000)
         found = await world.cluster.get(MODEL, "split", "default")
         await world.cluster.patch(MODEL, "split", promote(found), "default", manager=MANAGER)
         await world.until("split", lambda m: traffic_of(m) == {"split-00002": 100})

@@ -8,14 +8,13 @@ of the definition itself, which hold without any policy.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import get_args
 
 from clusters.manager.options import SYSTEM_NAMESPACE
 from clusters.objects import EVENT_SOURCE, MODEL, Kind, Object
 from eventing.subjects import ACCOUNT
 from serving.apis.annotations import ANNOTATION_CAUSE
-from serving.apis.model import By, Cause
+from serving.apis.model import CAUSE, By
 from serving.resources.crds.schema import quoted
 
 GROUP_VERSION = "admissionregistration.k8s.io/v1"
@@ -103,7 +102,7 @@ def _binding(name: str) -> Object:
 
 def _pairs() -> str:
     """A JSON object of texts under known keys."""
-    pair = rf'\s*"(?:{"|".join(field.name for field in fields(Cause))})"\s*:\s*{_TEXT}\s*'
+    pair = rf'\s*"(?:{"|".join(CAUSE)})"\s*:\s*{_TEXT}\s*'
     return rf"\s*\{{{pair}(?:,{pair})*\}}\s*"
 
 

@@ -147,19 +147,22 @@ def by_hand(key: str) -> tuple[Chapter, ...]:
 def by_judge() -> tuple[Chapter, ...]:
     """A life in which a judge does."""
     judge = Chapter("judge", judged, asked=True, within=JUDGED_WITHIN, rest=LONG_REST)
-    return Chapter("deploy", deploy), judge, Chapter("delete", deleted)
+    return BEGINNING, judge, END
 
 
 def by_rollout() -> tuple[Chapter, ...]:
     """A life that ends in the middle of a rollout."""
-    begins = (Chapter("deploy", deploy, spared=True), Chapter("rollout", held, spared=True))
-    return *begins, Chapter("delete", deleted)
+    return BEGINNING, Chapter("rollout", held, spared=True), Chapter("delete", deleted)
 
 
 def by_claim() -> tuple[Chapter, ...]:
     """A life with a warm start."""
     grow = Chapter("grow", grown, within=CLAIM_WITHIN)
-    return Chapter("deploy", deploy), grow, Chapter("delete", deleted)
+    return BEGINNING, grow, END
+
+
+BEGINNING, END = Chapter("deploy", deploy, spared=True), Chapter("delete", deleted, spared=True)
+"""Of lives in which other chapters are swept: `by_hand` has crashes in these."""
 
 
 def uri(here: CrashingMachine, name: str) -> str:

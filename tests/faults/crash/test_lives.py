@@ -18,10 +18,11 @@ from tests.faults.kit.crash import WHENS, When
 from tests.platform.test_life import Prober
 
 WITHIN = 60.0  # s until nothing is left of what was deleted
-MEMBERS = 1
+MEMBERS = 2
+"""Of the pool: one is spared for a revision that has no replica at all, so the other is claimed."""
 MOST = 0.8
 """Share of the writes at which a crash must have come: how many gather in one transaction is a matter of time."""
-STRIDE = 4
+STRIDE = 12
 """In a judged life, which takes seconds for the judge's looks, only every such write; with `--full` all."""
 
 
