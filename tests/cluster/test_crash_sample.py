@@ -27,7 +27,7 @@ from tests.support.kubernetes import KubeTarget
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.fault("K1", shortened="writes 1 to 4 of a deploy and a canary")]
 
-CRASHED_WITHIN = 60.0  # s until the n-th write
+CRASHED_WITHIN = 150.0  # s until the n-th write
 SAMPLE = (1, 2, 3, 4)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from clusters.api import Cluster
 from clusters.errors import ClusterError, Conflict, Invalid, NotFound
-from clusters.objects import SECRET, name_of, version_of
+from clusters.objects import DEPLOYMENT, SECRET, name_of, version_of
 from tests.contract.widgets import WIDGET, widget
 
 
@@ -183,13 +183,18 @@ async def test_negative_replicas_are_refused(cluster: Cluster, namespace: str, m
 
 
 @pytest.mark.fault("A9")
-async def test_a_scale_that_names_a_uid_is_of_that_object_and_no_namesake(
-    cluster: Cluster, namespace: str, made: Any
-) -> None:
+async def test_a_scale_that_names_a_uid_is_of_that_object_and_no_namesake(cluster: Cluster, namespace: str) -> None:
+    labels = {"app": "w"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "none.invalid/none"}]}}
+    # Paused, so that nothing runs; custom resources' scale is not held to a uid by Kubernetes 1.35.
+    spec = {"replicas": 0, "paused": True, "selector": {"matchLabels": labels}, "template": pod}
+    made = await cluster.create(
+        DEPLOYMENT, {"metadata": {"name": "w", "namespace": namespace}, "spec": spec}, manager="tests"
+    )
     with pytest.raises(Conflict):
-        await cluster.scale(WIDGET, "w", namespace, 3, manager="scaler", uid="11111111-2222-3333-4444-555555555555")
-    assert "replicas" not in (await cluster.get(WIDGET, "w", namespace))["spec"]
-    scale = await cluster.scale(WIDGET, "w", namespace, 3, manager="scaler", uid=made["metadata"]["uid"])
+        await cluster.scale(DEPLOYMENT, "w", namespace, 3, manager="scaler", uid="11111111-2222-3333-4444-555555555555")
+    assert (await cluster.get(DEPLOYMENT, "w", namespace))["spec"]["replicas"] == 0
+    scale = await cluster.scale(DEPLOYMENT, "w", namespace, 3, manager="scaler", uid=made["metadata"]["uid"])
     assert scale["spec"] == {"replicas": 3}
 
 
