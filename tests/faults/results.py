@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,9 +29,17 @@ def read(path: Path) -> list[Result]:
     return [Result(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def write(path: Path, results: Iterable[Result]) -> None:
+    """The inverse of `read`; it adds to what is there."""
+    with path.open("a") as lines:
+        for result in results:
+            lines.write(json.dumps(asdict(result)) + "\n")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Where to write."""
     parser.addoption("--fault-results", type=Path, help="write what became of the tests of each fault to this file")
+    parser.addoption("--fault-rows", nargs="*", default=[], help="run the tests of these faults alone")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,6 +49,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Collector(path))
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what proves other rows than those that are asked for."""
+    rows = set(config.getoption("--fault-rows"))
+    if rows:
+        config.hook.pytest_deselected(items=[item for item in items if not rows & ids_of(item)])
+        items[:] = [item for item in items if rows & ids_of(item)]
+
+
+def merged(before: list[Result], now: list[Result]) -> list[Result]:
+    """What a former run found, where this one did not look again."""
+    again = {result.test for result in now}
+    return [*(result for result in before if result.test not in again), *now]
+
+
 class Collector:
     """Adds up the phases of a test and writes them when it ends."""
 
@@ -48,7 +70,7 @@ class Collector:
         self._path = path
         self._phases: list[pytest.TestReport] = []
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
+        path.unlink(missing_ok=True)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -66,10 +88,8 @@ class Collector:
         seconds = round(sum(phase.duration for phase in phases), 2)
         reason = worst.longrepr[2] if worst.skipped and isinstance(worst.longrepr, tuple) else ""
         words = "; ".join(filter(None, shortened))
-        with self._path.open("a") as lines:
-            for row in sorted(ids_of(item)):
-                result = Result(row, item.nodeid, worst.outcome, seconds, words, reason)
-                lines.write(json.dumps(asdict(result)) + "\n")
+        rows = sorted(ids_of(item))
+        write(self._path, [Result(row, item.nodeid, worst.outcome, seconds, words, reason) for row in rows])
 
 
 def ids_of(item: pytest.Item) -> set[str]:

@@ -47,6 +47,7 @@ class Struck:
 
 def run(blow: str, number: str, when: When, *arguments: str) -> int:
     """The command's exit code, if it lives that long."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background may have inherited none
     struck = Struck(exchange, int(number), when, signal.Signals[blow])
     setattr(client, "exchange", struck.exchange)  # noqa: B010 - a name that the module imports
     code = main(arguments)
