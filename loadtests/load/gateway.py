@@ -56,7 +56,6 @@ def _figures(ways: dict[str, list[Pressure]], rate: float) -> list[Figure]:
         Figure("an answer past the gateway, p95", of["past"][1], "ms"),
         Figure("an answer through the gateway, p95", of["through"][1], "ms"),
         Figure("  times as much", ratio, "x", SLOWER),
-        Figure("failed (a single one ends the run)", 0.0, "", 0.0),
     ]
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tests.faults.catalogue import CATALOGUE, IDS
+from tests.faults.table import NO_TEST
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "reliability.md"
@@ -30,3 +31,5 @@ def test_the_page_has_a_line_for_every_row() -> None:
     page = PAGE.read_text()
     missing = [row.id for row in CATALOGUE if f"\n| {row.id} | " not in page]
     assert not missing, f"{PAGE.name} lacks {missing}: `make test-faults` writes it"
+    assert NO_TEST not in page
+    assert "**failed**" not in page

@@ -7,7 +7,6 @@ With `--check` it only says whether the page has the rows of the catalogue. Exit
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -23,10 +22,10 @@ PAGE = ROOT / "docs" / "bad-input.md"
 MARK = "bad_input"
 HEAD = """# Bad input
 
-What comes in at each surface, and what it gets. Every refusal names the cause and changes nothing: the tests compare
-all objects and files before and after, and look for tracebacks in the log. `make bad-input` runs them and writes this
-page; the catalogue is `tests/doors/catalogue.py`, and a test says `@pytest.mark.bad_input("row")` of the rows that it
-proves.
+What comes in at each surface, and what it gets. Every refusal names the cause and changes nothing: at
+the doors of the platform the tests compare all objects and the names of all files before and after, and look for
+tracebacks in the log. `make bad-input` runs them and writes this page; the catalogue is `tests/doors/catalogue.py`,
+and a test says `@pytest.mark.bad_input("row")` of the rows that it proves.
 
 Random input is sent to the same doors by `make fuzz` (`tests/fuzz`), for a second in the everyday tests.
 """
@@ -104,12 +103,6 @@ def _is_settled(row: Row, found: Found) -> bool:
 
 def main() -> int:
     """Run the tests, write the page."""
-    parser = argparse.ArgumentParser(prog="tests.doors.table", description=main.__doc__)
-    parser.add_argument("--check", action="store_true", help="only compare the page's rows with the catalogue's")
-    if parser.parse_args().check:
-        missing = [row.given for surface in SURFACES for row in surface.rows if row.given not in PAGE.read_text()]
-        print("\n".join(f"{PAGE.name} lacks: {given}" for given in missing) or f"{PAGE.name} has every row")
-        return int(bool(missing))
     collector = Collector()
     code = pytest.main(["-q", "-m", MARK, *map(str, marked_files())], plugins=[collector])
     PAGE.write_text(make_page(collector.found))

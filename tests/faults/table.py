@@ -8,6 +8,7 @@ from itertools import groupby
 from tests.faults.catalogue import CATALOGUE, PARTS, Row, rows_of
 from tests.faults.results import Result
 
+NO_TEST = "**no test ran**"
 BEGIN, END = "<!-- results: written by `make test-faults` -->", "<!-- end of results -->"
 
 
@@ -59,9 +60,9 @@ def verdict(row: Row, own: Sequence[tuple[str, Result]]) -> str:
         words.append(f"passed ({outcomes.count('passed')})")
     words += [f"not run: {reason}" for reason in unique(result.reason for _, result in own if result.reason)]
     words += [f"shortened: {it}" for it in unique(result.shortened for _, result in own if result.shortened)]
-    if row.limits:
-        words.append(row.limits)
-    return "; ".join(words) or "**no test**"
+    if "passed" not in outcomes and "failed" not in outcomes:
+        words.append(NO_TEST)
+    return "; ".join([*words, row.limits] if row.limits else words)
 
 
 def proofs(own: Sequence[tuple[str, Result]]) -> str:

@@ -67,9 +67,10 @@ class _Stage:
 
 async def _play(slots: int, steps: Sequence[str]) -> None:
     stage = _Stage(slots)
-    for step in steps:
+    for number, step in enumerate(steps):
         await _step(stage, step)
-        assert stage.throttle.load.queued <= HELD + len(stage.tasks)
+        refused = list(steps[: number + 1]).count("refuse")  # who was refused waits again, however many do
+        assert stage.throttle.load.queued <= HELD + refused, "more than may wait"
     stage.refusing = 0
     stage.throttle.retarget(stage.target(ENDPOINTS))
     outcomes = await asyncio.gather(*stage.tasks, return_exceptions=True)

@@ -16,7 +16,7 @@ from loadtests.load.generator import Generator
 from loadtests.load.plan import ANSWERS, NOBODY, WRONG, Plan
 
 BODY = '{"x": 1}'
-STALL = 0.4  # s that the scripted server takes for its first answer
+STALL = 3.0  # s that the scripted server takes for its first answer
 
 
 @asynccontextmanager
@@ -67,7 +67,7 @@ async def test_every_request_is_sent_when_it_is_due_and_counted_from_then(tmp_pa
     assert found.which.tolist() == [0, -1, -1, -1, 1]
     assert found.due.tolist() == list(plan.arrivals)
     assert found.took[0] >= STALL  # nobody waited for it: the other four were answered before
-    assert (found.due + found.took)[1:4].max() < STALL + found.due[1]
+    assert (found.due + found.took)[1:4].max() < STALL
     assert "come; later" in found.errors[2]
     assert all(b"Host: m.default.localhost\r\n" in one or b"host: m.default.localhost\r\n" in one for one in asked)
     assert all(one.endswith(BODY.encode()) for one in asked)

@@ -56,6 +56,7 @@ def test_no_secret_is_in_a_variable_or_an_argument(name: str) -> None:
     for container in RENDERED[name]["spec"]["containers"]:
         assert "envFrom" not in container
         assert not [one for one in container.get("env") or () if "secretKeyRef" in (one.get("valueFrom") or {})]
+        assert not [word for word in (*container.get("command", ()), *container.get("args", ())) if "$(" in word]
 
 
 def test_pods_of_all_sorts_are_looked_at() -> None:

@@ -76,6 +76,7 @@ async def test_a_poison_object_among_200_delays_none_of_the_others(tmp_path: Pat
     assert "poison" in (condition_of(told, "Ready") or {})["message"]
 
 
+@pytest.mark.fault("K11")
 def test_the_back_off_is_capped() -> None:
     async def delays() -> list[float]:
         queue: WorkQueue[str] = WorkQueue()

@@ -80,27 +80,6 @@ class Callers:
         async with calling(lambda: self.one(tally), rate):
             yield tally
 
-    @asynccontextmanager
-    async def in_turn(self, number: int) -> AsyncIterator[Tally]:
-        """So many callers that ask again as soon as they are answered, for as long as the block runs."""
-        tally, stop = Tally(), asyncio.Event()
-
-        async def ask() -> None:
-            while not stop.is_set():
-                await self.one(tally)
-                await asyncio.sleep(PAUSE)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(number):
-                group.create_task(ask())
-            try:
-                yield tally
-            finally:
-                stop.set()
-
-
-PAUSE = 0.01  # s; a caller who is refused at once does not spin
-
 
 @asynccontextmanager
 async def callers(here: Machine, name: str) -> AsyncIterator[Callers]:
