@@ -1,4 +1,8 @@
-"""Core dumps: a process of ours leaves none, since its memory holds tokens, keys of stores, models and requests."""
+"""Core dumps: a process of ours writes none, since its memory holds tokens, keys of stores, models and requests.
+
+A collector that the machine pipes core dumps to (`|` in kernel.core_pattern) is asked nevertheless (core(5)): that of
+systemd keeps nothing of a process with this limit, others go by their own settings.
+"""
 
 from __future__ import annotations
 

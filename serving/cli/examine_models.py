@@ -80,5 +80,7 @@ def _fault(place: tuple[str, int]) -> str:
     try:
         with socket.create_connection(place, PATIENCE):
             return ""
+    except UnicodeError:
+        return "no name that a host can have"
     except OSError as error:
         return error.strerror or str(error) or error.__class__.__name__

@@ -8,6 +8,7 @@ Runtime API, Error Handling); AMD's runtime has the same ones. Pure.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 _STICKY: Final = "|".join(
@@ -30,9 +31,17 @@ _OF_ONNX_RUNTIME: Final = re.compile(rf"(?:CUDA|HIP) failure \d+: (?:{_STICKY})"
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether `error`, or what caused it, says so: a RuntimeError, as these libraries raise, or ONNX Runtime's own."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    """Whether `error`, or what it came from, says so: a RuntimeError, as these libraries raise, or ONNX Runtime's."""
+    return any(_says_so(one) for one in _chain(error))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _says_so(error: BaseException) -> bool:
     if type(error).__module__.partition(".")[0] == "onnxruntime":
         return _OF_ONNX_RUNTIME.search(str(error)) is not None
     return isinstance(error, RuntimeError) and _OF_A_LIBRARY.match(str(error)) is not None

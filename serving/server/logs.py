@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import select
+import stat
 import sys
 from typing import Final, TextIO
 
@@ -32,15 +33,33 @@ def _stderr_number() -> int | None:
         return None
 
 
+def _reopened(number: int) -> int | None:
+    """The same pipe by a description of our own that never waits, while others write to theirs; None for what is none."""
+    try:
+        if not stat.S_ISFIFO(os.fstat(number).st_mode):
+            return None
+        return os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
 class UnwaitingHandler(logging.Handler):
     """Writes to a file descriptor what that takes at once, and says later how many records it did not take."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
-        self._number = number
+        self._own = _reopened(number)
+        self._number = number if self._own is None else self._own
         self._ready = select.poll()
-        self._ready.register(number, select.POLLOUT)
+        self._ready.register(self._number, select.POLLOUT)
         self._lost = 0
+
+    def close(self) -> None:
+        """Let go of the descriptor of its own."""
+        super().close()
+        if self._own is not None:
+            os.close(self._own)
+            self._own = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write it, or count it."""

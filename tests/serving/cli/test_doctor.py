@@ -197,6 +197,7 @@ async def test_what_is_wrong_with_deployed_models_is_found(
     assert control is not None
     announce(state, control.control, control.control)
     await served.deploy("iris", "--format", "paddle", "--uri", f"http://127.0.0.1:{closed}/iris")
+    await served.deploy("odd", "--format", "onnx", "--uri", "https://a..b/m.onnx")
     await served.set_status("iris", {"conditions": [{"type": "Ready", "status": "False", "reason": "LoadFailed"}]})
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "paddle" else find_spec(name))
@@ -209,6 +210,7 @@ async def test_what_is_wrong_with_deployed_models_is_found(
     assert "default/iris (LoadFailed)" in found["models"]
     assert "paddle (default/iris)" in found["engines"]
     assert f"127.0.0.1:{closed} (Connection refused; default/iris)" in found["model stores"]
+    assert "a..b:443 (no name that a host can have; default/odd)" in found["model stores"]
 
 
 def test_leftovers_are_found_and_left_alone(knodel: Knodel, state: Path) -> None:

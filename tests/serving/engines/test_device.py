@@ -31,6 +31,17 @@ def test_after_some_errors_only_a_restart_helps(error: Exception) -> None:
 
 
 @pytest.mark.fault("M11")
+def test_a_model_that_makes_another_error_of_it_changes_nothing() -> None:
+    try:
+        try:
+            raise RuntimeError(f"CUDA error: {ILLEGAL}") from KeyError("cache")
+        except RuntimeError:
+            raise ValueError("the model cannot answer")  # noqa: B904 - as careless code has it
+    except ValueError as error:
+        assert is_lost(error)
+
+
+@pytest.mark.fault("M11")
 @pytest.mark.parametrize(
     "error",
     [

@@ -45,6 +45,17 @@ def test_what_the_pipe_does_not_take_is_lost_and_counted(pipe: tuple[int, int]) 
 
 
 @pytest.mark.fault("M10")
+def test_another_writer_that_takes_the_room_keeps_nobody_waiting(pipe: tuple[int, int]) -> None:
+    handler = UnwaitingHandler(pipe[1])
+    os.write(pipe[1], b"x" * PIPE)
+    assert handler._takes(b"y") is False
+    with pytest.raises(BlockingIOError):
+        os.write(handler._number, b"y")
+    assert os.get_blocking(pipe[1])  # as others have it
+    handler.close()
+
+
+@pytest.mark.fault("M10")
 def test_nobody_at_the_other_end_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
