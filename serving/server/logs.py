@@ -34,7 +34,7 @@ def _stderr_number() -> int | None:
 
 
 def _reopened(number: int) -> int | None:
-    """The same pipe by a description of our own that never waits, while others write to theirs; None for what is none."""
+    """The same pipe by a description of our own that never waits, others write to theirs; None for what is none."""
     try:
         if not stat.S_ISFIFO(os.fstat(number).st_mode):
             return None
