@@ -166,7 +166,7 @@ class Autoscaler:
         now = self._clock.monotonic()
         self._fleet.observe(readings, targets, now)
         self._keep.heard(readings)
-        for key in self._silences.tick(targets, readings):
+        for key in self._silences.tick(self._reconciler.targets(targets), readings):  # as of now: some have gone
             self.controller.queue.add(key)
         for key in self._starts.heard(self._collector.last):
             self.controller.queue.add(key)

@@ -42,10 +42,14 @@ class Silences:
         self._told: dict[Key, tuple[str, str]] = {}  # uid and what was said last
 
     def tick(self, asked: Iterable[Key], heard: Container[Key]) -> list[Key]:
-        """Take whom a tick has asked and who has answered; returns those of which there is something to `tell`."""
-        now, news = self._clock.monotonic(), []
-        for key in asked:
-            if key in heard:
+        """Take whom a tick has asked and who has answered; returns those of which there is something to `tell`.
+
+        Who is asked no more has no ready replica: nobody is silent there.
+        """
+        now, keys = self._clock.monotonic(), dict.fromkeys(asked)
+        news = []
+        for key in [*keys, *(self._since.keys() - keys)]:
+            if key in heard or key not in keys:
                 self._since.pop(key, None)
             else:
                 self._since.setdefault(key, now)

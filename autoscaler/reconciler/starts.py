@@ -13,7 +13,8 @@ milliseconds as long as the pool has members, are not. After a restart of this p
 noted. Beside them stands what the server itself measured (`/stats`: imports, load, warmup), which overlaps with them.
 An entry: `{"at","pod","kind":"cold|warm","milliseconds","steps":[{"name","milliseconds"}],"server":{"load":…},
 "format":"onnx"}`; what the server did not tell is absent. A start that ended while no process of ours lived is noted,
-too, where none before it told a format: by what the Pod says of itself, to the second.
+too, where none before it told a format: by what the Pod says of itself, to the second, with no steps, and with no
+milliseconds where a container has started again since or they make no sense. The decider is never told of it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from autoscaler.metrics.stat import Sample
 from autoscaler.reconciler.notes import Notes
 from autoscaler.warmpool.claim import ClaimStep
 from autoscaler.warmpool.marks import ANNOTATION_STARTS, LABEL_POOL
-from autoscaler.warmpool.pods import is_claimed
+from autoscaler.warmpool.pods import is_claimed, restarts_of
 from clusters.clock import Clock
 from clusters.endpoints import is_ready
 from clusters.objects import (
@@ -196,12 +197,14 @@ class Starts:
         seconds, at = start.served - start.began, timestamp(self._clock.now())
         entry = _entry(pod, start.kind, at, seconds, tuple(_steps(start)), sample)
         self._notes.add_start(start.key, entry)
+        if "format" in entry:
+            self._without_format.discard(start.key)
 
 
 def noted_cold_starts(pod_autoscaler: Object) -> list[float]:
-    """Seconds of the cold starts in the annotation, oldest first; what makes no sense in it is left out."""
+    """Seconds of the cold starts in the annotation, oldest first; what nobody saw, or makes no sense, is left out."""
     entries = read_notes(pod_autoscaler, ANNOTATION_STARTS)
-    said = [entry.get("milliseconds") for entry in entries if entry.get("kind") == COLD]
+    said = [entry.get("milliseconds") for entry in entries if entry.get("kind") == COLD and entry.get("steps")]
     numbers = [one for one in said if isinstance(one, int | float) and not isinstance(one, bool)]
     return [one / MS for one in numbers if 0.0 < one <= LONGEST * MS]
 
@@ -219,26 +222,24 @@ def _reached(pod: Object) -> Iterable[str]:
 
 
 def _entry(
-    pod: str, kind: str, at: str, seconds: float, steps: Sequence[dict[str, Any]], sample: Sample | None
+    pod: str, kind: str, at: str, seconds: float | None, steps: Sequence[dict[str, Any]], sample: Sample | None
 ) -> dict[str, Any]:
-    """What is noted of a start of the Pod `namespace/name`."""
-    entry: dict[str, Any] = {
-        "at": at,
-        "pod": pod.partition("/")[2],
-        "kind": kind,
-        "milliseconds": _ms(seconds),
-        "steps": list(steps),
-    }
+    """What is noted of a start of the Pod `namespace/name`; `seconds`: None where nobody knows."""
+    entry: dict[str, Any] = {"at": at, "pod": pod.partition("/")[2], "kind": kind}
+    if seconds is not None:
+        entry["milliseconds"] = _ms(seconds)
+    entry["steps"] = list(steps)
     if sample is not None:
         told = {"server": dict(sample.startup or {}), "format": sample.format}
         entry |= {name: value for name, value in told.items() if value}
     return entry
 
 
-def _own_times(pod: Object) -> tuple[str, float]:
-    """When the ready Pod became so, and the seconds from its making until then."""
+def _own_times(pod: Object) -> tuple[str, float | None]:
+    """When the ready Pod became so, and the seconds from its making until then, where those can be its start's."""
     at = str((condition_of(pod, "Ready") or {}).get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])
-    return at, (parse_timestamp(at) - parse_timestamp(pod["metadata"]["creationTimestamp"])).total_seconds()
+    seconds = (parse_timestamp(at) - parse_timestamp(pod["metadata"]["creationTimestamp"])).total_seconds()
+    return at, seconds if restarts_of(pod) == 0 and 0.0 <= seconds <= LONGEST else None
 
 
 def _steps(start: _Start) -> Iterable[dict[str, Any]]:

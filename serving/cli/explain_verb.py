@@ -119,7 +119,8 @@ def _starts(output: Output, model: Object) -> None:
         measured = ", ".join(f"{name} {value}" for name, value in (start.get("server") or {}).items())
         server = f"; the server itself: {measured}" if measured else ""
         kind = "warm" if start.get("kind") == "warm" else "cold"
-        output.text(f"  {start.get('at')}  {start.get('pod')}  {kind} {start.get('milliseconds')}: {steps}{server}")
+        took = start.get("milliseconds", "(not known how long)")
+        output.text(f"  {start.get('at')}  {start.get('pod')}  {kind} {took}: {steps}{server}")
 
 
 def _undecided(status: Object) -> str:

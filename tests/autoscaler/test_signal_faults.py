@@ -129,6 +129,19 @@ async def test_five_minutes_without_a_reading_hold_the_count_and_requests_that_w
 
 
 @pytest.mark.fault("A2")
+async def test_with_its_last_silent_replica_a_revisions_silence_is_over(cluster: EmbeddedCluster) -> None:
+    async with running(World(cluster, SteppedClock())) as world:
+        pod = await serving_revision(world, Policy())
+        world.replicas.silent.add(pod)
+        await world.pass_time(20.0)
+        await world.until(lambda: world.condition("MetricsAvailable"), ("False", "MetricsUnavailable"))
+
+        await world.stop_pod(pod)
+        await world.pass_time(2.0)
+        await world.until(lambda: world.condition("MetricsAvailable"), ("True", ""))
+
+
+@pytest.mark.fault("A2")
 async def test_what_is_at_zero_comes_back_and_stays_while_activators_are_not_heard(cluster: EmbeddedCluster) -> None:
     async with running(World(cluster, SteppedClock())) as world:
         await at_zero(world)

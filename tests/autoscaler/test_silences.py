@@ -51,6 +51,21 @@ async def test_replicas_that_are_silent_for_a_while_are_told_once_and_once_that_
     assert scene.tick(KEY, OTHER) == []
 
 
+async def test_a_revision_whose_silent_replicas_have_gone_is_not_silent_any_more(scene: Scene) -> None:
+    scene.tick(OTHER)
+    scene.clock.step(AFTER)
+    assert scene.tick(OTHER) == [KEY]
+    await scene.told()
+
+    assert scene.silences.tick([OTHER], [OTHER]) == [KEY]
+    assert scene.silences.message(KEY, may_be_zero=True) == ""
+    assert [reason for reason, _, _ in await scene.told()] == ["MetricsAvailable", "MetricsUnavailable"]
+    assert scene.silences.tick([OTHER], [OTHER]) == []
+
+    scene.clock.step(AFTER)
+    assert scene.tick(OTHER) == [], "a new replica's silence begins with its own first one"
+
+
 async def test_activators_that_are_not_heard_are_told_where_it_matters(scene: Scene) -> None:
     scene.hears = False
     assert await scene.told(may_be_zero=False) == []

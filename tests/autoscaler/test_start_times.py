@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.objects import LABEL_REVISION, POD_AUTOSCALER, Key, Object, timestamp
 from tests.autoscaler.world import KEY, REVISION_NAME, TEST, World, running
 from tests.support.clock import SteppedClock
+
+ONNX = Sample(0.0, 0.0, 0.0, 0.0, 0.0, format="onnx")
 
 
 class Scene:
@@ -102,11 +105,48 @@ async def test_of_one_that_ended_while_no_process_lived_the_format_is_told_once(
     assert scene.told == []  # to the second is not exact enough for the decider
 
 
+@pytest.mark.parametrize(
+    ("restarts", "ready_after", "milliseconds"),
+    [(0, 2_400, 2_400_000.0), (1, 2_400, None), (0, 3_601, None), (0, -1, None)],
+)
+async def test_how_long_it_took_is_told_where_the_pod_can_know_and_never_to_the_decider(
+    cluster: EmbeddedCluster, restarts: int, ready_after: int, milliseconds: float | None
+) -> None:
+    scene, pod_autoscaler = Scene(cluster), noted()
+    pod = scene.pod(ready=True)
+    ready_at = timestamp(scene.clock.now() + timedelta(seconds=ready_after))
+    pod["status"]["conditions"][0]["lastTransitionTime"] = ready_at
+    pod["status"]["containerStatuses"] = [{"restartCount": restarts}]
+    scene.starts.remember(KEY, pod_autoscaler)
+    scene.starts.pod(None, pod)
+    scene.starts.heard(lambda _: {f"{KEY.namespace}/m-1": ONNX})
+
+    await cluster.create(POD_AUTOSCALER, pod_autoscaler, manager=TEST)
+    await scene.notes.write(pod_autoscaler)
+
+    written = await cluster.get(POD_AUTOSCALER, KEY.name, KEY.namespace)
+    [entry] = read_notes(written, ANNOTATION_STARTS)
+    assert (entry["at"], entry["format"], entry.get("milliseconds")) == (ready_at, "onnx", milliseconds)
+    assert noted_cold_starts(written) == []
+
+
+def test_once_a_start_was_seen_whose_server_told_its_format_no_former_one_is_noted(scene: Scene) -> None:
+    found = scene.pod(ready=True)
+    found["metadata"]["name"] = "m-0"
+    scene.starts.remember(KEY, noted())
+    scene.starts.pod(None, found)
+    scene.starts.pod(None, scene.pod(ready=False))
+    scene.starts.pod(None, scene.pod(ready=True))
+    scene.clock.step(WAIT_FOR_SERVER + 1.0)
+
+    assert scene.starts.heard(lambda _: {f"{KEY.namespace}/m-1": ONNX}) == [KEY]
+    assert scene.starts.heard(lambda _: {f"{KEY.namespace}/m-0": ONNX}) == []
+
+
 def test_one_that_is_found_ready_and_whose_format_is_known_is_none(scene: Scene) -> None:
     scene.starts.remember(KEY, noted({"kind": "cold", "format": "onnx"}))
     scene.starts.pod(None, scene.pod(ready=True))
-    sample = Sample(0.0, 0.0, 0.0, 0.0, 0.0, format="onnx")
-    assert scene.starts.heard(lambda _: {f"{KEY.namespace}/m-1": sample}) == []
+    assert scene.starts.heard(lambda _: {f"{KEY.namespace}/m-1": ONNX}) == []
 
 
 def noted(*starts: Any) -> Object:
@@ -123,21 +163,24 @@ def test_a_warm_start_is_no_cold_one(scene: Scene) -> None:
     assert scene.ends() == []
 
 
+STEPS = [{"name": "create", "milliseconds": 1.0}]
 ENTRIES: list[Any] = [
-    {"kind": "cold", "milliseconds": 1500.0},
+    {"kind": "cold", "milliseconds": 1500.0, "steps": STEPS},
+    {"kind": "cold", "milliseconds": 2400000.0, "steps": []},
     {"kind": "warm", "milliseconds": 20.0},
-    {"kind": "cold", "milliseconds": 2500},
-    {"kind": "cold", "milliseconds": "900"},
-    {"kind": "cold", "milliseconds": True},
-    {"kind": "cold", "milliseconds": -1},
-    {"kind": "cold", "milliseconds": 1e300},
-    {"kind": "cold"},
+    {"kind": "cold", "milliseconds": 2500, "steps": STEPS},
+    {"kind": "cold", "milliseconds": "900", "steps": STEPS},
+    {"kind": "cold", "milliseconds": True, "steps": STEPS},
+    {"kind": "cold", "milliseconds": -1, "steps": STEPS},
+    {"kind": "cold", "milliseconds": 1e300, "steps": STEPS},
+    {"kind": "cold", "steps": STEPS},
     "cold",
 ]
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [(json.dumps(ENTRIES), [1.5, 2.5]), ('[{"kind": "cold", "milliseconds": NaN}]', []), ("{", [])]
+    ("text", "seconds"),
+    [(json.dumps(ENTRIES), [1.5, 2.5]), ('[{"kind": "cold", "milliseconds": NaN, "steps": [{}]}]', []), ("{", [])],
 )
 def test_of_what_is_noted_the_cold_ones_that_make_sense_are_read_back(text: str, seconds: list[float]) -> None:
     assert noted_cold_starts({"metadata": {"annotations": {ANNOTATION_STARTS: text}}}) == seconds

@@ -29,7 +29,8 @@ STATUS: Object = {
     "starts": [
         {"at": "2026-01-01T00:00:00Z", "revision": "magika-00001", "pod": "warm-x", "kind": "warm",
          "milliseconds": 28.5,
-         "steps": [{"name": "reserve", "milliseconds": 4.5}], "server": {"load": 20.5}}
+         "steps": [{"name": "reserve", "milliseconds": 4.5}], "server": {"load": 20.5}},
+        {"at": "2026-01-01T00:00:01Z", "revision": "magika-00001", "pod": "found", "kind": "cold", "steps": []},
     ],
     "history": [
         {"revision": "magika-00001", "version": "1", "outcome": "serving", "cause": {"by": "user"},
@@ -57,7 +58,14 @@ async def magika(served: Served) -> Served:
         ("history magika", ["magika-00001", "serving", "user", "file:///models/magika"]),
         (
             "explain magika",
-            ["the latest ready version", "90 %", "1 → 2", "8 requests at once", "warm 28.5: reserve 4.5"],
+            [
+                "the latest ready version",
+                "90 %",
+                "1 → 2",
+                "8 requests at once",
+                "warm 28.5: reserve 4.5",
+                "cold (not known how long)",
+            ],
         ),
         ("wait magika", ["model magika is ready at http://magika.default.localhost:8080"]),
     ],
