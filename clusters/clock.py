@@ -29,7 +29,7 @@ class SteadyClock:
     """Wall time that does not jump when the machine's clock is set: that of the making, moved by the seconds since.
 
     For waits whose begin stands in an object as a moment. After the machine's clock was set its moments are as far off
-    as that clock was, until the process starts anew.
+    as that clock was: make another one between two waits (`serving/reconciler/times.py`).
     """
 
     def __init__(self, clock: Clock, elapsed: Callable[[], float]) -> None:

@@ -58,11 +58,13 @@ def json_patch(target: Object, operations: Sequence[Mapping[str, Any]], what: st
 
 
 def _apply(value: Any, operations: Sequence[dict[str, Any]], what: str) -> Any:
-    """One operation after the other, within the bound of copies. Raises Invalid, and whatever the library does."""
-    jsonpatch.JsonPatch(operations)  # each is well-formed before the first is applied
+    """`value` changed by all of them, within the bound of copies. Raises Invalid, and whatever the library does."""
+    patch = jsonpatch.JsonPatch(operations)  # each is well-formed before the first is applied
+    if not any(operation["op"] == "copy" for operation in operations):
+        return patch.apply(value, in_place=True)
     copied = 0
     for operation in operations:
-        if operation.get("op") == "copy":
+        if operation["op"] == "copy":
             copied += len(msgspec.json.encode(resolve_pointer(value, operation["from"])))
             if copied > LARGEST_COPIES:
                 raise _invalid(

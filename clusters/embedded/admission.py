@@ -36,9 +36,21 @@ def shape_faults(kind: Kind, obj: object) -> list[FieldError]:
     for field, value in metadata.items():
         if (look := _LOOKS.get(field)) is not None:
             faults += look(_PATHS[field], value) if value is not None else ()
-        elif field not in _OTHER_FIELDS:
-            faults.append(FieldError(f"metadata.{field[:40]}", "unknown field"))
     return faults
+
+
+def unknown_fields(obj: Object) -> frozenset[str]:
+    """Names in the metadata that ObjectMeta has not and that are not null; `shape_faults` found nothing."""
+    metadata = obj["metadata"]
+    return frozenset(field for field in metadata.keys() - _KNOWN_FIELDS if metadata[field] is not None)
+
+
+def unknown_faults(before: Object | None, obj: Object) -> list[FieldError]:
+    """The unknown fields that `obj` brings; those that `before` was stored with keep nobody from changing it."""
+    brought = unknown_fields(obj)
+    if brought and before is not None:
+        brought -= unknown_fields(before)
+    return [FieldError(f"metadata.{field[:40]}", "unknown field") for field in sorted(brought)]
 
 
 def metadata_faults(kind: Kind, obj: Object) -> list[FieldError]:
@@ -130,4 +142,5 @@ _OTHER_FIELDS = frozenset(
     {"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields", "selfLink"}
 )
 """Fields of ObjectMeta that are the cluster's own: what callers say in them does not count."""
+_KNOWN_FIELDS = _OTHER_FIELDS.union(_LOOKS)
 _PATHS = {field: f"metadata.{field}" for field in _LOOKS}

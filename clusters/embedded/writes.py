@@ -5,14 +5,14 @@ They run inside the store's transaction. Returning the very object that was give
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from clusters import fieldsets
 from clusters.api import Subresource
-from clusters.embedded.admission import Validator, metadata_faults, shape_faults
+from clusters.embedded.admission import Validator, metadata_faults, shape_faults, unknown_faults, unknown_fields
 from clusters.errors import Conflict, FieldError, Invalid, NotFound
 from clusters.fieldsets import same
 from clusters.managed_fields import Manager, Operation, read_managers, write_created, write_managers
@@ -50,6 +50,7 @@ class Writer:
 
     def create(self, obj: Object, uid: str, operation: Operation = "Update") -> Object:
         """A new object from `obj`, whose name is settled. Raises Invalid."""
+        self._refuse(unknown_faults(None, obj), obj)
         fresh = self._bare(obj)
         metadata = fresh["metadata"]
         metadata["uid"] = uid
@@ -67,7 +68,9 @@ class Writer:
         if before is None:  # kube-apiserver lets a resourceVersion alone pass here, and creates
             check_preconditions(self.kind, None, {**obj["metadata"], "resourceVersion": ""})
             return self.create({**obj, **fieldsets.without_nulls(_content(obj))}, uid, "Apply")
+        self._refuse(unknown_faults(before, obj), obj)
         check_preconditions(self.kind, before, obj["metadata"])
+        before = _without(before, {field for field, value in obj["metadata"].items() if value is None})
         managers, live, wanted = read_managers(before), self._ownable(before), self._ownable(obj)
         what = f"{self.kind} {name!r}"
         applied = fieldsets.apply(managers, live, wanted, self._me("Apply"), force=force, what=what)
@@ -75,9 +78,10 @@ class Writer:
 
     def update(self, before: Object, wanted: Object) -> Object:
         """`before` with those differences of `wanted` that this writer may make. Raises Conflict, Invalid."""
-        self._refuse(shape_faults(self.kind, wanted), before)
+        self._refuse(shape_faults(self.kind, wanted) or unknown_faults(before, wanted), before)
         check_preconditions(self.kind, before, wanted["metadata"])
         self._refuse(_identity_faults(before, wanted), before)
+        before = _without(before, unknown_fields(before) - unknown_fields(wanted))
         owned, live = self._ownable(wanted), self._ownable(before)
         if same(owned, live):
             return before
@@ -194,6 +198,14 @@ def check_preconditions(kind: Kind, before: Object | None, metadata: Mapping[str
             found = f"it is {present(before)!r} now" if before is not None else "there is no such object"
             what = f"{kind} {metadata.get('name', '')!r}"
             raise Conflict(f"{what}: {name} {wanted!r} was asked for but {found}: read it again")
+
+
+def _without(before: Object, fields: Collection[str]) -> Object:
+    """`before` without those of its metadata's fields that ObjectMeta has not; itself when it has none of them."""
+    gone = unknown_fields(before).intersection(fields)
+    if not gone:
+        return before
+    return {**before, "metadata": {field: value for field, value in before["metadata"].items() if field not in gone}}
 
 
 def _managed(obj: Object, managers: Sequence[Manager]) -> Object:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from starlette.datastructures import QueryParams
 from starlette.types import Message, Scope, Send
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,10 @@ class Audit:
 
 
 def record(scope: Scope, headers: Mapping[str, str], status: int, untold: int = 0) -> str:
-    """One line of JSON, without tokens, queries and bodies; `untold`: refusals before it that were not written."""
+    """One line of JSON, without tokens, bodies and, but for `dryRun`, queries.
+
+    `untold`: refusals before it that were not written.
+    """
     client = scope.get("client") or ("", 0)
     told: dict[str, Any] = {
         "method": scope["method"],
@@ -67,6 +71,8 @@ def record(scope: Scope, headers: Mapping[str, str], status: int, untold: int = 
         "client": f"{client[0]}:{client[1]}",
         "agent": headers.get("user-agent", "")[:SHOWN],
     }
+    if "All" in QueryParams(scope.get("query_string", b"")).getlist("dryRun"):
+        told["dryRun"] = True  # nothing is written
     if untold:
         told["untold"] = untold
     return json.dumps(told)

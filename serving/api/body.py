@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -15,11 +16,13 @@ from eventing.errors import BadEvent
 from serving.api.status import BadRequest, TooLarge, UnsupportedMediaType
 from serving.apis.loader import load_documents
 
+Parsed = TypeVar("Parsed")
+
 MAX_BODY = 3 * 1024 * 1024  # bytes; the limit of kube-apiserver
 MAX_YAML = 256 * 1024
 """Bytes of a body that is YAML and no JSON, which takes a hundred times as long to read."""
 QUICK = 16 * 1024
-"""Bytes of an object that is read while others wait; larger ones are read in a thread."""
+"""Bytes of a body that is parsed while others wait; larger ones are read in a thread."""
 TOO_LARGE = f"the body is larger than {MAX_BODY} bytes: send one object a request"
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s\";]*)")
@@ -81,9 +84,12 @@ def parse_json(body: bytes) -> Any:
 async def read_object(request: Request) -> dict[str, Any]:
     """The body as one object. Raises as `read` and `parse_object`."""
     body, media_type = await read(request), content_type(request)
-    if len(body) <= QUICK:
-        return parse_object(body, media_type)
-    return await asyncio.to_thread(parse_object, body, media_type)
+    return await parsed(body, lambda: parse_object(body, media_type))
+
+
+async def parsed(body: bytes, parse: Callable[[], Parsed]) -> Parsed:
+    """What `parse` makes of `body`: in a thread when that takes long. Raises as `parse`."""
+    return parse() if len(body) <= QUICK else await asyncio.to_thread(parse)
 
 
 def parse_object(body: bytes, media_type: str) -> dict[str, Any]:

@@ -119,10 +119,11 @@ class Resources:
             return self._object(request, target.kind, done)
         if media_type not in (bodies.MERGE_TYPE, bodies.JSON_PATCH_TYPE):
             raise UnsupportedMediaType(f"Content-Type {media_type!r} is no patch: send {bodies.MERGE_TYPE}")
+        body = await bodies.read(request)
         done = await self._cluster.patch(
             target.kind,
             target.name,
-            _patch_document(await bodies.read(request), media_type),
+            await bodies.parsed(body, lambda: _patch_document(body, media_type)),
             target.namespace or "",
             manager=_manager(request),
             type="json" if media_type == bodies.JSON_PATCH_TYPE else "merge",
@@ -131,8 +132,9 @@ class Resources:
         return self._object(request, target.kind, done)
 
     async def _delete(self, request: Request, target: Target) -> Response:
-        uid, version = _preconditions(await bodies.read(request))
-        if _dry_run(request):
+        body = await bodies.read(request)
+        uid, version, dry_run = await bodies.parsed(body, lambda: _delete_options(body))
+        if _dry_run(request) or dry_run:
             await self._cluster.get(target.kind, target.name, target.namespace or "")
             return _json(success())
         await self._cluster.delete(
@@ -191,8 +193,11 @@ def _patch_document(body: bytes, media_type: str) -> Any:
     return patch
 
 
-def _preconditions(body: bytes) -> tuple[str, str]:
-    """The uid and resourceVersion that a DeleteOptions asks for, empty when it does not. Raises BadRequest."""
+def _delete_options(body: bytes) -> tuple[str, str, bool]:
+    """The uid and resourceVersion that a DeleteOptions asks for, empty when it does not; whether nothing is to be done.
+
+    Raises BadRequest.
+    """
     options = bodies.parse_json(body) if body else {}
     wanted = (options.get("preconditions") or {}) if isinstance(options, dict) else None
     if not isinstance(wanted, dict):
@@ -200,7 +205,10 @@ def _preconditions(body: bytes) -> tuple[str, str]:
     values = [wanted.get(name) or "" for name in ("uid", "resourceVersion")]
     if not all(isinstance(value, str) for value in values):
         raise BadRequest("preconditions.uid and preconditions.resourceVersion are texts")
-    return values[0], values[1]
+    asked = options.get("dryRun") or []
+    if asked not in ([], ["All"]):
+        raise BadRequest("dryRun of the body is not known: the only value is [All]")
+    return values[0], values[1], bool(asked)
 
 
 def _aligned(obj: dict[str, Any], target: Target) -> Object:

@@ -148,8 +148,7 @@ def _inside(node: yaml.Node) -> Sequence[yaml.Node]:
 
 def load_documents(text: str, source: str = "the text") -> list[Any]:
     """Every document of a YAML stream (or the one JSON value); empty ones are skipped. Raises LoadError."""
-    if len(text.encode("utf-8", "surrogatepass")) > LARGEST_TEXT:
-        raise LoadError(f"{source} is larger than {LARGEST_TEXT} bytes: split it")
+    _check_size(len(text.encode("utf-8", "surrogatepass")), source)
     loader = _Loader("")
     try:
         loader = _Loader(text)
@@ -196,11 +195,18 @@ def read_models(path: Path, kinds: Sequence[Kind] = (MODEL,)) -> list[Object]:
     """The Models, or objects of these kinds, of a file. Raises LoadError."""
     try:
         with path.open("rb") as file:  # no more than it may have: it may have no end
-            text = file.read(LARGEST_TEXT + 1).decode()
+            content = file.read(LARGEST_TEXT + 1)
+        _check_size(len(content), str(path))  # before it is decoded: the cut may go through a character
+        text = content.decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise LoadError(f"cannot read {path}: {reason}") from error
     return load_models(text, str(path), kinds)
+
+
+def _check_size(size: int, source: str) -> None:
+    if size > LARGEST_TEXT:
+        raise LoadError(f"{source} is larger than {LARGEST_TEXT} bytes: split it")
 
 
 def _checked(value: Any, where: str) -> Object:

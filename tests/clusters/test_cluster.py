@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.store import Store
 from clusters.errors import Conflict, FieldError, Invalid, NotFound
 from clusters.objects import (
     DEPLOYMENT,
@@ -17,6 +18,7 @@ from clusters.objects import (
     MODEL_EVENT,
     POD,
     SECRET,
+    Key,
     Object,
     generation_of,
     is_deleting,
@@ -24,7 +26,7 @@ from clusters.objects import (
     version_of,
 )
 from tests.support.clock import SteppedClock
-from tests.support.clusters import embedded_cluster
+from tests.support.clusters import embedded_cluster, running
 
 
 def obj(name: str = "a", *, spec: Any = None, **metadata: Any) -> Object:
@@ -102,6 +104,70 @@ async def test_an_object_that_goes_loses_its_finalizers_whatever_a_newer_rule_sa
         await strict.patch(MODEL, "a", {"metadata": {"finalizers": None}}, "ns", manager="t")
         with pytest.raises(NotFound):
             await strict.get(MODEL, "a", "ns")
+
+
+@pytest.fixture
+async def strayed(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
+    """A cluster with the Model ns/a, stored by a version that took the misspelt `metadata.lables`."""
+    store = Store.open(tmp_path / "strayed.db")
+    async with running(store) as cluster:
+        made = await cluster.create(MODEL, obj(spec={"size": 1}, finalizers=["a.b/c"]), manager="t")
+        stray = {**made, "metadata": {**made["metadata"], "lables": {"x": "y"}}}
+        await store.update(MODEL, Key("ns", "a"), lambda before: stray)
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    ("patch", "type"),
+    [
+        ({"metadata": {"lables": None}}, "merge"),
+        ([{"op": "remove", "path": "/metadata/lables"}], "json"),
+        ([{"op": "add", "path": "/metadata/lables", "value": None}], "json"),
+    ],
+)
+async def test_a_field_of_metadata_that_is_none_can_be_removed(strayed: EmbeddedCluster, patch: Any, type: Any) -> None:
+    before = await strayed.get(MODEL, "a", "ns")
+    assert before["metadata"]["lables"] == {"x": "y"}
+    await strayed.patch(MODEL, "a", patch, "ns", manager="t", type=type)
+    after = await strayed.get(MODEL, "a", "ns")
+    assert "lables" not in after["metadata"]
+    assert (generation_of(after), after["spec"]) == (generation_of(before), before["spec"])
+    assert version_of(after) != version_of(before)
+    with pytest.raises(Invalid, match=r"metadata\.lables: unknown field"):
+        await strayed.patch(MODEL, "a", {"metadata": {"lables": {"x": "y"}}}, "ns", manager="t")
+
+
+async def test_an_apply_of_null_removes_a_field_of_metadata_that_is_none(strayed: EmbeddedCluster) -> None:
+    await strayed.apply(MODEL, obj(lables=None), manager="u")
+    assert "lables" not in (await strayed.get(MODEL, "a", "ns"))["metadata"]
+
+
+async def test_an_object_stored_with_an_unknown_field_of_metadata_can_be_changed_and_go(
+    strayed: EmbeddedCluster,
+) -> None:
+    patched = await strayed.patch(MODEL, "a", {"spec": {"size": 2}}, "ns", manager="t")
+    assert patched["spec"] == {"size": 2}
+    for wanted in (obj(spec={"other": 1}), obj(spec={"other": 1}, lables={"x": "z"})):
+        applied = await strayed.apply(MODEL, wanted, manager="u")
+        assert applied["spec"] == {"size": 2, "other": 1}
+    told = await strayed.patch(MODEL, "a", {"status": {"x": 1}}, "ns", manager="t", subresource="status")
+    assert told["status"] == {"x": 1}
+    for bring in (
+        strayed.patch(MODEL, "a", {"metadata": {"zones": 1}}, "ns", manager="t"),
+        strayed.apply(MODEL, obj(zones=1), manager="u"),
+        strayed.apply(MODEL, obj("b", zones=1), manager="u"),
+        strayed.create(MODEL, obj("b", zones=1), manager="u"),
+    ):
+        with pytest.raises(Invalid, match=r"metadata\.zones: unknown field"):
+            await bring
+    [refused] = await strayed.create_all(MODEL, [obj("b", zones=1)], manager="t")
+    assert isinstance(refused, Invalid)
+    assert "zones" not in (await strayed.create(MODEL, obj("b", zones=None), manager="t"))["metadata"]
+
+    await strayed.delete(MODEL, "a", "ns")
+    await strayed.patch(MODEL, "a", {"metadata": {"finalizers": None}}, "ns", manager="t")
+    with pytest.raises(NotFound):
+        await strayed.get(MODEL, "a", "ns")
 
 
 async def test_pods_wait_for_their_node(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import jsonpatch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +66,26 @@ def test_too_many_operations_are_refused() -> None:
     operations = [{"op": "add", "path": "/a", "value": 1}] * (LARGEST_JSON_PATCH + 1)
     with pytest.raises(Invalid, match="at most"):
         json_patch({}, operations, "thing")
+
+
+def test_a_patch_without_copies_is_applied_at_once_and_one_with_copies_comes_to_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[int] = []
+
+    class Counted(jsonpatch.JsonPatch):
+        def __init__(self, operations: Any) -> None:
+            made.append(len(operations))
+            super().__init__(operations)
+
+    monkeypatch.setattr(jsonpatch, "JsonPatch", Counted)
+    operations = [{"op": "add", "path": f"/a/{number}", "value": number} for number in range(1000)]
+    operations += [{"op": "remove", "path": "/a/7"}, {"op": "move", "from": "/a/8", "path": "/b"}]
+
+    at_once = json_patch({"a": {}}, operations, "thing")
+    assert made == [1002]
+    copy_first = {"op": "copy", "from": "/a", "path": "/c"}
+    assert json_patch({"a": {}}, [copy_first, *operations], "thing") == at_once | {"c": {}}
 
 
 @pytest.mark.bad_input("manage-patches")

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
-from clusters.embedded.admission import metadata_faults, shape_faults
+from clusters.embedded.admission import metadata_faults, shape_faults, unknown_faults
 from clusters.embedded.knative.validation import PLATFORM_FEATURES, validators
 from clusters.objects import KINDS, MODEL, Object
 from serving.apis.faults import claim_of
@@ -84,7 +84,7 @@ def check(obj: Object) -> None:
     before = copy.deepcopy(obj)
     faults = [*shape_faults(MODEL, obj)]
     if not faults:
-        faults = [*metadata_faults(MODEL, _placed(obj)), *validate_model(None, obj)]
+        faults = [*unknown_faults(None, obj), *metadata_faults(MODEL, _placed(obj)), *validate_model(None, obj)]
     assert obj == before, "a check changes nothing"
     for fault in faults:
         assert fault.message and "\n" not in fault.path + fault.message

@@ -19,7 +19,15 @@ async def embedded_cluster(
     path: Path, *, clock: Clock | None = None, validators: Mapping[Kind, Validator] | None = None
 ) -> AsyncIterator[EmbeddedCluster]:
     """An embedded cluster over the file `path`, its background tasks running."""
-    store = Store.open(path)
+    async with running(Store.open(path), clock=clock, validators=validators) as cluster:
+        yield cluster
+
+
+@contextlib.asynccontextmanager
+async def running(
+    store: Store, *, clock: Clock | None = None, validators: Mapping[Kind, Validator] | None = None
+) -> AsyncIterator[EmbeddedCluster]:
+    """An embedded cluster over a store, which it closes in the end."""
     cluster = EmbeddedCluster(store, clock=clock or SystemClock(), validators=validators or {})
     task = asyncio.create_task(cluster.run())
     try:

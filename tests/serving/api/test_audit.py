@@ -40,6 +40,23 @@ async def test_changes_are_told_with_their_end_and_reads_are_not(
     assert told[0]["client"].startswith("127.0.0.1:")
 
 
+async def test_a_dry_run_is_told_as_one_and_nothing_else_of_the_query_is(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "serving.api.audit")
+    body = json.dumps(model("a", "default")).encode()
+    for query in ("?dryRun=All&fieldManager=" + SECRET, "?dryRun=&fieldManager=" + SECRET):
+        assert (await call(served, "POST", MODELS + query, body))[0] == 201
+    await call(served, "DELETE", f"{MODELS}/a?dryRun=All")
+    await call(served, "DELETE", f"{MODELS}/a")
+
+    told = lines(caplog)
+    assert [(one["method"], one.get("dryRun")) for one in told] == [
+        ("POST", True), ("POST", None), ("DELETE", True), ("DELETE", None)
+    ]  # fmt: skip
+    assert SECRET not in caplog.text
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
 @pytest.mark.parametrize(
     ("headers", "status"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import threading
 from typing import Any
 
 import aiohttp
@@ -14,7 +15,8 @@ from starlette.requests import Request
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.history import LONGEST
 from clusters.objects import MODEL
-from serving.api.body import read
+from serving.api import body as bodies
+from serving.api.body import QUICK, read
 from serving.api.status import BadRequest
 from tests.scenarios.world import model
 from tests.serving.api.conftest import TOKEN, Served
@@ -23,6 +25,7 @@ MODELS = "/apis/knodel.dev/v1alpha1/namespaces/default/models"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 JSON = {"Content-Type": "application/json"}
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
+JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
@@ -106,6 +109,44 @@ async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read(ser
     writer.write(f"{HEAD}Content-Length: {3 * 1024 * 1024 + 1}\r\n\r\n".encode())
     assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
     writer.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "shape"),
+    [
+        ("PATCH", MERGE, '{"metadata":{"annotations":{"a":"%s"}}}'),
+        ("PATCH", JSON_PATCH, '[{"op":"add","path":"/metadata/annotations","value":{"a":"%s"}}]'),
+        ("DELETE", {}, '{"x":"%s"}'),
+    ],
+)
+async def test_a_large_patch_is_parsed_while_others_are_served(
+    served: Served, monkeypatch: pytest.MonkeyPatch, method: str, headers: dict[str, str], shape: str
+) -> None:
+    threads: list[threading.Thread] = []
+    parse = bodies.parse_json
+
+    def watched(body: bytes) -> Any:
+        threads.append(threading.current_thread())
+        return parse(body)
+
+    await call(served, "POST", MODELS, json.dumps(model("a", "default")).encode())
+    monkeypatch.setattr(bodies, "parse_json", watched)
+    for size in (QUICK + 1, 1):
+        body = (shape % ("x" * size)).encode()
+        assert (await call(served, method, f"{MODELS}/a?dryRun=All", body, headers))[0] == 200
+    large, small = threads
+    assert large is not threading.main_thread()
+    assert small is threading.main_thread()
+
+
+@pytest.mark.parametrize(("asked", "status"), [(["All"], 200), (["all"], 400), ("All", 400), ({"a": 1}, 400)])
+async def test_a_deletion_that_is_to_be_dry_by_its_body_deletes_nothing(
+    served: Served, asked: Any, status: int
+) -> None:
+    await call(served, "POST", MODELS, json.dumps(model("a", "default")).encode())
+    body = json.dumps({"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": asked}).encode()
+    assert (await call(served, "DELETE", f"{MODELS}/a", body))[0] == status
+    assert (await call(served, "GET", f"{MODELS}/a"))[0] == 200
 
 
 async def test_a_caller_that_leaves_within_its_body_is_no_fault_of_ours() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusters import objects as kinds
-from serving.apis.loader import LoadError, load_documents, load_models, load_objects, read_models
+from serving.apis.loader import LARGEST_TEXT, LoadError, load_documents, load_models, load_objects, read_models
 
 MODEL = """
 apiVersion: knodel.dev/v1alpha1
@@ -85,6 +85,17 @@ def test_aliases_that_nest_in_one_another_are_no_deeper_than_what_is_written_out
 def test_a_file_without_end_is_too_large() -> None:
     with pytest.raises(LoadError, match="larger than"):
         read_models(Path("/dev/zero"))
+
+
+@pytest.mark.bad_input("command-files")
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_file_that_is_too_large_is_told_so_even_where_the_cut_goes_through_a_character(
+    tmp_path: Path, before: int
+) -> None:
+    large = tmp_path / "large.yaml"
+    large.write_bytes(b"a" * before + "\u00e9".encode() * LARGEST_TEXT)
+    with pytest.raises(LoadError, match=r"large\.yaml is larger than"):
+        read_models(large)
 
 
 def test_a_few_aliases_are_fine() -> None:
