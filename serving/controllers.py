@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from autoscaler.metrics.pages import Pages
 from clusters.api import Cluster
-from clusters.clock import Clock, SteadyClock, seconds_of_machine
+from clusters.clock import Clock, seconds_of_machine
 from clusters.controller import Controller
 from clusters.informer import Informers
 from clusters.objects import MODEL_EVENT
@@ -52,7 +52,8 @@ class Controllers:
             cluster,
             informers,
             settings=settings,
-            clock=SteadyClock(clock, seconds_of_machine),
+            clock=clock,
+            elapsed=seconds_of_machine,
             recorder=Recorder(cluster, COMPONENT, clock),
             flags=flags,
             observer=PodObserver(cluster, self._pages),

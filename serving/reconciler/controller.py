@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from clusters.api import Cluster
@@ -54,7 +55,8 @@ REMARKS = frozenset({"resourceVersion", "managedFields"})
 class ModelController:
     """Runs passes over Models whenever they, or what belongs to them, change.
 
-    Make it before `informers.run()`: it asks for the informers that it needs.
+    Make it before `informers.run()`: it asks for the informers that it needs. `elapsed`: seconds that no rollout's wait
+    loses, those in which the machine sleeps among them; the clock's own when there is none.
     """
 
     def __init__(
@@ -68,10 +70,12 @@ class ModelController:
         flags: Flags,
         observer: Observer = UNSEEN,
         metrics: Metrics = UNSEEN,
+        elapsed: Callable[[], float] | None = None,
     ) -> None:
         prepare(informers)
         self._informers = informers
-        reconciler = ModelReconciler(cluster, informers, settings, clock, recorder, flags, Rollouts(observer, metrics))
+        rollouts = Rollouts(observer, metrics)
+        reconciler = ModelReconciler(cluster, informers, settings, clock, recorder, flags, rollouts, elapsed)
         self.controller = Controller("model", reconciler.reconcile)
         self.controller.watches_mapped(informers[MODEL], lambda model: [key_of(model)], patience_with)
         self.controller.watches_mapped(informers[MODEL], partial(rival_keys, informers[MODEL]), patience_with)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from clusters.api import Cluster
 from clusters.clock import Clock
@@ -13,6 +14,8 @@ from clusters.objects import (
     NAMESPACE,
     Key,
     Object,
+    condition_of,
+    generation_of,
     is_deleting,
     key_of,
     name_of,
@@ -43,12 +46,14 @@ from serving.reconciler.patience import Patience
 from serving.reconciler.plan import Plan, make_plan
 from serving.reconciler.rollouts import Rollouts, seconds_until_pass, up_to
 from serving.reconciler.status import make_broken_status, make_invalid_status, make_status
+from serving.reconciler.times import Times
 from serving.resources.knative_flags import flags_needed
 
 log = logging.getLogger(__name__)
 
 LONGEST_FAULT = 200
 """Characters of an unforeseen error that a condition repeats."""
+FAILS = "the platform fails at this model ("
 
 
 class ModelReconciler:
@@ -63,6 +68,7 @@ class ModelReconciler:
         recorder: Recorder,
         flags: Flags,
         rollouts: Rollouts,
+        elapsed: Callable[[], float] | None = None,
     ) -> None:
         self._cluster = cluster
         self._informers = informers
@@ -71,6 +77,7 @@ class ModelReconciler:
         self._recorder = recorder
         self._flags = flags
         self._looks = Looks(rollouts)
+        self._times = Times(clock, elapsed or clock.monotonic)
         self._pacing = Pacing(clock)
         self._own = OwnWrites()
         self._patience = Patience()
@@ -95,8 +102,9 @@ class ModelReconciler:
             self._own.forget(key)
             self._patience.forget(key)
             self._looks.forget(key)
+            self._times.forget(key)
             return None
-        now = self._clock.now()
+        now = self._times.now(obj, stale=self._own.is_spent(key, MODEL, key, version_of(obj)))
         try:
             model = read_model(obj)
         except Invalid as error:
@@ -128,7 +136,7 @@ class ModelReconciler:
         if obj is None:
             return
         try:
-            await self._write(obj, make_broken_status(obj, _fault(error), self._clock.now()))
+            await self._write(obj, make_broken_status(obj, _fault(obj, error), self._clock.now()))
         except Exception as second:
             log.warning("cannot say on model %s why its passes fail: %s", key, second)
 
@@ -163,10 +171,18 @@ def _status_of(obj: Object, status: Object) -> Object:
     return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "status": status}
 
 
-def _fault(error: Exception) -> str:
+def _fault(obj: Object, error: Exception) -> str:
+    """What the condition says; as before when the error is of the same type.
+
+    A text with an address or a time differs in each pass: each would write, and be woken by its own write at once.
+    """
+    name, told = type(error).__name__, condition_of(obj, "Ready") or {}
+    if told.get("reason") == "ReconcileFailed" and obj["status"].get("observedGeneration") == generation_of(obj):
+        former = str(told.get("message", ""))
+        if former.startswith((f"{FAILS}{name}:", f"{FAILS}{name})")):
+            return former
     said = " ".join(str(error).split())[:LONGEST_FAULT]
-    words = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    return f"the platform fails at this model ({words}): its log says where; what serves goes on"
+    return f"{FAILS}{f'{name}: {said}' if said else name}): its log says where; what serves goes on"
 
 
 def _causes(error: Invalid) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from clusters.objects import MODEL, SERVICE, Kind, Object, condition_of, version
 from serving.reconciler.apply import FIELD_MANAGER
 from serving.resources.knative_flags import Flag
 from tests.serving.models import model_object
-from tests.serving.reconciler.conftest import platform
+from tests.serving.reconciler.conftest import ModelStage, platform
+from tests.support.wait import eventually
 
 
 class Faulty:
@@ -42,6 +44,55 @@ async def test_what_the_platform_fails_at_is_told_on_the_model_until_it_is_mende
         await stage.comes_up("magika-00001")
         await stage.traffic_is({"magika-00001": 100})
         await stage.model_is("True")
+
+
+class Varying(Faulty):
+    """Fails with another text each time."""
+
+    passes = 0
+
+    async def missing(self, needed: Iterable[Flag]) -> tuple[Flag, ...]:
+        """None, or the error."""
+        self.passes += 1
+        if self.error is not None:
+            self.error = type(self.error)(f"at 0x{self.passes:08x}")
+        return await super().missing(needed)
+
+    def is_past(self, passes: int) -> bool:
+        """Whether there was one more pass than these."""
+        return self.passes > passes
+
+
+@pytest.mark.fault("K11")
+async def test_an_error_that_reads_differently_each_time_is_told_once_of_each_kind(guarded: EmbeddedCluster) -> None:
+    """Else each pass would write, and be woken by what it wrote, past the back-off."""
+    flags = Varying()
+    async with platform(guarded, flags) as stage:
+        await stage.deploy(model_object())
+        first = await stage.model_is("False", reason="ReconcileFailed")
+        await _passes(stage, flags)
+        assert (await stage.model())["status"] == first["status"]
+        flags.error = ValueError()
+        await _passes(stage, flags)
+        second = await stage.becomes(MODEL, "magika", lambda model: "(ValueError: at" in _message(model))
+        await _passes(stage, flags)
+        assert (await stage.model())["status"] == second["status"]
+        await stage.edit({"spec": {"storageUri": "file:///models/newer"}})
+        third = await stage.model_is("False", reason="ReconcileFailed")
+        assert _message(third) != _message(second)  # what fails at another spec may be another fault
+
+
+async def _passes(stage: ModelStage, flags: Varying) -> None:
+    """Some passes over the Model, and what they write, without the back-off."""
+    for number in range(3):
+        before = flags.passes
+        await stage.edit({"metadata": {"labels": {"wake": f"{before}-{number}"}}})
+        await eventually(partial(flags.is_past, before))
+    await stage.quiet()
+
+
+def _message(model: Object) -> str:
+    return str((condition_of(model, "Ready") or {}).get("message"))
 
 
 @pytest.mark.fault("K11")

@@ -1,0 +1,47 @@
+"""The time that the passes over each Model go by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from clusters.clock import Clock, SteadyClock
+from clusters.objects import Key, Object, key_of
+from serving.rollout.pace import seconds_to_settle
+from serving.rollout.state import rollout_of
+
+
+class Times:
+    """The machine's wall time, until a rollout begins; from then until its last wait is over a steady clock's.
+
+    So a clock that is set in the middle of a rollout moves none of its waits, and one that was wrong as the process
+    began spoils no rollout that begins after it was put right; one that supersedes a running one goes on by its time.
+    What is steady lives in this process: the next leader takes up a rollout by its own wall time, and in one in whose
+    middle the clock was set forward a wait is over early; set back, it begins anew.
+    """
+
+    def __init__(self, clock: Clock, elapsed: Callable[[], float]) -> None:
+        """`elapsed`: as of `SteadyClock`."""
+        self._clock = clock
+        self._elapsed = elapsed
+        self._steady: dict[Key, SteadyClock] = {}
+
+    def now(self, model: Object, *, stale: bool = False) -> datetime:
+        """The time of a pass; `stale`: the status is known to be older than what we wrote, maybe of a new rollout."""
+        key = key_of(model)
+        steady = self._steady.get(key)
+        if steady is None or not (stale or _waits(model, steady.now())):
+            steady = self._steady[key] = SteadyClock(self._clock, self._elapsed)
+        return steady.now()
+
+    def forget(self, key: Key) -> None:
+        """The Model is gone."""
+        self._steady.pop(key, None)
+
+
+def _waits(model: Object, now: datetime) -> bool:
+    """Whether a wait of its rollout is under way: it runs, or the stable version settles after a rollback."""
+    state = rollout_of(model)
+    if state is None or state.runs:
+        return state is not None
+    return (seconds_to_settle(state, now) or 0.0) > 0.0

@@ -1,0 +1,113 @@
+"""Clocks that are set while rollouts run, and while none does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.objects import Key, Object, parse_timestamp
+from serving.reconciler.times import Times
+from serving.rollout.state import Phase, RolloutState, moment
+from tests.serving.models import model_object
+from tests.serving.reconciler.test_rollout import OLD, Script, stage_on
+from tests.support.clock import SteppedClock
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR, MONTH = 3_600, 30 * 86_400
+JUMPS = (HOUR, -HOUR, MONTH, -MONTH)
+
+
+def model(phase: Phase | None, ended_at: str = "") -> Object:
+    """A Model whose rollout stands so."""
+    obj = model_object()
+    if phase is not None:
+        rollout = RolloutState(phase, "m-2", "m-1", moment(START), moment(START), ended_at=ended_at)
+        obj["status"] = {"rollout": rollout.to_json()}
+    return obj
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    """The machine's."""
+    return SteppedClock(START)
+
+
+@pytest.fixture
+def times(clock: SteppedClock) -> Times:
+    """Of a process that begins now."""
+    return Times(clock, clock.monotonic)
+
+
+@pytest.mark.fault("K9")
+@pytest.mark.parametrize("jump", JUMPS)
+@pytest.mark.parametrize("phase", [None, "Promoted", "Failed"])
+def test_a_clock_that_is_put_right_while_no_rollout_runs_is_right(
+    clock: SteppedClock, times: Times, phase: Phase | None, jump: int
+) -> None:
+    times.now(model(phase, moment(START)))
+    clock.jump(jump)
+    clock.step(5)
+    assert times.now(model(phase, moment(START))) == clock.now()
+
+
+@pytest.mark.fault("K9")
+@pytest.mark.parametrize("jump", JUMPS)
+@pytest.mark.parametrize("phase", ["Progressing", "Paused"])
+def test_a_rollout_goes_by_the_time_of_its_begin_until_it_ends(
+    clock: SteppedClock, times: Times, phase: Phase, jump: int
+) -> None:
+    began = times.now(model(None))
+    clock.jump(jump)
+    assert times.now(model(None), stale=True) == began  # the cache does not show yet that it began
+    clock.step(5)
+    assert times.now(model(phase)) - began == timedelta(seconds=5)
+    assert times.now(model("Promoted", moment(began))) == clock.now()
+
+
+@pytest.mark.fault("K9")
+def test_a_rollback_settles_for_its_minute(clock: SteppedClock, times: Times) -> None:
+    began = times.now(model("Progressing"))
+    clock.jump(HOUR)
+    clock.step(30)
+    assert times.now(model("RolledBack", moment(began))) - began == timedelta(seconds=30)
+    clock.step(31)
+    assert times.now(model("RolledBack", moment(began))) == clock.now()
+
+
+def test_each_model_has_its_own_time_and_one_that_is_gone_none(clock: SteppedClock, times: Times) -> None:
+    other = {**model(None), "metadata": {"name": "other", "namespace": "default"}}
+    times.now(model("Progressing"))
+    clock.jump(HOUR)
+    assert times.now(other) == clock.now() != times.now(model("Progressing"))
+    times.forget(Key("default", "magika"))
+    assert times.now(model("Progressing")) == clock.now()
+
+
+@pytest.mark.fault("K9")
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+async def test_a_process_that_began_by_a_wrong_clock_spoils_no_later_rollout(
+    guarded: EmbeddedCluster, jump: int
+) -> None:
+    """The next leader goes on where it stands; what jumps in mid-rollout does not concern it."""
+    clock, script = SteppedClock(), Script()
+    async with stage_on(guarded, clock, script) as stage:
+        await stage.deploy(model_object(version="1", rollout={}))
+        await stage.comes_up(OLD)
+        await stage.traffic_is({OLD: 100})
+        await stage.model_is("True")
+        clock.jump(jump)  # NTP has come up
+        await stage.deploys(2)
+        state = await stage.in_force(10)
+        assert abs(parse_timestamp(state.started_at) - clock.now()) < timedelta(seconds=1)
+    async with stage_on(guarded, clock, script) as stage:
+        await stage.later(30)
+        state = await stage.in_force(10)  # neither over nor rolled back
+        await stage.later(31)
+        await stage.in_force(50)
+        clock.jump(jump)
+        await stage.later(30)
+        await stage.in_force(50)
+        await stage.later(31)
+        await stage.in_force(100)
