@@ -36,6 +36,11 @@ class FieldError(NamedTuple):  # made in a seventh of the time that a dataclass 
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
+def shown_name(name: str) -> str:
+    """A field's name as a caller wrote it, for a path: short, on one line, nothing in it that a terminal would obey."""
+    return repr(name[:40])[1:-1]
+
+
 class ClusterError(KnodelError):
     """An answer of a cluster that is not the wished one.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from clusters.errors import FieldError
+from clusters.errors import FieldError, shown_name
 from clusters.names import dns_label_fault, label_key_fault, label_value_fault, subdomain_fault
 from clusters.objects import NAMESPACE, Kind, Object
 
@@ -50,7 +50,7 @@ def unknown_faults(before: Object | None, obj: Object) -> list[FieldError]:
     brought = unknown_fields(obj)
     if brought and before is not None:
         brought -= unknown_fields(before)
-    return [FieldError(f"metadata.{field[:40]}", "unknown field") for field in sorted(brought)]
+    return [FieldError(f"metadata.{shown_name(field)}", "unknown field") for field in sorted(brought)]
 
 
 def metadata_faults(kind: Kind, obj: Object) -> list[FieldError]:

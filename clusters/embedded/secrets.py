@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from clusters.errors import FieldError
+from clusters.errors import FieldError, shown_name
 from clusters.objects import Object
 
 LARGEST: Final = 1 << 20
@@ -26,7 +26,7 @@ _FIELDS: Final = ("apiVersion", "kind", "metadata", "type", "data", "stringData"
 
 def validate_secret(old: Object | None, new: Object) -> Sequence[FieldError]:
     """Every fault of a Secret."""
-    faults = [FieldError(field, "unknown field") for field in new if field not in _FIELDS]
+    faults = [FieldError(shown_name(field), "unknown field") for field in new if field not in _FIELDS]
     if not isinstance(new.get("type") or "", str):
         faults.append(FieldError("type", "it must be a text"))
     for field, is_value in (("data", _is_base64), ("stringData", _is_text)):

@@ -137,6 +137,12 @@ async def test_a_field_of_metadata_that_is_none_can_be_removed(strayed: Embedded
         await strayed.patch(MODEL, "a", {"metadata": {"lables": {"x": "y"}}}, "ns", manager="t")
 
 
+async def test_a_field_whose_name_would_write_lines_is_shown_on_one(strayed: EmbeddedCluster) -> None:
+    with pytest.raises(Invalid) as refused:
+        await strayed.patch(MODEL, "a", {"metadata": {"\n\x1b[31m": 1}}, "ns", manager="t")
+    assert str(refused.value).isprintable()
+
+
 async def test_an_apply_of_null_removes_a_field_of_metadata_that_is_none(strayed: EmbeddedCluster) -> None:
     await strayed.apply(MODEL, obj(lables=None), manager="u")
     assert "lables" not in (await strayed.get(MODEL, "a", "ns"))["metadata"]

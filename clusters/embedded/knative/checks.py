@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from clusters.errors import FieldError
+from clusters.errors import FieldError, shown_name
 from clusters.names import LONGEST_LABEL
 
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -100,7 +100,8 @@ class Faults:
         for field, value in obj.items():
             if field in allowed:
                 continue
-            where = f"{path}.{field}" if path else field
+            name = shown_name(field)
+            where = f"{path}.{name}" if path else name
             if field in flagged:
                 if flagged[field] not in self.features:
                     self.add(where, f"must not be set: Knative's feature {flagged[field]} is off (config-features)")
