@@ -7,21 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from clusters.clock import SystemClock
 from clusters.gateway.envoy import Envoy
 from tests.clusters.activator.conftest import Running, running
-from tests.support.ports import free_port
+from tests.support.gateways import started_gateway
 
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Envoy]:
     """A started gateway that nobody keeps running."""
-    made = Envoy(tmp_path / "gateway", "127.0.0.1", free_port(), SystemClock())
-    await made.start()
-    try:
+    async with started_gateway(tmp_path / "gateway") as made:
         yield made
-    finally:
-        await made.stop(grace=0.0)
 
 
 @pytest.fixture
