@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from tests.support.http_servers import served_by
 
 COMMIT = "4f3c1de0a7b24cd88a0a4d8fb7e4ad9b1c2d3e4f"
 
@@ -33,12 +34,5 @@ def hub(address: str, token: str, files: Mapping[str, bytes]) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Nobody reads a line for each download."""
 
-    server = ThreadingHTTPServer((address, 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://{address}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with served_by(Handler, address) as uri:
+        yield uri

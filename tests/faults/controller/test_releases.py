@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,10 +20,10 @@ import pytest
 from clusters.objects import Object
 from tests.platform.machine import PATIENCE, Machine, machine
 from tests.platform.test_life import Prober
+from tests.testbed.waiting import becomes
 
 NEWER = [sys.executable, "-m", "tests.faults.controller.newer"]
 MOOD = "of tomorrow"
-LOOK_EVERY = 0.1  # s
 NAME = "steady"
 
 
@@ -65,10 +64,7 @@ def older_platform(here: Machine) -> Iterator[None]:
 
 def until(holds: Callable[[], bool]) -> None:
     """Return once it does."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(LOOK_EVERY)
+    assert becomes(holds, PATIENCE)
 
 
 def ready(model: Object) -> dict[str, Any]:

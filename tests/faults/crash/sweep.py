@@ -13,6 +13,7 @@ from tests.faults.crash.ledger import Ledger
 from tests.faults.crash.view import View, difference, view_of
 from tests.faults.kit.crash import When
 from tests.platform.test_life import Prober
+from tests.testbed.waiting import becomes
 
 LINGER = 0.4  # s for a chapter's last writes, which change nothing that counts
 
@@ -107,7 +108,4 @@ class Sweep:
 
 def eventually(holds: Callable[[], bool], within: float, words: str) -> None:
     """Return once it holds."""
-    deadline = time.monotonic() + within
-    while not holds():
-        assert time.monotonic() < deadline, words
-        time.sleep(LOOK_EVERY)
+    assert becomes(holds, within, LOOK_EVERY), words
