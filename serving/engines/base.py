@@ -74,8 +74,9 @@ class Cancellation:
 class Engine(Protocol):
     """A loaded model.
 
-    `bounded`: the model has no loops of its own, so that its time depends on the size of its input only. `infer` blocks
-    and may be called by several threads at once.
+    `bounded`: the model has no loops of its own, so that its time depends on the size of its input only. `waits`: its
+    inferences run side by side on an event loop of its own, so that a thread that asks for one does nothing but wait.
+    `infer` blocks and may be called by several threads at once.
     """
 
     @property
@@ -86,6 +87,11 @@ class Engine(Protocol):
     @property
     def bounded(self) -> bool:
         """Whether a short inference stays short for inputs of that size."""
+        ...
+
+    @property
+    def waits(self) -> bool:
+        """Whether more inferences at once than there are cores get more done."""
         ...
 
     def infer(

@@ -6,11 +6,12 @@ from serving.engines.base import Signature
 
 
 class LoadedModel:
-    """A model's tensors, and whether a short inference stays short (`Engine.bounded`)."""
+    """A model's tensors, whether a short inference stays short (`Engine.bounded`), and whether it waits (`waits`)."""
 
-    def __init__(self, signature: Signature, bounded: bool = False) -> None:
+    def __init__(self, signature: Signature, bounded: bool = False, waits: bool = False) -> None:
         self._signature = signature
         self._bounded = bounded
+        self._waits = waits
 
     @property
     def signature(self) -> Signature:
@@ -21,3 +22,8 @@ class LoadedModel:
     def bounded(self) -> bool:
         """Whether the model is known to do nothing but arithmetic, of the thread that asks it."""
         return self._bounded
+
+    @property
+    def waits(self) -> bool:
+        """Whether the model is known to run on an event loop of its own, and not in the thread that asks it."""
+        return self._waits

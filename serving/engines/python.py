@@ -10,7 +10,8 @@ Arrays are NumPy's. A class that declares nothing has one input and one output o
 `serving.engines.errors.InputRefused` blames the caller (400); whatever else it raises is the model's fault (500).
 
 Plain methods are called by one thread at a time, unless the class says `thread_safe = True`; a generator is asked for
-its last part before anybody else is asked anything, unless its reader stalls and others wait (`turn`).
+its last part before anybody else is asked anything, unless its reader stalls and others wait (`turn`). Async ones run
+side by side on one loop, as many as the server lets in.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class PythonEngine(LoadedModel):
     """An object of a user's class; `opened` is what it needs until it is closed, `alone`: one call at a time."""
 
     def __init__(self, pipeline: Pipeline, signature: Signature, alone: bool, opened: ExitStack) -> None:
-        super().__init__(signature)  # not bounded: nobody knows what the code does
+        super().__init__(signature, waits=pipeline.waits)  # not bounded: nobody knows what the code does
         self._pipeline = pipeline
         self._outputs: Mapping[str, TensorSpec] = {spec.name: spec for spec in signature.outputs}
         one = Turn()

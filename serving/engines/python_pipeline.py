@@ -13,13 +13,18 @@ from typing import Any, Final, Protocol
 
 from serving.engines.base import Cancellation
 from serving.engines.loop_thread import LoopThread
-from serving.engines.python_stages import Stage, Stages, Tensors
+from serving.engines.python_stages import Stage, Stages, Tensors, awaits
 
 _END: Final = object()
 
 
 class Pipeline(Protocol):
     """All stages as one. Raises what the user's code raises, and Cancelled."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether inferences await something, beside each other."""
+        ...
 
     def value(self, tensors: Tensors, cancellation: Cancellation | None) -> Any:
         """What the last stage gives, when `predict` does not yield."""
@@ -32,6 +37,8 @@ class Pipeline(Protocol):
 
 class SyncPipeline:
     """Stages that are plain functions."""
+
+    waits: Final = False
 
     def __init__(self, stages: Stages) -> None:
         self._stages = stages
@@ -55,9 +62,10 @@ class SyncPipeline:
 
 
 class AsyncPipeline:
-    """Stages of which some are async."""
+    """Stages of which some are async, or a `load` that is: then no inference awaits anything."""
 
     def __init__(self, stages: Stages, loop: LoopThread) -> None:
+        self.waits: Final = any(map(awaits, (stages.preprocess, stages.predict, stages.postprocess)))
         self._way = stages.way
         self._preprocess = None if stages.preprocess is None else _awaitable(stages.preprocess)
         self._predict = _async_generator(stages.predict) if stages.yields else _awaitable(stages.predict)

@@ -52,7 +52,12 @@ def stages_of(model: Any, inputs: Sequence[str]) -> Stages:
 def is_async(model: Any) -> bool:
     """Whether a method of the object that the server calls is async."""
     methods = [method(model, name) for name in (LOAD, PREPROCESS, PREDICT, POSTPROCESS)]
-    return any(inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found) for found in methods)
+    return any(map(awaits, methods))
+
+
+def awaits(stage: Stage | None) -> bool:
+    """Whether it is an async function or an async generator."""
+    return inspect.iscoroutinefunction(stage) or inspect.isasyncgenfunction(stage)
 
 
 def method(model: Any, name: str) -> Stage | None:

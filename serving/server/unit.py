@@ -35,6 +35,8 @@ from serving.storage.fetch import fetch
 log = logging.getLogger(__name__)
 
 LEAST_THREADS: Final = 4  # so that one long inference does not keep the others out, however little CPU there is
+MOST_WAITING: Final = 500  # such threads; each takes 45 kB, and with more, calls of 0.1 s got slower and fewer a second
+WAITING_STACK: Final = 1 << 20  # bytes; no code of a model runs there, and embedded replicas have room for 512 of them
 
 
 class Shared(msgspec.Struct, frozen=True):
@@ -53,7 +55,7 @@ class Unit:
     def __init__(
         self, assignment: Assignment, shared: Shared, stats: Stats, workers: Workers, lifecycle: Lifecycle
     ) -> None:
-        workers.resize(threads_of(assignment.bounds))
+        workers.resize(threads_of(assignment.bounds))  # until it is known what its engine is like
         self.assignment = assignment
         self.lifecycle = lifecycle
         self.workers = workers
@@ -104,6 +106,8 @@ class Unit:
         loading = (run or self._run)(lambda _: self._keep(job()))
         _ = self.app  # made while the thread is at work
         model = await loading
+        if model.engine.waits:  # one thread for each inference, which does nothing but wait for it
+            self.workers.resize(min(self.assignment.bounds.slots, MOST_WAITING), WAITING_STACK)
         self.lifecycle.serve(model)
         log.info(
             "serving model=%s revision=%s platform=%s imports=%.0fms load=%.0fms warmup=%.0fms",
@@ -135,5 +139,5 @@ class Unit:
 
 
 def threads_of(bounds: Bounds) -> int:
-    """How many inferences of a model run at once, each in a thread."""
+    """How many inferences of a model that may compute run at once, each in a thread."""
     return min(bounds.slots, max(LEAST_THREADS, 2 * math.ceil(bounds.cpu)))

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
@@ -67,6 +67,7 @@ class Workers:
     ) -> None:
         self.hanging = hanging or Hanging(Limits().bodies)
         self._size = size
+        self._stack = 0
         self._loop = loop
         self._grace = grace
         self._lock = threading.Lock()  # of `over` and `stuck`: only one of them comes first
@@ -88,9 +89,12 @@ class Workers:
             self._idle = self._idle or asyncio.Event()
             await self._idle.wait()
 
-    def resize(self, size: int) -> None:
-        """At most `size` jobs at once from now on; threads that there are stay."""
-        self._size = size
+    def resize(self, size: int, stack: int = 0) -> None:
+        """At most `size` jobs at once from now on; threads that there are stay.
+
+        New ones have so many bytes of `stack`, 0: as many as all threads have.
+        """
+        self._size, self._stack = size, stack
 
     def submit(self, job: Job[T], on_release: Callable[[], object] | None = None, body: Held = NOTHING) -> Running[T]:
         """Begin `job` in a thread, or as soon as one is free.
@@ -157,7 +161,8 @@ class Workers:
             return
         thread = threading.Thread(target=self._work, name=f"inference-{self._threads + 1}", daemon=True)
         try:
-            thread.start()
+            with _stack_of(self._stack):
+                thread.start()
         except RuntimeError as error:  # the container may have no more of them
             if self._threads == self._stuck:
                 raise NotReady("no thread can be started for the model: try again") from error
@@ -223,6 +228,16 @@ class Workers:
             running.release()
         finally:
             running.body.let_go()
+
+
+@contextlib.contextmanager
+def _stack_of(size: int) -> Iterator[None]:
+    """Threads that begin meanwhile, whoever's they are, have so many bytes of stack (0: the system's default)."""
+    before = threading.stack_size(size)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
 
 
 def _outcome(running: Running[T]) -> tuple[T | None, BaseException | None]:

@@ -50,6 +50,21 @@ def test_an_async_inference_ends_when_it_is_cancelled(engine: Load) -> None:
             waiting.result(10)
 
 
+@pytest.mark.parametrize(
+    ("methods", "waits"),
+    [
+        (["async def predict(self, x): return x"], True),
+        (["async def predict(self, x): yield x"], True),
+        (["def predict(self, x): return x", "async def postprocess(self, x): return x"], True),
+        (["def predict(self, x): return x"], False),
+        (["def predict(self, x): yield x"], False),
+        (["async def load(self): pass", "def predict(self, x): return x"], False),
+    ],
+)
+def test_a_model_waits_that_has_an_async_stage(engine: Load, methods: list[str], waits: bool) -> None:
+    assert engine("\n    ".join(["class Model:", *methods])).waits is waits
+
+
 STUBBORN = """
     import asyncio
 

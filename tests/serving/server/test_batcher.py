@@ -35,6 +35,7 @@ class Sums:
     """FP64 x [n, 2] → y [n], the sum of each row. Each inference needs a pass; one with a NaN in it is refused."""
 
     bounded = True
+    waits = False
 
     def __init__(self, width: int | None = ANY) -> None:
         shape = None if width is None else (width,)

@@ -56,6 +56,7 @@ class Answers:
     """x [n] → what it was told to answer; it may have to wait for that."""
 
     bounded = True
+    waits = False
     signature = Signature("test", (TensorSpec("x", "FP64", (ANY,)),), (TensorSpec("y", "BYTES", (ANY,)),))
 
     def __init__(self, gate: Gate) -> None:

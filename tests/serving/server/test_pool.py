@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from serving.server.limits import Limits
 from serving.server.options import LOAD_TOKEN, parse_options
 from serving.server.server import Server
 from serving.server.sockets import Sockets, bind
+from serving.server.unit import LEAST_THREADS
 from serving.server.workers import Workers
 from tests.serving.server.client import HOST, Answer, ask, request, tensor
+from tests.serving.server.inside import ASYNC, INSIDE, PLAIN, PYTHON, SLOTS
 from tests.serving.server.pool import REVISION, TOKEN, TOKEN_SHA256, Member, Store, infer_of, load_path, store_of
 from tests.support import models
 from tests.support.halves import in_halves
@@ -147,6 +150,17 @@ async def test_a_claimed_model_is_not_warmed_up_and_shows_its_pace_by_its_first_
         return not submitted
 
     await eventually(in_the_loop)
+
+
+@pytest.mark.parametrize(("code", "most"), [(ASYNC, SLOTS), (PLAIN, LEAST_THREADS)])
+async def test_a_claimed_model_has_as_many_inside_as_suits_it(
+    start: StartMember, tmp_path: Path, code: str, most: int
+) -> None:
+    (tmp_path / "model.py").write_text(code)
+    member = await start(*PYTHON, "--slots", "1")
+    await member.load((tmp_path / "model.py").as_uri(), modelFormat="python", slots=SLOTS)
+    await member.loading
+    assert await INSIDE.most_of(member, partial(member.infer, tensor([1.0])), most) == most
 
 
 async def test_connections_from_before_the_claim_are_served_after_it(member: Member, store: Store) -> None:

@@ -212,3 +212,18 @@ async def test_bodies_of_threads_that_hang_are_half_of_the_memory_at_most() -> N
     released.set()
     await eventually(lambda: not hanging.too_much)
     workers.close()
+
+
+async def test_threads_have_the_stack_that_was_asked_for_and_those_of_others_their_own(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stacks, start, usual = [], threading.Thread.start, threading.stack_size()
+
+    def told(thread: threading.Thread) -> None:
+        stacks.append(threading.stack_size())
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", told)
+    workers.resize(1, 1 << 20)
+    assert await workers.submit(lambda _: 7).answer == 7
+    assert (stacks, threading.stack_size()) == ([1 << 20], usual)

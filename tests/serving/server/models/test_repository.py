@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from serving.server.options import LOAD_TOKEN
+from serving.server.unit import LEAST_THREADS
 from tests.serving.server.client import ask, request
 from tests.serving.server.conftest import Serve
+from tests.serving.server.inside import ASYNC, INSIDE, PLAIN, PYTHON, SLOTS
 from tests.serving.server.models.conftest import Many, ServeMany, weighty
 from tests.support import models
 from tests.support.wait import eventually
@@ -173,3 +176,14 @@ async def test_the_data_port_has_no_repository(serve_many: ServeMany) -> None:
     paths: Mapping[str, str] = {"/v2/repository/index": "GET", "/v2/repository/models/double/unload": "POST"}
     for path, method in paths.items():
         assert (await ask(running.port, request(method, path))).status == 404
+
+
+async def test_a_model_loaded_anew_has_as_many_inside_as_suits_it(serve_many: ServeMany, tmp_path: Path) -> None:
+    running = await serve_many(*PYTHON)
+    for number, (code, most) in enumerate([(ASYNC, SLOTS), (PLAIN, LEAST_THREADS), (ASYNC, SLOTS)]):
+        place = tmp_path / str(number)
+        place.mkdir()
+        (place / "model.py").write_text(code)
+        parameters = {"storageUri": place.as_uri(), "modelFormat": "python"}
+        assert (await running.manage("/models/anew/load", {"parameters": parameters})).status == 200
+        assert await INSIDE.most_of(running, partial(running.ask_for, "anew", 1.0), most) == most
