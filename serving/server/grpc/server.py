@@ -23,7 +23,12 @@ from serving.server.target import Target
 log = logging.getLogger(__name__)
 
 MOST_CALLS: Final = 4096  # at once, of all callers, whatever they ask for; as many wait in the kernel for HTTP
-MOST_STREAMS: Final = 1024  # calls at once on one connection
+MOST_STREAMS: Final = 512
+"""Calls at once on one connection, those with them that their caller has taken back and that are not ended here yet:
+callers with more wait, or connect once more."""
+MOST_WAITING: Final = 8192
+"""Calls, at most 12 kB each, that wait to be begun. Beyond its own bounds, 1000 and 3000, gRPC cancels anybody's: eight
+connections that begin and reset calls all the time (CVE-2023-44487) left others no place."""
 MOST_ROUNDS: Final = 4  # of waiting for silence at the end: a caller that never stops is told to go by the connection
 LONGEST_END: Final = 600.0  # s; no request takes longer (Knative's max-revision-timeout-seconds)
 _MS: Final = 1000
@@ -97,6 +102,8 @@ def _options(limits: Limits) -> list[tuple[str, Any]]:
         ("grpc.max_metadata_size", limits.head),
         ("grpc.absolute_max_metadata_size", limits.head),
         ("grpc.max_concurrent_streams", MOST_STREAMS),
+        ("grpc.server.max_pending_requests", MOST_WAITING),
+        ("grpc.server.max_pending_requests_hard_limit", MOST_WAITING),
         ("grpc.compression_enabled_algorithms_bitset", 1),  # none: what a message inflates to has no bound there
         ("grpc.keepalive_time_ms", int(limits.ping * _MS)),
         ("grpc.keepalive_timeout_ms", int(limits.pong * _MS)),
