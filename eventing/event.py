@@ -26,9 +26,9 @@ from cloudevents.core.exceptions import CloudEventValidationError
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
-from eventing import strict_json
 from eventing.attributes import CORE, LONGEST, are_plain, canonical, check, header_text, time_of
 from eventing.errors import BadEvent, shown
+from eventing.json_body import decode_json
 
 Headers = Iterable[tuple[bytes, bytes]]
 """As ASGI has them: names in lower case."""
@@ -101,14 +101,14 @@ def from_http(headers: Headers, body: bytes, mode: Mode | None = None) -> list[E
         return _from_batch(body)
     try:
         if mode is Mode.STRUCTURED:
-            return [_of_members(strict_json.decode(body))]
+            return [_of_members(decode_json(body))]
         return [_event(from_binary(HTTPMessage(_event_headers(headers), body), _FORMAT, _StrictEvent))]
     except CloudEventValidationError as error:
         raise _refused(error) from error
 
 
 def _from_batch(body: bytes) -> list[Event | Malformed]:
-    members = strict_json.decode(body)
+    members = decode_json(body)
     if not isinstance(members, list):
         raise BadEvent(HTTPStatus.BAD_REQUEST, "a batch is a JSON array of events")
     if len(members) > MOST_EVENTS:
@@ -151,7 +151,7 @@ class _StrictFormat(JSONFormat):
             return None
         media_type, charset = _media_type((datacontenttype or JSON).encode("latin-1", "replace"))
         if _IS_JSON.fullmatch(media_type):
-            return strict_json.decode(body)
+            return decode_json(body)
         if not media_type.startswith("text/") or charset not in ("", "utf-8", "us-ascii"):
             return body
         try:

@@ -6,10 +6,10 @@ import hashlib
 from http import HTTPStatus
 from typing import Final
 
-from eventing import strict_json
 from eventing.errors import BadEvent, shown
 from eventing.event import Event
 from eventing.http import Headers, only
+from eventing.json_body import decode_json
 from eventing.ports import EventSource
 from eventing.signatures import SCHEMES
 
@@ -32,7 +32,7 @@ def from_foreign(headers: Headers, body: bytes, sender: EventSource) -> Event:
     if media_type not in _JSON:
         message = f"Content-Type {shown(media_type.decode('latin-1'))} is not read here: send application/json"
         raise BadEvent(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
-    data = strict_json.decode(body)
+    data = decode_json(body)
     delivery = next((value for scheme in SCHEMES if (value := only(headers, scheme.id))), b"")
     return Event(
         id=delivery.decode("latin-1") or hashlib.sha256(body).hexdigest(),

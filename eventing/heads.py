@@ -1,6 +1,6 @@
 """Whose events a request says that it carries, before it is decoded: what strangers send stays bytes. Pure.
 
-msgspec passes over all that is not asked for without making values of it. It is less strict than `strict_json`, which
+msgspec passes over all that is not asked for without making values of it. It is less strict than `json_body`, which
 has the last word; here it is only about who may be asked for a proof.
 """
 

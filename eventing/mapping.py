@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from clusters.errors import FieldError, Invalid
-from eventing import strict_json
 from eventing.attributes import LONGEST
 from eventing.errors import BadEvent, shown
 from eventing.event import Event
+from eventing.json_body import decode_json
 from eventing.mapping_spec import MOST, Condition, MappingSpec, read_rules
 from eventing.paths import BadPath, Path
 from eventing.ports import Change, Mapped, ModelRef
@@ -158,7 +158,7 @@ class _Rule:
     def _metrics(self, document: Mapping[str, Any]) -> Any:
         """An object, or a text that is one in JSON, as annotations are."""
         value = self._templates["metrics"].value(document) if "metrics" in self._templates else None
-        return strict_json.decode(value.encode()) if isinstance(value, str) else value
+        return decode_json(value.encode()) if isinstance(value, str) else value
 
 
 def _compiled(spec: MappingSpec, faults: list[FieldError]) -> _Rule:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
-from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
+from clusters import strict_json
 from clusters.errors import KnodelError
-from eventing import strict_json
-from eventing.errors import BadEvent
+from clusters.strict_json import BadJson, TooManyValues
 from serving.api.status import BadRequest, TooLarge, UnsupportedMediaType
 from serving.apis.loader import load_documents
-
-Parsed = TypeVar("Parsed")
 
 MAX_BODY = 3 * 1024 * 1024  # bytes; the limit of kube-apiserver
 MAX_YAML = 256 * 1024
@@ -47,15 +43,18 @@ def content_type(request: Request) -> str:
     return media_type.strip()
 
 
-async def read(request: Request) -> bytes:
-    """The body. Raises TooLarge before more than MAX_BODY bytes are held, BadRequest when the caller leaves within."""
+async def read(request: Request, take: Callable[[int], object]) -> bytes:
+    """The body, whose pieces' sizes `take` is told before they are kept.
+
+    Raises TooLarge before more than MAX_BODY bytes are held, BadRequest when the caller leaves within, and as `take`.
+    """
     try:
-        return await _read(request)
+        return await _read(request, take)
     except ClientDisconnect as error:
         raise BadRequest("the body ended before its end: the caller left") from error
 
 
-async def _read(request: Request) -> bytes:
+async def _read(request: Request, take: Callable[[int], object]) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > MAX_BODY:
         raise TooLarge(TOO_LARGE)
@@ -65,6 +64,7 @@ async def _read(request: Request) -> bytes:
         size += len(chunk)
         if size > MAX_BODY:
             raise TooLarge(TOO_LARGE)
+        take(len(chunk))
         chunks.append(chunk)
     return b"".join(chunks)
 
@@ -76,20 +76,10 @@ def parse_json(body: bytes) -> Any:
     """
     try:
         return strict_json.decode(body)
-    except BadEvent as error:
-        failure = TooLarge if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else BadRequest
-        raise failure(str(error)) from error
-
-
-async def read_object(request: Request) -> dict[str, Any]:
-    """The body as one object. Raises as `read` and `parse_object`."""
-    body, media_type = await read(request), content_type(request)
-    return await parsed(body, lambda: parse_object(body, media_type))
-
-
-async def parsed(body: bytes, parse: Callable[[], Parsed]) -> Parsed:
-    """What `parse` makes of `body`: in a thread when that takes long. Raises as `parse`."""
-    return parse() if len(body) <= QUICK else await asyncio.to_thread(parse)
+    except TooManyValues as error:
+        raise TooLarge(str(error)) from error
+    except BadJson as error:
+        raise BadRequest(str(error)) from error
 
 
 def parse_object(body: bytes, media_type: str) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from clusters.clock import Clock
 from clusters.errors import Gone, KnodelError
 from clusters.objects import Key, Kind, Object, key_of, version_of
 from serving.api import body as bodies
+from serving.api.bodies import Bodies
+from serving.api.body import APPLY_TYPES, JSON_PATCH_TYPE, MERGE_TYPE, content_type, parse_object
 from serving.api.fields import parse_field_selector
 from serving.api.status import BadRequest, MethodNotAllowed, UnsupportedMediaType, status_of, success
 from serving.api.table import make_table
@@ -42,6 +44,7 @@ class Resources:
         self._cluster = cluster
         self._writable = writable
         self._clock = clock
+        self._bodies = Bodies()
 
     async def answer(self, request: Request, target: Target) -> Response:
         """The response to a request on `target`. Raises ClusterError."""
@@ -104,36 +107,38 @@ class Resources:
         return StreamingResponse(lines(), media_type="application/json")
 
     async def _create(self, request: Request, target: Target) -> Response:
-        obj = _aligned(await bodies.read_object(request), target)
+        obj = _aligned(await self._read_object(request), target)
         made = await self._cluster.create(target.kind, obj, manager=_manager(request), dry_run=_dry_run(request))
         return self._object(request, target.kind, made, code=201)
 
     async def _patch(self, request: Request, target: Target) -> Response:
-        media_type = bodies.content_type(request)
-        if media_type in bodies.APPLY_TYPES:
-            obj = _aligned(await bodies.read_object(request), target)
+        media_type = content_type(request)
+        if media_type in APPLY_TYPES:
+            obj = _aligned(await self._read_object(request), target)
             force = request.query_params.get("force", "") in ("1", "true")
             done = await self._cluster.apply(
                 target.kind, obj, manager=_manager(request), force=force, dry_run=_dry_run(request)
             )
             return self._object(request, target.kind, done)
-        if media_type not in (bodies.MERGE_TYPE, bodies.JSON_PATCH_TYPE):
-            raise UnsupportedMediaType(f"Content-Type {media_type!r} is no patch: send {bodies.MERGE_TYPE}")
-        body = await bodies.read(request)
+        if media_type not in (MERGE_TYPE, JSON_PATCH_TYPE):
+            raise UnsupportedMediaType(f"Content-Type {media_type!r} is no patch: send {MERGE_TYPE}")
         done = await self._cluster.patch(
             target.kind,
             target.name,
-            await bodies.parsed(body, lambda: _patch_document(body, media_type)),
+            await self._bodies.read(request, lambda body: _patch_document(body, media_type)),
             target.namespace or "",
             manager=_manager(request),
-            type="json" if media_type == bodies.JSON_PATCH_TYPE else "merge",
+            type="json" if media_type == JSON_PATCH_TYPE else "merge",
             dry_run=_dry_run(request),
         )
         return self._object(request, target.kind, done)
 
+    async def _read_object(self, request: Request) -> Object:
+        """Raises as `Bodies.read` and `parse_object`."""
+        return await self._bodies.read(request, lambda body: parse_object(body, content_type(request)))
+
     async def _delete(self, request: Request, target: Target) -> Response:
-        body = await bodies.read(request)
-        uid, version, dry_run = await bodies.parsed(body, lambda: _delete_options(body))
+        uid, version, dry_run = await self._bodies.read(request, _delete_options)
         if _dry_run(request) or dry_run:
             await self._cluster.get(target.kind, target.name, target.namespace or "")
             return _json(success())
@@ -187,7 +192,7 @@ async def _watch_lines(
 
 def _patch_document(body: bytes, media_type: str) -> Any:
     patch = bodies.parse_json(body)
-    wanted = list if media_type == bodies.JSON_PATCH_TYPE else dict
+    wanted = list if media_type == JSON_PATCH_TYPE else dict
     if not isinstance(patch, wanted):
         raise BadRequest(f"a {media_type} body is a JSON {'array' if wanted is list else 'object'}")
     return patch

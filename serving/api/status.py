@@ -34,6 +34,13 @@ class TooLarge(ClusterError):
     reason = "RequestEntityTooLarge"
 
 
+class TooManyRequests(Unavailable):
+    """Other requests have what this one needs (429)."""
+
+    code = 429
+    reason = "TooManyRequests"
+
+
 def status_of(error: KnodelError) -> Object:
     """The `Status` of an error; anything that is no `ClusterError` is an internal error without detail."""
     if not isinstance(error, ClusterError):

@@ -12,6 +12,7 @@ from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clusters.strict_json import MOST_VALUES
 from eventing.errors import BadEvent
 from eventing.event import MOST_EVENTS, Event, Malformed, from_http
 from tests.eventing.webhook import BATCH, SOURCE, STRUCTURED, event
@@ -275,6 +276,11 @@ def test_a_batch_is_its_events_and_one_that_is_none_does_not_spoil_the_others() 
 def test_a_batch_that_is_no_array_is_400_and_one_of_too_many_413() -> None:
     assert refused(event(), BATCH)[0] == 400
     assert refused([0] * (MOST_EVENTS + 1), BATCH)[0] == 413
+
+
+@pytest.mark.bad_input("event-size")
+def test_an_event_of_more_values_than_memory_should_be_given_to_is_413() -> None:
+    assert refused(event(data=[0] * MOST_VALUES))[0] == 413
 
 
 ATTRIBUTE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x2FF, exclude_categories=["Cc", "Cs"]), min_size=1)

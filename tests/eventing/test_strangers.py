@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventing import strict_json
+from clusters import strict_json
 from eventing.attributes import LONGEST, _are_plain_names
 from eventing.limits import Limits
 from eventing.ports import OidcAuth

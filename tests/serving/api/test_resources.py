@@ -156,7 +156,7 @@ async def test_a_caller_that_leaves_within_its_body_is_no_fault_of_ours() -> Non
         return next(messages)
 
     with pytest.raises(BadRequest, match="the caller left"):
-        await read(Request({"type": "http", "method": "POST", "headers": []}, receive))
+        await read(Request({"type": "http", "method": "POST", "headers": []}, receive), lambda _: None)
 
 
 async def test_without_a_token_nothing_is_told(served: Served) -> None:

@@ -15,12 +15,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection
-from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
-from eventing.errors import BadEvent, shown
+from clusters.errors import KnodelError, shown_name
 
 DEEPEST: Final = 64
 """Levels of arrays and objects in one another. Metrics have three; each level costs every reader a stack frame."""
@@ -30,12 +29,16 @@ _LARGEST: Final = 2**64
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-class _Fault(ValueError):
-    """What the strict hooks refuse."""
+class BadJson(KnodelError):
+    """A body that is no JSON, or JSON that parsers disagree about."""
+
+
+class TooManyValues(BadJson):
+    """JSON that is right, of more than `MOST_VALUES`."""
 
 
 def decode(body: bytes) -> Any:
-    """Any JSON value. Raises BadEvent (400; 413 for more than `MOST_VALUES`)."""
+    """Any JSON value. Raises BadJson, TooManyValues."""
     try:
         value = _of_plain(body)
         if value is None:
@@ -45,15 +48,13 @@ def decode(body: bytes) -> Any:
         if len(body) > 2 * MOST_VALUES:  # each has two bytes, with what separates it from the next
             _check_number(value)
     except RecursionError:
-        raise BadEvent(HTTPStatus.BAD_REQUEST, f"the JSON is nested more than {DEEPEST} levels deep") from None
+        raise BadJson(f"the JSON is nested more than {DEEPEST} levels deep") from None
     except json.JSONDecodeError as error:
-        message = f"the body is no JSON: {error.msg} at character {error.pos}"
-        raise BadEvent(HTTPStatus.BAD_REQUEST, message) from error
+        raise BadJson(f"the body is no JSON: {error.msg} at character {error.pos}") from error
     except UnicodeError as error:
-        raise BadEvent(HTTPStatus.BAD_REQUEST, f"the JSON is no UTF-8: {error.reason}") from error  # type: ignore[attr-defined]
+        raise BadJson(f"the JSON is no UTF-8: {error.reason}") from error  # type: ignore[attr-defined]
     except ValueError as error:
-        message = str(error) if isinstance(error, _Fault) else "the JSON has a number of thousands of digits"
-        raise BadEvent(HTTPStatus.BAD_REQUEST, message) from error
+        raise BadJson("the JSON has a number of thousands of digits") from error
     return value
 
 
@@ -71,7 +72,7 @@ def _of_plain(body: bytes) -> Any:
 
 
 def _of_any(body: bytes) -> Any:
-    """Raises ValueError."""
+    """Raises BadJson, ValueError, RecursionError."""
     value = _DECODER.decode(body.decode())
     if _SURROGATE.search(body):
         json.dumps(value, ensure_ascii=False).encode()
@@ -82,26 +83,26 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-        raise _Fault(f"the JSON has the name {shown(twice)} twice in one object")
+        raise BadJson(f"the JSON has the name '{shown_name(twice)}' twice in one object")
     return value
 
 
 def _integer(text: str) -> int:
     value = int(text)
     if not -_LARGEST // 2 <= value < _LARGEST:
-        raise _Fault("the JSON has an integer of more than 64 bits: send it as a text")
+        raise BadJson("the JSON has an integer of more than 64 bits: send it as a text")
     return value
 
 
 def _float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise _Fault("the JSON has a number that is too large for any program")
+        raise BadJson("the JSON has a number that is too large for any program")
     return value
 
 
 def _constant(text: str) -> Any:
-    raise _Fault(f"{text} is no JSON")
+    raise BadJson(f"{text} is no JSON")
 
 
 _DECODER: Final = json.JSONDecoder(
@@ -130,8 +131,7 @@ def _check_number(value: Any) -> None:
         inner = _inside(waiting.pop())
         seen += len(inner)
         if seen > MOST_VALUES:
-            message = f"the JSON has more than {MOST_VALUES} values: send fewer at once, or data by a link"
-            raise BadEvent(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
+            raise TooManyValues(f"the JSON has more than {MOST_VALUES} values: send fewer at once, or data by a link")
         waiting.extend(one for one in inner if isinstance(one, (list, dict)))
 
 

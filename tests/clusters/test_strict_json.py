@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventing import strict_json
-from eventing.errors import BadEvent
+from clusters import strict_json
+from clusters.strict_json import BadJson, TooManyValues
 
 WORDS = st.text(max_size=4) | st.sampled_from(["a", ":", '":', "\\", "\x7f", "ä"])
 SCALARS = st.none() | st.booleans() | st.integers() | st.integers(-(2**64), 2**65) | st.floats(allow_nan=False) | WORDS
@@ -29,7 +29,7 @@ def text_of(pairs: list[tuple[str, Any]], colon: str) -> bytes:
 def outcome(body: bytes) -> str:
     try:
         return repr(strict_json.decode(body))
-    except BadEvent as error:
+    except BadJson as error:
         return str(error)
 
 
@@ -56,7 +56,7 @@ def test_a_quick_look_and_a_strict_one_agree(pairs: list[tuple[str, Any]], colon
     ],
 )
 def test_a_name_that_comes_twice_is_seen_whatever_surrounds_it(body: bytes) -> None:
-    with pytest.raises(BadEvent, match="twice"):
+    with pytest.raises(BadJson, match="twice"):
         strict_json.decode(body)
 
 
@@ -64,7 +64,7 @@ def test_a_name_that_comes_twice_among_a_hundred_thousand_is_found_in_one_walk()
     names = ",".join(f'"{number:05x}":0' for number in range(100_000))
     began = time.process_time()
 
-    with pytest.raises(BadEvent, match="'1869f' twice"):
+    with pytest.raises(BadJson, match="'1869f' twice"):
         strict_json.decode(f'{{{names},"1869f":0}}'.encode())
 
     assert time.process_time() - began < 5.0
@@ -72,15 +72,13 @@ def test_a_name_that_comes_twice_among_a_hundred_thousand_is_found_in_one_walk()
 
 @pytest.mark.bad_input("event-size")
 @pytest.mark.parametrize("item", ["0", "{}", '{"a":[1,2]}'])
-def test_more_values_than_memory_should_be_given_to_are_413(item: str) -> None:
+def test_more_values_than_memory_should_be_given_to_are_refused(item: str) -> None:
     per_item = 4 if len(item) > 2 else 1
     most = (strict_json.MOST_VALUES - 1) // per_item
     strict_json.decode(f"[{','.join([item] * most)}]".encode())
 
-    with pytest.raises(BadEvent) as caught:
+    with pytest.raises(TooManyValues, match="send fewer"):
         strict_json.decode(f"[{','.join([item] * (most + 1))}]".encode())
-
-    assert caught.value.status == 413
 
 
 def test_a_text_of_commas_is_one_value() -> None:
@@ -94,11 +92,11 @@ def test_depth_is_counted_in_plain_json_too(opening: bytes) -> None:
     deepest = strict_json.DEEPEST
     strict_json.decode(opening * deepest + b"1" + closing * deepest)
     for levels in (deepest + 1, 100_000):
-        with pytest.raises(BadEvent, match="levels deep"):
+        with pytest.raises(BadJson, match="levels deep"):
             strict_json.decode(opening * levels + b"1" + closing * levels)
 
 
 def test_a_name_that_comes_twice_among_very_many_is_found_at_once() -> None:
     members = [b'"%d":0' % number for number in range(100_000)]
-    with pytest.raises(BadEvent, match="'99999' twice"):  # a walk over all for each would take minutes
+    with pytest.raises(BadJson, match="'99999' twice"):  # a walk over all for each would take minutes
         strict_json.decode(b"{" + b",".join([*members, members[-1]]) + b"}")
