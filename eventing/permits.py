@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
+from clusters.foreign_words import harmless
 from eventing.errors import shown
 from eventing.ports import EventSource, Mapped
 
@@ -45,7 +46,7 @@ def refusal(source: EventSource, mapped: Mapped) -> str:
     else:
         return f"EventSource {source.namespace}/{source.name} is not for the Model {shown(model)}: see its `models`"
     if not is_below(mapped.change.storage_uri, source.storage_prefixes):
-        uri = shown(mapped.change.storage_uri)
+        uri = shown(harmless(mapped.change.storage_uri.partition("?")[0]))  # a log has it: no password, no signed query
         return f"EventSource {source.namespace}/{source.name} does not allow {uri}: see its `storagePrefixes`"
     return ""
 

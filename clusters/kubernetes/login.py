@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from clusters.errors import KnodelError, Unavailable
+from clusters.foreign_words import words_of
 
 SERVICE_HOST = "KUBERNETES_SERVICE_HOST"
 """Set in every Pod."""
@@ -55,7 +56,7 @@ class Login:
         try:
             await self._client.update_params_for_auth(headers, [], [BEARER], "", "", None)
         except Exception as exc:
-            raise Unavailable(f"{self.server}: the token cannot be read: {exc}") from exc
+            raise Unavailable(f"{self.server}: the token cannot be read: {words_of(exc)}") from exc
         headers = {name: value.strip() for name, value in headers.items()}
         if not all(value.isprintable() for value in headers.values()):
             raise Unavailable(f"{self.server}: the token has characters that no header may have: log in again")
@@ -110,7 +111,7 @@ async def _by_kubeconfig(files: str, context: str | None) -> Login:
         except Exception as exc:  # the loader lets what it meets through: YAML, OS, TLS and its own errors
             named = f"context {context!r} of " if context else ""
             known = f" (contexts: {_contexts(config, files)})"
-            raise LoginError(f"{named}kubeconfig {files} cannot be used: {_one_line(exc)}{known}") from exc
+            raise LoginError(f"{named}kubeconfig {files} cannot be used: {words_of(exc)}{known}") from exc
         finally:
             config.kube_config._cleanup_temp_files()  # no key stays on disk; nothing here waits in between
 
@@ -160,6 +161,8 @@ def _exists(files: str) -> bool:
 def _login(client: Any) -> Login:
     configuration = client.configuration
     server = configuration.host.rstrip("/")
+    if "@" in urlsplit(server).netloc:
+        raise LoginError("the server's URL has a user or password in it: take it out, and give the user a token")
     return Login(
         server=server,
         tls=client.rest_client.ssl_context,
@@ -188,7 +191,3 @@ def _kubernetes() -> tuple[Any, Any]:
     except ImportError as exc:
         raise LoginError("the Kubernetes client is not installed: pip install 'knodel[kubernetes]'") from exc
     return client, config
-
-
-def _one_line(exc: Exception) -> str:
-    return " ".join(str(exc).split()) or type(exc).__name__

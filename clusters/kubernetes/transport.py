@@ -22,6 +22,7 @@ import msgspec
 
 from clusters.clock import Clock
 from clusters.errors import Forbidden, Unavailable
+from clusters.foreign_words import words_of
 from clusters.kubernetes.connection import Connection
 from clusters.kubernetes.errors import translate
 from clusters.kubernetes.refusals import says_no_right
@@ -164,4 +165,4 @@ def _trouble(exc: Exception, timeouts: Timeouts) -> str:
             known = cause.errno is not None and cause.errno > 0
             return f"cannot be reached: {os.strerror(cause.errno or 0) if known else cause}: is it up?"
         case _:
-            return f"broke the connection: {one_line(str(exc)) or type(exc).__name__}: try again"
+            return f"broke the connection: {one_line(words_of(exc))}: try again"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from clusters.foreign_words import harmless
 from serving.cli.errors import CommandError
 from serving.cli.http import Endpoint, Proxy
 
@@ -93,7 +94,7 @@ def _address(context: str, field: str, text: str, schemes: tuple[str, ...]) -> S
     except ValueError:  # its port is no number
         good = False
     if not good:
-        raise CommandError(f"context {context}: {field} {text!r} is no {' or '.join(schemes)} URL")
+        raise CommandError(f"context {context}: {field} {harmless(text)!r} is no {' or '.join(schemes)} URL")
     return url
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from clusters.foreign_words import harmless, words_of
 from serving.cli.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class KubeContext:
             try:
                 load_kube_config(self.paths, self.name, found, temp_file_path=folder)  # type: ignore[no-untyped-call]
             except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                raise CommandError(f"context {self.name} of {self.paths} cannot be used: {_words(error)}") from error
+                raise CommandError(f"context {self.name} of {self.paths} cannot be used: {words_of(error)}") from error
         self._refuse(complaints)
         return found
 
@@ -115,7 +116,7 @@ def _merged(paths: str) -> Entry:
     try:
         merged = KubeConfigMerger(paths).config  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise CommandError(f"the kubeconfig {paths} cannot be read: {_words(error)}") from error
+        raise CommandError(f"the kubeconfig {paths} cannot be read: {words_of(error)}") from error
     if merged is None:
         raise CommandError(f"there is no kubeconfig at {paths}: set KUBECONFIG, or write one there")
     value: Entry = merged.value
@@ -144,7 +145,7 @@ def _complaints() -> Iterator[list[str]]:
         def emit(self, record: logging.LogRecord) -> None:
             """Keep one."""
             if record.levelno >= logging.ERROR:
-                found.append(" ".join(record.getMessage().split()))
+                found.append(harmless(record.getMessage()))
 
     root = logging.getLogger()
     former, root.handlers = root.handlers, [Collect()]
@@ -152,7 +153,3 @@ def _complaints() -> Iterator[list[str]]:
         yield found
     finally:
         root.handlers = former
-
-
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split()) or error.__class__.__name__

@@ -6,10 +6,10 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from clusters.api import Cluster
 from clusters.objects import LEASE, POD, Object, name_of
+from tests.support.containers import processes_of
 from tests.testbed import testbed
 
 Kill = Callable[[Cluster], Awaitable[None]]
@@ -60,14 +60,5 @@ def both(*kills: Kill) -> Kill:
 
 
 def _kill(pod: Object) -> None:
-    """The first process in the cgroup of the Pod's first container."""
-    container = str(pod["status"]["containerStatuses"][0]["containerID"]).rpartition("/")[2]
-    found = (int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cgroup") if container in _read(path))
-    os.kill(min(found), signal.SIGKILL)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:  # the process has ended meanwhile
-        return ""
+    """The first process of the Pod's first container."""
+    os.kill(processes_of(pod["status"]["containerStatuses"][0])[0], signal.SIGKILL)

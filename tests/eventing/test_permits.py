@@ -116,6 +116,16 @@ def test_an_address_is_not_below_another_prefix(address: str, prefix: str) -> No
     assert not is_below(address, [prefix])
 
 
+def test_an_address_that_is_refused_is_told_without_password_and_query() -> None:
+    change = Change("https://ann:s3cret@store.example/m.onnx?signature=s3cret")
+    refusal = permits.refusal(
+        event_source(), Mapped("1", "s", None, model=ModelRef("default", "magika"), change=change)
+    )
+    assert "does not allow 'https://" in refusal
+    assert "store.example/m.onnx" in refusal
+    assert "s3cret" not in refusal
+
+
 def test_without_prefixes_nothing_is_allowed() -> None:
     assert not is_below("s3://models/a", [])
 

@@ -1,17 +1,20 @@
-"""All that a platform leaves behind or shows, place by place: files, processes, objects, what the command prints."""
+"""All that a platform leaves behind or shows, place by place: files, processes, objects, what the command prints.
+
+What there is on Kubernetes alone is in `tests.security.cluster_traces`.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from clusters.objects import KINDS, SECRET
+from clusters.objects import SECRET, Kind
 from loadtests.bench.processes import processes_of
 from serving.cli.client import Client
-from serving.cli.state import Platform
-from tests.platform.machine import KNODEL, PATIENCE, Machine
+from tests.platform.machine import KNODEL
 
 Trace = tuple[str, bytes]
 """(place, content)."""
@@ -26,6 +29,15 @@ MODEL_VERBS = ("get", "describe", "history", "explain", "logs")
 OTHERS = 0o077
 """Of a mode: the rights of the group and of everybody."""
 FORMATS = ("json", "yaml", "table")
+PATIENCE = 180  # s for one command
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`knodel` with these variables of the environment; `options`, after its own, say which platform it acts on."""
+
+    environment: Mapping[str, str]
+    options: Sequence[str] = ()
 
 
 def files(state: Path) -> Iterator[Trace]:
@@ -68,26 +80,31 @@ def environments(state: Path) -> Iterator[Trace]:
             yield f"variables of the {role}", Path(f"/proc/{pid}/environ").read_bytes()
 
 
-def objects(state: Path) -> Iterator[Trace]:
-    """Every object of every kind but Secret, with the managed fields and the status."""
-    client = Client(Platform.find(state))
-    for kind in KINDS:
+def objects(client: Client, kinds: Iterable[Kind]) -> Iterator[Trace]:
+    """Every object of these kinds, Secrets apart, with the managed fields and the status."""
+    for kind in kinds:
         if kind != SECRET:
             listed = client.list(kind, None)
-            yield f"objects {kind.plural}", json.dumps(listed, ensure_ascii=False).encode()
+            yield f"objects {kind.resource}", json.dumps(listed, ensure_ascii=False).encode()
 
 
-def shown(here: Machine, models: tuple[str, ...]) -> Iterator[Trace]:
+def shown(command: Command, models: Iterable[str], formats: Iterable[str] = FORMATS) -> Iterator[Trace]:
     """What each verb that shows something prints, in each format."""
-    for verb in (*VERBS, *((verb, model) for verb in MODEL_VERBS for model in models)):
-        for form in FORMATS:
-            yield said(here, *verb, "-o", form)
+    verbs = (*VERBS, *((verb, model) for model in models for verb in MODEL_VERBS))
+    for verb in verbs:
+        for form in formats:
+            yield said(command, *verb, "-o", form)
 
 
-def said(here: Machine, *words: str, stdin: str | None = None) -> Trace:
+def said(command: Command, *words: str, stdin: str | None = None) -> Trace:
     """What a command prints on both channels, however it ends."""
-    done = subprocess.run(
-        [*KNODEL, *words], env=here.environment, input=stdin, capture_output=True, text=True, timeout=PATIENCE,
-        check=False,
-    )  # fmt: skip
+    done = ran(command, *words, stdin=stdin)
     return f"`knodel {' '.join(words)}`", (done.stdout + done.stderr).encode()
+
+
+def ran(command: Command, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """A command that has ended."""
+    return subprocess.run(
+        [*KNODEL, *words, *command.options], env=command.environment, input=stdin, capture_output=True, text=True,
+        timeout=PATIENCE, check=False,
+    )  # fmt: skip

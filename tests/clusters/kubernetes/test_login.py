@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from clusters.kubernetes.login import SERVICE_HOST, login_for
 from tests.clusters.kubernetes.api_server import NAMESPACE, FakeApiServer, fake_api_server, refuse
 from tests.clusters.kubernetes.conftest import Connected, kubeconfig_of
 from tests.contract.widgets import WIDGET
+from tests.support.http_servers import served_by
 
 
 @pytest.fixture(autouse=True)
@@ -178,6 +180,53 @@ async def test_a_token_that_cannot_be_sent_is_told_without_it(server: FakeApiSer
     async with KubernetesCluster.connect(None, kubeconfig) as cluster:
         with pytest.raises(Unavailable, match="token") as told:
             await cluster.get(WIDGET, "w", NAMESPACE)
+    assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        ("{name: u, token: SECRET}", r"Expected key user in .*\{…\}"),
+        (
+            "{name: u, user: {auth-provider: {name: oidc, config: {refresh-token: SECRET}}}}",
+            "Expected key client-id",
+        ),
+        ("{name: u, user: {username: ann, password: *SECRET}}", "undefined alias"),
+    ],
+)
+async def test_what_is_wrong_with_a_user_is_told_without_its_secrets(tmp_path: Path, user: str, words: str) -> None:
+    content = kubeconfig_of("https://127.0.0.1:1")
+    del content["users"]
+    path = write(tmp_path / "kubeconfig", content)
+    path.write_text(f"{path.read_text()}users: [{user}]\n")
+    with pytest.raises(LoginError, match=words) as told:
+        await connect(None, path)
+    assert "SECRET" not in str(told.value)
+
+
+async def test_a_password_in_the_address_of_the_server_is_refused_without_telling_it(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    path = write(tmp_path / "kubeconfig", kubeconfig_of("https://ann:secret@127.0.0.1:1"))
+    with pytest.raises(LoginError, match="has a user or password in it") as told:
+        await connect(None, path)
+    assert "secret" not in str(told.value)
+
+
+async def test_a_proxy_that_refuses_us_is_told_without_its_password(tmp_path: Path) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_CONNECT(self) -> None:
+            self.send_error(407)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nobody reads it."""
+
+    content = kubeconfig_of("https://127.0.0.1:1")
+    (tmp_path / "token").write_text("t")
+    with served_by(Refusing, "127.0.0.1") as address:
+        content["clusters"][0]["cluster"]["proxy-url"] = address.replace("://", "://ann:secret@")
+        async with KubernetesCluster.connect(None, write(tmp_path / "kubeconfig", content)) as cluster:
+            with pytest.raises(Unavailable, match="407") as told:
+                await cluster.get(WIDGET, "w", NAMESPACE)
     assert "secret" not in str(told.value)
 
 

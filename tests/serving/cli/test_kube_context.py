@@ -127,7 +127,9 @@ def test_without_the_variable_the_home_has_the_kubeconfig(
         ({"server": "nonsense"}, None, "server 'nonsense' is no https or http URL"),
         ({"server": "https://127.0.0.1:port"}, None, "is no https or http URL"),
         ({"proxy-url": "socks5://127.0.0.1:1"}, None, "proxy 'socks5://127.0.0.1:1' is no http URL"),
+        ({"proxy-url": "https://ann:pw@127.0.0.1:1"}, None, "proxy 'https://…@127.0.0.1:1' is no http URL"),
         ({"certificate-authority": "/no/such/ca"}, None, "/no/such/ca"),
+        ({}, {"auth-provider": {"name": "oidc", "config": {"secret": "pw"}}}, "Expected key id-token in "),
         ({"certificate-authority-data": "bm8gUEVN"}, None, "certificates or key are refused"),
         ({"certificate-authority-data": "abc"}, None, "cannot be used"),
         ({}, {"client-certificate": "/no/such.crt", "client-key": "/no/such.key"}, "/no/such.crt"),
@@ -145,6 +147,7 @@ def test_what_is_wrong_in_a_kubeconfig_is_named(
     assert words in done.err
     assert len(done.err.splitlines()) == 1
     assert "unexpected" not in done.err
+    assert "'pw'" not in done.err and ":pw@" not in done.err
 
 
 @pytest.mark.parametrize(
