@@ -41,7 +41,7 @@ test-long: setup ## Run the tests of minutes: other programs' clients, OCR over 
 	$(BIN)/pytest --long --timeout 900 --durations 5 tests/long
 
 # TESTBED=1: the rows of real Kubernetes, too (as root).
-test-faults: setup ## Inject every fault of the catalogue (docs/reliability.md) and write its table: half an hour
+test-faults: setup ## Inject every fault of the catalogue (docs/reliability.md) and write its table: half an hour; needs libfaketime
 	$(BIN)/python -m tests.faults $(if $(TESTBED),--testbed)
 
 test-faults-long: setup ## The same, with waits in full length

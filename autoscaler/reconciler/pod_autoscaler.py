@@ -269,9 +269,9 @@ class PodAutoscalerReconciler:
         scale = Scale(parts.fleet.desired(key), observed.ready, threshold)
         now = parts.clock.now()
         progress = parts.progress.follow(key, pod_autoscaler, observed.pods)
-        news = find_trouble(observed.pods, now) or progress
+        trouble = find_trouble(observed.pods, now)
         silence = parts.silences.message(key, may_be_zero=wishes.may_be_zero)
-        status = make_status(pod_autoscaler, service, scale, now, news, silence)
+        status = make_status(pod_autoscaler, service, scale, now, trouble, progress, silence)
         if is_reported(pod_autoscaler, status):
             return
         patch = {"metadata": {"resourceVersion": version_of(pod_autoscaler)}, "status": status}

@@ -13,7 +13,8 @@ beside a serviceName without it would tell the Revision that its initial scale w
 one of the three others is, else Unknown if one is, else True.
 
 `MetricsAvailable` is ours: False with reason `MetricsUnavailable` while replicas or activators are not heard, absent
-until that was so once. Nothing follows from it but that people see it.
+until that was so once. `ReplicasStarted` is ours likewise: False with the reason while a replica does not start, also
+beside others that serve. Nothing follows from either but that people see it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ SKS_READY = "SKSReady"
 READY = "Ready"
 METRICS = "MetricsAvailable"
 UNAVAILABLE = "MetricsUnavailable"
+STARTED = "ReplicasStarted"
 _DEPENDENTS = (ACTIVE, INITIALIZED, SKS_READY)
 
 TIMED_OUT = "TimedOut"
@@ -58,11 +60,12 @@ def make_status(
     serverless_service: Object | None,
     scale: Scale,
     now: datetime,
-    news: str = "",
+    trouble: str = "",
+    progress: str = "",
     silence: str = "",
 ) -> Object:
-    """The whole status. `news` of replicas that start (their trouble, or how far they are) is told until the initial
-    scale was reached once; `silence` says who is not heard, if anybody.
+    """The whole status. `trouble` of a replica that does not start is `Reason: message`; it, or the `progress` of one
+    that does, is told by Active until the initial scale was reached once. `silence` says who is not heard, if anybody.
     """
     former = pod_autoscaler.get("status") or {}
     conditions = list(former.get("conditions") or ())
@@ -71,11 +74,14 @@ def make_status(
     private = sks_status.get("privateServiceName") or former.get("metricsServiceName")
     initialized = is_initialized(pod_autoscaler) or (bool(service) and scale.ready >= scale.threshold)
     conditions = with_condition(conditions, INITIALIZED, "True" if initialized else "Unknown", now)
-    conditions = with_condition(conditions, ACTIVE, *_active(pod_autoscaler, scale, now, news))
+    conditions = with_condition(conditions, ACTIVE, *_active(pod_autoscaler, scale, now, trouble or progress))
     conditions = with_condition(conditions, SKS_READY, *_sks_ready(serverless_service, now))
     conditions = with_condition(conditions, READY, *_ready(conditions, now))
-    if silence or any(condition["type"] == METRICS for condition in conditions):
+    told = {condition["type"] for condition in conditions}
+    if silence or METRICS in told:
         conditions = with_condition(conditions, METRICS, *_heard(silence, now))
+    if trouble or STARTED in told:
+        conditions = with_condition(conditions, STARTED, *_started(trouble, now))
     status: Object = {
         "conditions": conditions,
         "desiredScale": scale.desired,
@@ -91,6 +97,12 @@ def news_in(pod_autoscaler: Object) -> str:
     active = condition_of(pod_autoscaler, ACTIVE) or {}
     message = str(active.get("message") or "")
     return message.removeprefix(_TEXTS["Queued"]).strip() if active.get("reason") == "Queued" else ""
+
+
+def trouble_in(pod_autoscaler: Object) -> tuple[str, str]:
+    """Reason and message of what a status of ours tells of a replica that does not start; both empty without one."""
+    started = condition_of(pod_autoscaler, STARTED) or {}
+    return (str(started.get("reason") or ""), str(started.get("message") or ""))
 
 
 def is_reported(pod_autoscaler: Object, status: Object) -> bool:
@@ -138,6 +150,11 @@ def _sks_ready(serverless_service: Object | None, now: datetime) -> tuple[str, d
 
 def _heard(silence: str, now: datetime) -> tuple[str, datetime, str, str]:
     return ("False", now, UNAVAILABLE, silence) if silence else ("True", now, "", "")
+
+
+def _started(trouble: str, now: datetime) -> tuple[str, datetime, str, str]:
+    reason, _, message = trouble.partition(": ")
+    return "False" if trouble else "True", now, reason, message
 
 
 def _ready(conditions: list[Object], now: datetime) -> tuple[str, datetime, str, str]:

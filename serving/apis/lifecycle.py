@@ -5,6 +5,7 @@ Ready                 True when the three below are, else with the reason of the
 ├── ConfigurationsReady the newest version is ready, in all its variants
 └── RoutesReady         the split in force was seen at the gateway
 TrafficPinned         only while `spec.traffic` decides: what it says; no part of Ready
+ReplicasStarted       only while a replica does not start: False with the reason; no part of Ready, others may serve
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ OBJECTS_APPLIED = "ObjectsApplied"
 CONFIGURATIONS_READY = "ConfigurationsReady"
 ROUTES_READY = "RoutesReady"
 TRAFFIC_PINNED = "TrafficPinned"
+REPLICAS_STARTED = "ReplicasStarted"
 DEPENDENTS = (OBJECTS_APPLIED, CONFIGURATIONS_READY, ROUTES_READY)
 
 Status = Literal["True", "False", "Unknown"]
@@ -36,6 +38,9 @@ class State(NamedTuple):
 GOOD = State("True")
 DEPLOYING = "Deploying"
 """Reason while nothing is wrong and something is under way."""
+RECOVERING = "Recovering"
+"""Reason of ConfigurationsReady while the newest version fails after it was ready: its replicas are started again, and
+no deploy has failed for good."""
 
 
 class Lifecycle:
@@ -85,6 +90,10 @@ class Lifecycle:
     def mark_traffic_pinned(self, message: str) -> None:
         """`spec.traffic` decides who gets what."""
         self._states[TRAFFIC_PINNED] = State("True", "SpecTraffic", message)
+
+    def mark_replica_waiting(self, reason: str, message: str) -> None:
+        """A replica does not start, of whichever version."""
+        self._states[REPLICAS_STARTED] = State("False", reason, message)
 
     def conditions(self) -> list[Object]:
         """All conditions, with Ready."""

@@ -25,6 +25,7 @@ def examine_here(client: Client) -> Iterator[Finding]:
     models = yield from _seen(client, MODEL, None, "models")
     if models is not None:
         yield doctor.judge_models(models)
+        yield doctor.judge_replicas(models)
         yield doctor.judge_engines(models, _missing_packages())
         users = doctor.places(models)
         yield doctor.judge_stores(users, _unreached(list(users)[:PLACES]))
@@ -36,6 +37,7 @@ def examine_there(client: Client, namespace: str) -> Iterator[Finding]:
     models = yield from _seen(client, MODEL, namespace, "models")
     if models is not None:
         yield doctor.judge_models(models)
+        yield doctor.judge_replicas(models)
     pods = yield from _seen(client, POD, namespace, "images")
     if pods is not None:
         yield doctor.judge_images(pods)

@@ -40,9 +40,8 @@ def command(session: Session, name: str, again: bool, others: tuple[str, ...]) -
         session.output.text(line)
     _replicas(session.output, model)
     _starts(session.output, model)
-    if not _is_ready(model):
-        for trouble in troubles(client, name, session.namespace):
-            session.output.text(f"  {trouble}")
+    for trouble in troubles(client, name, session.namespace):
+        session.output.text(f"  {trouble}")
 
 
 def _replay(session: Session, client: Client, name: str, others: tuple[str, ...]) -> None:

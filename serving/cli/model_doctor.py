@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from clusters.objects import Object, condition_of, key_of
+from serving.apis.lifecycle import REPLICAS_STARTED
 from serving.cli.doctor import Finding
 from serving.engines.registry import FORMATS
 
@@ -28,6 +29,19 @@ def judge_models(models: Sequence[Object]) -> Finding:
     if failed:
         return Finding("models", False, f"not ready: {some(failed)}", "`knodel describe NAME` says why, and what helps")
     return Finding("models", True, f"{len(models)}, none failed" if models else "none yet")
+
+
+def judge_replicas(models: Sequence[Object]) -> Finding:
+    """Whether all replicas start: of a Model that serves, one more may find no node."""
+    stuck = [
+        f"{key_of(one)} ({condition.get('reason')}: {condition.get('message')})"
+        for one in models
+        if (condition := condition_of(one, REPLICAS_STARTED) or {}).get("status") == "False"
+    ]
+    if stuck:
+        remedy = "`knodel explain NAME` says what each waits for; `maxReplicas` keeps a model to what there is room for"
+        return Finding("replicas", False, f"do not start: {some(stuck)}", remedy)
+    return Finding("replicas", True, "none is kept from starting")
 
 
 def judge_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:

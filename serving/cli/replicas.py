@@ -1,4 +1,4 @@
-"""What the replicas of a Model say of themselves while it is not ready.
+"""What the replicas of a Model that do not run say of themselves.
 
 Knative looks into a Pod only when its Deployment changes, which a container that keeps crashing does not bring about
 before `startupDeadline`: until then the Pod alone knows the cause.

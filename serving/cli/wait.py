@@ -8,7 +8,7 @@ from collections.abc import Callable
 from clusters.errors import Gone, NotFound
 from clusters.objects import MODEL, Object, condition_of, generation_of, version_of
 from serving.apis.durations import parse_duration
-from serving.apis.lifecycle import CONFIGURATIONS_READY, OBJECTS_APPLIED, READY, ROUTES_READY
+from serving.apis.lifecycle import CONFIGURATIONS_READY, OBJECTS_APPLIED, READY, RECOVERING, ROUTES_READY
 from serving.cli.client import Client
 from serving.cli.errors import CommandError, NotInTime, Unreachable, UsageError
 from serving.cli.output import Progress
@@ -28,7 +28,7 @@ def parse_timeout(text: str) -> float:
 def wait_until_ready(client: Client, name: str, namespace: str, timeout: float, generation: int = 0) -> Object:
     """The Model once its newest version is ready, at `generation` or a later one.
 
-    Raises CommandError with the reason as soon as that version failed, NotInTime after `timeout` seconds.
+    Raises CommandError with the reason as soon as that version failed for good, NotInTime after `timeout` seconds.
     """
     return _wait(client, name, namespace, timeout, generation, READY)
 
@@ -56,22 +56,34 @@ def _wait(client: Client, name: str, namespace: str, timeout: float, generation:
     return wait_until(client, name, namespace, timeout, lambda model: _holds(model, generation, condition))
 
 
+def has_failed(model: Object, type: str) -> bool:
+    """Whether the condition is False and stays so until somebody changes the Model. Pure.
+
+        ObjectsApplied  ConfigurationsReady  condition  why it may become True by itself
+        True            Unknown              Ready      the newest version starts; the one before, with traffic, fails
+        True            False, Recovering    either     the newest version was ready; its replicas are started again
+        else                                 either     it does not
+
+    In the spirit of `kn service wait`, whom a Ready that is False for a moment does not end.
+    """
+    if (condition_of(model, type) or {}).get("status") != "False":
+        return False
+    applied, newest = (condition_of(model, one) or {} for one in (OBJECTS_APPLIED, CONFIGURATIONS_READY))
+    starts = type == READY and newest.get("status") == "Unknown"
+    recovers = newest.get("status") == "False" and newest.get("reason") == RECOVERING
+    return not (applied.get("status") == "True" and (starts or recovers))
+
+
 def _holds(model: Object, generation: int, type: str) -> bool:
-    """Whether the condition is True for the present spec. Raises CommandError when it is False for it."""
+    """Whether the condition is True for the present spec. Raises CommandError when it cannot become so."""
     status = model.get("status") or {}
     if int(status.get("observedGeneration", 0)) < max(generation, generation_of(model)):
         return False
     condition = condition_of(model, type) or {}
-    if condition.get("status") == "False" and not _is_of_the_old_version(model, type):
+    if has_failed(model, type):
         reason, message = condition.get("reason", "Failed"), condition.get("message", "no reason given")
         raise CommandError(f"model {model['metadata']['name']} is not ready: {reason}: {message}")
     return condition.get("status") == "True"
-
-
-def _is_of_the_old_version(model: Object, type: str) -> bool:
-    """Whether the newest version still starts: then it is the one before, which has the traffic, that fails."""
-    states = {one: (condition_of(model, one) or {}).get("status") for one in (OBJECTS_APPLIED, CONFIGURATIONS_READY)}
-    return type == READY and states == {OBJECTS_APPLIED: "True", CONFIGURATIONS_READY: "Unknown"}
 
 
 def _follow(

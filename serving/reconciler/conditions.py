@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from autoscaler.reconciler.status import news_in
+from autoscaler.reconciler.status import news_in, trouble_in
 from clusters.objects import Object, condition_of, is_true, labels_of, name_of
 from serving.apis.annotations import LABEL_GENERATION
-from serving.apis.lifecycle import DEPLOYING, GOOD, State
+from serving.apis.lifecycle import DEPLOYING, GOOD, RECOVERING, State
 from serving.apis.model import Model
 from serving.reconciler.observe import World, has_observed, has_taken_over
 from serving.resources import names
@@ -58,6 +58,15 @@ def routes_state(model: Model, world: World, split: Split) -> State:
     return state
 
 
+def trouble_of(world: World) -> tuple[str, str]:
+    """Reason and message of a replica that does not start, of the newest revision with one; both empty without."""
+    for autoscaler in reversed(world.autoscalers):
+        reason, message = trouble_in(autoscaler)
+        if reason:
+            return reason, f"{name_of(autoscaler)}: {message}"
+    return "", ""
+
+
 def pinned_message(model: Model, situation: Situation) -> str:
     """What `spec.traffic` does, and how the newest version gets traffic when it has none."""
     shares = ", ".join(f"{entry.revision or 'latest'}={entry.percent}" for entry in model.spec.traffic)
@@ -79,25 +88,34 @@ def _configuration_state(world: World, name: str, generation: str) -> State:
     if not has_taken_over(configuration, generation):
         return State("Unknown", DEPLOYING, f"Configuration {name} has not taken over the new version yet")
     state = _state_of(configuration)
-    created = (configuration.get("status") or {}).get("latestCreatedRevisionName")
+    status = configuration.get("status") or {}
+    created = status.get("latestCreatedRevisionName")
     newest = next((revision for revision in world.revisions if name_of(revision) == created), None)
     if state.status == "True" or newest is None or labels_of(newest).get(LABEL_GENERATION) != generation:
         return state
     news = next((news_in(one) for one in world.autoscalers if name_of(one) == created), "")
-    return _revision_state(newest, state, news)
+    return _revision_state(newest, news, was_ready=status.get("latestReadyRevisionName") == created)
 
 
-def _revision_state(revision: Object, fallback: State, news: str) -> State:
+def _revision_state(revision: Object, news: str, *, was_ready: bool) -> State:
     """The Revision's own words, which say more than its Configuration's; a failure as soon as it is known.
 
-    While it says nothing, `news`: what its Pods wait for, or how far they are.
+    While it says nothing, `news`: what its Pods wait for, or how far they are. One that `was_ready` once and fails, as
+    when its only replica crashes, is none that cannot become ready: Kubernetes starts its containers again.
     """
-    own = _state_of(revision)
+    own, name = _state_of(revision), name_of(revision)
     if own.status == "True":
-        return fallback  # its Configuration is a moment behind
-    status = "Unknown" if own.reason in PASSING else own.status
+        return State("Unknown", DEPLOYING, f"{name} is ready, which its Configuration has not seen yet")
     message = " ".join(filter(None, (own.message.strip() or news, HINTS.get(own.reason, ""))))
-    return State(status, own.reason, f"{name_of(revision)}: {message}" if message else name_of(revision))
+    if own.reason in PASSING:
+        return State("Unknown", own.reason, _joined(name, message))
+    if own.status == "False" and was_ready:
+        return State("False", RECOVERING, _joined(name, own.reason, message))
+    return State(own.status, own.reason, _joined(name, message))
+
+
+def _joined(*words: str) -> str:
+    return ": ".join(filter(None, words))
 
 
 def _state_of(obj: Object) -> State:

@@ -110,7 +110,8 @@ class ModelReconciler:
         except Invalid as error:
             return await self._write(obj, make_invalid_status(obj, _causes(error), now))
         world = observe(self._informers, model)
-        plan = up_to(now, make_plan(model, world, self._settings, await self._obstacle(model)))
+        plan = make_plan(model, world, self._settings, await self._obstacle(model))
+        plan = up_to(now, plan, self._times.found_at(key))
         outcome = await carry_out(self._cluster, plan, world, self._own)
         looked = await self._looks.look(model, plan.situation, now)
         status = make_status(model, outcome, plan, now, looked)
@@ -155,6 +156,8 @@ class ModelReconciler:
         except NotFound:
             return None  # deleted meanwhile
         self._own.note(key, MODEL, key, version_of(obj), answer)
+        if status.get("rollout") != former.get("rollout"):
+            self._times.wrote(key)
         for note in notes(obj, {**obj, "status": status}):
             await self._recorder.event(MODEL, obj, note.type, note.reason, note.message)
         return None

@@ -119,11 +119,16 @@ def rollout_after(model: Model, plan: Plan, shares: Shares, looked: Looked, now:
     return advance_rollout(model.spec.rollout, plan.situation, sight, plan.situation.rollout, now)
 
 
-def up_to(now: datetime, plan: Plan) -> Plan:
-    """The plan with a rollout none of whose times are to come: a wait from such a one would never end."""
+def up_to(now: datetime, plan: Plan, found_at: datetime | None) -> Plan:
+    """The plan with a rollout none of whose times are to come: a wait from such a one would never end.
+
+    `found_at`: when this process found it under way and has written nothing of it since, else None.
+    """
     state = plan.situation.rollout
     if state is None:
         return plan
+    if found_at is not None:
+        state = state.taken_up(found_at)
     return replace(plan, situation=replace(plan.situation, rollout=state.not_after(now)))
 
 

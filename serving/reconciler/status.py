@@ -11,7 +11,7 @@ from clusters.objects import Object, conditions_of, generation_of, is_true, name
 from serving.apis.lifecycle import Lifecycle
 from serving.apis.model import Model, history_of, unknown_to
 from serving.reconciler.apply import Outcome
-from serving.reconciler.conditions import configurations_state, pinned_message, routes_state
+from serving.reconciler.conditions import configurations_state, pinned_message, routes_state, trouble_of
 from serving.reconciler.observe import World
 from serving.reconciler.plan import Plan
 from serving.reconciler.rollouts import NOT_LOOKED, Looked, cause_of, rollout_after, settled_shares
@@ -93,6 +93,9 @@ def _conditions(model: Model, outcome: Outcome, plan: Plan, now: datetime) -> li
         )
     if model.spec.traffic:
         lifecycle.mark_traffic_pinned(pinned_message(model, plan.situation))
+    reason, message = trouble_of(world)
+    if reason:
+        lifecycle.mark_replica_waiting(reason, message)
     return lifecycle.conditions()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
@@ -174,20 +174,40 @@ class RolloutState:
             more=unknown_to(FIELDS, value),
         )
 
+    @property
+    def last_at(self) -> str:
+        """The newest of the moments that its waits count from: when it was last written that it goes on."""
+        found = (self.since, self.seen_at, self.paused_at, self.look.at if self.look is not None else "")
+        return max(filter(None, found), key=parse_timestamp, default="")
+
+    def taken_up(self, found_at: datetime) -> RolloutState:
+        """The state as another process goes on with it, which found it then: its waits are as far as at `last_at`.
+
+        The two moments may be of clocks that differ, or of one that was set in between: how long nobody led is not
+        known, and counts in no wait. So no step is skipped, and of one no more repeated than since the last look.
+        """
+        if not self.runs or not self.last_at:
+            return self
+        gap = found_at - parse_timestamp(self.last_at)
+        return self._with_times(lambda at: moment(parse_timestamp(at) + gap))
+
     def not_after(self, now: datetime) -> RolloutState:
         """The state with none of its times in the future: what a clock wrote that was put back since is of now."""
-        known = moment(now)
+        return self._with_times(lambda at: moment(now) if seconds_between(at, now) < 0.0 else at)
 
-        def seen(at: str) -> str:
-            return known if at and seconds_between(at, now) < 0.0 else at
+    def _with_times(self, change: Callable[[str], str]) -> RolloutState:
+        """The state with the moments that waits count from changed, as far as they have come."""
+
+        def changed(at: str) -> str:
+            return change(at) if at else at
 
         return replace(
             self,
-            since=seen(self.since),
-            seen_at=seen(self.seen_at),
-            paused_at=seen(self.paused_at),
-            ended_at=seen(self.ended_at),
-            look=replace(self.look, at=seen(self.look.at)) if self.look is not None else None,
+            since=changed(self.since),
+            seen_at=changed(self.seen_at),
+            paused_at=changed(self.paused_at),
+            ended_at=changed(self.ended_at),
+            look=replace(self.look, at=changed(self.look.at)) if self.look is not None else None,
         )
 
 

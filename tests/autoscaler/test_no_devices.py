@@ -12,7 +12,7 @@ from clusters.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.workloads import Workloads
 from clusters.informer import Informers
-from clusters.objects import DEPLOYMENT, LABEL_REVISION, POD, condition_of
+from clusters.objects import DEPLOYMENT, LABEL_REVISION, POD, condition_of, name_of
 from tests.autoscaler.nodes import LACKS, RESOURCE, Nodes
 from tests.autoscaler.world import DEPLOYMENT_NAME, REVISION_NAME, TEST, World, running
 from tests.support.clock import SteppedClock
@@ -74,7 +74,27 @@ async def test_without_any_device_the_first_replica_waits_alone_and_says_why(clu
         await made.pass_time(60 * MINUTES // 2)
         await made.world.until(lambda: message(made.world), f"Unschedulable: {LACKS}")
         assert await made.world.condition("Active") == ("Unknown", "Queued")
+        assert await made.world.condition("ReplicasStarted") == ("False", "Unschedulable")
         assert (len(made.nodes.born), len(await made.nodes.pending())) == (1, 1)
+
+
+@pytest.mark.fault("A11")
+async def test_beside_a_replica_that_serves_the_next_one_says_why_it_waits(cluster: EmbeddedCluster) -> None:
+    async with fleet(cluster) as made:
+        world = made.world
+        made.nodes.allocatable = 1
+        await world.until(lambda: made.starts(1), True)
+        await world.until(world.mode, "Serve")
+        (serving,) = (await cluster.list(POD, "default")).items
+        world.replicas.work(name_of(serving), 2.0)
+        await made.pass_time(60)
+        assert len(await made.nodes.pending()) >= 1
+        await world.until(lambda: world.condition("ReplicasStarted"), ("False", "Unschedulable"))
+        assert await world.condition("Active") == ("True", "")
+
+        made.nodes.allocatable = len(made.nodes.born)
+        await made.pass_time(2)
+        await world.until(lambda: world.condition("ReplicasStarted"), ("True", ""))
 
 
 @pytest.mark.fault("A11")
@@ -104,6 +124,7 @@ async def test_when_the_devices_are_gone_one_batch_waits_for_them_and_no_more_ar
         assert await world.replicas_asked() == asked
         assert (len(made.nodes.born), len(await made.nodes.pending())) == (born, asked)
         assert await world.condition("Active") == ("Unknown", "Queued")
+        assert await world.condition("ReplicasStarted") == ("False", "Unschedulable")
 
         made.nodes.allocatable = asked
         await made.pass_time(2)

@@ -20,7 +20,7 @@ from autoscaler.reconciler.serverless_service import (
     wanted_mode,
 )
 from autoscaler.reconciler.spec import has_expired, make_wishes, seconds_to_expiry
-from autoscaler.reconciler.status import Scale, make_status
+from autoscaler.reconciler.status import Scale, make_status, trouble_in
 from autoscaler.scaling.reasons import Reason, Rule, render
 from clusters.endpoints import Endpoint
 from clusters.objects import Key, Object
@@ -103,6 +103,18 @@ def test_who_is_not_heard_is_a_condition_of_its_own_that_nothing_follows_from() 
     silent = conditions_of(made["status"])
     assert (silent["MetricsAvailable"], silent["Ready"]) == (("False", "MetricsUnavailable"), ("True", ""))
     assert conditions_of(make_status(made, SKS, Scale(1, 1, 1), NOW))["MetricsAvailable"] == ("True", "")
+
+
+def test_a_replica_that_does_not_start_beside_one_that_serves_is_a_condition_that_nothing_follows_from() -> None:
+    made = autoscaler()
+    assert "ReplicasStarted" not in conditions_of(make_status(made, SKS, Scale(2, 1, 1), NOW, progress="50 %"))
+    made["status"] = make_status(made, SKS, Scale(2, 1, 1), NOW, trouble="Unschedulable: 0/1 nodes: no room")
+    found = conditions_of(made["status"])
+    assert (found["ReplicasStarted"], found["Ready"]) == (("False", "Unschedulable"), ("True", ""))
+    assert trouble_in(made) == ("Unschedulable", "0/1 nodes: no room")
+    made["status"] = make_status(made, SKS, Scale(2, 2, 1), NOW)
+    assert conditions_of(made["status"])["ReplicasStarted"] == ("True", "")
+    assert trouble_in(made) == trouble_in(autoscaler()) == ("", "")
 
 
 def test_a_status_made_again_is_the_same() -> None:

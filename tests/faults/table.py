@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
@@ -84,6 +85,12 @@ def file_of(result: Result) -> str:
 def unique(words: Iterable[str]) -> list[str]:
     """Each once, in the order of their coming."""
     return list(dict.fromkeys(words))
+
+
+def left_out(results: Iterable[Result]) -> list[tuple[str, str, int]]:
+    """Row, why some of its tests were skipped, and how many."""
+    counted = Counter((result.id, result.reason) for result in results if result.outcome == "skipped")
+    return [(row, reason, number) for (row, reason), number in sorted(counted.items())]
 
 
 def unproven(results: Iterable[Result]) -> list[Row]:

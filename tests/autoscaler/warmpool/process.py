@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -20,6 +19,7 @@ from clusters.objects import (
     Key,
 )
 from tests.autoscaler.warmpool.world import KEYS, SETTINGS, TEST, World
+from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 
@@ -82,15 +82,10 @@ class Process:
 async def running(world: World, cluster: Cluster | None = None) -> AsyncIterator[Process]:
     """A process whose informers have seen what there is."""
     process = Process(world, cluster)
-    tasks = [asyncio.create_task(one.run()) for one in (process.informers, process.pool_informers)]
-    try:
+    async with at_work(process.informers.run(), process.pool_informers.run()):
         await process.informers.synced()
         await process.pool_informers.synced()
         yield process
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Crash(Exception):

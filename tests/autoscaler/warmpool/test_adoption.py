@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -28,6 +27,7 @@ from clusters.recorder import Recorder
 from tests.autoscaler.warmpool.keeping import keep_warm
 from tests.autoscaler.warmpool.process import Process, running
 from tests.autoscaler.warmpool.world import KEYS, NAMESPACE, SETTINGS, World, deployment, playing
+from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 
@@ -47,12 +47,8 @@ async def reaping(world: World, process: Process) -> AsyncIterator[WarmStarts]:
         keep=keep_warm(world.clock),
     )
     _, reaper = starts.controllers
-    task = asyncio.create_task(reaper.run())
-    try:
+    async with at_work(reaper.run()):
         yield starts
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def empty_a_second_later(world: World) -> bool:

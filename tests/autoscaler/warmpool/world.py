@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections import Counter
@@ -43,6 +42,7 @@ from clusters.objects import (
 )
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster
+from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 TEST = "test"
@@ -225,10 +225,5 @@ async def playing(path: Path, validators: Mapping[Kind, Validator] | None = None
     async with embedded_cluster(path, validators=validators) as cluster:
         informers = Informers(cluster)
         workloads = Workloads(cluster, informers, SystemClock())
-        tasks = [asyncio.create_task(informers.run()), asyncio.create_task(workloads.run())]
-        try:
+        async with at_work(informers.run(), workloads.run()):
             yield World(cluster)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)

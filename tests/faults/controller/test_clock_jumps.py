@@ -25,6 +25,8 @@ JUMPS = ("+1h", "-1h", "+30d", "-30d")
 SOME = 1.5  # s within a step until the clock jumps
 TAKEN = timedelta(seconds=STEP * 4)
 """By one step, at most, on a busy machine."""
+LED_WITHIN = 20.0
+"""s until another one leads: the Lease's 8 s, a look at it every 2 s, and a busy machine."""
 RULE = {
     "steps": STEPS,
     "stepDuration": f"{STEP:g}s",
@@ -73,11 +75,41 @@ async def test_a_jump_of_the_clock_changes_no_leader_and_neither_skips_nor_repea
         assert await leader.leads()
     assert STEP - 1.0 <= first_step <= TAKEN.total_seconds()
     assert state.phase == "Promoted", state.reasons
-    assert [one.percent for one in state.passed] == STEPS
-    for one in state.passed:
-        took = parse_timestamp(one.until) - parse_timestamp(one.since)
-        assert timedelta(seconds=STEP - 1) <= took <= TAKEN
+    _took_each_step(state)
     assert here.transcript.terms == [0]
+
+
+@pytest.mark.fault("K9", shortened="steps of 6 s, not 60 s")
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("jump", JUMPS)
+async def test_another_leader_whose_clock_is_another_goes_on_where_the_step_stood(tmp_path: Path, jump: str) -> None:
+    clock = WallClock(tmp_path / "clock")
+    clock.set(jump)
+    async with (
+        served(tmp_path, tls=False) as here,
+        controller(here.kubeconfig, "leader") as leader,
+    ):
+        await until_ready(leader)
+        await eventually(leader.leads)
+        async with controller(here.kubeconfig, "standby", **clock.environment) as standby:
+            await until_ready(standby)
+            await _serve_first(here)
+            await here.stage.edit({"spec": {"storageUri": uri(2)}})
+            await here.stage.comes_up("magika-00002")
+            await _in_force(here, STEPS[0])
+            began = time.monotonic()
+            await asyncio.sleep(2 * SOME)  # within the step, a look of the judge after its begin
+            leader.process.kill()
+            ran = time.monotonic() - began
+            await eventually(standby.leads, LED_WITHIN)
+            led = time.monotonic()
+            await _in_force(here, STEPS[1])
+            rest = time.monotonic() - led
+            state = await _ended(here)
+    assert STEP - ran - 1.0 <= rest <= TAKEN.total_seconds()
+    assert state.phase == "Promoted", state.reasons
+    _took_each_step(state)
+    assert here.transcript.terms == [0, 1]
 
 
 async def _serve_first(here: Served) -> None:
@@ -85,6 +117,14 @@ async def _serve_first(here: Served) -> None:
     await here.stage.deploy(model_object(storageUri=uri(1), rollout=RULE))
     await here.stage.comes_up("magika-00001")
     await here.stage.traffic_is({"magika-00001": 100})
+
+
+def _took_each_step(state: RolloutState) -> None:
+    """For as long as a step takes, as its times say."""
+    assert [one.percent for one in state.passed] == STEPS
+    for one in state.passed:
+        took = parse_timestamp(one.until) - parse_timestamp(one.since)
+        assert timedelta(seconds=STEP - 1) <= took <= TAKEN
 
 
 async def _look(here: Served) -> RolloutState:

@@ -15,14 +15,22 @@ LIBRARY = "faketime/libfaketimeMT.so.1"
 FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
 
 
+MISSING = "libfaketime is not installed: apt-get install libfaketime"
+
+
+def library() -> Path | None:
+    """Where libfaketime is installed; None where it is not."""
+    return next((path for path in (Path(one) / LIBRARY for one in FOLDERS) if path.exists()), None)
+
+
 class WallClock:
     """Offset of the wall clock of every process that has `environment`; read anew with each look at the clock."""
 
     def __init__(self, file: Path) -> None:
         """Skips the test where the library is not installed."""
-        self._library = next((path for path in (Path(one) / LIBRARY for one in FOLDERS) if path.exists()), None)
+        self._library = library()
         if self._library is None:
-            pytest.skip("libfaketime is not installed: apt-get install libfaketime")
+            pytest.skip(MISSING)
         self._file = file
         self.set("+0")
 

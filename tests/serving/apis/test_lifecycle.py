@@ -44,6 +44,18 @@ def test_pinned_traffic_is_no_part_of_ready_and_goes_when_it_ends() -> None:
     assert "TrafficPinned" not in by_type(Lifecycle(pinned, NOW).conditions())
 
 
+def test_a_replica_that_does_not_start_is_no_part_of_ready_and_goes_when_it_does() -> None:
+    lifecycle = Lifecycle((), NOW)
+    lifecycle.mark_objects_applied()
+    lifecycle.mark_configurations(GOOD)
+    lifecycle.mark_routes(GOOD)
+    lifecycle.mark_replica_waiting("Unschedulable", "magika-00001: 0/1 nodes are available")
+    waiting = lifecycle.conditions()
+    assert by_type(waiting)["ReplicasStarted"] == ("False", "Unschedulable")
+    assert by_type(waiting)["Ready"] == ("True", "")
+    assert "ReplicasStarted" not in by_type(Lifecycle(waiting, NOW).conditions())
+
+
 def test_the_time_of_a_transition_stays_while_the_status_does() -> None:
     first = Lifecycle((), NOW)
     first.mark_objects_applied()

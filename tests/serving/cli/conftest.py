@@ -142,6 +142,13 @@ class Served:
         patch = {"status": {"observedGeneration": generation, **status}}
         await self.cluster.patch(MODEL, name, patch, "default", manager="test", subresource="status")
 
+    async def deploy_two_versions(self, name: str, status: Object) -> None:
+        """A Model of that status with two ready Revisions."""
+        await self.deploy(name)
+        await self.add_revision(name, f"{name}-00001")
+        await self.add_revision(name, f"{name}-00002")
+        await self.set_status(name, status)
+
     async def add_revision(self, model: str, name: str) -> None:
         """A ready Revision of the Model, as Knative would have made it."""
         labels = {"knodel.dev/model": model, "knodel.dev/generation": name, "serving.knative.dev/configuration": model}

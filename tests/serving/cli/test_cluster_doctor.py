@@ -31,6 +31,13 @@ def failed(name: str, reason: str) -> Object:
     return {"metadata": {"name": name, "namespace": "default"}, "spec": {}, "status": {"conditions": conditions}}
 
 
+def homeless(name: str) -> Object:
+    """A Model that serves, of which one more replica finds no node."""
+    said = {"type": "ReplicasStarted", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    conditions = [{"type": "Ready", "status": "True"}, said]
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {}, "status": {"conditions": conditions}}
+
+
 def waiting(reason: str) -> Object:
     """A Pod whose container waits."""
     statuses = [{"image": "registry.test/server:1", "state": {"waiting": {"reason": reason}}}]
@@ -145,6 +152,11 @@ def test_a_cluster_on_which_all_is_well_has_no_problem(knodel: Knodel, lab: Lab,
             "scratch",
         ),
         (lambda lab: lab.deployed.update(models=[failed("iris", "LoadFailed")]), "models", "default/iris (LoadFailed)"),
+        (
+            lambda lab: lab.deployed.update(models=[homeless("iris")]),
+            "replicas",
+            "default/iris (Unschedulable: no room)",
+        ),
         (
             lambda lab: lab.deployed.update(pods=[waiting("ImagePullBackOff")]),
             "images",

@@ -33,6 +33,14 @@ def model(name: str, *, ready: str = "True", **spec: str) -> Object:
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": {"conditions": conditions}}
 
 
+def homeless(name: str) -> Object:
+    """A Model that serves, of which one more replica finds no node."""
+    found = model(name)
+    said = {"status": "False", "reason": "Unschedulable", "message": f"{name}-00001: no room"}
+    found["status"]["conditions"].append({"type": "ReplicasStarted", **said})
+    return found
+
+
 @pytest.mark.parametrize(
     ("finding", "ok", "words"),
     [
@@ -74,6 +82,8 @@ def model(name: str, *, ready: str = "True", **spec: str) -> Object:
         (model_doctor.judge_models([model("iris"), model("new", ready="Unknown")]), True, "2, none failed"),
         (model_doctor.judge_models([model("iris", ready="False")]), False, "default/iris (LoadFailed)"),
         (model_doctor.judge_models([model(f"m{n}", ready="False") for n in range(9)]), False, "and 4 more"),
+        (model_doctor.judge_replicas([model("iris")]), True, "none"),
+        (model_doctor.judge_replicas([homeless("iris")]), False, "default/iris (Unschedulable: iris-00001: no room)"),
         (model_doctor.judge_engines([model("iris")], ["skops"]), True, "installed"),
         (model_doctor.judge_engines([model("iris", modelFormat="sklearn")], ["skops"]), False, "knodel[sklearn]"),
         (model_doctor.judge_engines([model("iris", modelFormat="sklearn")], []), True, "installed"),

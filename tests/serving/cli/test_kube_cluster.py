@@ -302,6 +302,22 @@ def test_a_wait_that_ends_in_time_and_an_explanation_say_what_the_replicas_died_
     assert "Traffic: none" in explained.out
 
 
+@pytest.mark.fault("A11")
+def test_of_a_model_that_serves_an_explanation_says_why_one_more_replica_waits(
+    knodel: Knodel, api: FakeApi, config: Config
+) -> None:
+    homeless = pod("b", state={}, phase="Pending")
+    homeless["status"] = NO_NODE
+    items = {"items": [pod("a", state=RUNNING), homeless]}
+    status = {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}
+    api.script = cluster_with(status=status, paths={"/pods": Reply(200, items)})
+
+    done = knodel("explain", "magika", *HERE)
+
+    assert "  replica b has no node: Unschedulable" in done.out.splitlines()
+    assert "replica a" not in done.out
+
+
 def test_replicas_that_may_not_be_seen_hide_nothing_else(knodel: Knodel, api: FakeApi, config: Config) -> None:
     refusal = failure(403, "Forbidden", 'User "ann" cannot list pods')
     api.script = cluster_with(paths={"/pods": refusal})

@@ -67,10 +67,7 @@ async def tls(served: Served, state: Path, knodel: Knodel, monkeypatch: pytest.M
 @pytest.fixture
 async def magika(tls: OverTls) -> OverTls:
     """A Model with two versions and a replica."""
-    await tls.deploy("magika")
-    await tls.add_revision("magika", "magika-00001")
-    await tls.add_revision("magika", "magika-00002")
-    await tls.set_status("magika", STATUS)
+    await tls.deploy_two_versions("magika", STATUS)
     return tls
 
 

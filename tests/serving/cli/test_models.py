@@ -42,10 +42,7 @@ STATUS: Object = {
 @pytest.fixture
 async def magika(served: Served) -> Served:
     """A Model with two versions."""
-    await served.deploy("magika")
-    await served.add_revision("magika", "magika-00001")
-    await served.add_revision("magika", "magika-00002")
-    await served.set_status("magika", STATUS)
+    await served.deploy_two_versions("magika", STATUS)
     return served
 
 

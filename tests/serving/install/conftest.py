@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from serving.install.kinds import CORE_SERVICE, CRD
 from serving.install.knative import NEEDED
 from serving.install.waiting import Deadline
 from serving.resources.knative_flags import NAMESPACE
+from tests.support.loops import at_work
 
 KUBERNETES = "kube-controller-manager"
 KNATIVE = "knative"
@@ -104,11 +104,8 @@ class Knative:
 async def kubernetes(cluster: EmbeddedCluster) -> AsyncIterator[Kubernetes]:
     """The cluster, its controllers at work."""
     kubernetes = Kubernetes(cluster)
-    task = asyncio.create_task(kubernetes.run())
-    yield kubernetes
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    async with at_work(kubernetes.run()):
+        yield kubernetes
 
 
 @pytest.fixture

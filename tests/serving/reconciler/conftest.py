@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from serving.rollout.observer_port import Observer, Unseen
 from tests.clusters.knative.stage import NAMESPACE, Stage, splits
 from tests.serving.models import model_object
 from tests.support.clusters import embedded_cluster
+from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 USER = "tester"
@@ -148,15 +148,8 @@ async def platform(
         flags=flags or AllOn(),
         observer=observer or Unseen(),
     )
-    tasks = [asyncio.create_task(part.run()) for part in (informers, serving, controller)]
-    try:
+    async with at_work(informers.run(), serving.run(), controller.run()):
         yield ModelStage(cluster)
-    finally:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from datetime import UTC, datetime
 
 from autoscaler.reconciler.status import Scale, make_status
 from clusters.objects import CONFIGURATION, MODEL, REVISION, ROUTE, Kind, Object, is_true
-from serving.apis.lifecycle import GOOD, State
+from serving.apis.lifecycle import GOOD, RECOVERING, State
 from serving.apis.model import Model
 from serving.apis.settings import Settings
 from serving.reconciler.conditions import configurations_state, routes_state
@@ -20,6 +19,7 @@ from serving.resources.knative import generation_of_version, make_configurations
 from tests.serving.models import VARIANTS, model, model_object
 from tests.serving.reconciler.conftest import ModelStage
 from tests.serving.rollout.revisions import revision
+from tests.support.loops import at_work
 
 READY = [{"type": "Ready", "status": "True"}]
 SETTINGS = Settings()
@@ -39,13 +39,8 @@ async def readiness(stage: ModelStage) -> AsyncIterator[list[dict[str, int]]]:
             if is_true(event.object, "Ready") and observed > before["metadata"]["generation"]:
                 seen.append({one["revision"]: one["percent"] for one in event.object["status"]["traffic"]})
 
-    task = asyncio.create_task(follow())
-    try:
+    async with at_work(follow()):
         yield seen
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def shaped(kind: Kind, name: str, owner: Model, spec: Object, **status: object) -> Object:
@@ -202,7 +197,7 @@ def failed_for(reason: str, message: str) -> tuple[Model, World]:
     world = world_of(
         wanted, 2, [revision(1), newest], [{"latestRevision": True, "percent": 100, "seen": "magika-00001"}]
     )
-    world.configurations["magika"]["status"]["conditions"] = said
+    world.configurations["magika"]["status"] |= {"conditions": said, "latestReadyRevisionName": "magika-00001"}
     return wanted, world
 
 
@@ -225,8 +220,24 @@ def test_a_container_that_was_killed_without_a_word_has_the_likely_cause_named()
 
     state = state_of_newest(wanted, world)
 
-    assert state.status == "False"
+    assert (state.status, state.reason) == ("False", "ExitCode137")
     assert "resources.memory" in state.message
+
+
+def test_a_version_that_was_ready_and_crashes_recovers_and_has_not_failed() -> None:
+    wanted, world = failed_for("ExitCode134", "Container failed with: core dumped")
+    world.configurations["magika"]["status"]["latestReadyRevisionName"] = "magika-00002"
+
+    state = state_of_newest(wanted, world)
+
+    assert state == State("False", RECOVERING, "magika-00002: ExitCode134: Container failed with: core dumped")
+
+
+def test_a_failure_that_only_the_configuration_still_tells_of_is_over() -> None:
+    wanted, world = failed_for("ExitCode134", "")
+    world.revisions[-1]["status"]["conditions"] = READY
+
+    assert state_of_newest(wanted, world).status == "Unknown"
 
 
 def test_a_route_that_is_not_yet_where_the_visibility_wants_it_is_not_good() -> None:

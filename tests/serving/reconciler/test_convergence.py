@@ -46,6 +46,7 @@ from serving.rollout.observer_port import Unseen
 from tests.serving.models import VARIANTS, model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
 from tests.support.clusters import embedded_cluster
+from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 WRITES = ("create", "apply", "patch", "delete", "scale")
@@ -77,14 +78,9 @@ class Watched:
 async def settled_informers(cluster: EmbeddedCluster) -> AsyncIterator[Informers]:
     informers = Informers(cluster)
     prepare(informers)
-    task = asyncio.create_task(informers.run())
-    try:
+    async with at_work(informers.run()):
         await informers.synced()
         yield informers
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def make_reconciler(cluster: Cluster, informers: Informers, clock: Clock) -> ModelReconciler:
@@ -164,8 +160,7 @@ async def passes_until_cut_off(cluster: EmbeddedCluster, breaks_at: int) -> bool
     knative = KnativeServing(
         cluster, informers, clock=clock, domain=lambda space, name: f"{name}.{space}.x", url=lambda host: host
     )
-    tasks = [asyncio.create_task(informers.run()), asyncio.create_task(knative.run())]
-    try:
+    async with at_work(informers.run(), knative.run()):
         await informers.synced()
         seen = cast(Cluster, watched)
         reconciler = make_reconciler(seen, informers, clock)
@@ -181,12 +176,6 @@ async def passes_until_cut_off(cluster: EmbeddedCluster, breaks_at: int) -> bool
             still = still + 1 if len(watched.writes) == before else 0
             await asyncio.sleep(0.002)
         return False
-    finally:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
 
 async def there(stage: ModelStage, variants: bool) -> None:

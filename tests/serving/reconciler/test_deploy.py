@@ -70,6 +70,32 @@ async def test_scaling_fields_make_no_revision_and_reach_every_living_autoscaler
     assert await serving.find(REVISION, "magika-00002") is None
 
 
+@pytest.mark.fault("A11")
+async def test_a_model_that_serves_says_why_one_more_replica_does_not_start(serving: ModelStage) -> None:
+    autoscaler = await serving.get(POD_AUTOSCALER, "magika-00001")
+    former = autoscaler["status"]["conditions"]
+    said = {"type": "ReplicasStarted", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes: no GPU"}
+    await _report(serving, [*former, said])
+
+    def says(model: Object) -> bool:
+        return (condition_of(model, "ReplicasStarted") or {}).get("status") == "False"
+
+    waiting = condition_of(await serving.becomes(MODEL, "magika", says), "ReplicasStarted") or {}
+    assert (waiting["reason"], waiting["message"]) == ("Unschedulable", "magika-00001: 0/1 nodes: no GPU")
+    await serving.model_is("True")
+
+    await _report(serving, [*former, {"type": "ReplicasStarted", "status": "True"}])
+    await serving.becomes(MODEL, "magika", lambda model: condition_of(model, "ReplicasStarted") is None)
+
+
+async def _report(stage: ModelStage, conditions: list[Object]) -> None:
+    """As the autoscaler does."""
+    patch = {"status": {"conditions": conditions}}
+    await stage.cluster.patch(
+        POD_AUTOSCALER, "magika-00001", patch, "default", manager="autoscaler", subresource="status"
+    )
+
+
 async def test_a_new_version_takes_over_only_when_it_is_ready(serving: ModelStage) -> None:
     await serving.edit(with_uri("file:///models/v2", version="2"))
     await serving.appears(REVISION, "magika-00002")

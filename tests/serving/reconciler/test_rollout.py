@@ -12,14 +12,13 @@ import pytest
 from autoscaler.apis import AUTO, POLICY_ANNOTATION
 from clusters.api import Cluster
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Unavailable
-from clusters.objects import MODEL, POD_AUTOSCALER, REVISION, Object
+from clusters.objects import MODEL, POD_AUTOSCALER, REVISION, Object, parse_timestamp
 from serving.rollout.commands import abort, pause, promote, resume, rollback
 from serving.rollout.counts import Counts
-from serving.rollout.state import RolloutState, rollout_of
+from serving.rollout.state import RolloutState, rollout_of, seconds_between
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
-from tests.serving.reconciler.test_convergence import WRITES
+from tests.serving.reconciler.mortal import Mortal
 from tests.serving.reconciler.test_traffic import revisions
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
@@ -102,33 +101,19 @@ class RolloutStage(ModelStage):
         return json.loads(obj["metadata"]["annotations"][POLICY_ANNOTATION])
 
 
-class Mortal:
-    """A cluster that does so many writes of its caller and no other any more, as when the caller was killed."""
-
-    def __init__(self, cluster: EmbeddedCluster, writes: int) -> None:
-        self._cluster = cluster
-        self.left = writes
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._cluster, name)
-
-        async def call(*arguments: Any, **options: Any) -> Any:
-            self.left -= 1
-            if self.left < 0:
-                raise Unavailable("killed")
-            return await method(*arguments, **options)
-
-        return call if name in WRITES else method
-
-
 @contextlib.asynccontextmanager
 async def stage_on(
     cluster: EmbeddedCluster, clock: SteppedClock, script: Script, seen: Mortal | None = None
 ) -> AsyncIterator[RolloutStage]:
-    """One life of the controller."""
+    """One life of the controller. A rollout that it finds under way it has taken up: nobody led for a second."""
+    stage = RolloutStage(cluster)
+    stage.clock, stage.script = clock, script
+    model = await stage.find(MODEL, "magika")
+    found = rollout_of(model) if model is not None else None
+    clock.step(1)
     async with platform(cluster, observer=script, model_clock=clock, seen=cast(Cluster | None, seen)):
-        stage = RolloutStage(cluster)
-        stage.clock, stage.script = clock, script
+        if found is not None and found.runs:
+            await stage.rollout_is(lambda state: state.since != found.since)
         yield stage
 
 
@@ -188,6 +173,11 @@ async def test_a_bad_version_goes_back_within_two_looks_and_the_next_one_starts_
     assert (await stage.history())[-1] == (NEWER, "serving", "user")
 
 
+def _looked_after(state: RolloutState) -> float:
+    """Seconds from the begin of the step to its last look."""
+    return seconds_between(state.seen_at, parse_timestamp(state.look.at)) if state.seen_at and state.look else 0.0
+
+
 async def test_a_controller_that_restarts_in_every_step_ends_at_the_same(guarded: EmbeddedCluster) -> None:
     clock, script = SteppedClock(), Script()
     async with stage_on(guarded, clock, script) as stage:
@@ -200,6 +190,7 @@ async def test_a_controller_that_restarts_in_every_step_ends_at_the_same(guarded
         async with stage_on(guarded, clock, script) as stage:
             await stage.in_force(percent)
             await stage.later(30)
+            await stage.rollout_is(lambda state: _looked_after(state) == 30.0)
         async with stage_on(guarded, clock, script) as stage:
             await stage.later(31)
             await stage.rollout_is(lambda state, percent=percent: len(state.passed) > (percent == 100))  # type: ignore[misc]

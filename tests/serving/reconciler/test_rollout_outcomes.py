@@ -17,7 +17,8 @@ from serving.apis.model import Cause
 from serving.rollout.commands import cause_annotation
 from tests.eventing.sink import ListedSink
 from tests.serving.models import model_object
-from tests.serving.reconciler.test_rollout import BAD, NEW, NEWER, OLD, Mortal, RolloutStage, Script, stage, stage_on
+from tests.serving.reconciler.mortal import Mortal
+from tests.serving.reconciler.test_rollout import BAD, NEW, NEWER, OLD, RolloutStage, Script, stage, stage_on
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 

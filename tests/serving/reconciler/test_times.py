@@ -9,7 +9,7 @@ import pytest
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.objects import Key, Object, parse_timestamp
 from serving.reconciler.times import Times
-from serving.rollout.state import Phase, RolloutState, moment
+from serving.rollout.state import Phase, RolloutState, moment, seconds_between
 from tests.serving.models import model_object
 from tests.serving.reconciler.test_rollout import OLD, Script, stage_on
 from tests.support.clock import SteppedClock
@@ -90,7 +90,6 @@ def test_each_model_has_its_own_time_and_one_that_is_gone_none(clock: SteppedClo
 async def test_a_process_that_began_by_a_wrong_clock_spoils_no_later_rollout(
     guarded: EmbeddedCluster, jump: int
 ) -> None:
-    """The next leader goes on where it stands; what jumps in mid-rollout does not concern it."""
     clock, script = SteppedClock(), Script()
     async with stage_on(guarded, clock, script) as stage:
         await stage.deploy(model_object(version="1", rollout={}))
@@ -101,13 +100,52 @@ async def test_a_process_that_began_by_a_wrong_clock_spoils_no_later_rollout(
         await stage.deploys(2)
         state = await stage.in_force(10)
         assert abs(parse_timestamp(state.started_at) - clock.now()) < timedelta(seconds=1)
-    async with stage_on(guarded, clock, script) as stage:
-        await stage.later(30)
-        state = await stage.in_force(10)  # neither over nor rolled back
-        await stage.later(31)
-        await stage.in_force(50)
         clock.jump(jump)
-        await stage.later(30)
+        await stage.later(61)
         await stage.in_force(50)
-        await stage.later(31)
-        await stage.in_force(100)
+
+
+@pytest.mark.fault("K9")
+@pytest.mark.parametrize("jump", JUMPS)
+async def test_another_leader_goes_on_with_a_step_where_it_stood_though_the_clock_was_set(
+    guarded: EmbeddedCluster, jump: int
+) -> None:
+    clock, script = SteppedClock(), Script()
+    async with stage_on(guarded, clock, script) as stage:
+        await stage.deploy(model_object(version="1", rollout={}))
+        await stage.comes_up(OLD)
+        await stage.traffic_is({OLD: 100})
+        await stage.deploys(2)
+        began = await stage.in_force(10)
+        await stage.later(30)
+        await stage.rollout_is(lambda state: state.look is not None and state.look.at != began.seen_at)
+    clock.jump(jump)
+    async with stage_on(guarded, clock, script) as stage:
+        await stage.later(29)
+        state = await stage.rollout_is(lambda state: state.look is not None and state.look.at == moment(clock.now()))
+        assert (state.percent, state.started_at) == (10, began.started_at)
+        assert seconds_between(state.seen_at, clock.now()) == 59.0  # neither skipped nor begun anew
+        await stage.later(1)
+        await stage.in_force(50)
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_rollout_that_was_found_under_way_stays_so_until_it_is_written(
+    clock: SteppedClock, times: Times, jump: int
+) -> None:
+    clock.jump(jump)
+    key, found = Key("default", "magika"), times.now(model("Progressing"))
+    clock.step(5)
+    times.now(model("Progressing"))
+    assert times.found_at(key) == found
+    times.wrote(key)
+    assert times.found_at(key) is None
+    times.now(model("Progressing"))
+    assert times.found_at(key) is None
+
+
+@pytest.mark.parametrize("phase", [None, "Promoted", "Failed"])
+def test_a_rollout_that_begins_in_this_process_was_not_found_under_way(times: Times, phase: Phase | None) -> None:
+    times.now(model(phase, moment(START)))
+    times.now(model("Progressing"))
+    assert times.found_at(Key("default", "magika")) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
@@ -26,6 +25,7 @@ from serving.rollout.commands import promote, rollback
 from tests.clusters.knative.stage import splits
 from tests.serving.models import VARIANTS, model_object
 from tests.serving.reconciler.conftest import ModelStage
+from tests.support.loops import at_work
 
 BOTH = {"magika-a100-00001": 60, "magika-v100-00001": 40}
 """Revision → percent of the first version with `VARIANTS`."""
@@ -43,13 +43,8 @@ async def watched(stage: ModelStage) -> AsyncIterator[list[dict[str, int]]]:
                 alive = event.type != "DELETED"
                 seen.append(splits(event.object, "magika.default.localhost") if alive else {})
 
-    task = asyncio.create_task(follow())
-    try:
+    async with at_work(follow()):
         yield seen
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def revisions(stage: ModelStage) -> list[Object]:

@@ -9,7 +9,7 @@ import pytest
 
 from serving.apis.rollout import Rollout
 from serving.rollout.pace import seconds_to_pass
-from serving.rollout.state import Look, RolloutState, moment, rollout_of, seconds_between
+from serving.rollout.state import Look, Phase, RolloutState, moment, rollout_of, seconds_between
 from serving.rollout.verdict import Verdict
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -45,6 +45,33 @@ def test_what_has_not_happened_has_still_not_happened() -> None:
     found = begun.not_after(NOW)
     assert (found.seen_at, found.paused_at, found.ended_at, found.look) == ("", "", "", None)
     assert seconds_between(found.since, NOW) == 0.0
+
+
+@pytest.mark.fault("K9")
+@pytest.mark.parametrize("of_the_clock", [timedelta(), timedelta(days=30), timedelta(days=-30)])
+@pytest.mark.parametrize("phase", ["Progressing", "Paused"])
+def test_who_takes_a_rollout_up_finds_each_wait_as_far_as_it_was_written_last(
+    phase: Phase, of_the_clock: timedelta
+) -> None:
+    begin = NOW - timedelta(seconds=50)
+    last = moment(NOW - timedelta(seconds=10))
+    paused = last if phase == "Paused" else ""
+    written = replace(state(moment(begin)), phase=phase, paused_at=paused, look=Look(Verdict("pass", (), {}), last))
+    now = NOW + of_the_clock
+    found = written.taken_up(now)
+    assert found.look is not None
+    assert found.look.at == moment(now)
+    assert found.paused_at == (moment(now) if paused else "")
+    assert seconds_between(found.seen_at, now) == seconds_between(found.since, now) == 40.0
+    assert replace(found, since="", seen_at="", paused_at="", look=None) == replace(
+        written, since="", seen_at="", paused_at="", look=None
+    )
+    assert found.taken_up(now) == found
+
+
+def test_a_rollout_that_has_ended_is_not_taken_up() -> None:
+    ended = replace(state(EARLIER), phase="Promoted", ended_at=EARLIER)
+    assert ended.taken_up(NOW) == ended
 
 
 @pytest.mark.fault("K14")

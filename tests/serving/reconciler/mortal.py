@@ -1,0 +1,28 @@
+"""A controller that is killed between two of its writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.errors import Unavailable
+from tests.serving.reconciler.test_convergence import WRITES
+
+
+class Mortal:
+    """A cluster that does so many writes of its caller and no other any more, as when the caller was killed."""
+
+    def __init__(self, cluster: EmbeddedCluster, writes: int) -> None:
+        self._cluster = cluster
+        self.left = writes
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._cluster, name)
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise Unavailable("killed")
+            return await method(*arguments, **options)
+
+        return call if name in WRITES else method
