@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from loadtests.bench.figure import Figure
-from loadtests.bench.processes import processes_of, pss
+from loadtests.bench.processes import Held, held, processes_of, pss
 from loadtests.simulate.chart import Point
 
 MEGABYTE = 1024 * 1024
@@ -24,29 +23,14 @@ LEAST_LOOKS = 8
 """At a process, or nothing is said of it: a slope of a few points is chance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """One process at one moment: MB of PSS, files, tasks."""
-
-    memory: float
-    files: float
-    tasks: float
-
-
 Looks = Sequence[tuple[float, Mapping[tuple[int, str], Held]]]
-"""(seconds, what each process (pid, role) holds)."""
+"""(seconds, what each process (pid, role) holds, its memory as PSS)."""
 
 
 def held_now(state: Path) -> dict[tuple[int, str], Held]:
     """By process; those that end meanwhile are left out."""
-    found = {}
-    for pid, role in processes_of(state):
-        try:
-            files, tasks = (len(list(Path(f"/proc/{pid}/{name}").iterdir())) for name in ("fd", "task"))
-        except OSError:
-            continue
-        found[pid, role] = Held(pss(pid) / MEGABYTE, files, tasks)
-    return found
+    found = {process: held(process[0], pss) for process in processes_of(state)}
+    return {process: one for process, one in found.items() if one.tasks}
 
 
 def series(looks: Looks) -> dict[tuple[int, str], list[tuple[float, Held]]]:
@@ -56,9 +40,9 @@ def series(looks: Looks) -> dict[tuple[int, str], list[tuple[float, Held]]]:
     last, since = looks[-1][0], looks[0][0] + SETTLING * (looks[-1][0] - looks[0][0])
     found: dict[tuple[int, str], list[tuple[float, Held]]] = {}
     for moment, processes in looks:
-        for process, held in processes.items():
+        for process, one in processes.items():
             if moment >= since:
-                found.setdefault(process, []).append((moment, held))
+                found.setdefault(process, []).append((moment, one))
     return {who: seen for who, seen in found.items() if len(seen) >= LEAST_LOOKS and seen[-1][0] == last}
 
 
@@ -81,11 +65,11 @@ def figures(looks: Looks) -> list[Figure]:
     found = []
     for (pid, role), seen in sorted(series(looks).items(), key=lambda item: (item[0][1], item[0][0])):
         who = f"{role} {pid}"
-        memory = [(moment, held.memory) for moment, held in seen]
+        memory = [(moment, one.memory / MEGABYTE) for moment, one in seen]
         found += [
             Figure(f"{who}: PSS at the end", memory[-1][1], "MB"),
             Figure(f"{who}: PSS grows by", slope(memory) * HOUR, "MB/h", GROWTH),
-            Figure(f"{who}: files more", growth([(moment, held.files) for moment, held in seen]), "", FEW),
-            Figure(f"{who}: tasks more", growth([(moment, held.tasks) for moment, held in seen]), "", FEW),
+            Figure(f"{who}: files more", growth([(moment, one.files) for moment, one in seen]), "", FEW),
+            Figure(f"{who}: tasks more", growth([(moment, one.tasks) for moment, one in seen]), "", FEW),
         ]
     return found

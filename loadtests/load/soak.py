@@ -9,9 +9,10 @@ import numpy as np
 
 from autoscaler.scaling.table import FloatArray
 from loadtests.bench.figure import Figure
+from loadtests.bench.processes import Held
 from loadtests.load import arrivals, held
 from loadtests.load.answers import Answers
-from loadtests.load.held import Held, held_now
+from loadtests.load.held import MEGABYTE, held_now
 from loadtests.load.scene import BLUE, GREEN, GREY, ORANGE, RED, Scene, charts_of, figures_of, notes_of
 from loadtests.load.stage import Stage
 from loadtests.load.watch import Watch
@@ -82,4 +83,5 @@ def _lines(found: dict[tuple[int, str], list[tuple[float, Held]]], what: str) ->
 
 
 def _value(what: str, one: Held) -> float:
-    return float(getattr(one, what))
+    """As the chart has it: memory in MB."""
+    return float(getattr(one, what)) / (MEGABYTE if what == "memory" else 1)

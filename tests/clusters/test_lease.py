@@ -55,6 +55,14 @@ def candidate(cluster: Any, identity: str, clock: SteppedClock) -> LeaderLease:
     return LeaderLease(cluster, "leader", "knodel", identity, clock)
 
 
+async def leading(cluster: EmbeddedCluster) -> tuple[SteppedClock, Silent, LeaderLease, asyncio.Task[None]]:
+    """Its clock, the cluster as it sees it, a holder, and its holding."""
+    clock, silent = SteppedClock(), Silent(cluster)
+    first = candidate(silent, "one", clock)
+    await first.acquire()
+    return clock, silent, first, asyncio.create_task(first.hold())
+
+
 async def step(cluster: EmbeddedCluster, clock: SteppedClock, seconds: int) -> None:
     """Move the time second by second, and let everybody act on each."""
     for _ in range(seconds):
@@ -166,11 +174,7 @@ async def test_somebody_elses_label_does_not_cost_the_lead(cluster: EmbeddedClus
 async def test_a_silent_cluster_costs_the_lead_before_another_can_have_it(
     cluster: EmbeddedCluster, trouble: str
 ) -> None:
-    clock = SteppedClock()
-    silent = Silent(cluster)
-    first = candidate(silent, "one", clock)
-    await first.acquire()
-    holding = asyncio.create_task(first.hold())
+    clock, silent, _, holding = await leading(cluster)
     await step(cluster, clock, 5)
     setattr(silent, trouble, True)
     await step(cluster, clock, 9)
@@ -181,11 +185,7 @@ async def test_a_silent_cluster_costs_the_lead_before_another_can_have_it(
 
 
 async def test_a_short_silence_costs_nothing(cluster: EmbeddedCluster) -> None:
-    clock = SteppedClock()
-    silent = Silent(cluster)
-    first = candidate(silent, "one", clock)
-    await first.acquire()
-    holding = asyncio.create_task(first.hold())
+    clock, silent, first, holding = await leading(cluster)
     silent.refuses = True
     await step(cluster, clock, 7)
     silent.refuses = False
@@ -195,11 +195,7 @@ async def test_a_short_silence_costs_nothing(cluster: EmbeddedCluster) -> None:
 
 
 async def test_one_renewal_without_an_answer_costs_nothing(cluster: EmbeddedCluster) -> None:
-    clock = SteppedClock()
-    silent = Silent(cluster)
-    first = candidate(silent, "one", clock)
-    await first.acquire()
-    holding = asyncio.create_task(first.hold())
+    clock, silent, first, holding = await leading(cluster)
     await step(cluster, clock, 3)
     silent.hangs = True
     await step(cluster, clock, 5)

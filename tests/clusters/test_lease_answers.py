@@ -6,7 +6,7 @@ import asyncio
 
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.objects import LEASE
-from tests.clusters.test_lease import Silent, candidate, settle, step
+from tests.clusters.test_lease import Silent, candidate, leading, settle, step
 from tests.support.clock import SteppedClock
 
 
@@ -33,11 +33,7 @@ async def test_a_taking_whose_answer_is_lost_is_found_out_at_the_next_look(clust
 
 
 async def test_a_lease_is_given_back_when_the_answer_to_a_renewal_was_lost(cluster: EmbeddedCluster) -> None:
-    clock = SteppedClock()
-    silent = Silent(cluster)
-    first = candidate(silent, "one", clock)
-    await first.acquire()
-    holding = asyncio.create_task(first.hold())
+    clock, silent, first, holding = await leading(cluster)
     silent.swallows = True
     await step(cluster, clock, 6)
     holding.cancel()

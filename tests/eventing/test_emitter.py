@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -259,11 +258,8 @@ async def test_a_standby_forgets_last_words_that_another_one_has_told(tmp_path: 
         standby.emitter._look_into(model_object("other"), None)
         assert len([one for left in standby.emitter._gone.values() for one in left]) == 2
         clock.step(TOLD - 1)
-        tasks = [asyncio.create_task(standby.informers.run()), asyncio.create_task(standby.emitter.run())]
-        await standby.becomes(e3="Applied")
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with at_work(standby.informers.run(), standby.emitter.run()):
+            await standby.becomes(e3="Applied")
     assert sink.ids == ["e3"]
 
 
@@ -307,15 +303,12 @@ async def test_the_controller_of_what_comes_in_leaves_it_alone(tmp_path: Path, s
     async with event_world(tmp_path) as coming:
         at = World(coming.cluster, coming.clock, sink, translate=as_it_is)
         sink.failure = BUSY
-        tasks = [asyncio.create_task(at.informers.run()), asyncio.create_task(at.emitter.run())]
-        await at.put(entry(1))
-        await at.becomes(e1="Accepted")
-        await coming.send(event_spec(1))
-        await coming.becomes(e1="Applied")  # it had the time to look at both
-        assert await at.phases() == {"e1": "Accepted"}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with at_work(at.informers.run(), at.emitter.run()):
+            await at.put(entry(1))
+            await at.becomes(e1="Accepted")
+            await coming.send(event_spec(1))
+            await coming.becomes(e1="Applied")  # it had the time to look at both
+            assert await at.phases() == {"e1": "Accepted"}
 
 
 async def test_ends_of_rollouts_and_of_events_are_spans_in_the_events_trace(tmp_path: Path, sink: ListedSink) -> None:
@@ -325,15 +318,12 @@ async def test_ends_of_rollouts_and_of_events_are_spans_in_the_events_trace(tmp_
     ]}  # fmt: skip
     async with event_world(tmp_path) as coming:
         at = World(coming.cluster, coming.clock, sink, spans=spans)
-        tasks = [asyncio.create_task(at.informers.run()), asyncio.create_task(at.emitter.run())]
-        await coming.send(event_spec(0, traceparent=TRACE))
-        await coming.becomes(e0="Applied")
-        await at.put(entry(1), entry(2, PROMOTED, data=data, causationid="0", causationsource="/train/magika"))
-        await at.becomes(e2="Applied")
-        await eventually(lambda: len(spans.spans) == 2)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with at_work(at.informers.run(), at.emitter.run()):
+            await coming.send(event_spec(0, traceparent=TRACE))
+            await coming.becomes(e0="Applied")
+            await at.put(entry(1), entry(2, PROMOTED, data=data, causationid="0", causationsource="/train/magika"))
+            await at.becomes(e2="Applied")
+            await eventually(lambda: len(spans.spans) == 2)
     event, rollout = spans.spans
     assert (event.name, event.traceparent, rollout.name, rollout.traceparent) == (
         "event applied", TRACE, "rollout magika", TRACE,

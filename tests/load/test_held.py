@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadtests.load.held import FEW, GROWTH, Held, Looks, figures, growth, held_now, series, slope
+from loadtests.bench.processes import Held
+from loadtests.load.held import FEW, GROWTH, MEGABYTE, Looks, figures, growth, held_now, series, slope
 
 LOOKS = 120  # one every five seconds
 PLATFORM = (7, "platform")
@@ -22,8 +23,9 @@ def looks(memory: float = 0.0, files: float = 0.0, ended: int | None = None) -> 
     for number in range(LOOKS):
         hours = number * 5.0 / 3600.0
         settling = 30.0 * min(number, 20) / 20  # MB in the first minutes, as caches and pools do
-        held = Held(100.0 + settling + memory * hours + generator.normal(0, 0.2), 20 + files * hours, 9)
-        seen.append((number * 5.0, {PLATFORM: held} if ended is None or number < ended else {}))
+        megabytes = 100.0 + settling + memory * hours + generator.normal(0, 0.2)
+        one = Held(round(megabytes * MEGABYTE), 20 + round(files * hours), 9)
+        seen.append((number * 5.0, {PLATFORM: one} if ended is None or number < ended else {}))
     return seen
 
 
@@ -69,5 +71,5 @@ def test_a_real_process_is_found_by_its_state_folder(tmp_path: Path) -> None:
         process.stdout.readline()
         found = held_now(tmp_path)[process.pid, "activator"]
         process.communicate()
-    assert 1.0 < found.memory < 200.0
+    assert 1.0 < found.memory / MEGABYTE < 200.0
     assert (found.files, found.tasks) == (3, 1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loadtests.bench.processes import all_stats, resident
 from serving.server.options import LOAD_TOKEN
 from tests.long.served import HOST, KNODEL, STARTS_WITHIN, Served, is_ready, served
 from tests.serving.server.models.conftest import weighty
@@ -55,11 +55,6 @@ def times(server: Served, factor: int) -> float:
     return float(answer["outputs"][0]["data"][0])
 
 
-def resident(pid: int) -> int:
-    """Bytes of main memory that the process holds."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def test_two_models_take_turns_in_the_memory_of_one(folder: Path, tmp_path: Path) -> None:
     management = free_port()
     options = ("--models", "--memory-limit", LIMIT, "--management-port", str(management))
@@ -88,16 +83,4 @@ def test_killed_it_leaves_nothing_and_starts_again_on_its_ports(folder: Path, tm
         assert becomes(lambda: is_ready(port), STARTS_WITHIN), (tmp_path / "log").read_text()
         process.kill()
         process.wait()
-        assert not of_session(process.pid)
-
-
-def of_session(session: int) -> list[int]:
-    """The processes of a session."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.getsid(int(path.name)) == session:
-                found.append(int(path.name))
-        except ProcessLookupError:
-            continue
-    return found
+        assert not [pid for pid, stat in all_stats() if stat.session == process.pid]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc.aio
 import numpy as np
 
+from loadtests.bench.processes import held
 from tests.long.served import HOST, Served, served
 from tests.serving.server.client import Caller, ask, request, tensor
 from tests.serving.server.grpc_parts import SERVICE, asked, floats
@@ -45,22 +44,6 @@ REQUESTS = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a process holds: bytes of memory that is its own or shared, open files, threads."""
-
-    memory: int
-    files: int
-    threads: int
-
-
-def held(pid: int) -> Held:
-    """Now."""
-    resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    files, threads = (len(list(Path(f"/proc/{pid}/{name}").iterdir())) for name in ("fd", "task"))
-    return Held(resident * os.sysconf("SC_PAGE_SIZE"), files, threads)
-
-
 async def watched(pid: int, requests: int, step: int, send: Callable[[int], Awaitable[None]]) -> None:
     """Send `requests`, `step` at once; raise AssertionError if what the server holds grows with them."""
     await send(WARM_UP)
@@ -74,7 +57,7 @@ async def watched(pid: int, requests: int, step: int, send: Callable[[int], Awai
     last = held(pid)
     print(f"{requests} requests: {slope:.1f} bytes each, {memory[0] >> 20} to {memory[-1] >> 20} MiB")
     assert slope < LEAK, memory
-    assert abs(last.files - first.files) <= FEW and abs(last.threads - first.threads) <= FEW, (first, last)
+    assert abs(last.files - first.files) <= FEW and abs(last.tasks - first.tasks) <= FEW, (first, last)
 
 
 async def over_http(server: Served, count: int) -> None:

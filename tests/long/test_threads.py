@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import xgboost
 
+from loadtests.bench.processes import tasks_of
 from serving.engines.base import EngineOptions
 from serving.engines.paddle import load as load_paddle
 from serving.engines.registry import find_format, loader_of
@@ -48,14 +49,10 @@ else:
 def main(path: Path, threads: int) -> None:
     """Print by how many threads the process grows with the model."""
     load = loader_of(find_format("", [path.name]))
-    before = threads_of(os.getpid())
+    before = tasks_of(os.getpid())
     engine = load(Artifact(path, path.read_bytes()), EngineOptions(threads))
     engine.infer(rows(engine), [engine.signature.outputs[0].name])
-    print(threads_of(os.getpid()) - before)
-
-
-def threads_of(pid: int) -> int:
-    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+    print(tasks_of(os.getpid()) - before)
 
 
 def rows(engine: Any) -> Any:
@@ -107,7 +104,7 @@ def test_paddle_starts_a_thread_for_each_that_it_is_granted(tmp_path: Path, monk
             names = [spec.name for spec in engine.signature.outputs]
             engine.infer({"x": np.ones((ROWS, 1), np.float32), "index": np.zeros(1, np.int32)}, names)
             assert engine._child is not None
-            counts.append(threads_of(engine._child.pid))
+            counts.append(tasks_of(engine._child.pid))
         finally:
             engine.close()
     assert counts[0] < counts[1] and counts[2] - counts[1] == 1

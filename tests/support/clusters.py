@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from clusters.embedded.admission import Validator
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.store import Store
 from clusters.objects import Kind
+from tests.support.loops import at_work
 
 
 @contextlib.asynccontextmanager
@@ -29,11 +29,8 @@ async def running(
 ) -> AsyncIterator[EmbeddedCluster]:
     """An embedded cluster over a store, which it closes in the end."""
     cluster = EmbeddedCluster(store, clock=clock or SystemClock(), validators=validators or {})
-    task = asyncio.create_task(cluster.run())
     try:
-        yield cluster
+        async with at_work(cluster.run()):
+            yield cluster
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
         await store.close()

@@ -10,11 +10,13 @@ from typing import Any
 
 @asynccontextmanager
 async def at_work(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """All of them at once, until the block ends."""
+    """All of them at once, until the block ends. Raises what one of them failed with meanwhile."""
     tasks = [asyncio.create_task(loop) for loop in loops]
     try:
         yield
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended

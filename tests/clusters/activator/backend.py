@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from clusters.endpoints import Endpoint
+from tests.clusters.activator.bodies import read_body
 
 Handler = Callable[["Call"], Awaitable[None]]
 
@@ -23,17 +24,7 @@ class Call:
 
     async def body(self) -> bytes:
         """Its whole body, by length or chunks."""
-        if self.headers.get("transfer-encoding") == "chunked":
-            return await self._chunks()
-        return await self.reader.readexactly(int(self.headers.get("content-length", "0")))
-
-    async def _chunks(self) -> bytes:
-        body = b""
-        while size := int(await self.reader.readline(), 16):
-            body += await self.reader.readexactly(size)
-            await self.reader.readline()
-        await self.reader.readline()
-        return body
+        return await read_body(self.reader, self.headers)
 
     async def answer(
         self, body: bytes = b"{}", status: str = "200 OK", headers: Mapping[str, str] | None = None

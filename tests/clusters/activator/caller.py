@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusters.objects import Key
+from tests.clusters.activator.bodies import read_body
 
 REVISION = Key("default", "iris-00001")
 
@@ -86,14 +87,4 @@ class Caller:
         status = int(lines[0].split(" ")[1])
         if bodyless:
             return Answer(status, headers, b"")
-        if headers.get("transfer-encoding") == "chunked":
-            return Answer(status, headers, await self._chunks())
-        return Answer(status, headers, await self.reader.readexactly(int(headers.get("content-length", "0"))))
-
-    async def _chunks(self) -> bytes:
-        body = b""
-        while size := int(await self.reader.readline(), 16):
-            body += await self.reader.readexactly(size)
-            await self.reader.readline()
-        await self.reader.readline()
-        return body
+        return Answer(status, headers, await read_body(self.reader, headers))

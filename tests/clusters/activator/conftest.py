@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from clusters.embedded.activator.process import ActivatorProcess
 from clusters.embedded.activator_link import ActivatorLink, Load, Target
 from clusters.endpoints import Endpoint
 from clusters.objects import Key
+from loadtests.bench.processes import cpu_seconds, pss
 from tests.clusters.activator.caller import REVISION, Caller
 from tests.support.wait import eventually
 
@@ -67,15 +67,13 @@ class Running:
 
     def memory(self) -> int:
         """PSS in bytes."""
-        for line in Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-        raise AssertionError("no Pss")
+        found = pss(self.pid)
+        assert found, "the activator has ended"
+        return found
 
     def cpu(self) -> float:
         """Seconds of CPU so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.pid)
 
 
 @contextlib.asynccontextmanager

@@ -21,6 +21,7 @@ from clusters.objects import Key
 from tests.clusters.activator.backend import Backend, Gate
 from tests.clusters.activator.caller import REVISION, Caller
 from tests.clusters.activator.conftest import Running, running
+from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 MIB = 1024 * 1024
@@ -191,13 +192,9 @@ async def test_targets_given_while_it_is_away_are_unavailable_but_kept(
     with pytest.raises(Unavailable):
         await link.retain([])
     monkeypatch.undo()
-    async with running(tmp_path) as activator:
-        task = asyncio.create_task(link.run())
+    async with running(tmp_path) as activator, at_work(link.run()):
         await link.wait_connected()
         await link.set_target(target)
         async with await activator.caller() as caller:
             caller.send(b"x")
             await eventually(lambda: link.load(REVISION) == Load(1, 0))
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

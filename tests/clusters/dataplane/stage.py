@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -29,6 +28,7 @@ from clusters.objects import (
 )
 from tests.clusters.gateway.backends import Backend
 from tests.clusters.gateway.ingresses import ingress
+from tests.support.loops import at_work
 
 MANAGER = "test"
 
@@ -138,15 +138,7 @@ async def data_plane(
         hold=hold_of,
         clock=SystemClock(),
     )
-    tasks = [asyncio.create_task(made.run())]
-    if synced:
-        tasks.append(asyncio.create_task(informers.run()))
-        await made.ready()
-    try:
+    async with at_work(made.run(), *([informers.run()] if synced else [])):
+        if synced:
+            await made.ready()
         yield made
-    finally:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -14,6 +13,7 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
 from clusters.informer import Informers
 from tests.clusters.knative.stage import Stage
+from tests.support.loops import at_work
 
 
 @contextlib.asynccontextmanager
@@ -27,15 +27,8 @@ async def running(cluster: EmbeddedCluster, seen_as: Cluster | None = None) -> A
         domain=lambda namespace, name: f"{name}.{namespace}.localhost",
         url=lambda host: f"http://{host}:8080",
     )
-    tasks = [asyncio.create_task(informers.run()), asyncio.create_task(serving.run())]
-    try:
+    async with at_work(informers.run(), serving.run()):
         yield Stage(cluster)
-    finally:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,6 +15,7 @@ from clusters.informer import Informers
 from clusters.objects import CONFIGURATION, REVISION, Key, Object, name_of, timestamp
 from tests.clusters.knative.stage import configuration
 from tests.support.clock import SteppedClock
+from tests.support.loops import at_work
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = 24 * HOUR
@@ -119,13 +118,10 @@ async def test_a_pass_deletes_and_says_when_to_look_again(cluster: EmbeddedClust
     made = revision(1)
     made["metadata"]["annotations"] = {}
     await cluster.create(REVISION, {**made, "spec": {}}, manager="test")
-    watching = asyncio.create_task(informers.run())
-    await informers.synced()
-    wait = await collector.reconcile(KEY)
-    assert wait == pytest.approx(2 * DAY, abs=2)
-    clock.step(2 * DAY + 2)
-    assert await collector.reconcile(KEY) is None
-    assert (await cluster.list(REVISION)).items == []
-    watching.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await watching
+    async with at_work(informers.run()):
+        await informers.synced()
+        wait = await collector.reconcile(KEY)
+        assert wait == pytest.approx(2 * DAY, abs=2)
+        clock.step(2 * DAY + 2)
+        assert await collector.reconcile(KEY) is None
+        assert (await cluster.list(REVISION)).items == []

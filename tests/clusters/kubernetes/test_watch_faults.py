@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
@@ -28,6 +28,7 @@ from tests.clusters.kubernetes.api_server import (
 )  # fmt: skip
 from tests.contract.test_watch import take, told
 from tests.contract.widgets import WIDGET, widget
+from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 
@@ -35,14 +36,9 @@ from tests.support.wait import eventually
 async def following(cluster: KubernetesCluster) -> AsyncIterator[Informer]:
     """An informer of all Widgets that has its first list."""
     informer = Informer(cluster, WIDGET)
-    task = asyncio.create_task(informer.run())
-    try:
+    async with at_work(informer.run()):
         await informer.synced()
         yield informer
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 def names(informer: Informer) -> set[str]:

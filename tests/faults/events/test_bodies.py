@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from eventing.limits import DEFAULTS, MEBIBYTE
+from loadtests.bench.processes import bytes_of
 from tests.faults.events.sender import FORMAT, Sender
 from tests.platform.machine import machine
 from tests.serving.server.client import Answer, Caller, request
@@ -49,12 +50,6 @@ async def endless(port: int) -> tuple[Answer, int]:
         caller.close()
 
 
-def memory(pid: int) -> int:
-    """The most bytes that the process ever held in memory."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
-
-
 @pytest.mark.timeout(120)
 @pytest.mark.fault("E6")
 async def test_64_kib_is_taken_and_too_much_is_413_with_little_memory(tmp_path: Path) -> None:
@@ -69,7 +64,7 @@ async def test_64_kib_is_taken_and_too_much_is_413_with_little_memory(tmp_path: 
             await eventually(is_known)
             for size in (SMALL, DEFAULTS.body):
                 assert (await sender.send(session, padded(sender, size)))[0] == 202
-        before = memory(here.facts()["pid"])
+        before = bytes_of(here.facts()["pid"], "VmHWM")
         announced = await Caller.connect(here.control)
         announced.write(request("POST", "/events", content_length=str(DEFAULTS.body + 1), content_type=FORMAT))
         assert (await announced.answer()).status == 413  # none of its body was sent
@@ -78,5 +73,5 @@ async def test_64_kib_is_taken_and_too_much_is_413_with_little_memory(tmp_path: 
         assert {answer.status for answer, _ in answers} == {413}
         assert all(json.loads(answer.body)["error"].isprintable() for answer, _ in answers)
         assert max(sent for _, sent in answers) < GIBIBYTE // 8
-        assert memory(here.facts()["pid"]) - before < ROOM
+        assert bytes_of(here.facts()["pid"], "VmHWM") - before < ROOM
         here.run("list")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.bench.processes import processes_of, pss
+from loadtests.bench.processes import Held, held, processes_of, pss
 from tests.faults.ingress.callers import callers
 from tests.platform.machine import Machine, machine
 from tests.support.wait import eventually
@@ -83,22 +83,20 @@ async def told_and_forgotten(here: Machine) -> None:
     await eventually(lambda: "replica" not in here.processes(), IDLE_WITHIN)
     async with callers(here, "broken") as model:
         await model.at_once(BURST)  # what is allocated once is there
-        before = {role: held(here, role) for role in ("gateway", "activator")}
+        before = {role: held_by(here, role) for role in ("gateway", "activator")}
         for _ in range(2):
             began = time.monotonic()
             tally = await model.at_once(BURST)
             assert time.monotonic() - began < DEADLINE + LATE
             assert set(tally.statuses) == {503}
             assert tally.faults == []
-    for role, (memory, files, threads) in before.items():
-        await eventually(lambda role=role, files=files: held(here, role)[1] <= files + 5)  # type: ignore[misc]
-        now = held(here, role)
-        assert now[0] <= memory * 1.1 + MIB, f"{role}: {before[role]} → {now}"
-        assert now[2] == threads
+    for role, base in before.items():
+        await eventually(lambda role=role, most=base.files + 5: held_by(here, role).files <= most)  # type: ignore[misc]
+        now = held_by(here, role)
+        assert now.memory <= base.memory * 1.1 + MIB, f"{role}: {base} → {now}"
+        assert now.tasks == base.tasks
 
 
-def held(here: Machine, role: str) -> tuple[int, int, int]:
-    """Bytes, open files and threads of the process."""
-    pid = next(pid for pid, found in processes_of(here.state) if found == role)
-    process = Path(f"/proc/{pid}")
-    return pss(pid), len(list((process / "fd").iterdir())), len(list((process / "task").iterdir()))
+def held_by(here: Machine, role: str) -> Held:
+    """By the process of that role, of shared memory its part."""
+    return held(next(pid for pid, found in processes_of(here.state) if found == role), pss)

@@ -10,14 +10,12 @@ not weighed, unless they are asked for.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from loadtests.bench.processes import processes_of
+from loadtests.bench.processes import Held, all_stats, held, processes_of
 from tests.support.wait import eventually
 
 SHARE: Final = 0.1
@@ -30,28 +28,6 @@ WITHIN: Final = 60.0
 """s after the fault."""
 STAYS: Final = ("platform", "gateway", "activator", "zygote")
 """Roles of processes that live as long as the platform does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What one process, or several together, hold: bytes of resident memory, open files, tasks (threads)."""
-
-    memory: int = 0
-    files: int = 0
-    tasks: int = 0
-
-    def __add__(self, other: Held) -> Held:
-        return Held(self.memory + other.memory, self.files + other.files, self.tasks + other.tasks)
-
-
-def held(pid: int) -> Held:
-    """Of a process, now; nothing when it ended."""
-    try:
-        resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        files, tasks = (len(list(Path(f"/proc/{pid}/{name}").iterdir())) for name in ("fd", "task"))
-    except (OSError, IndexError):
-        return Held()
-    return Held(resident * os.sysconf("SC_PAGE_SIZE"), files, tasks)
 
 
 def holdings(state: Path, roles: Iterable[str] = STAYS) -> dict[str, Held]:
@@ -71,7 +47,7 @@ def counts(state: Path) -> Counter[str]:
 def zombies(state: Path) -> list[int]:
     """Children of a platform's processes that have ended and that nobody has waited for."""
     parents = {pid for pid, _ in processes_of(state)}
-    return [pid for pid, (status, parent) in _processes() if status == "Z" and parent in parents]
+    return [pid for pid, stat in all_stats() if stat.state == "Z" and stat.parent in parents]
 
 
 def excess(base: Mapping[str, Held], now: Mapping[str, Held]) -> list[str]:
@@ -98,14 +74,3 @@ async def back_to_base(state: Path, base: Mapping[str, Held], within: float = WI
         return True
 
     await eventually(settled, within)
-
-
-def _processes() -> Iterable[tuple[int, tuple[str, int]]]:
-    """Pid → (state, parent) of all processes."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # ended meanwhile
-                continue
-            yield int(folder.name), (fields[0], int(fields[1]))

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.faults.kit.resources import FEW, SLACK, Held, back_to_base, excess, held, holdings, zombies
+from loadtests.bench.processes import Held
+from tests.faults.kit.resources import FEW, SLACK, back_to_base, excess, holdings, zombies
 from tests.support.wait import eventually
 
 BASE = {"gateway": Held(memory=100 << 20, files=50, tasks=20)}
-
-
-def test_a_process_holds_memory_files_and_tasks() -> None:
-    before = held(os.getpid())
-    with Path("/dev/null").open() as one, Path("/dev/null").open() as other:
-        assert held(os.getpid()).files == before.files + len((one, other))
-    assert before.memory > 1 << 20 and before.tasks >= 1
-
-
-def test_what_ended_holds_nothing() -> None:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    assert held(process.pid) == Held()
 
 
 @pytest.mark.parametrize(

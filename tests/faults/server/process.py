@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadtests.bench.processes import cpu_seconds
+from loadtests.bench.processes import bytes_of, cpu_seconds, files_of
 from tests.serving.server.client import Answer, ask, request, tensor
 from tests.support.ports import free_ports
 from tests.support.wait import eventually
@@ -21,7 +21,6 @@ NAME = "m"
 READY = request("GET", "/v2/health/ready")
 STATS = request("GET", "/stats")
 STARTS_WITHIN = 30.0  # s
-KIBIBYTE = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +55,11 @@ class ServerProcess:
 
     def memory(self, name: str = "VmRSS") -> int:
         """Bytes that it holds in memory; with `VmHWM` the most that it ever did."""
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) * KIBIBYTE for line in lines if line.startswith(f"{name}:"))
+        return bytes_of(self.process.pid, name)
 
     def files(self) -> int:
         """How many it has open."""
-        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+        return files_of(self.process.pid)
 
     def cpu(self) -> float:
         """Seconds of processor time so far."""

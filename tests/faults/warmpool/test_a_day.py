@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from clusters.objects import POD, name_of, parse_timestamp
+from loadtests.bench.processes import Held, held
 from tests.autoscaler.warmpool.pool_world import PoolWorld, pool_world
 from tests.autoscaler.warmpool.test_manager_restarts import one_cycle
-from tests.faults.kit.resources import FEW, SHARE, SLACK, Held, held
+from tests.faults.kit.resources import FEW, SHARE, SLACK
 
 CYCLES = 24 * 60 * 60 // 150  # of two minutes and a half
 WARM_UP = 50

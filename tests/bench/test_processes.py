@@ -1,0 +1,51 @@
+"""What /proc says of a process: what it holds by either measure, whose it is, and nothing of one that ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from loadtests.bench.processes import Held, bytes_of, cpu_seconds, held, members_of, pss, stat_of
+
+WAITS = "print('up', flush=True); input()"
+MARGIN = 1 << 20
+"""Bytes by which the kernel's counters of one process may differ."""
+
+
+def test_a_process_holds_memory_files_and_tasks() -> None:
+    before = held(os.getpid())
+    with Path("/dev/null").open() as one, Path("/dev/null").open() as other:
+        assert held(os.getpid()).files == before.files + len((one, other))
+    assert before.memory > 1 << 20 and before.tasks >= 1
+
+
+def test_what_ended_holds_nothing() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert held(process.pid) == Held()
+    assert (pss(process.pid), cpu_seconds(process.pid), stat_of(process.pid)) == (0, 0.0, None)
+
+
+def test_memory_is_held_by_the_measure_that_is_asked_for() -> None:
+    with subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"up\n"
+        shared, alone = held(process.pid), held(process.pid, pss)
+        most = bytes_of(process.pid, "VmHWM")
+        process.communicate(b"\n")
+    assert (shared.files, shared.tasks) == (alone.files, alone.tasks) == (3, 1)
+    assert 0 < alone.memory < shared.memory <= most + MARGIN
+
+
+def test_what_several_hold_is_their_sum() -> None:
+    assert Held(1, 2, 3) + Held(10, 20, 30) == Held(11, 22, 33)
+
+
+def test_a_process_is_of_its_group_session_and_parent() -> None:
+    with subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE, start_new_session=True) as process:
+        stat, members = stat_of(process.pid), list(members_of(process.pid))
+        process.communicate(b"\n")
+    assert stat is not None
+    assert (stat.parent, stat.group, stat.session) == (os.getpid(), process.pid, process.pid)
+    assert members == [process.pid]
