@@ -61,9 +61,10 @@ class History:
     def append(self, change: Change, encoded: bytes) -> None:
         """Remember `change`, whose `after` is `encoded`, and forget the oldest ones beyond the bounds."""
         relabelled = change.before is not None and labels_of(change.before) != labels_of(change.after)
-        before = msgspec.json.encode(change.before) if relabelled else None
-        self._past.append(_Past(change.version, change.kind, change.before is None, change.removed, encoded, before))
-        self._size += len(encoded) if before is None else len(encoded) + len(before)
+        before = _exact(msgspec.json.encode(change.before)) if relabelled else None
+        past = _Past(change.version, change.kind, change.before is None, change.removed, _exact(encoded), before)
+        self._past.append(past)
+        self._size += past.size
         while len(self._past) > self._longest or self._size > self._largest:
             oldest = self._past.popleft()
             self._size -= oldest.size
@@ -74,3 +75,8 @@ class History:
         for past in self._past:
             if past.version > version and past.kind == kind:
                 yield past.decode()
+
+
+def _exact(encoded: bytes) -> bytes:
+    """The same in its own size: msgspec leaves room behind what it encodes, half as much again."""
+    return bytes(memoryview(encoded))

@@ -51,9 +51,11 @@ def resident(pid: int) -> int:
 
 
 def bytes_of(pid: int, name: str) -> int:
-    """A line of /proc/PID/status: `VmRSS` is now resident, `VmHWM` the most that ever was. Raises OSError as above."""
+    """A line of /proc/PID/status: `VmRSS` is now resident, `VmHWM` the most that ever was, `RssAnon` what is no
+    file's; 0 when it has ended and nobody has asked how. Raises OSError as above.
+    """
     lines = (PROC / str(pid) / "status").read_text().splitlines()
-    return next(int(line.split()[1]) * KIBIBYTE for line in lines if line.startswith(f"{name}:"))
+    return next((int(line.split()[1]) * KIBIBYTE for line in lines if line.startswith(f"{name}:")), 0)
 
 
 def files_of(pid: int) -> int:

@@ -1,4 +1,8 @@
-"""What every process of a platform holds while a load goes on: memory, open files, tasks (threads)."""
+"""What every process of a platform holds while a load goes on: memory, open files, tasks (threads).
+
+Memory is what is no file's (RssAnon): pages of libraries count for all who map them, strangers too, in what /proc calls
+proportional (PSS), so that it grows when a stranger ends.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from loadtests.bench.figure import Figure
-from loadtests.bench.processes import Held, held, processes_of, pss
+from loadtests.bench.processes import Held, bytes_of, held, processes_of
 from loadtests.simulate.chart import Point
 
 MEGABYTE = 1024 * 1024
@@ -22,15 +26,18 @@ FEW = 4.0
 LEAST_LOOKS = 8
 """At a process, or nothing is said of it: a slope of a few points is chance."""
 
-
 Looks = Sequence[tuple[float, Mapping[tuple[int, str], Held]]]
-"""(seconds, what each process (pid, role) holds, its memory as PSS)."""
+"""(seconds, what each process (pid, role) holds)."""
 
 
 def held_now(state: Path) -> dict[tuple[int, str], Held]:
     """By process; those that end meanwhile are left out."""
-    found = {process: held(process[0], pss) for process in processes_of(state)}
+    found = {process: held(process[0], _own) for process in processes_of(state)}
     return {process: one for process, one in found.items() if one.tasks}
+
+
+def _own(pid: int) -> int:
+    return bytes_of(pid, "RssAnon")
 
 
 def series(looks: Looks) -> dict[tuple[int, str], list[tuple[float, Held]]]:
@@ -67,8 +74,8 @@ def figures(looks: Looks) -> list[Figure]:
         who = f"{role} {pid}"
         memory = [(moment, one.memory / MEGABYTE) for moment, one in seen]
         found += [
-            Figure(f"{who}: PSS at the end", memory[-1][1], "MB"),
-            Figure(f"{who}: PSS grows by", slope(memory) * HOUR, "MB/h", GROWTH),
+            Figure(f"{who}: memory at the end", memory[-1][1], "MB"),
+            Figure(f"{who}: memory grows by", slope(memory) * HOUR, "MB/h", GROWTH),
             Figure(f"{who}: files more", growth([(moment, one.files) for moment, one in seen]), "", FEW),
             Figure(f"{who}: tasks more", growth([(moment, one.tasks) for moment, one in seen]), "", FEW),
         ]

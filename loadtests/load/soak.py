@@ -68,7 +68,7 @@ def _of_sleeper(woken: Answers) -> list[Figure]:
 
 def _charts(looks: held.Looks) -> list[Chart]:
     found = held.series(looks)
-    titles = {"memory": "PSS, MB", "files": "Open files", "tasks": "Tasks (threads)"}
+    titles = {"memory": "Memory of its own, MB", "files": "Open files", "tasks": "Tasks (threads)"}
     return [Chart(title, "seconds", _lines(found, what)) for what, title in titles.items()]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from clusters.embedded import history, watch
@@ -250,6 +252,21 @@ async def test_history_is_bounded_in_number_and_bytes() -> None:
     assert kept.floor == 2
     kept.append(Change(6, MODEL, A, None, {"metadata": {"name": "a"}}, removed=False), b'"' + b"x" * 1000 + b'"')
     assert kept.floor == 6
+
+
+async def test_history_takes_as_much_memory_as_it_counts() -> None:
+    content = {"metadata": {"name": "a"}, "spec": ["x" * 100] * 40}
+    kept = history.History(0)
+    tracemalloc.start()
+    try:
+        for version in range(1, 101):
+            encoded = msgspec.json.encode(content)  # leaves half as much again behind it
+            kept.append(Change(version, MODEL, A, None, content, removed=False), encoded)
+        del encoded
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 1.15 * 100 * len(msgspec.json.encode(content))
 
 
 async def test_a_slow_watcher_is_told_gone_and_a_quick_one_is_not(

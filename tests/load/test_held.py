@@ -34,13 +34,13 @@ def by_name(found: Looks) -> dict[str, tuple[float, bool]]:
 
 
 def test_what_fills_at_the_beginning_is_no_leak() -> None:
-    value, missed = by_name(looks())["platform 7: PSS grows by"]
+    value, missed = by_name(looks())["platform 7: memory grows by"]
     assert abs(value) < GROWTH / 4
     assert not missed
 
 
 def test_a_leak_of_twice_the_bound_is_seen_in_ten_minutes() -> None:
-    value, missed = by_name(looks(memory=2 * GROWTH))["platform 7: PSS grows by"]
+    value, missed = by_name(looks(memory=2 * GROWTH))["platform 7: memory grows by"]
     assert value == pytest.approx(2 * GROWTH, rel=0.2)
     assert missed
 
