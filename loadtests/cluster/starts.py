@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from random import Random
 
 from examples.magika_client import infer_request
 from loadtests.bench.figure import Figure
@@ -14,6 +15,10 @@ from loadtests.cluster.bench import Bench, until
 from loadtests.cluster.subjects import POOL_SIZE, SUBJECTS, WARM, Subject
 
 CALM = 1.0  # s after all is at zero, so that no start pays for what ended before it
+LOOK = 1.0
+"""s between two looks of the kubelet at its containers (`genericPlegRelistPeriod`): what has started just after one is
+seen with the next. The answer before comes right after such a look, so starts wait for a random part of it, too: else
+one subject would always begin at the same moment between two looks, and another one at another."""
 MS = 1000.0
 BODY = infer_request(Path(__file__).read_bytes())
 
@@ -21,11 +26,12 @@ BODY = infer_request(Path(__file__).read_bytes())
 async def starts(bench: Bench, count: int) -> dict[Subject, list[float]]:
     """`count` starts of each, in turn; milliseconds."""
     took: dict[Subject, list[float]] = {subject: [] for subject in SUBJECTS}
+    chance = Random(count)
     for number in range(count):
         for subject in SUBJECTS:
             await until(partial(bench.at_zero, subject))
             await until(partial(bench.pool_has, POOL_SIZE))
-            await asyncio.sleep(CALM)
+            await asyncio.sleep(CALM + chance.uniform(0.0, LOOK))
             took[subject].append(await bench.ask(subject, BODY) * MS)
         line = "  ".join(f"{subject.label} {times[-1]:7.1f} ms" for subject, times in took.items())
         print(f"{number + 1:3}  {line}", flush=True)
