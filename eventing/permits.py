@@ -12,13 +12,13 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
-from clusters.foreign_words import harmless
 from eventing.errors import shown
 from eventing.ports import EventSource, Mapped
 
 _ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?")
 _AUTHORITY: Final = re.compile(r"[A-Za-z0-9._-]*(?::[0-9]{1,5})?", re.ASCII)
 """No user before an `@`, no brackets, no escapes."""
+_USER: Final = re.compile(r"://[^/?#]*@")
 _ENDS: Final = {"oci": "/:@", "hf": "/@"}
 """What a name may go on with behind a prefix: of these a tag, a digest or a revision may follow it."""
 _ESCAPED: Final = frozenset({"file", "http", "https", "pvc"})
@@ -46,9 +46,14 @@ def refusal(source: EventSource, mapped: Mapped) -> str:
     else:
         return f"EventSource {source.namespace}/{source.name} is not for the Model {shown(model)}: see its `models`"
     if not is_below(mapped.change.storage_uri, source.storage_prefixes):
-        uri = shown(harmless(mapped.change.storage_uri.partition("?")[0]))  # a log has it: no password, no signed query
+        uri = shown(_without_secrets(mapped.change.storage_uri))
         return f"EventSource {source.namespace}/{source.name} does not allow {uri}: see its `storagePrefixes`"
     return ""
+
+
+def _without_secrets(address: str) -> str:
+    """For a log: without what stands before an `@` of the authority, and without a query, which may be signed."""
+    return _USER.sub("://***@", address.partition("?")[0])
 
 
 @lru_cache(maxsize=4096)

@@ -1,9 +1,9 @@
 """Train a model, keep it, and tell Knodel: the new version is served as soon as it is loaded.
 
     knodel up --detach
-    knodel events allow /training/iris --models iris --storage-prefix "file://$PWD/out/" --create-models
+    knodel events allow /training/iris --models iris --storage-prefix file:///tmp/iris/ --create-models
     export KNODEL_EVENTS_URL=http://127.0.0.1:8081/events KNODEL_EVENTS_SECRET=whsec_…
-    python examples/training.py out
+    python examples/training.py /tmp/iris
 
 The second command prints the key for the third, once.
 """

@@ -51,10 +51,14 @@ OTHER_VARIABLES = frozenset(
         "KNODEL_CACHE_LIMIT",
         "KNODEL_CREDENTIALS",
         "KNODEL_ALLOW_HOSTS",
+        "KNODEL_LOAD_TOKEN_SHA256",
+        "KNODEL_EVENTS_URL",
+        "KNODEL_EVENTS_SECRET",
+        "KNODEL_EVENTS_SOURCE",
     }
 )
 """Variables that are no settings of a platform: its state folder, by which everything else is found, and those that
-model servers read."""
+model servers and training scripts read."""
 
 FORMATS = ("knodel", "cdevents")
 """Of the events that go out (`eventing.service_events`)."""

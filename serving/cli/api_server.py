@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from clusters.foreign_words import harmless
 from serving.cli.errors import CommandError
 from serving.cli.http import Endpoint, Proxy
 
@@ -86,15 +85,22 @@ def _endpoint(context: str, found: Configuration, proxy: str) -> Endpoint:
     )
 
 
+def _without_user(address: str) -> str:
+    """What may be no URL, without user and password: `://` may be missing, and a password may have any sign."""
+    head, at, rest = address.rpartition("@")
+    scheme, separator, _ = head.partition("://")
+    return f"{scheme}{separator}…@{rest}" if at and separator else f"…@{rest}" if at else address
+
+
 def _address(context: str, field: str, text: str, schemes: tuple[str, ...]) -> SplitResult:
-    """The URL's parts. Raises CommandError for one that is none, or of another scheme."""
+    """The URL's parts. Raises CommandError, without user and password, for one that is none or of another scheme."""
     try:
         url = urlsplit(text)
         good = url.scheme in schemes and bool(url.hostname) and (url.port is None or url.port > 0)
     except ValueError:  # its port is no number
         good = False
     if not good:
-        raise CommandError(f"context {context}: {field} {harmless(text)!r} is no {' or '.join(schemes)} URL")
+        raise CommandError(f"context {context}: {field} {_without_user(text)!r} is no {' or '.join(schemes)} URL")
     return url
 
 

@@ -75,7 +75,7 @@ class Engine(Protocol):
     """A loaded model.
 
     `bounded`: the model has no loops of its own, so that its time depends on the size of its input only. `waits`: its
-    inferences run side by side on an event loop of its own, so that a thread that asks for one does nothing but wait.
+    inferences run side by side on an event loop of its own, so that a thread that asks for one mostly waits.
     `infer` blocks and may be called by several threads at once.
     """
 

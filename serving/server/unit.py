@@ -27,6 +27,7 @@ from serving.server.loading import load_model
 from serving.server.memory import at_once
 from serving.server.observability import Observability
 from serving.server.options import ServerOptions
+from serving.server.stacks import levels, stack_for, waiting_threads
 from serving.server.stats import Download, Startup, Stats
 from serving.server.workers import Job, Workers
 from serving.storage.artifact import Artifact
@@ -35,8 +36,6 @@ from serving.storage.fetch import fetch
 log = logging.getLogger(__name__)
 
 LEAST_THREADS: Final = 4  # so that one long inference does not keep the others out, however little CPU there is
-MOST_WAITING: Final = 500  # such threads; each takes 45 kB, and with more, calls of 0.1 s got slower and fewer a second
-WAITING_STACK: Final = 1 << 20  # bytes; no code of a model runs there, and embedded replicas have room for 512 of them
 
 
 class Shared(msgspec.Struct, frozen=True):
@@ -106,8 +105,9 @@ class Unit:
         loading = (run or self._run)(lambda _: self._keep(job()))
         _ = self.app  # made while the thread is at work
         model = await loading
-        if model.engine.waits:  # one thread for each inference, which does nothing but wait for it
-            self.workers.resize(min(self.assignment.bounds.slots, MOST_WAITING), WAITING_STACK)
+        if model.engine.waits:  # one thread for each inference, which mostly waits for it
+            stack = stack_for(levels())
+            self.workers.resize(waiting_threads(self.assignment.bounds.slots, stack), stack)
         self.lifecycle.serve(model)
         log.info(
             "serving model=%s revision=%s platform=%s imports=%.0fms load=%.0fms warmup=%.0fms",

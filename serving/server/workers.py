@@ -92,7 +92,7 @@ class Workers:
     def resize(self, size: int, stack: int = 0) -> None:
         """At most `size` jobs at once from now on; threads that there are stay.
 
-        New ones have so many bytes of `stack`, 0: as many as all threads have.
+        New ones have so many bytes of `stack`, 0: as any thread that is started.
         """
         self._size, self._stack = size, stack
 
@@ -232,7 +232,10 @@ class Workers:
 
 @contextlib.contextmanager
 def _stack_of(size: int) -> Iterator[None]:
-    """Threads that begin meanwhile, whoever's they are, have so many bytes of stack (0: the system's default)."""
+    """Threads that begin meanwhile, whoever's they are, have so many bytes of stack; 0 changes nothing."""
+    if not size:
+        yield
+        return
     before = threading.stack_size(size)
     try:
         yield

@@ -1,6 +1,6 @@
 """HTTP/2 rapid reset (CVE-2023-44487) at a real cluster's ingress: Kourier's Envoy ends the connection.
 
-As at the gateway of the embedded platform (`tests/doors/test_rapid_reset.py`): others are answered meanwhile, and no
+As at the gateway of the embedded platform (`tests/long/test_rapid_reset.py`): others are answered meanwhile, and no
 request of those that were taken back stays in the model.
 """
 
@@ -15,7 +15,7 @@ from clusters.endpoints import endpoint_of
 from clusters.objects import POD, is_deleting
 from serving.apis.annotations import LABEL_MODEL
 from tests.cluster.test_framing import NAME, PATH, Door, framed
-from tests.doors.test_rapid_reset import SHAPES, attack
+from tests.long.test_rapid_reset import SHAPES, attack
 from tests.scenarios.world import infer_body
 from tests.support.http2 import answered, fields
 from tests.support.prober import probing

@@ -104,7 +104,7 @@ def _is_settled(row: Row, found: Found) -> bool:
 def main() -> int:
     """Run the tests, write the page."""
     collector = Collector()
-    code = pytest.main(["-q", "-m", MARK, *map(str, marked_files())], plugins=[collector])
+    code = pytest.main(["-q", "--long", "-m", MARK, *map(str, marked_files())], plugins=[collector])
     PAGE.write_text(make_page(collector.found))
     rows = [row for surface in SURFACES for row in surface.rows]
     open_rows = [row.given for row in rows if not _is_settled(row, collector.found[row.key])]

@@ -12,10 +12,11 @@ import pytest
 
 from clusters.patches import LARGEST_COPIES
 from tests.doors.inputs import NO_JSON_TYPES, NO_OBJECTS, nested
-from tests.doors.platform import TOKEN, Doors, status_of
+from tests.doors.platform import HOST, TOKEN, Doors, status_of
 from tests.manifests.bad_models import BAD_MODELS
 from tests.serving.models import model_object
 from tests.serving.server.client import Answer
+from tests.support.http2 import post, rapid_reset
 
 OURS = "/apis/knodel.dev/v1alpha1/namespaces/default"
 MODELS = f"{OURS}/models"
@@ -291,6 +292,14 @@ async def test_a_stranger_is_refused_before_a_body_is_read(doors: Doors, caplog:
     async with unchanged(doors, caplog):
         for body in (nested(100_000), b"x" * 1_000_000):
             refused(await doors.send("POST", MODELS, body, {"authorization": ""}), 401)
+
+
+@pytest.mark.bad_input("framing-http2")
+async def test_streams_that_are_reset_by_the_thousand_end_the_connection(doors: Doors) -> None:
+    for path in ("/apis", "/events"):
+        talk = await rapid_reset((HOST, doors.port), post(HOST, path, "application/json"), b"{}", 10_000)
+        assert talk.ended and not talk.answers
+        assert (await doors.send("GET", "/apis")).status == 200
 
 
 def _is_json(value: object) -> bool:

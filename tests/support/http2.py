@@ -66,6 +66,12 @@ def fields(pairs: Iterable[tuple[str, str]]) -> bytes:
     return encoded
 
 
+def post(host: str, path: str, content_type: str, **more: str) -> bytes:
+    """The head of a request."""
+    plain = {":method": "POST", ":scheme": "http", ":path": path, ":authority": host, "content-type": content_type}
+    return fields([*plain.items(), *more.items()])
+
+
 async def rapid_reset(
     address: tuple[str, int], head: bytes, body: bytes = b"", streams: int = 10_000, *, begun: bool = False
 ) -> Talk:

@@ -82,7 +82,8 @@ def test_a_prometheus_may_stand_anywhere_or_nowhere(url: str) -> None:
 def test_an_unknown_variable_is_refused_and_others_are_left_alone() -> None:
     with pytest.raises(SettingsError, match="KNODEL_GATEWAY_PROT: unknown setting"):
         load_settings(environ={"KNODEL_GATEWAY_PROT": "1"})
-    assert load_settings(environ={"KNODEL_STATE": "/x", "HOME": "/y"}) == Settings()
+    others = {"KNODEL_STATE": "/x", "HOME": "/y", "KNODEL_EVENTS_URL": "http://e", "KNODEL_EVENTS_SECRET": "whsec_"}
+    assert load_settings(environ=others) == Settings()
 
 
 def test_a_variable_that_is_no_number_is_refused() -> None:

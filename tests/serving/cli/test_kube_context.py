@@ -127,6 +127,8 @@ def test_without_the_variable_the_home_has_the_kubeconfig(
         ({"server": "nonsense"}, None, "server 'nonsense' is no https or http URL"),
         ({"server": "https://127.0.0.1:port"}, None, "is no https or http URL"),
         ({"proxy-url": "socks5://127.0.0.1:1"}, None, "proxy 'socks5://127.0.0.1:1' is no http URL"),
+        ({"proxy-url": "ann:pw@127.0.0.1:1"}, None, "proxy '…@127.0.0.1:1' is no http URL"),
+        ({"proxy-url": "http:/ann:p w@127.0.0.1:1"}, None, "proxy '…@127.0.0.1:1' is no http URL"),
         ({"proxy-url": "https://ann:pw@127.0.0.1:1"}, None, "proxy 'https://…@127.0.0.1:1' is no http URL"),
         ({"certificate-authority": "/no/such/ca"}, None, "/no/such/ca"),
         ({}, {"auth-provider": {"name": "oidc", "config": {"secret": "pw"}}}, "Expected key id-token in "),

@@ -37,5 +37,5 @@ async def test_a_plain_model_has_a_few_threads_inside(serve: Serve, tmp_path: Pa
 
 
 async def test_threads_that_wait_have_a_bound(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.server.unit.MOST_WAITING", 7)
+    monkeypatch.setattr("serving.server.stacks.MOST_WAITING", 7)
     assert await most_inside(await served(serve, tmp_path, ASYNC), 7) == 7

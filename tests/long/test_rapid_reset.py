@@ -2,7 +2,7 @@
 
 The gateway (Envoy) ends such a connection after some hundred streams. gRPC reads them all: its bounds on the calls of a
 connection, and on those that wait to be begun, keep it small and leave others their place. All other ports speak
-HTTP/1.1 alone. The ingress of a real cluster gets the same in `tests/cluster/test_rapid_reset.py`.
+HTTP/1.1 alone (`tests/doors/test_control_api.py`). The ingress of a real cluster: `tests/cluster/test_rapid_reset.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import pytest
 
 from clusters.endpoints import endpoint_of
 from clusters.gateway.admin import Admin
-from tests.doors.platform import Doors
 from tests.faults.kit.resources import holdings
 from tests.faults.server.process import NAME, STATS, server_process
 from tests.platform.machine import Machine, machine
@@ -29,7 +28,7 @@ from tests.scenarios.world import infer_body
 from tests.serving.server.client import HOST, ask
 from tests.serving.server.grpc_parts import SERVICE, asked, floats, infer
 from tests.support import models
-from tests.support.http2 import Talk, answered, fields, rapid_reset
+from tests.support.http2 import Talk, answered, post, rapid_reset
 from tests.support.open_loop import calling
 from tests.support.ports import free_port
 from tests.support.prober import probing
@@ -55,19 +54,13 @@ async def attack(address: tuple[str, int], head: bytes, body: bytes, begun: bool
     return [first, *await asyncio.gather(*rest)]
 
 
-def post(path: str, content_type: str, **more: str) -> bytes:
-    """The head of a request."""
-    plain = {":method": "POST", ":scheme": "http", ":path": path, ":authority": HOST, "content-type": content_type}
-    return fields([*plain.items(), *more.items()])
-
-
 @pytest.mark.bad_input("framing-http2")
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_the_grpc_port_stays_small_and_answers_others(tmp_path: Path, shape: str) -> None:
     whole, begun = SHAPES[shape]
     port = free_port()
     message = asked(floats(1.0), model_name=NAME).SerializeToString()
-    head = post(f"/{SERVICE}/ModelInfer", "application/grpc", te="trailers")
+    head = post(HOST, f"/{SERVICE}/ModelInfer", "application/grpc", te="trailers")
     body = struct.pack(">BI", 0, len(message)) + message
     async with server_process(models.write(tmp_path, "double"), tmp_path, GRPC_PORT=str(port)) as server:
         assert await answered((HOST, port), head, body)
@@ -115,7 +108,7 @@ def deploy(here: Machine, name: str, **spec: Any) -> None:
 async def attacked(here: Machine) -> None:
     """Every shape, at a model with a replica and at one at zero, whose requests wait in the activator."""
     address = (HOST, here.port)
-    heads = {name: post(f"/v2/models/{name}/infer", JSON) for name in ("warm", "asleep")}
+    heads = {name: post(HOST, f"/v2/models/{name}/infer", JSON) for name in ("warm", "asleep")}
     await eventually(lambda: here.processes().count("replica") == 1, 30.0)
     assert await answered(address, heads["warm"], BODY)
     base, url = holdings(here.state), f"http://{HOST}:{here.port}/v2/models/warm/infer"
@@ -152,11 +145,3 @@ async def management_ports(here: Machine) -> list[int]:
     async with aiohttp.ClientSession(headers=token) as session, session.get(url) as answer:
         found = [endpoint_of(pod) for pod in (await answer.json())["items"]]
     return [endpoint.management_port for endpoint in found if endpoint is not None]
-
-
-@pytest.mark.bad_input("framing-http2")
-async def test_control_api_and_webhook_speak_no_http2(doors: Doors) -> None:
-    for path in ("/apis", "/events"):
-        talk = await rapid_reset((HOST, doors.port), post(path, JSON), b"{}", STREAMS)
-        assert talk.ended and not talk.answers
-        assert (await doors.send("GET", "/apis")).status == 200
