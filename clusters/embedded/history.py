@@ -1,11 +1,12 @@
-"""The watch history of the store: the last changes, encoded, in bounded memory.
+"""The watch history of the store: the last changes, compressed, in bounded memory.
 
-Live watchers get the shared values; only a watch that starts in the past reads from here, so the history keeps JSON
-(a fifth of the parsed value's memory).
+Live watchers get the shared values; only a watch that starts in the past reads from here, so the history keeps
+compressed JSON: a fifth of the JSON, which is a fifth of the parsed value, for 0.1 ms a change.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Iterator
 
@@ -15,8 +16,9 @@ from clusters.objects import Key, Kind, Object, key_of, labels_of
 
 LONGEST = 4096
 """Changes kept: some minutes of a busy platform; a watch that was away longer lists again."""
-LARGEST = 8 * 1024 * 1024
+LARGEST = 4 * 1024 * 1024
 """Bytes kept."""
+_QUICKLY = 1  # level of zlib: objects of Kubernetes repeat themselves, and more effort gains little
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -43,8 +45,8 @@ class _Past(msgspec.Struct, frozen=True, gc=False):
         return len(self.after) + len(self.before or b"")
 
     def decode(self) -> Change:
-        after = msgspec.json.decode(self.after)
-        before = msgspec.json.decode(self.before) if self.before is not None else after
+        after = _unpacked(self.after)
+        before = _unpacked(self.before) if self.before is not None else after
         return Change(self.version, self.kind, key_of(after), None if self.added else before, after, self.removed)
 
 
@@ -61,8 +63,8 @@ class History:
     def append(self, change: Change, encoded: bytes) -> None:
         """Remember `change`, whose `after` is `encoded`, and forget the oldest ones beyond the bounds."""
         relabelled = change.before is not None and labels_of(change.before) != labels_of(change.after)
-        before = _exact(msgspec.json.encode(change.before)) if relabelled else None
-        past = _Past(change.version, change.kind, change.before is None, change.removed, _exact(encoded), before)
+        before = _packed(msgspec.json.encode(change.before)) if relabelled else None
+        past = _Past(change.version, change.kind, change.before is None, change.removed, _packed(encoded), before)
         self._past.append(past)
         self._size += past.size
         while len(self._past) > self._longest or self._size > self._largest:
@@ -77,6 +79,10 @@ class History:
                 yield past.decode()
 
 
-def _exact(encoded: bytes) -> bytes:
-    """The same in its own size: msgspec leaves room behind what it encodes, half as much again."""
-    return bytes(memoryview(encoded))
+def _packed(encoded: bytes) -> bytes:
+    return zlib.compress(encoded, _QUICKLY)
+
+
+def _unpacked(packed: bytes) -> Object:
+    found: Object = msgspec.json.decode(zlib.decompress(packed))
+    return found
