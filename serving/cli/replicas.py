@@ -6,6 +6,7 @@ before `startupDeadline`: until then the Pod alone knows the cause.
 
 from __future__ import annotations
 
+from autoscaler.warmpool.pods import is_active
 from clusters.errors import KnodelError
 from clusters.objects import POD, Object, condition_of, name_of
 from serving.apis.annotations import LABEL_MODEL
@@ -43,9 +44,9 @@ def troubles(client: Client, name: str, namespace: str) -> list[str]:
 
 
 def _trouble(pod: Object) -> str:
-    """Empty when it runs, is on its way, or goes."""
+    """Empty when it runs, is on its way, goes, or is over (an evicted one lies about until it is collected)."""
     container = status_of(pod)
-    if container.get("ready") or pod["metadata"].get("deletionTimestamp"):
+    if container.get("ready") or not is_active(pod):
         return ""
     state = container.get("state") or {}
     ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")

@@ -27,18 +27,25 @@ REVISION_MISSING = "RevisionMissing"
 
 
 def configurations_state(model: Model, world: World, situation: Situation) -> State:
-    """The newest version in all its Configurations: the first that failed, else the first that is under way.
+    """The newest version in all its Configurations: the first that failed for good, else that recovers, else is under
+    way: one that recovers hides no failure that nothing but a change of the Model ends.
 
     Good only when its Revisions were seen ready too: the split is made of them, and Configurations may be seen earlier.
     """
     states = [_configuration_state(world, name, situation.generation) for name in names.configurations(model)]
-    for severity in ("False", "Unknown"):
-        for state in states:
-            if state.status == severity:
-                return state
+    bad = [state for state in states if state.status != "True"]
+    if bad:
+        return min(bad, key=_rank)
     if situation.newest is None or not situation.newest.ready:
         return State("Unknown", DEPLOYING, "the newest version's Revisions are not all ready yet")
     return GOOD
+
+
+def _rank(state: State) -> int:
+    """0 for the worst."""
+    if state.status == "False":
+        return 1 if state.reason == RECOVERING else 0
+    return 2
 
 
 def routes_state(model: Model, world: World, split: Split) -> State:
@@ -60,11 +67,15 @@ def routes_state(model: Model, world: World, split: Split) -> State:
 
 def trouble_of(world: World) -> tuple[str, str]:
     """Reason and message of a replica that does not start, of the newest revision with one; both empty without."""
-    for autoscaler in reversed(world.autoscalers):
+    for autoscaler in sorted(world.autoscalers, key=_age, reverse=True):
         reason, message = trouble_in(autoscaler)
         if reason:
             return reason, f"{name_of(autoscaler)}: {message}"
     return "", ""
+
+
+def _age(obj: Object) -> tuple[str, str]:
+    return str(obj["metadata"].get("creationTimestamp", "")), name_of(obj)
 
 
 def pinned_message(model: Model, situation: Situation) -> str:
@@ -94,17 +105,20 @@ def _configuration_state(world: World, name: str, generation: str) -> State:
     if state.status == "True" or newest is None or labels_of(newest).get(LABEL_GENERATION) != generation:
         return state
     news = next((news_in(one) for one in world.autoscalers if name_of(one) == created), "")
-    return _revision_state(newest, news, was_ready=status.get("latestReadyRevisionName") == created)
+    return _revision_state(newest, state, news, was_ready=status.get("latestReadyRevisionName") == created)
 
 
-def _revision_state(revision: Object, news: str, *, was_ready: bool) -> State:
+def _revision_state(revision: Object, told: State, news: str, *, was_ready: bool) -> State:
     """The Revision's own words, which say more than its Configuration's; a failure as soon as it is known.
 
     While it says nothing, `news`: what its Pods wait for, or how far they are. One that `was_ready` once and fails, as
-    when its only replica crashes, is none that cannot become ready: Kubernetes starts its containers again.
+    when its only replica crashes, is none that cannot become ready: Kubernetes starts its containers again. When it is
+    ready, what its Configuration has `told` stands if it is of something else: a next Revision that was refused.
     """
     own, name = _state_of(revision), name_of(revision)
     if own.status == "True":
+        if told.status == "False" and f'"{name}"' not in told.message:
+            return told
         return State("Unknown", DEPLOYING, f"{name} is ready, which its Configuration has not seen yet")
     message = " ".join(filter(None, (own.message.strip() or news, HINTS.get(own.reason, ""))))
     if own.reason in PASSING:

@@ -111,7 +111,7 @@ class ModelReconciler:
             return await self._write(obj, make_invalid_status(obj, _causes(error), now))
         world = observe(self._informers, model)
         plan = make_plan(model, world, self._settings, await self._obstacle(model))
-        plan = up_to(now, plan, self._times.found_at(key))
+        plan = up_to(now, plan, self._times.found_at(key), model.spec.rollout)
         outcome = await carry_out(self._cluster, plan, world, self._own)
         looked = await self._looks.look(model, plan.situation, now)
         status = make_status(model, outcome, plan, now, looked)

@@ -30,6 +30,8 @@ Step = tuple[str, str, int, int]
 """Candidate, start of its rollout, step, percent: what the totals of a step are told apart by."""
 BASELINE = "the stable version is counted, before the candidate has any traffic: the step to come leaves it none"
 """What the judge says before a first step of 100 %."""
+CHANGE_OF_LEADER = 10.0
+"""s: how long nobody leads after a leader's death, at most (`clusters/manager/process.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ def rollout_after(model: Model, plan: Plan, shares: Shares, looked: Looked, now:
     return advance_rollout(model.spec.rollout, plan.situation, sight, plan.situation.rollout, now)
 
 
-def up_to(now: datetime, plan: Plan, found_at: datetime | None) -> Plan:
+def up_to(now: datetime, plan: Plan, found_at: datetime | None, rule: Rollout | None = None) -> Plan:
     """The plan with a rollout none of whose times are to come: a wait from such a one would never end.
 
     `found_at`: when this process found it under way and has written nothing of it since, else None.
@@ -128,8 +130,14 @@ def up_to(now: datetime, plan: Plan, found_at: datetime | None) -> Plan:
     if state is None:
         return plan
     if found_at is not None:
-        state = state.taken_up(found_at)
+        state = state.taken_up(found_at, _unwritten_for(rule or Rollout(), state) + CHANGE_OF_LEADER)
     return replace(plan, situation=replace(plan.situation, rollout=state.not_after(now)))
+
+
+def _unwritten_for(rule: Rollout, state: RolloutState) -> float:
+    """The most seconds until a rollout that the judge looks at is written again: until the next look."""
+    ends = state.seen_at and not state.paused_at
+    return min(rule.judge.interval, rule.step_duration) if ends else rule.judge.interval
 
 
 def seconds_until_pass(model: Model, status: Object, now: datetime) -> float | None:

@@ -17,7 +17,7 @@ class Times:
     So a clock that is set in the middle of a rollout moves none of its waits, and one that was wrong as the process
     began spoils no rollout that begins after it was put right; one that supersedes a running one goes on by its time.
     What is steady lives in this process: the next leader finds a rollout whose moments may be of another time than its
-    own, and takes it up as far as it was when it was last written (`RolloutState.taken_up`).
+    own, and unless they fit its own takes it up as far as it was when it was last written (`RolloutState.taken_up`).
     """
 
     def __init__(self, clock: Clock, elapsed: Callable[[], float]) -> None:

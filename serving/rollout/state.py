@@ -180,16 +180,22 @@ class RolloutState:
         found = (self.since, self.seen_at, self.paused_at, self.look.at if self.look is not None else "")
         return max(filter(None, found), key=parse_timestamp, default="")
 
-    def taken_up(self, found_at: datetime) -> RolloutState:
-        """The state as another process goes on with it, which found it then: its waits are as far as at `last_at`.
+    def taken_up(self, found_at: datetime, within: float) -> RolloutState:
+        """The state as another process goes on with it, which found it then; `within`: the most seconds, by one clock,
+        from `last_at` until another leader finds it.
 
-        The two moments may be of clocks that differ, or of one that was set in between: how long nobody led is not
-        known, and counts in no wait. So no step is skipped, and of one no more repeated than since the last look.
+        When no more have passed the clocks agree, as far as can be known, and it is taken as it is: a clock that was
+        set forward by less than that shortens a wait by no more. Else they are of clocks that differ, or nobody led for
+        long: how long is not known and counts in no wait, so that each is as far as at `last_at`. No step is skipped
+        then, and of one no more repeated than since the last look. The look itself stays when it was, and the next one
+        is due.
         """
         if not self.runs or not self.last_at:
             return self
         gap = found_at - parse_timestamp(self.last_at)
-        return self._with_times(lambda at: moment(parse_timestamp(at) + gap))
+        if 0.0 <= gap.total_seconds() <= within:
+            return self
+        return replace(self._with_times(lambda at: moment(parse_timestamp(at) + gap)), look=self.look)
 
     def not_after(self, now: datetime) -> RolloutState:
         """The state with none of its times in the future: what a clock wrote that was put back since is of now."""

@@ -43,6 +43,10 @@ class Fleet:
         await self.nodes.look()
         return len((await self.world.cluster.list(POD, "default")).items) == replicas
 
+    async def asks_for_enough(self) -> bool:
+        """Whether what waits was heard and decided on."""
+        return await self.world.replicas_asked() >= WAITING
+
 
 @asynccontextmanager
 async def fleet(cluster: EmbeddedCluster) -> AsyncIterator[Fleet]:
@@ -114,6 +118,8 @@ async def test_when_the_devices_are_gone_one_batch_waits_for_them_and_no_more_ar
         await world.until(world.mode, "Proxy")
 
         world.activator.holds(queued=WAITING)
+        await made.pass_time(10)
+        await world.until(made.asks_for_enough, True)
         await made.pass_time(10)
         asked = await world.replicas_asked()
         assert WAITING <= asked <= WAITING + MORE, "one batch"

@@ -308,7 +308,7 @@ def test_of_a_model_that_serves_an_explanation_says_why_one_more_replica_waits(
 ) -> None:
     homeless = pod("b", state={}, phase="Pending")
     homeless["status"] = NO_NODE
-    items = {"items": [pod("a", state=RUNNING), homeless]}
+    items = {"items": [pod("a", state=RUNNING), homeless, pod("evicted", state=OOM, phase="Failed")]}
     status = {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}
     api.script = cluster_with(status=status, paths={"/pods": Reply(200, items)})
 
@@ -316,6 +316,7 @@ def test_of_a_model_that_serves_an_explanation_says_why_one_more_replica_waits(
 
     assert "  replica b has no node: Unschedulable" in done.out.splitlines()
     assert "replica a" not in done.out
+    assert "evicted" not in done.out
 
 
 def test_replicas_that_may_not_be_seen_hide_nothing_else(knodel: Knodel, api: FakeApi, config: Config) -> None:

@@ -12,7 +12,7 @@ from clusters.objects import CONFIGURATION, MODEL, REVISION, ROUTE, Kind, Object
 from serving.apis.lifecycle import GOOD, RECOVERING, State
 from serving.apis.model import Model
 from serving.apis.settings import Settings
-from serving.reconciler.conditions import configurations_state, routes_state
+from serving.reconciler.conditions import configurations_state, routes_state, trouble_of
 from serving.reconciler.observe import World
 from serving.reconciler.plan import make_plan
 from serving.resources.knative import generation_of_version, make_configurations
@@ -189,7 +189,7 @@ async def test_a_canary_of_variants_is_ready_only_with_its_share(stage: ModelSta
 
 
 def failed_for(reason: str, message: str) -> tuple[Model, World]:
-    """A Model whose newest Revision says so; its Configuration repeats it."""
+    """A Model whose newest Revision says so; its Configuration repeats it in its own words."""
     wanted = model(version="2")
     newest = revision(2, generation=generation_of_version(wanted, SETTINGS))
     said = [{"type": "Ready", "status": "False", "reason": reason, "message": message}]
@@ -197,7 +197,9 @@ def failed_for(reason: str, message: str) -> tuple[Model, World]:
     world = world_of(
         wanted, 2, [revision(1), newest], [{"latestRevision": True, "percent": 100, "seen": "magika-00001"}]
     )
-    world.configurations["magika"]["status"] |= {"conditions": said, "latestReadyRevisionName": "magika-00001"}
+    repeated = f'Revision "magika-00002" failed with message: {message}.'
+    told = [{"type": "Ready", "status": "False", "reason": "RevisionFailed", "message": repeated}]
+    world.configurations["magika"]["status"] |= {"conditions": told, "latestReadyRevisionName": "magika-00001"}
     return wanted, world
 
 
@@ -238,6 +240,44 @@ def test_a_failure_that_only_the_configuration_still_tells_of_is_over() -> None:
     world.revisions[-1]["status"]["conditions"] = READY
 
     assert state_of_newest(wanted, world).status == "Unknown"
+
+
+def test_a_refusal_of_the_next_revision_stands_while_the_one_before_is_ready() -> None:
+    wanted, world = failed_for("ExitCode134", "")
+    world.revisions[-1]["status"]["conditions"] = READY
+    denied = "Revision creation failed with message: admission webhook denied the request: no."
+    said = [{"type": "Ready", "status": "False", "reason": "RevisionFailed", "message": denied}]
+    world.configurations["magika"]["status"]["conditions"] = said
+
+    assert state_of_newest(wanted, world) == State("False", "RevisionFailed", denied)
+
+
+def test_a_variant_that_recovers_hides_none_that_failed_for_good() -> None:
+    wanted = model(variants=VARIANTS, version="1")
+    generation = generation_of_version(wanted, SETTINGS)
+    pair = [
+        revision(1, False, configuration=f"magika-{name}", generation=generation, variants="a100,v100")
+        for name in ("a100", "v100")
+    ]
+    world = world_of(wanted, 1, pair, [])
+    for configuration in world.configurations.values():
+        configuration["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "RevisionFailed"}]
+    assert state_of_newest(wanted, world).reason == RECOVERING
+
+    world.configurations["magika-v100"]["status"]["latestReadyRevisionName"] = ""
+    assert state_of_newest(wanted, world).message == "magika-v100-00001: wrong digest"
+    pair[1]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    assert state_of_newest(wanted, world).reason == RECOVERING
+
+
+def test_of_replicas_that_do_not_start_that_of_the_newest_revision_is_told() -> None:
+    def autoscaler(name: str, made: int) -> Object:
+        said = {"type": "ReplicasStarted", "status": "False", "reason": "Unschedulable", "message": "no GPU"}
+        metadata = {"name": name, "creationTimestamp": f"2026-01-01T00:00:{made:02d}Z"}
+        return {"metadata": metadata, "status": {"conditions": [said]}}
+
+    found = (autoscaler("magika-a100-00002", 2), autoscaler("magika-v100-00001", 1))
+    assert trouble_of(World(model().object, autoscalers=found)) == ("Unschedulable", "magika-a100-00002: no GPU")
 
 
 def test_a_route_that_is_not_yet_where_the_visibility_wants_it_is_not_good() -> None:

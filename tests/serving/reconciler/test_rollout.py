@@ -23,6 +23,8 @@ from tests.serving.reconciler.test_traffic import revisions
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 
+AWAY = 30.0
+"""s: nobody led for longer than a judge's interval and a change of leader."""
 OLD, NEW, NEWER = "magika-00001", "magika-00002", "magika-00003"
 GOOD = Counts(20_000, 20, {-40: 10_000, -32: 9_000, -24: 1_000})
 BAD = Counts(50_000, 10_000, {-40: 20_000, -32: 19_000, -24: 1_000})
@@ -103,16 +105,16 @@ class RolloutStage(ModelStage):
 
 @contextlib.asynccontextmanager
 async def stage_on(
-    cluster: EmbeddedCluster, clock: SteppedClock, script: Script, seen: Mortal | None = None
+    cluster: EmbeddedCluster, clock: SteppedClock, script: Script, seen: Mortal | None = None, away: float = AWAY
 ) -> AsyncIterator[RolloutStage]:
-    """One life of the controller. A rollout that it finds under way it has taken up: nobody led for a second."""
+    """One life of the controller after nobody led for `away` s. A rollout that it finds under way it has taken up."""
     stage = RolloutStage(cluster)
     stage.clock, stage.script = clock, script
     model = await stage.find(MODEL, "magika")
     found = rollout_of(model) if model is not None else None
-    clock.step(1)
+    clock.step(away)
     async with platform(cluster, observer=script, model_clock=clock, seen=cast(Cluster | None, seen)):
-        if found is not None and found.runs:
+        if found is not None and found.runs and away >= AWAY:
             await stage.rollout_is(lambda state: state.since != found.since)
         yield stage
 

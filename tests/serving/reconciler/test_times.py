@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from clusters.embedded.cluster import EmbeddedCluster
+from clusters.manager.process import LEASE_DURATION, LEASE_PERIOD
 from clusters.objects import Key, Object, parse_timestamp
+from serving.reconciler.rollouts import CHANGE_OF_LEADER
 from serving.reconciler.times import Times
 from serving.rollout.state import Phase, RolloutState, moment, seconds_between
 from tests.serving.models import model_object
@@ -127,6 +129,34 @@ async def test_another_leader_goes_on_with_a_step_where_it_stood_though_the_cloc
         assert seconds_between(state.seen_at, clock.now()) == 59.0  # neither skipped nor begun anew
         await stage.later(1)
         await stage.in_force(50)
+
+
+async def test_a_restart_between_two_looks_that_are_far_apart_takes_nothing_from_a_step(
+    guarded: EmbeddedCluster,
+) -> None:
+    clock, script = SteppedClock(), Script()
+    rule = {"stepDuration": "300s", "judge": {"interval": "600s"}}
+    async with stage_on(guarded, clock, script) as stage:
+        await stage.deploy(model_object(version="1", rollout=rule))
+        await stage.comes_up(OLD)
+        await stage.traffic_is({OLD: 100})
+        await stage.deploys(2)
+        began = await stage.in_force(10)
+    for _ in range(2):
+        async with stage_on(guarded, clock, script, away=1.0) as stage:
+            await stage.later(100)
+            await stage.quiet()
+            assert (await stage.in_force(10)).seen_at == began.seen_at
+    async with stage_on(guarded, clock, script, away=1.0) as stage:
+        await stage.later(100)
+        await stage.in_force(50)
+    async with stage_on(guarded, clock, script, away=320.0) as stage:  # longer than a look at the step's end would be
+        state = await stage.in_force(50)
+        assert seconds_between(state.seen_at, clock.now()) == 0.0
+
+
+def test_a_change_of_leader_takes_no_longer_than_it_is_waited_for() -> None:
+    assert CHANGE_OF_LEADER >= LEASE_DURATION + LEASE_PERIOD
 
 
 @pytest.mark.parametrize("jump", JUMPS)

@@ -16,6 +16,8 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = moment(NOW + timedelta(days=30))
 EARLIER = moment(NOW - timedelta(seconds=20))
 RULE = Rollout()
+WITHIN = 20.0
+"""s until another leader finds what the last one wrote, by one clock."""
 
 
 def state(at: str) -> RolloutState:
@@ -48,7 +50,7 @@ def test_what_has_not_happened_has_still_not_happened() -> None:
 
 
 @pytest.mark.fault("K9")
-@pytest.mark.parametrize("of_the_clock", [timedelta(), timedelta(days=30), timedelta(days=-30)])
+@pytest.mark.parametrize("of_the_clock", [timedelta(minutes=1), timedelta(days=30), timedelta(days=-30)])
 @pytest.mark.parametrize("phase", ["Progressing", "Paused"])
 def test_who_takes_a_rollout_up_finds_each_wait_as_far_as_it_was_written_last(
     phase: Phase, of_the_clock: timedelta
@@ -58,20 +60,25 @@ def test_who_takes_a_rollout_up_finds_each_wait_as_far_as_it_was_written_last(
     paused = last if phase == "Paused" else ""
     written = replace(state(moment(begin)), phase=phase, paused_at=paused, look=Look(Verdict("pass", (), {}), last))
     now = NOW + of_the_clock
-    found = written.taken_up(now)
-    assert found.look is not None
-    assert found.look.at == moment(now)
+    found = written.taken_up(now, WITHIN)
+    assert found.look == written.look  # as it was: the next one is due
     assert found.paused_at == (moment(now) if paused else "")
     assert seconds_between(found.seen_at, now) == seconds_between(found.since, now) == 40.0
-    assert replace(found, since="", seen_at="", paused_at="", look=None) == replace(
-        written, since="", seen_at="", paused_at="", look=None
-    )
-    assert found.taken_up(now) == found
+    assert replace(found, since="", seen_at="", paused_at="") == replace(written, since="", seen_at="", paused_at="")
+
+
+@pytest.mark.fault("K9")
+@pytest.mark.parametrize("gap", [0.0, 1.0, WITHIN])
+def test_who_takes_a_rollout_up_soon_by_the_same_clock_takes_nothing_from_its_waits(gap: float) -> None:
+    written = replace(state(EARLIER), seen_at=moment(NOW - timedelta(seconds=gap)), look=None)
+    assert written.taken_up(NOW, WITHIN) == written
+    late = NOW + timedelta(seconds=WITHIN + 0.5)
+    assert written.taken_up(late, WITHIN) != written
 
 
 def test_a_rollout_that_has_ended_is_not_taken_up() -> None:
     ended = replace(state(EARLIER), phase="Promoted", ended_at=EARLIER)
-    assert ended.taken_up(NOW) == ended
+    assert ended.taken_up(NOW, WITHIN / 2) == ended
 
 
 @pytest.mark.fault("K14")
