@@ -25,10 +25,11 @@ CAP: Final = 3 * DEFAULTS.buffer_bytes
 """Bytes of one stream in the gateway: as they were read, within, and to be written to the activator."""
 SLACK = 1.2
 LOOK = 0.3  # s
-PATIENCE = 110.0  # s; a busy machine takes 30 to fill all buffers on the way
+PATIENCE = 300.0  # s; an idle machine takes 10 to fill all buffers on the way, one with other work on both cores 120
 
 
 @pytest.mark.fault("I6")
+@pytest.mark.timeout(400)
 async def test_a_thousand_large_bodies_cost_the_gateway_its_buffers_and_no_more(
     gateway: Envoy, activator: Running
 ) -> None:
