@@ -33,6 +33,7 @@ _FORGETFUL = (
     "Knative's autoscaler forgets its last decision when the initial scale is reached (MultiScaler.Update), and puts "
     "the activator into the path again until its next tick; ours goes on with what it knows"
 )
+_OWN = "a condition of ours, of which nothing of Knative's follows: a replica does not start, beside others that serve"
 _GIVEN_UP = "TimedOut stays, so that a start that was given up is known as one until it is tried again"
 
 
@@ -67,6 +68,9 @@ DELIBERATE = (
     _given_up("PodAutoscaler/*-00002", "Active"),
     _given_up("PodAutoscaler/*-00002", "Ready"),
     _given_up("Revision/*-00002", "Active"),
+    Deliberate(
+        "broken-version", "PodAutoscaler/*-00002", "ReplicasStarted", _OWN, shows=("False CrashLoopBackOff", "True")
+    ),
 )
 
 

@@ -109,9 +109,11 @@ async def test_connections_are_kept_and_one_closed_meanwhile_is_not_used(activat
         for number in range(5):
             assert (await caller.post(b"%d" % number)).body == b"%d" % number
         assert backend.connections == 1
-        idle = backend.calls[-1].writer
-        idle.close()
-        await idle.wait_closed()
+        idle = backend.calls[-1]
+        idle.writer.write_eof()
+        await eventually(idle.reader.at_eof)  # the activator has seen it, and closed its side
+        idle.writer.close()
+        await idle.writer.wait_closed()
         assert (await caller.post(b"last")).body == b"last"
         assert backend.connections == 2
 
