@@ -7,9 +7,8 @@ import gc
 YOUNG = 50_000
 """Objects made since the last collection that begin one; Python's own 700 is reached by two events, and each collection
 looks at all that is under way: a sixth of the time of the event webhook. Cycles wait for some MB more."""
-MIDDLE = 10
-"""Collections of those before one of what outlived one of them, as in Python: cycles that were in use at the first wait
-for it. With 50 the memory of a platform that wakes a model now and then rose for half an hour."""
+MIDDLE = 50
+"""Collections of those before one of what outlived one of them; Python's own 10 looks at each event once more."""
 
 
 def spare_what_is_there() -> None:

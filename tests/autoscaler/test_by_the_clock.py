@@ -64,7 +64,8 @@ async def test_a_model_at_zero_has_its_replicas_when_the_window_opens_and_not_be
 
 async def last_rules(world: World) -> list[str]:
     """Of the last decision."""
-    return [reason["rule"] for reason in (await world.decisions())[-1]["reasons"]]
+    decisions = await world.decisions()
+    return [reason["rule"] for reason in decisions[-1]["reasons"]] if decisions else []
 
 
 async def test_they_go_again_once_it_is_closed(cluster: EmbeddedCluster) -> None:

@@ -69,6 +69,10 @@ def test_the_page_is_what_its_record_says() -> None:
     )
 
 
+def test_no_part_of_the_page_is_without_figures() -> None:
+    assert set(read_record(RECORD)) == set(PARTS)
+
+
 def test_a_machine_is_described_by_what_decides_figures_and_by_no_name() -> None:
     here = str(described())
     assert re.search(r", \d+ cores, \d+ GiB, Linux \d+\.\d+\S*, Python 3\.\d+\.\d+; numpy \d", here)
