@@ -17,7 +17,7 @@ from serving.apis.annotations import LABEL_MODEL
 from tests.cluster.test_framing import NAME, PATH, Door, framed
 from tests.long.test_rapid_reset import SHAPES, attack
 from tests.scenarios.world import infer_body
-from tests.support.http2 import answered, fields
+from tests.support.http2 import answered, post
 from tests.support.prober import probing
 from tests.support.wait import eventually
 
@@ -33,9 +33,7 @@ async def test_the_ingress_ends_the_connection_and_leaves_no_request_behind(
     cluster: Cluster, namespace: str, framed: Door
 ) -> None:
     address = (framed.address, framed.port)
-    head = fields([
-        (":method", "POST"), (":scheme", "http"), (":path", PATH), (":authority", framed.host), ("content-type", JSON)
-    ])  # fmt: skip
+    head = post(framed.host, PATH, JSON)
     assert await answered(address, head, BODY)
     url = f"http://{framed.address}:{framed.port}{PATH}"
     async with probing(url, {"host": framed.host, "content-type": JSON}, infer_body(1.0), RATE) as probes:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from loadtests.bench.processes import bytes_of
 from serving.api.body import MAX_BODY
 from tests.platform.machine import Machine, machine
 from tests.serving.server.client import Caller, ask, request
@@ -44,7 +45,7 @@ class Api:
     def __init__(self, here: Machine) -> None:
         self._port = here.control
         self._token = (here.state / "token").read_text().strip()
-        self._process = Path(f"/proc/{here.facts()['pid']}")
+        self._pid = int(here.facts()["pid"])
 
     def head(self, body: bytes = b"", method: str = "POST", path: str = MODELS, **more: str) -> bytes:
         """A request."""
@@ -83,12 +84,11 @@ class Api:
 
     def memory(self, name: str = "VmRSS") -> int:
         """Bytes that the process holds; with `VmHWM` the most since `forget`."""
-        lines = (self._process / "status").read_text().splitlines()
-        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
+        return bytes_of(self._pid, name)
 
     def forget(self) -> None:
         """What was held before counts no more (proc_pid_clear_refs(5))."""
-        (self._process / "clear_refs").write_text("5")
+        Path(f"/proc/{self._pid}/clear_refs").write_text("5")
 
     async def grown(self, name: str, work: Coroutine[Any, Any, list[int]], *allowed: int) -> None:
         """Do it; its statuses are of `allowed`, and the process did not grow by GROWTH."""

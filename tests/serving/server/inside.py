@@ -82,13 +82,7 @@ ASYNC = f"""{_BEGIN}
         return x
 """
 GENERATOR = ASYNC.replace("return x", "yield x")
-PREPARED = f"""{_BEGIN}
-    async def preprocess(self, x):
-        if x.any():
-            with INSIDE.entered():
-                await asyncio.shield(asyncio.wrap_future(INSIDE.opened))
-        return x
-
+PREPARED = f"""{ASYNC.replace("predict", "preprocess")}
     def predict(self, x):
         return x
 """
