@@ -7,14 +7,13 @@ liveness    failing: the container is ended
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from clusters.embedded.kubelet.node import HOST, Node
 from clusters.embedded.kubelet.probes import Probe, Prober, Result, parse_probe
-from clusters.embedded.kubelet.process import Process, terminate
+from clusters.embedded.kubelet.process import Process, first_of, terminate
 from clusters.objects import Object
 
 DEFAULT_GRACE: Final = 30.0  # s; as Kubernetes: terminationGracePeriodSeconds
@@ -57,11 +56,10 @@ class Health:
             if not result.ok:
                 await self._end(self._startup, "Startup", result)
         self._know(ready=self._known.ready or self._readiness is None)
-        async with asyncio.TaskGroup() as group:
-            if self._readiness is not None:
-                group.create_task(self._follow_readiness(self._readiness))
-            if self._liveness is not None:
-                group.create_task(self._follow_liveness(self._liveness))
+        following = [] if self._readiness is None else [self._follow_readiness(self._readiness)]
+        following += [] if self._liveness is None else [self._follow_liveness(self._liveness)]
+        if following:  # no task group: one that is cancelled keeps all that it knows, until cycles are collected
+            await first_of(*following)
 
     async def _follow_readiness(self, probe: Probe) -> None:
         async def changed(result: Result) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusters.embedded.kubelet import find_leftovers
+from clusters.embedded.kubelet.container import Container
 from clusters.embedded.kubelet.folders import Folders, log_path
 from clusters.endpoints import is_ready
 from clusters.errors import NotFound
@@ -17,6 +19,7 @@ from clusters.identity import PROC, session_of
 from clusters.objects import POD, Object, condition_of
 from tests.clusters.kubelet.nodes import (
     NAMESPACE,
+    READINESS,
     Nodes,
     ended,
     make_pod,
@@ -90,6 +93,30 @@ async def test_a_pod_removed_by_force_leaves_no_process(nodes: Nodes) -> None:
     with pytest.raises(NotFound):
         await nodes.pod("a")
     await eventually(lambda: not Folders(nodes.state).scratch(pod["metadata"]["uid"]).exists())
+
+
+async def test_nothing_that_was_known_of_a_pod_waits_for_the_garbage_collector(nodes: Nodes) -> None:
+    """A platform that keeps much looks for cycles seldom: what each replica leaves behind would pile up until then."""
+    await nodes.start()
+    liveness = {"httpGet": READINESS["httpGet"], "periodSeconds": 1}
+    gc.disable()
+    try:
+        await nodes.create(make_pod("a", container={"livenessProbe": liveness}))
+        pod = await nodes.ready("a")
+        assert _containers(pod)
+
+        await nodes.cluster.delete(POD, "a", NAMESPACE)
+        await nodes.gone("a")
+
+        await eventually(lambda: not _containers(pod))
+    finally:
+        gc.enable()
+
+
+def _containers(pod: Object) -> list[str]:
+    """One for each that is in memory of this Pod."""
+    uid = pod["metadata"]["uid"]
+    return [uid for one in gc.get_objects() if isinstance(one, Container) and one._uid == uid]
 
 
 async def test_a_drain_that_fails_does_not_hold_up_a_deletion(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
