@@ -17,7 +17,7 @@ from clusters.embedded.history import Change
 from clusters.embedded.store import LARGEST_BATCH, Store
 from clusters.embedded.watch import Filter
 from clusters.errors import Gone, Invalid, Unavailable
-from clusters.objects import MODEL, SECRET, Key, Object, name_of, version_of
+from clusters.objects import MODEL, POD, SECRET, Key, Object, name_of, version_of
 from clusters.selectors import Selector
 from tests.support.small_disk import full_disk
 
@@ -244,16 +244,45 @@ async def test_a_version_of_the_future_is_gone(store: Store) -> None:
 
 
 A = Key("", "a")
+NAMED = {"metadata": {"name": "a"}}
+SMALL = msgspec.json.encode(NAMED)
 
 
 async def test_history_is_bounded_in_number_and_bytes() -> None:
-    kept = history.History(0, longest=3, largest=1000)
+    kept = history.History(0, longest=3, largest=1000, block=2 * len(SMALL))
     for version in range(1, 6):
-        kept.append(Change(version, MODEL, A, None, {"metadata": {"name": "a"}}, removed=False), b'{"metadata":{}}')
-    assert kept.floor == 2
+        kept.append(change(version), SMALL)
+    assert kept.floor == 0
+    kept.append(change(6), SMALL)
+    assert kept.floor == 2  # a block of two at a time: three at least are there
+    assert [one.version for one in kept.since(MODEL, 2)] == [3, 4, 5, 6]
     large = msgspec.json.encode({"metadata": {"name": "a"}, "spec": secrets.token_hex(1000)})
-    kept.append(Change(6, MODEL, A, None, {"metadata": {"name": "a"}}, removed=False), large)
-    assert kept.floor == 6
+    kept.append(change(7), large)
+    assert kept.floor == 7
+    assert list(kept.since(MODEL, 7)) == []
+
+
+@pytest.mark.parametrize("block", [1, 100, history.BLOCK])
+async def test_history_tells_what_is_after_a_version_whatever_the_blocks(block: int) -> None:
+    labelled = {"metadata": {"name": "a", "labels": {"team": "red"}}}
+    changes = [
+        change(1),
+        Change(2, POD, A, None, NAMED, removed=False),
+        Change(3, MODEL, A, NAMED, labelled, removed=False),
+        Change(4, MODEL, A, labelled, labelled, removed=True),
+        change(5),
+    ]
+    kept = history.History(0, block=block)
+    for one in changes:
+        kept.append(one, msgspec.json.encode(one.after))
+    assert list(kept.since(MODEL, 0)) == [changes[0], *changes[2:]]
+    assert list(kept.since(POD, 1)) == [changes[1]]
+    assert list(kept.since(MODEL, 3)) == changes[3:]
+
+
+def change(version: int) -> Change:
+    """A Model that is new."""
+    return Change(version, MODEL, A, None, NAMED, removed=False)
 
 
 async def test_history_takes_a_fraction_of_what_was_written() -> None:

@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.history import LONGEST
+from clusters.embedded.history import BLOCK, LONGEST
 from clusters.objects import MODEL
 from serving.api import body as bodies
 from serving.api.body import QUICK, read
@@ -182,7 +182,8 @@ async def test_a_watch_starts_with_what_there_is_and_goes_on(served: Served, clu
 
 
 async def test_a_watch_from_a_forgotten_version_ends_with_gone(served: Served, cluster: EmbeddedCluster) -> None:
-    made = [cluster.create(MODEL, model(f"m-{number}"), manager="test") for number in range(LONGEST + 1)]
+    most = LONGEST + BLOCK // 100  # it is forgotten by the block, and an object has more than a hundred bytes
+    made = [cluster.create(MODEL, model(f"m-{number}"), manager="test") for number in range(most)]
     await asyncio.gather(*made)
 
     status, answer = await call(served, "GET", f"{MODELS}?watch=1&resourceVersion=1&timeoutSeconds=5")
