@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 
 from clusters.clock import SystemClock
-from clusters.collector import spare_what_is_there
+from clusters.collector import collect_seldom, spare_what_is_there
 from clusters.informer import Informer
 from clusters.kubernetes import KubernetesCluster, Timeouts
 from clusters.kubernetes.transport import Request, Transport
@@ -69,6 +69,7 @@ async def serve(options: Options, port: int, stop: asyncio.Event) -> None:
                 watching,
                 asyncio.create_task(_look(synced, jobs)),
                 asyncio.create_task(_follow(config, app)),
+                asyncio.create_task(collect_seldom(clock)),
             )
             spare_what_is_there()
             try:

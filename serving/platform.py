@@ -25,7 +25,7 @@ from autoscaler.metrics.source import PodScraper
 from autoscaler.warmpool.caller import HttpLoadCaller
 from autoscaler.warmpool.keys import PoolKey
 from clusters.clock import SystemClock
-from clusters.collector import spare_what_is_there
+from clusters.collector import collect_seldom, spare_what_is_there
 from clusters.core_dumps import allow_none
 from clusters.embedded.activator.process import ActivatorProcess
 from clusters.embedded.cluster import EmbeddedCluster
@@ -137,6 +137,7 @@ class Platform:
                 self._control.serve(self._control_api(), self._webhook, loops, self._clock.now())
                 await loops.until(self._settled())
                 spare_what_is_there()
+                loops.start(collect_seldom(self._clock))
                 self._announce()
                 await loops.until(stop.wait())
                 forget(self.state)

@@ -15,7 +15,7 @@ import aiohttp
 import uvloop
 
 from clusters.clock import SystemClock
-from clusters.collector import spare_what_is_there
+from clusters.collector import collect_seldom, spare_what_is_there
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.store import Store
 from clusters.informer import Informers
@@ -56,6 +56,7 @@ async def run(folder: Path) -> None:
             await informers.synced()
             group.create_task(server.serve(sockets=[socket]))
             spare_what_is_there()
+            group.create_task(collect_seldom(clock))
             print(socket.getsockname()[1], flush=True)
 
 
