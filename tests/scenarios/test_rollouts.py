@@ -7,7 +7,7 @@ from typing import Any
 from clusters.objects import MODEL, POD, POD_AUTOSCALER, Object, name_of
 from serving.rollout.commands import abort, pause, promote, resume
 from serving.rollout.state import RolloutState, rollout_of
-from tests.scenarios.world import MANAGER, World, traffic_of
+from tests.scenarios.world import MANAGER, World
 
 QUICK: dict[str, Any] = {
     "steps": [20, 100], "stepDuration": "2s", "judge": {"interval": "1s", "maxLatencyRatio": 100},
@@ -40,7 +40,7 @@ async def test_a_rollout_moves_the_traffic_step_by_step_and_loses_no_request(wor
     async with world.under_load("rolling") as load:
         await world.deploy("rolling", storageUri=world.artifacts("triple"), version="2", wait=False)
         state = await rollout_is(world, "rolling", "Promoted")
-        await world.until("rolling", lambda m: traffic_of(m) == {"rolling-00002": 100})
+        await world.carries("rolling", {"rolling-00002": 100})
         after = await world.requests("rolling", 100)
 
     assert [one.percent for one in state.passed] == [20, 100]
@@ -57,7 +57,7 @@ async def test_a_version_that_takes_other_inputs_is_rolled_back_though_no_server
     async with world.under_load("other") as load:
         await world.deploy("other", storageUri=world.artifacts("text"), wait=False)
         state = await rollout_is(world, "other", "RolledBack")
-        await world.until("other", lambda m: traffic_of(m) == {"other-00001": 100})
+        await world.carries("other", {"other-00001": 100})
         after = await world.requests("other", 50)
 
     assert state.look is not None and state.look.verdict.numbers["candidate.errors"] == 1.0
@@ -79,10 +79,10 @@ async def test_a_rollout_is_held_its_tags_answer_and_an_abort_gives_all_back(wor
         await rollout_is(world, "held", "Progressing")
         await command(world, "held", abort)
         await rollout_is(world, "held", "RolledBack")
-        await world.until("held", lambda m: traffic_of(m) == {"held-00001": 100})
+        await world.carries("held", {"held-00001": 100})
         back = await world.requests("held", 50)
         await command(world, "held", promote)
-        await world.until("held", lambda m: traffic_of(m) == {"held-00002": 100})
+        await world.carries("held", {"held-00002": 100})
     assert set(back.answers) == {"held-00001"}
     assert load.failures == back.failures == []
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from clusters.objects import Object, parse_timestamp
+from clusters.objects import Object, is_true, parse_timestamp
 from eventing import emit_training_completed
 from eventing.outbox import PROGRESSED, PROMOTED, ROLLED_BACK, STARTED
 from serving.rollout.state import RolloutState, rollout_of, seconds_between
@@ -94,7 +94,8 @@ async def end_of(world: World, training: Training, phase: str) -> RolloutState:
         state = rollout_of(found)
         if state is None or state.candidate != training.revision or state.runs:
             return False
-        return traffic_of(found) == {state.candidate if state.phase == "Promoted" else state.stable: 100}
+        won = state.candidate if state.phase == "Promoted" else state.stable
+        return traffic_of(found) == {won: 100} and is_true(found, "RoutesReady")
 
     state = rollout_of(await world.until(NAME, over, within=WITHIN))
     assert state is not None and state.phase == phase, state

@@ -38,17 +38,17 @@ async def test_a_canary_gets_its_share_and_promote_and_rollback_lose_no_request(
 
     async with world.under_load("split") as load:
         await world.deploy("split", storageUri=world.artifacts("triple"), version="2", canaryTrafficPercent=10)
-        await world.until("split", lambda m: traffic_of(m) == {"split-00001": 90, "split-00002": 10})
+        await world.carries("split", {"split-00001": 90, "split-00002": 10})
         measured = await world.requests("split", 4000)
         found = await world.cluster.get(MODEL, "split", "default")
         await world.cluster.patch(MODEL, "split", promote(found), "default", manager=MANAGER)
-        await world.until("split", lambda m: traffic_of(m) == {"split-00002": 100})
+        await world.carries("split", {"split-00002": 100})
         promoted = await world.requests("split", 200)
         found = await world.cluster.get(MODEL, "split", "default")
         await world.cluster.patch(
             MODEL, "split", rollback(found, await world.revisions("split")), "default", manager=MANAGER
         )
-        await world.until("split", lambda m: traffic_of(m) == {"split-00001": 100})
+        await world.carries("split", {"split-00001": 100})
         rolled_back = await world.requests("split", 200)
 
     share = measured.answers["split-00002"] / measured.total
@@ -80,7 +80,7 @@ async def test_three_versions_serve_at_once(world: World) -> None:
     shares = {"three-00001": 20, "three-00002": 30, "three-00003": 50}
 
     await world.deploy("three", traffic=[{"revision": name, "percent": share} for name, share in shares.items()])
-    await world.until("three", lambda m: traffic_of(m) == shares)
+    await world.carries("three", shares)
     seen = await world.requests("three", 600)
 
     assert seen.failures == []

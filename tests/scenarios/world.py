@@ -184,6 +184,12 @@ class World:
 
         return await self.until(name, done, namespace)
 
+    async def carries(self, name: str, shares: Mapping[str, int], namespace: str = "default") -> Object:
+        """The Model once its Route has these shares, revision → percent, and the ingress has them, too."""
+        return await self.until(
+            name, lambda found: traffic_of(found) == shares and is_true(found, "RoutesReady"), namespace
+        )
+
     async def until(
         self, name: str, done: Callable[[Object], bool], namespace: str = "default", within: float = WITHIN
     ) -> Object:
