@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.composer import Composer
+from yaml.constructor import SafeConstructor
+from yaml.cyaml import CParser  # type: ignore[attr-defined]
+from yaml.resolver import Resolver
 
 from clusters.errors import KnodelError
 from clusters.objects import KINDS, MODEL, Kind, Object
@@ -34,17 +38,23 @@ class LoadError(KnodelError):
     """Text that is no YAML or JSON that we take."""
 
 
-class _Loader(yaml.SafeLoader):
-    """A safe loader that counts aliases and depth, and refuses duplicate keys and what JSON cannot say."""
+class _Loader(Composer, CParser, SafeConstructor, Resolver):
+    """A safe loader that counts aliases and depth, and refuses duplicate keys and what JSON cannot say.
+
+    libyaml reads the text, and has all its marks; nodes and values are made here, where they can be counted.
+    """
 
     # Dates stay text, as in JSON: `version: 2026-01-01` is meant as written.
     yaml_implicit_resolvers = {  # noqa: RUF012 - the base class declares it so
         first: [(tag, pattern) for tag, pattern in resolvers if tag != f"{_TAG_PREFIX}timestamp"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        for first, resolvers in Resolver.yaml_implicit_resolvers.items()
     }
 
     def __init__(self, text: str) -> None:
-        super().__init__(text)
+        CParser.__init__(self, text)
+        Composer.__init__(self)
+        SafeConstructor.__init__(self)
+        Resolver.__init__(self)
         self._aliases = 0
         self._depth = 0
         self._open: list[str | None] = []  # anchors of the collections that are being read
@@ -131,12 +141,12 @@ class _Loader(yaml.SafeLoader):
         self._aliases += 1
         if self._aliases > MOST_ALIASES:
             raise yaml.MarkedYAMLError(problem=f"more than {MOST_ALIASES} aliases", problem_mark=self._mark())
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        if event.anchor in self._open:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent) and event.anchor in self._open:
             raise yaml.MarkedYAMLError(problem=f"{event.anchor!r} contains itself", problem_mark=self._mark())
 
     def _mark(self) -> Any:
-        event = self.peek_event()  # type: ignore[no-untyped-call]
+        event = self.peek_event()
         return event.start_mark if event is not None else None
 
 
@@ -156,7 +166,7 @@ def load_documents(text: str, source: str = "the text") -> list[Any]:
         while loader.check_data():  # type: ignore[no-untyped-call]
             documents.append(loader.get_data())
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise LoadError(f"{source}: {_explain(error)}") from error
+        raise LoadError(f"{source}: {_explain(error, text)}") from error
     finally:
         loader.dispose()
     return [document for document in documents if document is not None]
@@ -222,11 +232,21 @@ def _checked(value: Any, where: str) -> Object:
     return value
 
 
-def _explain(error: Exception) -> str:
+def _explain(error: Exception, text: str) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, yaml.MarkedYAMLError):
-        mark = error.problem_mark or error.context_mark
         problem = error.problem or error.context or "it is no YAML"
-        return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark is not None else problem
+        mark, began = error.problem_mark or error.context_mark, error.context_mark
+        if mark is None:
+            return problem
+        if mark.index < len(text):  # libyaml does not say which; mostly it is a tab
+            problem = problem.replace("found character that", f"found character {text[mark.index]!r} that")
+        if began is not None and began.line != mark.line:
+            problem += f" ({error.context} that begins in line {began.line + 1})"
+        return f"{_place(mark, text)}: {problem}"
     return json.dumps(" ".join(str(error).split()))[1:-1]
+
+
+def _place(mark: yaml.Mark, text: str) -> str:
+    return f"line {mark.line + 1}, column {mark.column + 1}" if text[mark.index :].strip() else "at the end"

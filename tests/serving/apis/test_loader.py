@@ -41,7 +41,9 @@ def test_dates_stay_text() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: {", "line 1"),
+        ("a: {", "at the end: did not find"),
+        ("a: [1\nb: 1", "(while parsing a flow sequence that begins in line 1)"),
+        ("ä: 😀\nb:\n\t- d", r"line 3, column 1: found character '\t' that"),
         ("a: 1\na: 2", "the key 'a' stands twice"),
         ("a: !!python/object/apply:os.system [x]", "the tag"),
         ("a: !!binary aGk=", "the tag !!binary"),

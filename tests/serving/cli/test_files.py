@@ -46,7 +46,7 @@ MODEL = "apiVersion: knodel.dev/v1alpha1\nkind: Model\nmetadata: {name: m}\nspec
     ("text", "what"),
     [
         ("", "holds no object"),
-        ("a: [", "line 1"),
+        ("a: [", "at the end"),
         ("kind: Model", "apiVersion is missing"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}", "Pod (v1) is not taken here"),
         (MODEL % "minReplicas: -1", "spec.minReplicas"),
