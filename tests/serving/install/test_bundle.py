@@ -35,7 +35,7 @@ def test_the_package_is_complete() -> None:
     [
         ({}, "holds no YAML files"),
         ({"kustomization.yaml": "resources: []"}, "kubectl apply -k"),
-        ({"a.yaml": "a: {"}, "a.yaml: line 1"),
+        ({"a.yaml": "a: {"}, "a.yaml: at the end"),
         ({"a.yaml": CONFIG}, "no whole installation, it lacks Namespace knodel-system"),
     ],
 )
