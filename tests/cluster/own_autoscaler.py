@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
 
-from autoscaler.config import Settings, Zero
+from autoscaler.config import Records, Settings, Zero
 from autoscaler.main import PROGRAM, make
 from autoscaler.settings_file import FileSettings, read_settings
 from clusters.api import Cluster
@@ -24,6 +24,8 @@ from tests.cluster.acting import MANAGER, NOTICED_WITHIN, Recording
 LEASE_NAME = PROGRAM.lease
 GRACE = 2.0
 """s, as the testbed's: Kourier's Envoy follows within a second."""
+UNBILLED = Records(usage_interval=3600.0)
+"""No account is written while a test counts what is."""
 
 
 @asynccontextmanager
@@ -33,7 +35,7 @@ async def own_autoscaler(
     """The autoscaler as its process composes it; ended at the end of the block as a process would, without a word."""
     recording = Recording(cluster)
     options = parse_options(PROGRAM.name, PROGRAM.about, ["--namespace", namespace], {"HOST": "127.0.0.1"})
-    given = settings or FileSettings(Settings(zero=Zero(grace=GRACE)))
+    given = settings or FileSettings(Settings(zero=Zero(grace=GRACE), records=UNBILLED))
     component = make(cast(Cluster, recording), options, given, SystemClock())
     tasks = [asyncio.create_task(component.informers.run())]
     try:

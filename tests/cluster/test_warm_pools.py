@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from autoscaler.config import Records
+from autoscaler.usage.meter import Meter, read_usage
 from autoscaler.warmpool.classes import pool_class
 from autoscaler.warmpool.marks import LABEL_POOL, LABEL_SEED
 from clusters.api import Cluster
@@ -111,6 +113,19 @@ async def test_members_above_a_smaller_size_go(pools: Pools) -> None:
     await pools.cluster.patch(WARM_POOL, "small", {"spec": {"size": 1}}, pools.namespace, manager=MANAGER)
 
     await pools.members_are(1)
+
+
+async def test_what_its_members_hold_is_written_on_the_pool(pools: Pools) -> None:
+    await pools.make(size=1)
+    await pools.members_are(1)
+
+    async def billed() -> list[Meter]:
+        found = read_usage(await pools.cluster.get(WARM_POOL, "small", pools.namespace))
+        return [meter for meter in found.meters if any(spent.idle > 0 for spent in meter.days.values())]
+
+    [meter] = await eventually(billed, 2 * Records().usage_interval + WITHIN)
+
+    assert meter.replica["memory"] > 0
 
 
 async def test_a_configuration_of_somebody_else_is_told_and_not_written_over(pools: Pools) -> None:
