@@ -50,6 +50,7 @@ class Informer:
         self._namespace = namespace
         self._selector = selector
         self._clock = clock or SystemClock()
+        self._version = ""
         self._objects: dict[Key, Object] = {}
         self._handlers: list[Handler] = []
         self._indexes: dict[str, Index] = {"owner": by_owner}
@@ -73,6 +74,11 @@ class Informer:
     def get(self, name: str, namespace: str = "") -> Object | None:
         """The object as last seen, or None."""
         return self._objects.get(Key(namespace, name))
+
+    @property
+    def resource_version(self) -> str:
+        """Up to which version of the cluster all changes of the kind were seen; "" before the first list."""
+        return self._version
 
     def indexed(self, index: str, value: str) -> list[Object]:
         """All objects under `value` of that index (`owner` is always there: uid of the controller)."""
@@ -104,7 +110,8 @@ class Informer:
         while True:
             began = self._clock.monotonic()
             try:
-                await self._follow(self._replace(await self._cluster.list(self.kind, self._namespace, self._selector)))
+                self._replace(await self._cluster.list(self.kind, self._namespace, self._selector))
+                await self._follow()
             except ClusterError as error:
                 if self._clock.monotonic() - began >= LARGEST_BACKOFF:  # it went well in between
                     backoff = FIRST_BACKOFF
@@ -120,13 +127,13 @@ class Informer:
         log.warning("cannot list or watch %s (%s): again in %.1f s", self.kind, error, pause)
         return pause
 
-    async def _follow(self, version: str) -> None:
-        """Watch from `version`; a watch that merely ends is resumed where it stood."""
+    async def _follow(self) -> None:
+        """Watch from where the list stood; a watch that merely ends is resumed where it stood."""
         while True:
             silent = True
-            async for event in self._cluster.watch(self.kind, version, self._namespace, self._selector):
+            async for event in self._cluster.watch(self.kind, self._version, self._namespace, self._selector):
                 silent = False
-                version = version_of(event.object) or version
+                self._version = version_of(event.object) or self._version
                 self._take(event)
             if silent:  # a watch that ends at once is not asked in a tight loop
                 await self._clock.sleep(FIRST_BACKOFF)
@@ -157,7 +164,7 @@ class Informer:
             version <= listed_at and key not in there for key, version in seen.items()
         )
 
-    def _replace(self, snapshot: ObjectList) -> str:
+    def _replace(self, snapshot: ObjectList) -> None:
         """Take a snapshot for truth: whatever is not in it was deleted."""
         fresh = {key_of(obj): obj for obj in snapshot.items}
         for key in [key for key in self._objects if key not in fresh]:
@@ -166,8 +173,8 @@ class Informer:
             known = self._objects.get(key)
             if known is None or version_of(known) != version_of(obj):
                 self._set(key, obj)
+        self._version = snapshot.resource_version
         self._synced.set()
-        return snapshot.resource_version
 
     def _take(self, event: WatchEvent) -> None:
         if event.type == "BOOKMARK":

@@ -1,8 +1,9 @@
 """What the controllers of the stand-in see and how they write: informers, overlaid with their own latest writes.
 
 A pass that follows a write at once must not act on the state before it (it would create a child twice or take a step
-back in a status). So every answer to a write is kept until the informer has caught up with it; that resourceVersions
-are numbers that only rise is a fact of the embedded cluster.
+back in a status). So every answer to a write is kept until the informer has caught up with it, and no longer: an answer
+may also come after the object was seen to go. That resourceVersions are numbers that only rise is a fact of the
+embedded cluster.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class View:
 
     def get(self, kind: Kind, name: str, namespace: str) -> Object | None:
         """The object as last seen or last written by us, or None."""
-        seen = self.informer(kind).get(name, namespace)
+        informer = self.informer(kind)
         written = self._written[kind].get(Key(namespace, name))
-        return seen if written is None else written
+        return written if written is not None and _is_ahead(written, informer) else informer.get(name, namespace)
 
     async def create(self, kind: Kind, child: Object, owner_kind: Kind, owner: Object) -> Object:
         """Create a child; returns the one that is there when the name is taken.
@@ -94,10 +95,8 @@ class View:
         return self._keep(kind, written)
 
     def _keep(self, kind: Kind, written: Object) -> Object:
-        key = key_of(written)
-        seen = self.informer(kind).get(key.name, key.namespace)
-        if seen is None or _number(seen) < _number(written):
-            self._written[kind][key] = written
+        if _is_ahead(written, self.informer(kind)):
+            self._written[kind][key_of(written)] = written
         return written
 
     def _caught_up(self, kind: Kind, before: Object | None, after: Object | None) -> None:
@@ -130,6 +129,11 @@ def _select(have: Mapping[str, Any], want: Mapping[str, Any]) -> Object:
     if "metadata" in want:
         selected["metadata"] = {key: have["metadata"].get(key, {}) for key in want["metadata"]}
     return selected
+
+
+def _is_ahead(written: Object, informer: Informer) -> bool:
+    """Whether the informer has not come to that write yet."""
+    return int(informer.resource_version or 0) < _number(written)
 
 
 def _number(obj: Object) -> int:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusters.api import Cluster
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative.view import View, difference
 from clusters.errors import NotFound
 from clusters.informer import Informers
-from clusters.objects import CONFIGURATION, REVISION, Object, version_of
+from clusters.objects import CONFIGURATION, REVISION, Kind, Object, version_of
 from clusters.patches import merge_patch
 from tests.clusters.knative.stage import configuration
+from tests.support.loops import at_work
+from tests.support.wait import eventually
 
 LEAVES = st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
 TREES = st.recursive(
@@ -50,6 +53,33 @@ async def test_a_write_is_seen_before_the_informer_sees_it(cluster: EmbeddedClus
     assert view.get(REVISION, "magika-00001", "default") == made
     changed = await view.update(REVISION, made, {"spec": {"a": 2}})
     assert view.get(REVISION, "magika-00001", "default") == changed
+
+
+class GoneBeforeTheAnswer:
+    """A cluster in which an object that is changed is deleted, and seen to go, before the change is answered."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self._cluster = cluster
+        self.informers = Informers(cluster)
+
+    async def patch(self, kind: Kind, name: str, change: Any, namespace: str, **how: Any) -> Object:
+        answer = await self._cluster.patch(kind, name, change, namespace, **how)
+        await self._cluster.delete(kind, name, namespace)
+        await eventually(lambda: self.informers[kind].get(name, namespace) is None)
+        return answer
+
+
+async def test_an_answer_that_comes_after_the_object_was_seen_to_go_does_not_bring_it_back(
+    cluster: EmbeddedCluster,
+) -> None:
+    slow = GoneBeforeTheAnswer(cluster)
+    view = View(cast("Cluster", slow), slow.informers)
+    informer = view.informer(REVISION)
+    async with at_work(slow.informers.run()):
+        made = await cluster.create(REVISION, child("magika-00001"), manager="test")
+        await eventually(lambda: informer.get("magika-00001", "default"))
+        await view.update(REVISION, made, {"spec": {"a": 2}})
+        assert view.get(REVISION, "magika-00001", "default") is None
 
 
 async def test_a_child_that_is_there_already_is_returned(cluster: EmbeddedCluster, view: View) -> None:
