@@ -34,8 +34,10 @@ run: setup ## Start the platform, deploy a real model, ask it something; leaves 
 stop: setup ## End the platform that `make run` left up
 	@$(BIN)/knodel down
 
+# Half of their time they wait, so two at once, each a file at a time; WORKERS=0: one after another, as a debugger wants it.
+WORKERS := 2
 test: setup ## Run the everyday tests
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
 
 test-long: setup ## Run the tests of minutes: other programs' clients, OCR over served models, memory, kills, a full disk, the guide's examples
 	$(BIN)/pytest --long --timeout 900 --durations 5 tests/long

@@ -22,6 +22,7 @@ SECRET = make_canary()
         *(base64.b64encode(b"x" * before + SECRET.encode() + b"and more") for before in range(4)),
         base64.urlsafe_b64encode(b"\xff\xfe" + SECRET.encode()),
     ],
+    ids=["bare", "JSON", "a query", "hexadecimal", *(f"base64 at {before}" for before in range(4)), "base64url"],
 )
 def test_a_secret_is_found_in_each_form(content: bytes) -> None:
     canaries = Canaries()

@@ -29,7 +29,7 @@ def files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("digest", ["", of_bytes(CONTENT)])
+@pytest.mark.parametrize("digest", ["", of_bytes(CONTENT)], ids=["without a digest", "with its digest"])
 def test_an_archive_becomes_a_folder(store: Store, tmp_path: Path, digest: str) -> None:
     check(get(store.file("/m.tar.gz?token=secret", CONTENT), tmp_path, digest))
 
@@ -82,7 +82,7 @@ def test_the_folder_goes_with_the_last_who_uses_it(store: Store, tmp_path: Path)
     assert not path.exists()
 
 
-@pytest.mark.parametrize("digest", ["", of_bytes(CONTENT)])
+@pytest.mark.parametrize("digest", ["", of_bytes(CONTENT)], ids=["without a digest", "with its digest"])
 def test_an_archive_on_this_machine_is_unpacked_too(tmp_path: Path, digest: str) -> None:
     (tmp_path / "m.tgz").write_bytes(CONTENT)
     check(get((tmp_path / "m.tgz").as_uri(), tmp_path, digest))
