@@ -16,15 +16,15 @@ async def living_pods(world: World, revision: str) -> list[Object]:
     return [pod for pod in found.items if not is_deleting(pod)]
 
 
-async def at_zero(world: World, revision: str, *, ended: bool = False) -> None:
-    """Return once no replica of the revision is left but those that end; with `ended`, not even one of those."""
+async def at_zero(world: World, revision: str, *, ending: bool = False) -> None:
+    """Return once no replica of the revision is left; with `ending`, those that end may be, and may still answer."""
 
     async def gone() -> bool:
-        if ended:
-            return not (await world.cluster.list(POD, "default", f"serving.knative.dev/revision={revision}")).items
-        return not await living_pods(world, revision)
+        if ending:
+            return not await living_pods(world, revision)
+        return not (await world.cluster.list(POD, "default", f"serving.knative.dev/revision={revision}")).items
 
-    await world.eventually(gone, 40)
+    await world.eventually(gone, 60)
 
 
 async def test_an_idle_model_goes_to_zero_and_200_concurrent_requests_wake_it_once(world: World) -> None:
@@ -40,7 +40,7 @@ async def test_an_idle_model_goes_to_zero_and_200_concurrent_requests_wake_it_on
 async def test_an_answer_that_was_held_tells_what_it_waited_for(world: World) -> None:
     world.needs("gateway")
     await world.deploy("told", storageUri=world.artifacts("double"), maxReplicas=1, scaleToZeroAfter="1s")
-    await at_zero(world, "told-00001", ended=True)
+    await at_zero(world, "told-00001")
 
     held = await world.ask("told")
 
@@ -56,7 +56,7 @@ async def test_a_request_in_flight_when_the_replica_goes_is_not_lost(world: Worl
         # One request that is longer than the idle time, then silence: it must not be cut by the scale-down.
         answer = await world.ask("slow", value=1.0)
         assert answer.status == 200
-    await at_zero(world, "slow-00001")
+    await at_zero(world, "slow-00001", ending=True)
     assert (await world.ask("slow", value=1.0)).status == 200
 
 
