@@ -39,7 +39,7 @@ class Stage:
         asked = {"maxReplicas": 1, "scaleToZeroAfter": "1s", **PYTHON, **spec}
         await self.world.deploy(name, storageUri=uri, **asked)
         if not spec.get("minReplicas"):
-            await at_zero(self.world, f"{name}-00001", ended=True)
+            await at_zero(self.world, f"{name}-00001")
 
     async def pool(self, size: int) -> None:
         """A full pool that fits them."""

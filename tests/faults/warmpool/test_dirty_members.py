@@ -33,7 +33,7 @@ async def test_the_next_tenant_finds_nothing_of_the_one_before(stage: Stage) -> 
     await stage.world.pool_has(POOL, 1)
     assert await found(stage, SECOND, LOOK) == 0.0, "while the first one is still there"
 
-    await at_zero(stage.world, f"{FIRST}-00001", ended=True)
+    await at_zero(stage.world, f"{FIRST}-00001")
     await eventually(lambda: stage.has_gone(used, pid))
     await stage.world.pool_has(POOL, 1)
     assert await found(stage, FIRST, LOOK) == 0.0, "a member of its own, again"

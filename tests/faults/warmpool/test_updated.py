@@ -35,7 +35,7 @@ async def test_members_of_the_former_template_are_drained_and_never_claimed_for_
         return len(found) == SIZE and found.isdisjoint(former)
 
     await stage.world.eventually(renewed)
-    await at_zero(stage.world, f"{NAME}-00001", ended=True)
+    await at_zero(stage.world, f"{NAME}-00001")
     await stage.world.pool_has(POOL, SIZE)
     fresh = names(await stage.members())
     assert (await stage.world.ask(NAME, value=3.0)).status == 200

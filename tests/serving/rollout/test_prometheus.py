@@ -54,8 +54,9 @@ async def asking(
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """All of this level; the server beside has its requests in the log where another test has set the level of all."""
-    return [record for record in caplog.records if record.levelno == logging.WARNING]
+    """What this client says: the server beside has its requests in the log where another test has set its level."""
+    said = [record for record in caplog.records if record.name == Prometheus.__module__]
+    return [record for record in said if record.levelno == logging.WARNING]
 
 
 def rule(query: str, name: str = "one") -> MetricRule:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import Span, StatusCode
@@ -229,10 +230,19 @@ async def test_a_collector_that_is_not_there_keeps_no_server_from_ending(
     traced: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serving.server.observability.PATIENCE", 0.1)
+    exporter: list[OTLPSpanExporter] = []
+
+    def made() -> OTLPSpanExporter:
+        exporter.append(OTLPSpanExporter())
+        return exporter[-1]
+
+    monkeypatch.setattr("serving.server.tracing.OTLPSpanExporter", made)
     running = await traced(models.double(), to="http://127.0.0.1:9")
     assert (await call(running)).status == 200
     async with asyncio.timeout(2):
         await running.server.close()
+    for one in exporter:  # whose thread would try again for ten seconds, and say so in the log of other tests
+        one.shutdown()  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize(
