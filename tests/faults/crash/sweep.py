@@ -62,7 +62,8 @@ class Sweep:
                 self._chapter(chapter, life, told, write, when)
 
     def _chapter(self, chapter: Chapter, life: str, told: Told, write: int, when: When) -> None:
-        if write <= told.writes and not chapter.spared:
+        armed = write <= told.writes and not chapter.spared
+        if armed:
             self.here.arm(write, when)
         answered, crashed = False, False
         since = time.monotonic()
@@ -77,7 +78,8 @@ class Sweep:
             now = time.monotonic()
             if answered and found == told.view:
                 settled = settled or now
-                if crashed or not self.here.countdown.left or now > settled + LINGER:
+                struck = not self.here.countdown.left  # it is about to end where that was not seen yet
+                if crashed or not armed or (not struck and now > settled + LINGER):
                     break
             else:
                 settled = None
