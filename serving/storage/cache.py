@@ -135,7 +135,8 @@ class Cache:
     def _enter(self, place: Path, deadline: Deadline | None) -> Hold:
         while True:
             with self._writing():
-                place.mkdir(mode=0o700, exist_ok=True)
+                with contextlib.suppress(FileExistsError):  # `exist_ok` fails when it goes while it is looked at
+                    place.mkdir(mode=0o700)
                 held = hold(place, alone=True)
             if held is not None:
                 return held

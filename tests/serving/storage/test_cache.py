@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import hashlib
 import os
@@ -186,6 +187,21 @@ async def test_who_wants_the_same_waits_and_finds_it(store: Store, tmp_path: Pat
     go_on.set()
     await eventually(lambda: len(got) == len(threads))
     assert got == [content] * len(threads) and store.asked == ["/m.onnx"]
+
+
+def test_a_download_whose_folder_goes_while_it_is_looked_for_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, made, gone = Cache(tmp_path, 1 << 20, sleep=lambda _: None), os.mkdir, [FileExistsError(errno.EEXIST, "")]
+
+    def mkdir(path: Path, mode: int) -> None:
+        if gone:
+            raise gone.pop()  # of who had it and finished: it is not there any more
+        made(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with cache.workplace("a") as work:
+        assert work.is_dir() and not gone
 
 
 def test_what_is_dropped_is_gone_and_may_be_dropped_again(tmp_path: Path) -> None:
