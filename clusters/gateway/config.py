@@ -22,7 +22,7 @@ import msgspec
 
 from clusters.gateway.headers import ADDED_BY_ENVOY, STRIPPED_FROM_ANSWERS
 from clusters.gateway.route_config import (
-    ASKED_HOST,
+    ASKED_PATH,
     CLUSTER,
     VERSION_HOST,
     Json,
@@ -119,7 +119,7 @@ def _route_table(virtual_hosts: list[msgspec.Raw]) -> Resource:
         "@type": _TYPE + "route.v3.RouteConfiguration",
         "name": ROUTE_TABLE,
         "virtual_hosts": [_raw(version_host(version)), *virtual_hosts],
-        "request_headers_to_remove": [ASKED_HOST, *ADDED_BY_ENVOY],
+        "request_headers_to_remove": [ASKED_PATH, *ADDED_BY_ENVOY],
         "response_headers_to_remove": STRIPPED_FROM_ANSWERS,
     }
     return _response(version, [table])

@@ -6,6 +6,7 @@ from typing import Final
 
 REVISION: Final = "Knative-Serving-Revision"  # names the revision to the activator; set for each split
 NAMESPACE: Final = "Knative-Serving-Namespace"
+TAG: Final = "Knative-Serving-Tag"  # set by the rule of a tag; a caller may send it to choose a tag
 
 STRIPPED_FROM_REQUESTS: Final = (REVISION, NAMESPACE)
 """Removed from every request that comes in."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from clusters.gateway.headers import TAG
 from clusters.gateway.routes import Headers, Route, Split, VirtualHost
 from clusters.objects import Key, Object, key_of, name_of, namespace_of
 
 PUBLIC: Final = "ExternalIP"  # of an Ingress rule; "ClusterLocal" stays off the public listener
-PATH_FORM_NAMESPACE: Final = "default"  # the path form names a model alone: it is one of this namespace
 
 _HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _HEADER_NAME: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")  # a token of RFC 9110
@@ -49,18 +49,18 @@ def without_collisions(hosts: Iterable[VirtualHost]) -> tuple[tuple[VirtualHost,
     whole route table for one doubled name, so one object's fault must not reach it.
     """
     taken: set[str] = set()
-    models: set[str] = set()
+    path_forms: set[str] = set()
     refused: dict[str, str] = {}
     kept: list[VirtualHost] = []
     for host in hosts:
         refused |= {name: host.name for name in host.hosts if name in taken}
         names = tuple(name for name in host.hosts if name not in taken)
         taken.update(names)
-        model = "" if host.model in models else host.model
-        models.add(model)
+        path_form = "" if host.path_form in path_forms else host.path_form
+        path_forms.add(path_form)
         if names:  # a host without names is none: Envoy would refuse the whole table for it, too
-            unchanged = names == host.hosts and model == host.model
-            kept.append(host if unchanged else replace(host, hosts=names, model=model))
+            unchanged = names == host.hosts and path_form == host.path_form
+            kept.append(host if unchanged else replace(host, hosts=names, path_form=path_form))
     return tuple(kept), refused
 
 
@@ -71,7 +71,7 @@ def _virtual_host(ingress: Object, number: int, rule: Object, timeout_of: Timeou
         name=f"{key_of(ingress)}/{number}",
         hosts=hosts,
         routes=tuple(sorted(routes, key=_specificity)),
-        model=_model(ingress, hosts),
+        path_form=_path_form(ingress, hosts, routes),
     )
 
 
@@ -80,11 +80,13 @@ def _specificity(route: Route) -> tuple[int, int]:
     return -len(route.prefix), -len(route.match)
 
 
-def _model(ingress: Object, hosts: tuple[str, ...]) -> str:
-    """The rule of the Route itself, not of one of its tags, is what the path form reaches."""
+def _path_form(ingress: Object, hosts: tuple[str, ...], routes: tuple[Route, ...]) -> str:
+    """Return the path form of the Route's own rule or of a tag's rule, which is known by the header that it sets."""
     name, namespace = name_of(ingress), namespace_of(ingress)
-    own = any(host.startswith(f"{name}.{namespace}.") for host in hosts)
-    return name if own and namespace == PATH_FORM_NAMESPACE else ""
+    tags = {value for route in routes for header, value in route.headers if header == TAG}
+    forms = {f"{name}.{namespace}": f"{name}.{namespace}"}
+    forms |= {f"{tag}-{name}.{namespace}": f"{tag}.{name}.{namespace}" for tag in tags}
+    return next((form for host in hosts for own, form in forms.items() if host.startswith(f"{own}.")), "")
 
 
 def _paths(rule: Object) -> Iterator[Mapping[str, Any]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from clusters.gateway.limits import Limits
-from clusters.gateway.route_config import ASKED_HOST
+from clusters.gateway.route_config import ASKED_PATH
 
 RETRY_AFTER: Final = "1"  # s; a replica that died is replaced, or the activator takes over, within about this time
 _SHOWN: Final = 128  # characters of a caller's own words that an error repeats
@@ -76,12 +76,15 @@ def local_replies(limits: Limits) -> Json:
 def replies(limits: Limits) -> tuple[Reply, ...]:
     """Every error that the gateway answers, in order of precedence."""
     upgrade = _header({"name": "upgrade", "present_match": True})
-    no_model = f"no model answers at host %REQ({ASKED_HOST}?:AUTHORITY):{_SHOWN}% and path %PATH(NQ:PATH):{_SHOWN}%"
+    by_path = _header({"name": ASKED_PATH, "present_match": True})
+    remedy = "`knodel list` shows the models, `knodel get NAME` the addresses of one"
+    host = f"host %REQ(:AUTHORITY):{_SHOWN}% and path %PATH(NQ:PATH):{_SHOWN}%"
     headers = f"the request headers are larger than {limits.header_kib} KiB or more than {limits.header_count}"
     no_path = _header({"name": ":path", "string_match": {"prefix": "/"}, "invert_match": True})
     return (
         Reply(_all(_status(404), no_path), "the request's target is not a path", status=400),
-        Reply(_status(404), f"{no_model}; `knodel list` shows the addresses"),
+        Reply(_all(_status(404), by_path), f"no model answers at path %REQ({ASKED_PATH}):{_SHOWN}%; {remedy}"),
+        Reply(_status(404), f"no model answers at {host}; {remedy}"),
         *(_guarded(guard) for guard in guards(limits)),
         Reply(_all(_status(_FORBIDDEN), upgrade), "protocols are not switched here: send the request without Upgrade"),
         Reply(_status(431), headers),

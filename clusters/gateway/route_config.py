@@ -19,8 +19,12 @@ VERSION_HOST: Final = "version.gateway.knodel.internal"
 """Asked with this Host, the listener itself answers the version of the route table in force: a hash, nothing else."""
 
 PATH_FORM_DOMAIN: Final = ".path.gateway.knodel.internal"
-ASKED_HOST: Final = "knodel-internal-host"
-"""Keeps the Host that the caller named while the path form stands in its place; removed before a backend sees it."""
+SHORT_FORM_NAMESPACE: Final = "default"
+"""The namespace of the models that `/v2/models/NAME/…` and `/v1/models/NAME:predict` reach."""
+ASKED_PATH: Final = "knodel-internal-path"
+"""Keeps the path that the caller sent, without its query, while the path form replaces it; removed before a backend
+sees the request."""
+LOG_METADATA: Final = "knodel.gateway"  # dynamic metadata for the access log: `path` as the caller sent it
 
 LUA_FILTER: Final = "envoy.filters.http.lua"
 PATH_FORM_SCRIPT_NAME: Final = "path form"
@@ -28,17 +32,33 @@ PATH_FORM_SCRIPT: Final = f"""
 function envoy_on_request(handle)
   local headers = handle:headers()
   local path = headers:get(":path")
-  local model, rest = path:match("^/v2/models/([a-z0-9-]+)([^?]*)")
-  if model == nil or (rest ~= "" and rest:sub(1, 1) ~= "/") then
-    model = path:match("^/v1/models/([a-z0-9-]+):predict$") or path:match("^/v1/models/([a-z0-9-]+):predict%?")
+  local asked = path:match("^[^?]*")
+  local host = nil
+  local namespace, name, tagged, rest = path:match("^/namespaces/([a-z0-9-]+)/models/([a-z0-9-]+)([^/?]*)(.*)$")
+  if namespace ~= nil then
+    local tag = tagged:match("^@([a-z0-9-]+)$") or tagged:match("^%%40([a-z0-9-]+)$")
+    if tag == nil and tagged ~= "" then return end
+    host = (tag and tag .. "." or "") .. name .. "." .. namespace
+    headers:replace(":path", rest:sub(1, 1) == "/" and rest or "/" .. rest)
+  else
+    name = asked:match("^/v2/models/([a-z0-9-]+)$") or asked:match("^/v2/models/([a-z0-9-]+)/")
+      or asked:match("^/v1/models/([a-z0-9-]+):predict$")
+    if name == nil then return end
+    host = name .. ".{SHORT_FORM_NAMESPACE}"
   end
-  if model == nil then return end
-  headers:add("{ASKED_HOST}", headers:get(":authority") or "")
-  headers:replace(":authority", model .. "{PATH_FORM_DOMAIN}")
+  headers:add("{ASKED_PATH}", asked)
+  handle:streamInfo():dynamicMetadata():set("{LOG_METADATA}", "path", asked)
+  headers:replace(":authority", host .. "{PATH_FORM_DOMAIN}")
   handle:clearRouteCache()
 end
 """
-"""Run for Hosts that no model has. As routes the path form would double the table, and be tried one by one."""
+"""Finds the model by the path of a request whose Host no model has:
+
+    /namespaces/NAMESPACE/models/NAME[@TAG]/REST  → REST of the model, or of the version with the tag
+    /v2/models/NAME/…, /v1/models/NAME:predict    → the same path of a model of the namespace default
+
+As routes the path forms would double the table, and Envoy would try them one by one.
+"""
 
 PLATFORM: Final = {"name": "knodel", "version": "1", "extensions": ["binary_tensor_data", "model_repository"]}
 """Server metadata of the Open Inference Protocol for the platform as a whole (`GET /v2`)."""
@@ -61,7 +81,7 @@ def subset(value: str) -> Json:
 
 def virtual_host(host: VirtualHost) -> Json:
     """The entry of the route table for one virtual host."""
-    alias = (path_form_host(host.model),) if host.model else ()
+    alias = (host.path_form + PATH_FORM_DOMAIN,) if host.path_form else ()
     return {
         "name": host.name,
         "domains": [*host.hosts, *alias],
@@ -70,8 +90,11 @@ def virtual_host(host: VirtualHost) -> Json:
 
 
 def unknown_model(domain: str) -> Json:
-    """The virtual host of every Host that has a model's form but is none's: never answered by anything else."""
-    return {"name": "unknown model", "domains": [f"*.{domain}"]}
+    """The virtual host of every Host and path that has a model's form but is none's: never answered by anything else.
+
+    Without it the platform's own answers below `path_form` would stand in for those of a model that is not there.
+    """
+    return {"name": "unknown model", "domains": [f"*.{domain}", f"*{PATH_FORM_DOMAIN}"]}
 
 
 def path_form() -> Json:
@@ -88,11 +111,6 @@ def path_form() -> Json:
         "routes": [*fixed, {"match": {"prefix": "/"}, "direct_response": {"status": 404}}],
         "typed_per_filter_config": {LUA_FILTER: by_path},
     }
-
-
-def path_form_host(model: str) -> str:
-    """The Host under which a model is found that was asked for by its path."""
-    return model + PATH_FORM_DOMAIN
 
 
 def version_host(version: str) -> Json:

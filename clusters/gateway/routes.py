@@ -49,13 +49,14 @@ class Route:
 class VirtualHost:
     """Hosts that share routes; the first matching route counts.
 
-    `model`: under which name the path form (`/v2/models/NAME/…`) reaches the same routes, empty for none.
+    `path_form`: `NAME.NAMESPACE`, or `TAG.NAME.NAMESPACE` of a tag, if `/namespaces/NAMESPACE/models/NAME[@TAG]/…`
+    reaches the same routes; empty if not.
     """
 
     name: str
     hosts: tuple[str, ...]
     routes: tuple[Route, ...]
-    model: str = ""
+    path_form: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,69 @@ async def test_the_path_form_reaches_a_model_without_its_host(served: int, first
     for path in [*(f"/v2/models/m{rest}" for rest in below), "/v1/models/m:predict", "/v1/models/m:predict?a=b"]:
         assert (await ask(served, path, "127.0.0.1")).json["backend"] == "first", path
         assert first.requests[-1].path_qs == path
-        assert "knodel-internal-host" not in first.requests[-1].headers
+        assert "knodel-internal-path" not in first.requests[-1].headers
+
+
+@pytest.mark.parametrize(
+    ("rest", "received"),
+    [
+        ("/v2/models/m/infer", "/v2/models/m/infer"),
+        ("/v2/models/m/infer?a=b", "/v2/models/m/infer?a=b"),
+        ("/v1/models/m:predict", "/v1/models/m:predict"),
+        ("/openapi.json", "/openapi.json"),
+        ("/v2/health/ready", "/v2/health/ready"),
+        ("/", "/"),
+        ("", "/"),
+        ("?a=b", "/?a=b"),
+    ],
+)
+async def test_the_path_form_with_a_namespace_gives_the_model_the_rest_of_the_path(
+    served: int, first: Backend, rest: str, received: str
+) -> None:
+    assert (await ask(served, f"/namespaces/default/models/m{rest}", "127.0.0.1")).json["backend"] == "first"
+    assert first.requests[-1].path_qs == received
+    assert "knodel-internal-path" not in first.requests[-1].headers
+    assert first.requests[-1].headers["Knative-Serving-Revision"] == "m-00001"
+
+
+@pytest.mark.parametrize("at", ["@", "%40"])
+async def test_the_path_form_with_a_tag_reaches_the_version_of_the_tag(
+    gateway: Envoy, first: Backend, second: Backend, at: str
+) -> None:
+    backends = {ONE: (first.address,), TWO: (second.address,)}
+    await gateway.apply(table({"m-00001": 100}, backends, tags={"blue": "m-00002"}))
+    answer = await ask(gateway.port, f"/namespaces/default/models/m{at}blue/v2/models/m/infer", "127.0.0.1")
+    assert answer.json["backend"] == "second"
+    by_host = await ask(gateway.port, "/v2/models/m/infer", "blue-m.default.localhost")
+    assert by_host.json["backend"] == "second"
+    by_path_headers, by_host_headers = (dict(request.headers) for request in second.requests)
+    for own in ("Host", "X-Request-ID"):
+        by_path_headers.pop(own, None)
+        by_host_headers.pop(own, None)
+    assert by_path_headers == by_host_headers, "a tagged request carries the same marks in both forms"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/namespaces/default/models/nope/v2/health/ready",
+        "/namespaces/other/models/m/v2/health/ready",
+        "/namespaces/default/models/m@nope/v2/health/ready",
+        "/namespaces/default/models/m@/v2/health/ready",
+        "/namespaces/default/models/m@a@b/v2/health/ready",
+        "/namespaces/default/models/M/v2/health/ready",
+        "/namespaces/default/models",
+        "/namespaces/default/models/",
+        "/namespaces/default",
+        "/namespaces/default/models/m/../nope/v2/health/ready",
+    ],
+)
+async def test_a_path_form_of_no_model_is_404_and_never_answered_by_the_platform(served: int, path: str) -> None:
+    answer = await ask(served, path + "?key=secret", "127.0.0.1:8080")
+    assert is_error(answer, 404)
+    assert "secret" not in answer.json["error"]
+    assert "knodel.internal" not in answer.json["error"]
+    assert path.replace("/m/../nope", "/nope") in answer.json["error"]
 
 
 async def test_other_paths_without_a_host_are_404(served: int) -> None:
@@ -175,12 +237,16 @@ async def test_the_access_log_has_one_json_line_for_each_request_but_no_probes(g
     await gateway.apply(table({"m-00001": 100}, {ONE: (first.address,)}))
     await ask(gateway.port, "/a?key=secret", headers={"x-request-id": "mine"})
     await ask(gateway.port, "/b", "nope")
+    await ask(gateway.port, "/namespaces/default/models/m/c?key=secret", "127.0.0.1")
     log = gateway.folder / ACCESS_LOG
-    await eventually(lambda: log.read_text().count("\n") == 2)
-    one, two = (json.loads(line) for line in log.read_text().splitlines())
+    await eventually(lambda: log.read_text().count("\n") == 3)
+    one, two, three = (json.loads(line) for line in log.read_text().splitlines())
     assert (one["status"], one["path"], one["revision"], one["request"]) == (200, "/a", "m-00001", "mine")
     assert one["upstream"] == f"127.0.0.1:{first.address.port}"
     assert (two["status"], two["host"], two["revision"]) == (404, "nope", None)
+    assert (three["status"], three["path"], three["revision"]) == (200, "/c", "m-00001")
+    assert three["path_form"] == "/namespaces/default/models/m/c"
+    assert one["path_form"] is None
 
 
 async def test_a_route_without_splits_is_503(gateway: Envoy) -> None:

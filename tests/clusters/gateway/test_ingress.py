@@ -42,9 +42,9 @@ def test_routes_that_ask_for_a_header_come_before_the_others() -> None:
     assert [route.match for route in main.routes] == [(("Knative-Serving-Tag", "blue"),), ()]
 
 
-def test_a_tag_has_a_host_of_its_own_that_the_path_form_does_not_reach() -> None:
+def test_a_tag_has_a_host_and_a_path_form_of_its_own() -> None:
     main, tag = virtual_hosts(ingress("m", {"m-00001": 100}, {"blue": "m-00002"}), no_timeout)
-    assert (main.model, tag.model) == ("m", "")
+    assert (main.path_form, tag.path_form) == ("m.default", "blue.m.default")
     assert tag.hosts == ("blue-m.default.localhost",)
     assert revisions(tag.routes[0]) == {"m-00002": 100}
 
@@ -55,8 +55,16 @@ def test_cluster_local_rules_stay_off_the_public_listener() -> None:
     assert virtual_hosts(made, no_timeout) == ()
 
 
-def test_the_path_form_reaches_models_of_the_default_namespace_alone() -> None:
-    assert [host.model for host in virtual_hosts(ingress("m", {"m-00001": 100}, namespace="team"), no_timeout)] == [""]
+def test_the_path_form_reaches_models_of_every_namespace() -> None:
+    hosts = virtual_hosts(ingress("m", {"m-00001": 100}, namespace="team"), no_timeout)
+    assert [host.path_form for host in hosts] == ["m.team"]
+
+
+def test_a_host_that_is_not_the_routes_own_has_no_path_form() -> None:
+    made = ingress("m", {"m-00001": 100}, {"blue": "m-00002"})
+    for rule in made["spec"]["rules"]:
+        rule["hosts"] = ["ml.example.org"]
+    assert [host.path_form for host in virtual_hosts(made, no_timeout)] == ["", ""]
 
 
 def test_a_route_waits_for_the_slowest_of_its_revisions() -> None:
