@@ -22,6 +22,7 @@ from clusters.objects import EVENT_SOURCE, MODEL_EVENT, Key, Object, key_of
 from clusters.recorder import Recorder
 from eventing.apis import ModelRef
 from eventing.model_event import ModelEvent, Status, is_pending, model_of, read_model_event, wants_replay
+from eventing.order import Mark
 from eventing.outgoing import is_outgoing
 from eventing.pace import Pace
 from eventing.pending import PendingEvents
@@ -39,6 +40,18 @@ RACES = 5
 """How often a change that met another Model than it was made for is made anew within one pass."""
 PERMANENT: Final = (NotFound, Invalid, Forbidden)
 """What no repetition helps."""
+
+
+class _NotOrderable(ClusterError):
+    """The sequences of an event and of the newest applied event allow no order."""
+
+    reason = "NotOrderable"
+
+    def __init__(self, event: ModelEvent, newest: Mark) -> None:
+        super().__init__(
+            f"sequence {event.spec.sequence!r} cannot be ordered against {newest.sequence!r} of event {newest.id}: "
+            "numbers of different lengths need sequencetype Integer; send the event again with it, under another id"
+        )
 
 
 class EventController:
@@ -111,10 +124,19 @@ class EventController:
             wait = self._wait(key, winner)
             if wait <= 0:
                 wait = await self._apply(key, winner, routed.beaten, seen)
+            if wait is None and routed.undecided:
+                wait = 0.0  # the next pass compares them with the winner, which is the newest now
         newest = f"{seen.newest.id} of {seen.newest.source}" if seen.newest is not None else ""
         older = Status("Superseded", "Older", f"it is older than {newest}, which was applied before it")
         self._statuses.leave((event.object, older) for event in routed.older)
+        await self._refuse_unorderable(routed.unorderable, seen)
         return wait
+
+    async def _refuse_unorderable(self, events: Sequence[ModelEvent], seen: Seen) -> None:
+        if not events or seen.newest is None:
+            return
+        first, *others = [(event, _NotOrderable(event, seen.newest)) for event in events]
+        await self._fail(first[0].object, Status("Failed", first[1].reason, str(first[1])), others)
 
     def _wait(self, key: Key, winner: ModelEvent) -> float:
         """Seconds until the winner may be tried."""

@@ -1,17 +1,19 @@
-"""For training scripts: tell Knodel that a training ended and what it made. The standard library alone.
+"""Emit an event when a training run ends, from a training script. The standard library alone.
 
     from eventing import emit_training_completed
 
     emit_training_completed("iris", "s3://models/iris/7/", version="7", metrics={"accuracy": 0.98})
 
 The event is a CloudEvent in structured mode, signed by Standard Webhooks. It is sent again until it is taken, under the
-same id, so it has one effect however often it arrives.
+same id, so it has one effect however often it arrives. Each failed attempt is logged as a warning, which Python prints
+to stderr unless the script configures logging.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import random
 import time
@@ -19,14 +21,17 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.message import Message
 from http.client import HTTPException
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
 
 from clusters.errors import KnodelError
+from eventing.sequence import EventSequence
 from eventing.signing import sign
 
 TYPE: Final = "dev.knodel.training.completed.v1"
@@ -38,10 +43,12 @@ SOURCE: Final = "KNODEL_EVENTS_SOURCE"
 """Environment: the `source` attribute that the key is for; absent: `/training/MODEL`."""
 TRACEPARENT: Final = "TRACEPARENT"
 """Environment: the W3C trace context of the training, if it is traced."""
+WAIT: Final = "KNODEL_EVENTS_WAIT"
+"""Environment: seconds during which attempts are repeated (`600`); `0` is one attempt."""
 TIMEOUT: Final = 10.0
-"""s for one attempt."""
-PATIENCE: Final = 300.0
-"""s for all of them: an upgrade of the platform takes less, and the training's machine costs money."""
+"""Seconds for one attempt."""
+DEFAULT_WAIT: Final = 300.0
+"""Seconds for all attempts: an upgrade of the platform takes less, and the training's machine costs money."""
 FIRST_WAIT: Final = 0.5
 LONGEST_WAIT: Final = 30.0
 """s between attempts: doubled from the first on, a random half of it taken off; the server's Retry-After is kept."""
@@ -54,6 +61,9 @@ FAILED: Final = "copy, failed"
 _FORMAT: Final = {"Content-Type": "application/cloudevents+json; charset=utf-8"}
 
 
+log = logging.getLogger(__name__)
+
+
 class NotEmitted(KnodelError):
     """The event was not taken: `status` is the last answer's, None when there was none."""
 
@@ -63,11 +73,10 @@ class NotEmitted(KnodelError):
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long is tried: `timeout` s for one attempt, `total` s for all; `monotonic` and `sleep` are the clock."""
+class Timing:
+    """The time limit of one attempt in seconds, and the clock between attempts."""
 
     timeout: float = TIMEOUT
-    total: float = PATIENCE
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -83,18 +92,23 @@ def emit_training_completed(
     metrics: Mapping[str, Any] | None = None,
     id: str = "",
     source: str = "",
-    sequence: str = "",
+    sequence: str | int = "",
     at: datetime | None = None,
     url: str = "",
     secret: str = "",
-    patience: Patience | None = None,
+    wait: float | None = None,
+    timing: Timing | None = None,
 ) -> str:
-    """Tell that `storage_uri` (an address, or a path on this machine) is the newest `model`; returns the event's id.
+    """Emit that `storage_uri` (an address, or a path on this machine) is the newest `model`; return the event's id.
 
     `id`: the training run's name, so that a repeated script has no second effect; absent: a new one each time.
-    `sequence`: orders events of one source, as text; absent: they are ordered by `at`, which is now. `metrics`: numbers
-    by name; NumPy's are taken. Raises NotEmitted when the event is refused, nobody took it in time, or the same one was
-    taken before and has failed; and ValueError for what cannot be an event.
+    `sequence`: orders events of one source; absent: they are ordered by `at`, which is now. An int, or a text that is
+    one, is sent with `sequencetype` Integer, so 10 follows 9; other texts are ordered as text. `metrics`: numbers by
+    name; NumPy's are taken. `wait`: seconds during which failed attempts are repeated; absent: KNODEL_EVENTS_WAIT, else
+    300. Without either, a connection that is refused on loopback is not repeated: no platform runs there.
+
+    Raises NotEmitted when the event is refused, when no attempt succeeds in time, or when the same event was taken
+    before and has failed. Raises ValueError for arguments that make no event.
     """
     data = {
         "model": model,
@@ -105,6 +119,7 @@ def emit_training_completed(
         "modelFormat": model_format,
         "metrics": metrics,
     }
+    order = EventSequence.of(sequence)
     event = {
         "specversion": "1.0",
         "id": id or str(uuid.uuid4()),
@@ -112,13 +127,15 @@ def emit_training_completed(
         "type": TYPE,
         "time": (at or datetime.now(UTC)).astimezone(UTC).isoformat(),
         "datacontenttype": "application/json",
-        "sequence": sequence,
+        "sequence": order.value,
+        "sequencetype": order.type,
         "traceparent": os.environ.get(TRACEPARENT, ""),
         "data": {name: value for name, value in data.items() if value},
     }
     body = _encoded({name: value for name, value in event.items() if value})
     key = _key(secret or os.environ.get(SECRET, ""))
-    result = _send(_webhook(url or os.environ.get(URL, "")), body, key, _delivery(event), patience or Patience())
+    given = _wait(os.environ.get(WAIT, "")) if wait is None else wait
+    result = _send(_webhook(url or os.environ.get(URL, "")), body, key, _delivery(event), given, timing or Timing())
     if result == FAILED:
         raise NotEmitted(_failed(str(event["id"])), 202)
     return str(event["id"])
@@ -165,27 +182,61 @@ def _delivery(event: Mapping[str, Any]) -> str:
     return "msg_" + hashlib.sha256(f"{event['source']}\0{event['id']}".encode()).hexdigest()[:32]
 
 
-def _send(url: str, body: bytes, secret: str, delivery: str, patience: Patience) -> str:
-    """What the answer says became of it. Raises NotEmitted."""
+def _wait(text: str) -> float | None:
+    try:
+        seconds = float(text) if text else None
+    except ValueError:
+        seconds = -1.0
+    if seconds is not None and not 0 <= seconds < float("inf"):
+        raise ValueError(f"{WAIT} is {text!r}: set it to a number of seconds, for example 600, or to 0 for one attempt")
+    return seconds
+
+
+def _send(url: str, body: bytes, secret: str, delivery: str, wait: float | None, timing: Timing) -> str:
+    """Send until it is taken or `wait` seconds are over; return the result that the answer names. Raises NotEmitted."""
     opener = urllib.request.build_opener(_NoRedirects)
-    end, wait = patience.monotonic() + patience.total, FIRST_WAIT
+    total = DEFAULT_WAIT if wait is None else wait
+    end, backoff = timing.monotonic() + total, FIRST_WAIT
+    deadline = datetime.now().astimezone() + timedelta(seconds=total)
     while True:
         headers = {**_FORMAT, **sign(secret, delivery, datetime.now(UTC), body)}  # signed anew: it bears the time
         request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310  http(s) alone, by `_webhook`
         try:
-            with opener.open(request, timeout=patience.timeout) as answer:
+            with opener.open(request, timeout=timing.timeout) as answer:
                 return str(answer.headers.get(RESULT, ""))
         except HTTPError as error:
             failure, asked = _refused(url, error), _seconds(error.headers)
             if error.code < 500 and error.code not in _AGAIN:
                 raise failure from error
         except (OSError, HTTPException) as error:
+            if wait is None and _is_refused_here(url, error):
+                raise NotEmitted(_not_running(url)) from error
             failure, asked = NotEmitted(f"{url} does not answer: {error}"), 0.0
-        pause = max(asked, wait * random.uniform(0.5, 1.0))  # noqa: S311  no secret
-        if patience.monotonic() + pause > end:
+        pause = max(asked, backoff * random.uniform(0.5, 1.0))  # noqa: S311  no secret
+        if timing.monotonic() + pause > end:
             raise failure
-        patience.sleep(pause)
-        wait = min(2 * wait, LONGEST_WAIT)
+        log.warning("%s; waiting for the platform until %s (%s), next attempt in %.1f s",
+                    failure, f"{deadline:%H:%M:%S}", f"{WAIT}={total:g}", pause)  # fmt: skip
+        timing.sleep(pause)
+        backoff = min(2 * backoff, LONGEST_WAIT)
+
+
+def _is_refused_here(url: str, error: Exception) -> bool:
+    """Return whether a loopback address refused the connection: no process listens there."""
+    cause = error.reason if isinstance(error, URLError) else error
+    host = urlsplit(url).hostname or ""
+    try:
+        is_loopback = ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost" or host.endswith(".localhost")
+    return is_loopback and isinstance(cause, ConnectionRefusedError)
+
+
+def _not_running(url: str) -> str:
+    return (
+        f"no platform listens at {url} (connection refused): start it with `knodel up --detach`, or set "
+        f"{WAIT}={DEFAULT_WAIT:g} to wait up to {DEFAULT_WAIT:g} s for it"
+    )
 
 
 def _failed(id: str) -> str:

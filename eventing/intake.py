@@ -20,6 +20,7 @@ from eventing.event import Event, Malformed
 from eventing.heads import Head
 from eventing.ports import EventSource, Ledger, Mapper, NewEvent, Recorded, Sources
 from eventing.rate import TokenBucket
+from eventing.sequence import EventSequence
 
 COPY: Final = "copy"
 TAKEN: Final = "taken"
@@ -145,6 +146,9 @@ class Intake:
 
     def _checked(self, event: Event, sender: EventSource, now: datetime) -> NewEvent:
         """Raises BadEvent (400, 403)."""
+        sequence = EventSequence(event.extensions.get("sequence", ""), event.extensions.get("sequencetype", ""))
+        if fault := sequence.fault:
+            raise BadEvent(HTTPStatus.BAD_REQUEST, fault)
         mapped = self._mapper.map(sender, event)
         if reason := permits.refusal(sender, mapped):
             raise BadEvent(HTTPStatus.FORBIDDEN, reason)

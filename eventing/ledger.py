@@ -65,6 +65,7 @@ class ModelEventLedger:
 
 def _spec(entry: NewEvent, received_at: datetime) -> Spec:
     event, mapped = entry.event, entry.mapped
+    ordered = event.extensions if mapped.source == event.source else {}  # else its effect is one of several sources
     return Spec(
         event_source=entry.event_source.name,
         source=mapped.source,
@@ -72,7 +73,8 @@ def _spec(entry: NewEvent, received_at: datetime) -> Spec:
         type=event.type,
         received_at=received_at,
         time=mapped.time,
-        sequence=event.extensions.get("sequence", "") if mapped.source == event.source else "",  # else of several
+        sequence=ordered.get("sequence", ""),
+        sequencetype=ordered.get("sequencetype", ""),
         subject=event.subject,
         traceparent=event.extensions.get("traceparent", ""),
         correlationid=event.extensions.get("correlationid", ""),

@@ -44,6 +44,7 @@ class Spec(Part, frozen=True):
     received_at: datetime
     time: datetime | None = None
     sequence: str = ""
+    sequencetype: str = ""
     subject: str = ""
     traceparent: str = ""
     correlationid: str = ""

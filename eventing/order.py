@@ -1,7 +1,7 @@
 """Which of two events is the newer one, and what a Model remembers of the newest that was applied to it. Pure.
 
-Design §6: of two events of one source that both have `sequence` by it, as text; else by `time`; else by arrival, which
-the store of both tells, or the webhooks' clocks where it cannot.
+Of two events of one source that both have `sequence`, that decides (`sequence.py`); else `time`; else the arrival, by
+the order in the store, or by the webhooks' clocks where that is unknown.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 from clusters.objects import Object, annotations_of, uid_of
 from eventing.apis import ANNOTATION_NEWEST, Part
 from eventing.model_event import Spec, event_name
+from eventing.sequence import EventSequence
 
 REMEMBERED: Final = 16
 """Events that were applied before the newest one: a copy of one of them has no second effect, even when the ledger has
@@ -36,6 +37,7 @@ class Mark(Part, frozen=True):
     received_at: datetime
     time: datetime | None = None
     sequence: str = ""
+    sequencetype: str = ""
     arrival: int = 0
     applied: tuple[str, ...] = ()
     model: str = ""
@@ -53,10 +55,14 @@ class Mark(Part, frozen=True):
         """Whether `other` was applied before this one was."""
         return bool(self.applied) and other.name in self.applied
 
+    def is_orderable(self, other: Mark) -> bool:
+        """Return whether the sequences of both allow one order only."""
+        return self._compare_sequences(other) is not None
+
     def is_newer(self, other: Mark) -> bool:
-        """Whether it comes after `other`."""
-        if self.source == other.source and self.sequence and other.sequence and self.sequence != other.sequence:
-            return self.sequence > other.sequence
+        """Return whether it comes after `other`; neither does if they are not orderable."""
+        if (order := self._compare_sequences(other)) != 0:
+            return order is not None and order > 0
         if self._was_set_back(other) or other._was_set_back(self):
             return self.arrival > other.arrival  # times are bounded by the arrival, and say nothing either
         if self.time is not None and other.time is not None and self.time != other.time:
@@ -64,6 +70,12 @@ class Mark(Part, frozen=True):
         if self.arrival and other.arrival and self.arrival != other.arrival:
             return self.arrival > other.arrival
         return (self.received_at, self.id) > (other.received_at, other.id)
+
+    def _compare_sequences(self, other: Mark) -> int | None:
+        if self.source != other.source:
+            return 0
+        theirs = EventSequence(other.sequence, other.sequencetype)
+        return EventSequence(self.sequence, self.sequencetype).compare(theirs)
 
     def _was_set_back(self, other: Mark) -> bool:
         """Whether the clock was, between the arrival of `other` and that of this one."""
@@ -78,7 +90,7 @@ class Mark(Part, frozen=True):
 def mark_of(spec: Spec, arrival: int = 0) -> Mark:
     """Of an event. Nothing happens after it was told: a sender whose clock is ahead does not outdo all that follow."""
     time = min(spec.time, spec.received_at) if spec.time is not None else None
-    return Mark(spec.source, spec.id, spec.received_at, time, spec.sequence, arrival)
+    return Mark(spec.source, spec.id, spec.received_at, time, spec.sequence, spec.sequencetype, arrival)
 
 
 def mark_after(spec: Spec, newest: Mark | None, arrival: int = 0, model: str = "") -> Mark:

@@ -21,12 +21,15 @@ class Routed:
     """`winner` is to be applied; `done` were applied before; `older` came too late; `beaten` are older than the winner.
 
     All in the order of arrival; copies of what was applied, which the ledger had forgotten, are the first of `older`.
+    `unorderable` are neither older nor newer than the newest applied event; `undecided` neither than the winner.
     """
 
     winner: ModelEvent | None
     done: tuple[ModelEvent, ...] = ()
     older: tuple[ModelEvent, ...] = ()
     beaten: tuple[ModelEvent, ...] = ()
+    unorderable: tuple[ModelEvent, ...] = ()
+    undecided: tuple[ModelEvent, ...] = ()
 
 
 def route(pending: Sequence[ModelEvent], newest: Mark | None) -> Routed:
@@ -39,8 +42,12 @@ def route(pending: Sequence[ModelEvent], newest: Mark | None) -> Routed:
         if standing is None or mark.is_newer(standing):
             winner, standing = event, mark
     losers = [one for one in others if one[0] is not winner]
+    unorderable, losers = _parted(losers, lambda mark: newest is not None and not mark.is_orderable(newest))
     older, beaten = _parted(losers, lambda mark: newest is not None and not mark.is_newer(newest))
-    return Routed(winner, _events(done), _events([*again, *older]), _events(beaten))
+    undecided, beaten = _parted(beaten, lambda mark: standing is not None and not mark.is_orderable(standing))
+    return Routed(
+        winner, _events(done), _events([*again, *older]), _events(beaten), _events(unorderable), _events(undecided)
+    )
 
 
 Marked = tuple[ModelEvent, Mark]

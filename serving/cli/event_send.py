@@ -19,6 +19,7 @@ from eventing.event_source import ANY, EventSource, read_event_source
 from eventing.hmac_keys import keys_of
 from eventing.ports import HmacAuth
 from eventing.presets import MLFLOW
+from eventing.sequence import EventSequence
 from eventing.signing import sign
 from eventing.training import TYPE
 from serving.cli.client import Client
@@ -47,7 +48,7 @@ RESULT: Final = "Knodel-Event"
 @click.option("--type", "type", default=TYPE, show_default=True, help="The event's type.")
 @click.option("--source", default="", metavar="SOURCE", help="Its source [that of the only EventSource].")
 @click.option("--id", "id", default="", metavar="ID", help="Its id [a new one].")
-@click.option("--sequence", default="", metavar="TEXT", help="Its place among events of its source.")
+@click.option("--sequence", default="", metavar="TEXT", help="Place among events of its source, an integer or text.")
 @click.option("--url", default="", metavar="URL", help="The webhook [the platform's].")
 def send_command(session: Session, model: str | None, type: str, url: str, **named: Any) -> None:
     """Tell that a training of the model MODEL ended, or send another event."""
@@ -73,7 +74,9 @@ def send_command(session: Session, model: str | None, type: str, url: str, **nam
 
 def _extensions(sequence: str) -> dict[str, str]:
     """`TRACEPARENT` in the environment is the trace that the command runs in, as OpenTelemetry's tools set it."""
-    given = {"sequence": sequence, "traceparent": os.environ.get("TRACEPARENT", "")}
+    order = EventSequence.of(sequence)
+    trace = os.environ.get("TRACEPARENT", "")
+    given = {"sequence": order.value, "sequencetype": order.type, "traceparent": trace}
     return {name: value for name, value in given.items() if value}
 
 

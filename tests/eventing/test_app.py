@@ -72,6 +72,8 @@ async def test_other_paths_are_404(path: str) -> None:
         (b"{", STRUCTURED, 400),
         (event(id=None), STRUCTURED, 400),
         (event(specversion="9"), STRUCTURED, 400),
+        (event(sequence="nine", sequencetype="Integer"), STRUCTURED, 400),
+        (event(sequence="2147483648", sequencetype="Integer"), STRUCTURED, 400),
         (b"x", "application/xml", 415),
         (b"x", "application/cloudevents+avro", 415),
         (changed(model=None), STRUCTURED, 400),

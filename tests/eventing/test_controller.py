@@ -97,6 +97,29 @@ async def test_an_event_older_than_the_newest_applied_one_has_no_effect(world: E
     assert (await world.model())["spec"]["version"] == "7"
 
 
+async def test_the_tenth_training_follows_the_ninth(world: EventWorld) -> None:
+    for number in (9, 10, 11):
+        await world.send(event_spec(number, time=None, sequence=str(number), sequencetype="Integer"))
+        await world.becomes(**{f"e{number}": "Applied"})
+        world.clock.step(60)
+    assert (await world.model())["spec"]["version"] == "11"
+
+
+async def test_numbers_without_a_type_that_cannot_be_ordered_fail_with_the_remedy(tmp_path: Path) -> None:
+    async with event_world(tmp_path, running=False) as world:
+        await world.send(*(event_spec(number, sequence=str(number)) for number in (9, 10, 11)))
+    async with event_world(tmp_path) as world:
+        await world.becomes(e9="Applied", e10="Failed", e11="Failed")
+        failed = (await world.statuses())["10"]
+        assert failed["reason"] == "NotOrderable"
+        assert "'10' cannot be ordered against '9' of event 9" in failed["message"]
+        assert "sequencetype Integer" in failed["message"]
+        world.clock.step(60)
+
+        await world.send(event_spec(12, sequence="10", sequencetype="Integer"))  # as the message advises
+        await world.becomes(e12="Applied")
+
+
 async def test_what_came_later_is_newer_whichever_webhook_dated_it(world: EventWorld) -> None:
     await world.send(event_spec(5, time=None))
     await world.becomes(e5="Applied")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from eventing import NotEmitted, emit_training_completed
-from eventing.emit import Patience
+from eventing.emit import Timing
 from eventing.ports import Change
 from tests.eventing.scripted_receiver import Receiver, receiver
 from tests.eventing.webhook import SECRET, Webhook, ask, event_source
@@ -28,14 +29,14 @@ class Steps:
         self.slept: list[float] = []
 
     @property
-    def patience(self) -> Patience:
-        """Ten minutes of it."""
-        return Patience(timeout=5.0, total=600.0, monotonic=lambda: sum(self.slept), sleep=self.slept.append)
+    def timing(self) -> Timing:
+        """Return attempts of five seconds at most, on this clock."""
+        return Timing(timeout=5.0, monotonic=lambda: sum(self.slept), sleep=self.slept.append)
 
 
 def emit(at: Receiver, steps: Steps | None = None, **given: Any) -> str:
     """Emit one event to the receiver."""
-    known = {"url": at.url, "secret": SECRET, "patience": (steps or Steps()).patience}
+    known = {"url": at.url, "secret": SECRET, "wait": 600.0, "timing": (steps or Steps()).timing}
     return emit_training_completed("iris", "s3://models/iris/7/", **{**known, **given})
 
 
@@ -52,7 +53,7 @@ async def test_the_webhook_takes_it() -> None:
 
     [entry] = webhook.ledger.entries.values()
     assert (entry.event.id, entry.event.source) == (told, "/training/iris") == ("run.7", "/training/iris")
-    assert entry.event.extensions == {"sequence": "0007"}
+    assert entry.event.extensions == {"sequence": "0007", "sequencetype": "Integer"}
     assert entry.event.time is not None
     assert abs(entry.event.time - datetime.now(UTC)) < timedelta(minutes=1)
     assert entry.mapped.change == Change("s3://models/iris/7/", version="7")
@@ -96,7 +97,7 @@ def test_after_ten_minutes_it_is_given_up_and_the_last_reason_told() -> None:
     assert 500 < sum(steps.slept) <= 600
 
 
-def test_a_platform_that_is_away_is_waited_for() -> None:
+def test_a_platform_that_is_away_is_waited_for_when_that_is_wanted() -> None:
     with receiver(202) as door:
         pass
     steps = Steps()
@@ -104,6 +105,61 @@ def test_a_platform_that_is_away_is_waited_for() -> None:
         emit(door, steps)
     assert caught.value.status is None
     assert len(steps.slept) > 10
+
+
+def test_a_connection_that_loopback_refuses_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with receiver(202) as door:
+        pass
+    for url in (door.url, door.url.replace("127.0.0.1", "localhost")):
+        steps = Steps()
+        with pytest.raises(
+            NotEmitted, match=r"no platform listens at .*`knodel up --detach`, or set KNODEL_EVENTS_WAIT"
+        ):
+            emit(door, steps, url=url, wait=None)
+        assert steps.slept == []
+
+    monkeypatch.setenv("KNODEL_EVENTS_WAIT", "20")  # as the message advises
+    with pytest.raises(NotEmitted, match="does not answer"):
+        emit(door, steps, wait=None)
+    assert 0 < sum(steps.slept) <= 20
+
+
+def test_a_platform_that_is_overloaded_is_waited_for_without_being_asked() -> None:
+    steps = Steps()
+    with receiver(503) as door, pytest.raises(NotEmitted, match="answered 503"):
+        emit(door, steps, wait=None)
+    assert 200 < sum(steps.slept) <= 300
+
+
+def test_each_failed_attempt_is_reported_with_the_deadline() -> None:
+    with receiver(503, 202) as door:
+        call = f"emit_training_completed('iris', 's3://m/7/', url={door.url!r}, secret={SECRET!r})"
+        code = f"from eventing import emit_training_completed; {call}"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                              cwd=Path(__file__).parents[2])  # fmt: skip
+    assert re.fullmatch(
+        rf"{door.url} answered 503 .*; waiting for the platform until \d\d:\d\d:\d\d \(KNODEL_EVENTS_WAIT=300\), "
+        r"next attempt in 0\.\d s\n",
+        done.stderr,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sequence", "sent"),
+    [
+        (10, {"sequence": "10", "sequencetype": "Integer"}),
+        ("10", {"sequence": "10", "sequencetype": "Integer"}),
+        ("-1", {"sequence": "-1", "sequencetype": "Integer"}),
+        ("20261124123000", {"sequence": "20261124123000"}),
+        ("2026-11-24", {"sequence": "2026-11-24"}),
+        ("", {}),
+    ],
+)
+def test_a_sequence_is_sent_with_its_type(sequence: str | int, sent: dict[str, str]) -> None:
+    with receiver(202) as door:
+        emit(door, sequence=sequence)
+    [(_, body)] = door.sent
+    assert {name: value for name, value in json.loads(body).items() if name.startswith("sequence")} == sent
 
 
 def test_a_path_is_sent_as_an_address(tmp_path: Path) -> None:
@@ -136,11 +192,20 @@ def test_what_is_not_said_is_not_sent() -> None:
         ({"secret": "whsec_???"}, "KNODEL_EVENTS_SECRET"),
         ({"metrics": {"loss": float("nan")}}, "JSON"),
         ({"metrics": {"loss": object()}}, "JSON"),
+        ({"sequence": 2**31}, "not a signed 32-bit integer"),
     ],
 )
 def test_what_cannot_be_an_event_is_told_before_anything_is_sent(given: dict[str, Any], message: str) -> None:
     with receiver(202) as door, pytest.raises(ValueError, match=message):
         emit(door, **given)
+    assert door.sent == []
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "inf", "nan"])
+def test_a_wait_that_is_no_number_of_seconds_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KNODEL_EVENTS_WAIT", value)
+    with receiver(202) as door, pytest.raises(ValueError, match=f"KNODEL_EVENTS_WAIT is '{value}': set it to a number"):
+        emit(door, wait=None)
     assert door.sent == []
 
 

@@ -50,7 +50,7 @@ async def events(cluster: EmbeddedCluster) -> dict[str, Object]:
 
 
 async def test_an_entry_is_kept_as_it_was_mapped(cluster: EmbeddedCluster) -> None:
-    extensions = {"sequence": "7", "traceparent": "00-a-b-01"}
+    extensions = {"sequence": "7", "sequencetype": "Integer", "traceparent": "00-a-b-01"}
     data = {"model": "magika", "metrics": {"accuracy": 0.9}}
     kept = entry(1, data=data, extensions=extensions, source=SOURCE, metrics={"accuracy": 0.9})
     assert await ModelEventLedger(cluster).record([kept]) == [Recorded.TAKEN]
@@ -59,6 +59,7 @@ async def test_an_entry_is_kept_as_it_was_mapped(cluster: EmbeddedCluster) -> No
     assert obj["metadata"]["labels"] == {"knodel.dev/event-source": "train", "knodel.dev/model": "magika"}
     spec = read_model_event(obj).spec
     assert (spec.source, spec.sequence, spec.traceparent, spec.subject) == (SOURCE, "7", "00-a-b-01", "s")
+    assert spec.sequencetype == "Integer"
     assert (spec.data, spec.metrics, spec.change) == (data, {"accuracy": 0.9}, Change("s3://models/1"))
     assert validate_model_event(None, obj) == []
 

@@ -200,6 +200,7 @@ def _event_spec() -> Schema:
             "receivedAt": plain("string", "When it came.", format="date-time"),
             "time": plain("string", "When it happened.", format="date-time"),
             "sequence": plain("string", "Its place among events of its source."),
+            "sequencetype": plain("string", "Meaning of the sequence: `Integer`, or empty for text."),
             "subject": plain("string", "Its `subject`."),
             "traceparent": plain("string", "Its trace."),
             "correlationid": plain("string", "What it belongs to, as its sender has it."),

@@ -11,7 +11,7 @@ import yaml
 
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.objects import MODEL, MODEL_EVENT, Object, version_of
-from eventing.emit import Patience, emit_training_completed
+from eventing.emit import emit_training_completed
 from tests.eventing.test_main import make_event_source
 from tests.eventing.webhook import SECRET, SOURCE
 from tests.eventing.world import EventWorld, model_object
@@ -78,7 +78,7 @@ async def train(name: str, url: str, done: dict[str, int], away: float) -> None:
     for number in range(EVENTS):
         await asyncio.to_thread(
             emit_training_completed, name, f"s3://models/{name}/{number}", version=str(number),
-            id=f"{name}-{number}", source=SOURCE, url=url, secret=SECRET, patience=Patience(total=10 * away),
+            id=f"{name}-{number}", source=SOURCE, url=url, secret=SECRET, wait=10 * away,
         )  # fmt: skip
         done[name] += 1
         await asyncio.sleep(0.2)
