@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from clusters.embedded.cluster import EmbeddedCluster
+from tests.support import own_home
 from tests.support.clusters import embedded_cluster
 
 LONG = Path(__file__).parent / "long"
 FAULTS = Path(__file__).parent / "faults"
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before anything imports ONNX Runtime: it would report to its makers
+own_home.enter()
+IN_HOME = own_home.entries()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,6 +36,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """The everyday tests leave `tests/long` and `tests/faults` out."""
     left_out = {LONG: "--long", FAULTS: "--faults"}
     return True if collection_path in left_out and not config.getoption(left_out[collection_path]) else None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run when it left something in the user's home folder."""
+    left = own_home.entries() - IN_HOME
+    if left and not hasattr(session.config, "workerinput"):  # once, in the process that has the result
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print(f"\nthe tests left in {os.environ[own_home.REAL_HOME]}: {', '.join(sorted(left))}")
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.testbed import paths
+
 ROOT = Path(__file__).parents[2]
 PINS = ROOT / "requirements" / "security"
 UV = ROOT / ".venv-uv" / "bin" / "uv"  # `make setup` puts it there
@@ -32,7 +34,7 @@ def pins_of(tool: str) -> Path:
 
 def home_of(tool: str) -> Path:
     """A tool's environment, whether it is there or not; another one for other versions."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or paths.home() / ".cache")
     key = hashlib.sha256(pins_of(tool).read_bytes()).hexdigest()[:12]
     return cache / "knodel" / "security" / f"{tool}-{key}"
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.own_home import REAL_HOME
+
 
 @dataclass(frozen=True, slots=True)
 class Paths:
@@ -92,8 +94,8 @@ class Paths:
 
 
 def home(environment: Mapping[str, str] = os.environ) -> Path:
-    """The user's; root's where no variable tells, as in a job of a bare container."""
-    return Path(environment.get("HOME") or "/root")
+    """Return the user's home folder, also from within a test; root's without HOME, as in a job of a bare container."""
+    return Path(environment.get(REAL_HOME) or environment.get("HOME") or "/root")
 
 
 def standard(environment: Mapping[str, str] = os.environ) -> Paths:
