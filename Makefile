@@ -34,13 +34,14 @@ run: setup ## Start the platform, deploy a real model, ask it something; leaves 
 stop: setup ## End the platform that `make run` left up
 	@$(BIN)/knodel down
 
-# Half of their time they wait, so two at once, each a file at a time; WORKERS=0: one after another, as a debugger wants it.
-WORKERS := 2
+# WORKERS=0: one test after another, as a debugger needs it. AGAIN=1: what failed last time, one after another.
+WORKERS := $(if $(AGAIN),0,2)
+LAST_FAILED := $(if $(AGAIN),--last-failed --last-failed-no-failures all)
 test: setup ## Run the everyday tests
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --durations 20 $(LAST_FAILED)
 
 test-long: setup ## Run the tests of minutes: other programs' clients, OCR over served models, memory, kills, a full disk, the guide's examples
-	$(BIN)/pytest --long --timeout 900 --durations 5 tests/long
+	$(BIN)/pytest --long --timeout 900 --durations 20 $(LAST_FAILED) tests/long
 
 # TESTBED=1: the rows of real Kubernetes, too (as root).
 test-faults: setup ## Inject every fault of the catalogue (docs/reliability.md) and write its table: half an hour; needs libfaketime
@@ -78,7 +79,7 @@ test-cluster: setup ## Run contract, scenarios and cluster tests on real Kuberne
 ifndef KUBECONFIG
 	$(BIN)/python -m tests.testbed up --knodel --eventing
 endif
-	$(BIN)/pytest --cluster kubernetes --timeout 600 tests/contract tests/scenarios tests/cluster
+	$(BIN)/python -m tests.cluster $(if $(AGAIN),--again)
 
 scenarios: setup ## Run every scenario on both clusters and print one table
 	$(BIN)/python -m tests.scenarios

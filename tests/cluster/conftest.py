@@ -35,10 +35,33 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 LAST = ("test_rights.py", "test_uninstall.py")
 """The one judges all that has happened, the other takes Knodel off the cluster."""
+EXCLUSIVE = frozenset(
+    {
+        "test_class_restart.py",  # these hold the Lease of the installed controller or autoscaler
+        "test_crash_sample.py",
+        "test_knative_facts.py",
+        "test_pod_security.py",
+        "test_reconciler.py",
+        "test_refusals.py",
+        "test_stores.py",
+        "test_training_jobs.py",
+        "test_kills.py",  # these kill, replace or remove what others use
+        "test_planted_secrets.py",
+        "test_conformance.py",
+        "test_training.py",
+        "test_rapid_reset.py",  # these put the machine under load, or measure it
+        "test_signals.py",
+        *LAST,
+    }
+)
+"""Files whose tests need the cluster for themselves; all others run side by side, in namespaces of their own."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put `LAST` at the end."""
+    """Mark the tests of `EXCLUSIVE`, and put those of `LAST` at the end."""
+    for item in items:
+        if item.path.name in EXCLUSIVE:
+            item.add_marker(pytest.mark.exclusive)
     order = {name: place for place, name in enumerate(LAST, 1)}
     items.sort(key=lambda item: order.get(item.path.name, 0))
 

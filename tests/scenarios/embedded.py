@@ -36,7 +36,7 @@ async def _world(folder: Path, sink: Receiver) -> AsyncIterator[World]:
     async def told() -> AsyncIterator[Receiver]:
         yield sink
 
-    events = Events(f"http://127.0.0.1:{control}/events", artifacts, {"KNODEL_STATE": str(state)}, (), told)
+    events = Events(f"http://127.0.0.1:{control}/events", artifacts, {"KNODEL_STATE": str(state)}, (), "default", told)
     platform, stop = Platform(state, settings), asyncio.Event()
     running = asyncio.create_task(platform.run(stop))
     ready = asyncio.create_task(platform.ready.wait())

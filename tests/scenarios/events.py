@@ -29,11 +29,12 @@ class Events:
     folder: Path
     environment: Mapping[str, str]
     options: Sequence[str]
+    namespace: str
     sink: Callable[[], AbstractAsyncContextManager[Receiver]]
 
     async def knodel(self, *words: str) -> str:
         """Run `knodel` on the platform; its stdout."""
-        return await run([*COMMAND, *words, *self.options], self.environment)
+        return await run([*COMMAND, *words, "--namespace", self.namespace, *self.options], self.environment)
 
     @asynccontextmanager
     async def allowed(self, cluster: Cluster, source: str, *options: str) -> AsyncIterator[str]:
@@ -45,7 +46,7 @@ class Events:
         finally:
             for kind, name in ((EVENT_SOURCE, name_of(event_source)), (SECRET, name_of(secret))):
                 with suppress(NotFound):
-                    await cluster.delete(kind, name, "default")
+                    await cluster.delete(kind, name, self.namespace)
 
 
 async def run(argv: Sequence[str], environment: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ import yaml
 
 from clusters.api import Cluster
 from clusters.manager.options import SYSTEM_NAMESPACE
-from clusters.objects import CONFIG_MAP, DEPLOYMENT, POD, Object, timestamp, uid_of
+from clusters.objects import CONFIG_MAP, DEPLOYMENT, NAMESPACE, POD, Object, timestamp, uid_of
 from serving.install.kinds import CORE_SERVICE
 from tests.eventing.scripted_receiver import Receiver, receiver
 from tests.scenarios.events import Events
@@ -39,7 +40,7 @@ REPLACED_WITHIN = 120.0
 async def world(config: pytest.Config, folder: Path) -> AsyncIterator[World]:
     """The cluster that the options name, with Knodel installed, and artifacts in `folder`."""
     target = kube_target(config)
-    async with kubernetes_cluster(target) as cluster:
+    async with kubernetes_cluster(target) as cluster, _namespace(cluster) as namespace:
         gateway = (await installed_settings(cluster)).gateway
         with artifact_server(folder, target.server) as artifacts:
             made = World(
@@ -47,23 +48,35 @@ async def world(config: pytest.Config, folder: Path) -> AsyncIterator[World]:
                 f"http://{gateway.address}:{gateway.port}",
                 gateway.domain,
                 artifacts.uri,
+                namespace=namespace,
                 address=artifacts.address,
                 defaults=SMALL,
                 patience=PATIENCE,
                 lacks=LACKS,
-                events=await _events(cluster, target, folder, artifacts.address),
+                events=await _events(cluster, target, folder, artifacts.address, namespace),
             )
             yield made
             await made.close()
 
 
-async def _events(cluster: Cluster, target: KubeTarget, folder: Path, address: str) -> Events:
+@asynccontextmanager
+async def _namespace(cluster: Cluster) -> AsyncIterator[str]:
+    """Create a namespace for the scenarios of one process, so that several processes run theirs side by side."""
+    name = f"scenarios-{uuid.uuid4().hex[:6]}"
+    await cluster.create(NAMESPACE, {"metadata": {"name": name}}, manager=MANAGER)
+    try:
+        yield name
+    finally:
+        await cluster.delete(NAMESPACE, name)
+
+
+async def _events(cluster: Cluster, target: KubeTarget, folder: Path, address: str, namespace: str) -> Events:
     """The webhook at its Service's address, which this machine reaches as it does the gateway's."""
     service = (await cluster.get(CORE_SERVICE, "knodel-eventing", SYSTEM_NAMESPACE))["spec"]
     [port] = [one["port"] for one in service["ports"] if one["name"] == "http"]
     environment, options = {"KUBECONFIG": str(target.kubeconfig)}, ("--kube-context", target.context)
     sink = partial(_sink, cluster, address)
-    return Events(f"http://{service['clusterIP']}:{port}/events", folder, environment, options, sink)
+    return Events(f"http://{service['clusterIP']}:{port}/events", folder, environment, options, namespace, sink)
 
 
 @asynccontextmanager

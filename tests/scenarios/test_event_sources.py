@@ -13,7 +13,7 @@ async def test_an_event_source_says_that_its_key_is_there_and_that_it_is_gone(wo
     assert events is not None
 
     async def reason() -> tuple[str, str]:
-        ready = condition_of(await cluster.get(EVENT_SOURCE, NAME, "default"), "Ready") or {}
+        ready = condition_of(await cluster.get(EVENT_SOURCE, NAME, world.namespace), "Ready") or {}
         return str(ready.get("status")), str(ready.get("reason"))
 
     async def has_key() -> bool:
@@ -24,7 +24,7 @@ async def test_an_event_source_says_that_its_key_is_there_and_that_it_is_gone(wo
 
     async with events.allowed(cluster, SOURCE, "--models", "keyless", "--storage-prefix", "s3://models/"):
         await world.eventually(has_key)
-        await cluster.delete(SECRET, f"{NAME}-key", "default")
-        await cluster.patch(EVENT_SOURCE, NAME, {"spec": {"createModels": True}}, "default", manager="tests")
+        await cluster.delete(SECRET, f"{NAME}-key", world.namespace)
+        await cluster.patch(EVENT_SOURCE, NAME, {"spec": {"createModels": True}}, world.namespace, manager="tests")
         await world.eventually(lacks_key)
         assert "`knodel events allow /training/keyless` makes one" in await events.knodel("events", "sources")

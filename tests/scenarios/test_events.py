@@ -76,7 +76,7 @@ async def test_an_event_makes_a_model_once_its_source_may_and_none_when_the_sour
     first, other = (training(source, model=model, storageUri=uri) for model in (name, "never-born"))
 
     async def failed(event: Object) -> Object | None:
-        for found in (await cluster.list(MODEL_EVENT, "default")).items:
+        for found in (await cluster.list(MODEL_EVENT, world.namespace)).items:
             if found["spec"]["id"] == event["id"] and (found.get("status") or {}).get("phase") == "Failed":
                 return found
         return None
@@ -95,7 +95,7 @@ async def test_an_event_makes_a_model_once_its_source_may_and_none_when_the_sour
                 await world.ready(name)
                 assert (await world.ask(name)).revision == f"{name}-00001"
             finally:
-                await cluster.delete(MODEL, name, "default")
+                await cluster.delete(MODEL, name, world.namespace)
     before = await failed(other)
     await events.knodel("events", "replay", other["id"])
 
@@ -105,4 +105,4 @@ async def test_an_event_makes_a_model_once_its_source_may_and_none_when_the_sour
 
     await world.eventually(failed_again)
     with pytest.raises(NotFound):
-        await cluster.get(MODEL, "never-born", "default")
+        await cluster.get(MODEL, "never-born", world.namespace)

@@ -46,18 +46,18 @@ async def test_a_private_model_is_fetched_with_the_token_of_its_secret(world: Wo
 
 
 async def test_code_runs_where_the_namespace_allows_it_and_nowhere_else(world: World) -> None:
-    await allow_code(world, "default", "false")
+    await allow_code(world, world.namespace, "false")
     uri = world.artifacts("code")
     await world.deploy("code", wait=False, storageUri=uri, modelFormat="onnx", minReplicas=1, startupDeadline=SOON)
     wrong = await world.until("code", lambda found: "ONNX" in reason_of(found))
 
-    await allow_code(world, "default", "true")
+    await allow_code(world, world.namespace, "true")
     served = await world.deploy("code", modelFormat="python", startupDeadline=None)
     answer = await world.ask("code", body=LINE)
-    await allow_code(world, "default", "false")
+    await allow_code(world, world.namespace, "false")
     refused = await world.until("code", lambda found: "CodeNotAllowed" in reason_of(found))
     still = await world.ask("code", body=LINE)
-    await allow_code(world, "default", None)
+    await allow_code(world, world.namespace, None)
 
     assert not is_true(wrong, "Ready")
     assert is_true(served, "Ready")
@@ -67,7 +67,7 @@ async def test_code_runs_where_the_namespace_allows_it_and_nowhere_else(world: W
 
 
 async def test_a_model_of_code_is_claimed_from_a_pool_of_its_format_and_no_other_model_is(world: World) -> None:
-    await allow_code(world, "default", "true")
+    await allow_code(world, world.namespace, "true")
     await world.pool("coded", 1, modelFormat="python")
     limits: dict[str, Any] = {"maxReplicas": 1, "scaleToZeroAfter": "1s"}
     await world.deploy("other", storageUri=world.artifacts("double"), **limits)
@@ -83,7 +83,7 @@ async def test_a_model_of_code_is_claimed_from_a_pool_of_its_format_and_no_other
     claimed = await world.until("claimed", lambda found: len(starts_of(found)) == 2)
     assert starts_of(other) == ["cold", "cold"]
     assert starts_of(claimed) == ["cold", "warm"]
-    await allow_code(world, "default", None)
+    await allow_code(world, world.namespace, None)
 
 
 def starts_of(found: Object) -> list[str]:

@@ -31,8 +31,8 @@ async def rollout_is(world: World, name: str, phase: str, percent: int | None = 
 
 
 async def command(world: World, name: str, change: Any) -> None:
-    found = await world.cluster.get(MODEL, name, "default")
-    await world.cluster.patch(MODEL, name, change(found), "default", manager=MANAGER)
+    found = await world.cluster.get(MODEL, name, world.namespace)
+    await world.cluster.patch(MODEL, name, change(found), world.namespace, manager=MANAGER)
 
 
 async def test_a_rollout_moves_the_traffic_step_by_step_and_loses_no_request(world: World) -> None:
@@ -47,7 +47,7 @@ async def test_a_rollout_moves_the_traffic_step_by_step_and_loses_no_request(wor
     assert all(one.look and one.look.verdict.numbers["candidate.requests"] > 0 for one in state.passed)
     assert load.failures == after.failures == []
     assert set(after.answers) == {"rolling-00002"}
-    history = (await world.cluster.get(MODEL, "rolling", "default"))["status"]["history"]
+    history = (await world.cluster.get(MODEL, "rolling", world.namespace))["status"]["history"]
     assert [one["outcome"] for one in history] == ["superseded", "promoted"]
 
 
@@ -94,9 +94,9 @@ async def test_replicas_of_both_versions_take_turns_within_the_surge(world: Worl
 
     async def count() -> int:
         """Replicas that both versions hold, as their PodAutoscalers and the Pods that are not leaving tell."""
-        scalers = (await world.cluster.list(POD_AUTOSCALER, "default")).items
+        scalers = (await world.cluster.list(POD_AUTOSCALER, world.namespace)).items
         wanted = sum(int((one.get("status") or {}).get("desiredScale") or 0) for one in scalers if _is_of(one, "turns"))
-        pods = (await world.cluster.list(POD, "default")).items
+        pods = (await world.cluster.list(POD, world.namespace)).items
         alive = [one for one in pods if _is_of(one, "turns") and "deletionTimestamp" not in one["metadata"]]
         return max(wanted, len(alive))
 
@@ -110,7 +110,7 @@ async def test_replicas_of_both_versions_take_turns_within_the_surge(world: Worl
         async def ended() -> bool:
             nonlocal most
             most = max(most, await count())
-            state = rollout_of(await world.cluster.get(MODEL, "turns", "default"))
+            state = rollout_of(await world.cluster.get(MODEL, "turns", world.namespace))
             return state is not None and not state.runs
 
         await world.eventually(ended, 60.0)

@@ -12,7 +12,7 @@ from tests.scenarios.world import World
 
 async def living_pods(world: World, revision: str) -> list[Object]:
     """The Pods of a revision that are not being deleted."""
-    found = await world.cluster.list(POD, "default", f"serving.knative.dev/revision={revision}")
+    found = await world.cluster.list(POD, world.namespace, f"serving.knative.dev/revision={revision}")
     return [pod for pod in found.items if not is_deleting(pod)]
 
 
@@ -22,7 +22,7 @@ async def at_zero(world: World, revision: str, *, ending: bool = False) -> None:
     async def gone() -> bool:
         if ending:
             return not await living_pods(world, revision)
-        return not (await world.cluster.list(POD, "default", f"serving.knative.dev/revision={revision}")).items
+        return not (await world.cluster.list(POD, world.namespace, f"serving.knative.dev/revision={revision}")).items
 
     await world.eventually(gone, 60)
 

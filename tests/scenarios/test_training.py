@@ -149,7 +149,7 @@ async def test_of_three_trainings_under_load_the_worse_two_are_undone_and_the_go
 ) -> None:
     events, prefix = world.events, prefix_of(world)
     assert events is not None
-    await allow_code(world, "default", "true")
+    await allow_code(world, world.namespace, "true")
     granted = ("--models", NAME, "--storage-prefix", prefix, "--allow-code")
     async with events.sink() as sink, events.allowed(world.cluster, SOURCE, *granted) as key:
         first: dict[str, Any] = {"modelFormat": "python", "version": "first", "minReplicas": 1, "maxReplicas": 1}

@@ -18,13 +18,13 @@ def variants_of(name: str) -> dict[str, int]:
 
 async def command(world: World, name: str, change: Object) -> Object:
     """Send what a command made of the Model; the Model once it is Ready so."""
-    changed = await world.cluster.patch(MODEL, name, change, "default", manager=MANAGER)
+    changed = await world.cluster.patch(MODEL, name, change, world.namespace, manager=MANAGER)
     return await world.ready(name, generation=int(changed["metadata"]["generation"]))
 
 
 async def roll_back(world: World, name: str, to: str | None = None) -> Object:
     """`knodel rollback NAME [--to REVISION]`."""
-    found = await world.cluster.get(MODEL, name, "default")
+    found = await world.cluster.get(MODEL, name, world.namespace)
     return await command(world, name, rollback(found, await world.revisions(name), to))
 
 
@@ -32,8 +32,8 @@ async def service_owns_the_route(world: World, name: str) -> None:
     """Return once Knative's Service has the Route and is Ready."""
 
     async def holds() -> bool:
-        route = await world.cluster.get(ROUTE, name, "default")
-        services = {name_of(one): one for one in (await world.cluster.list(SERVICE, "default")).items}
+        route = await world.cluster.get(ROUTE, name, world.namespace)
+        services = {name_of(one): one for one in (await world.cluster.list(SERVICE, world.namespace)).items}
         owner = controller_of(route) or {}
         return owner.get("kind") == SERVICE.kind and name in services and is_true(services[name], "Ready")
 
@@ -49,7 +49,7 @@ async def test_a_rollback_goes_back_to_variants_with_their_shares_and_promote_un
         await service_owns_the_route(world, "wavering")
         back = await roll_back(world, "wavering")
         varied = await world.requests("wavering", 400)
-        found = await world.cluster.get(MODEL, "wavering", "default")
+        found = await world.cluster.get(MODEL, "wavering", world.namespace)
         promoted = await command(world, "wavering", promote(found))
         again = await world.requests("wavering", 100)
         await service_owns_the_route(world, "wavering")
@@ -89,7 +89,7 @@ async def test_variants_that_come_and_go_again_are_the_same_versions(world: Worl
     await service_owns_the_route(world, "swinging")
 
     assert load.failures == []
-    revisions = await world.cluster.list(REVISION, "default", "knodel.dev/model=swinging")
+    revisions = await world.cluster.list(REVISION, world.namespace, "knodel.dev/model=swinging")
     assert {name_of(one) for one in revisions.items} == {"swinging-00001", *variants_of("swinging")}
 
 

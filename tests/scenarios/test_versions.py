@@ -40,13 +40,13 @@ async def test_a_canary_gets_its_share_and_promote_and_rollback_lose_no_request(
         await world.deploy("split", storageUri=world.artifacts("triple"), version="2", canaryTrafficPercent=10)
         await world.carries("split", {"split-00001": 90, "split-00002": 10})
         measured = await world.requests("split", 4000)
-        found = await world.cluster.get(MODEL, "split", "default")
-        await world.cluster.patch(MODEL, "split", promote(found), "default", manager=MANAGER)
+        found = await world.cluster.get(MODEL, "split", world.namespace)
+        await world.cluster.patch(MODEL, "split", promote(found), world.namespace, manager=MANAGER)
         await world.carries("split", {"split-00002": 100})
         promoted = await world.requests("split", 200)
-        found = await world.cluster.get(MODEL, "split", "default")
+        found = await world.cluster.get(MODEL, "split", world.namespace)
         await world.cluster.patch(
-            MODEL, "split", rollback(found, await world.revisions("split")), "default", manager=MANAGER
+            MODEL, "split", rollback(found, await world.revisions("split")), world.namespace, manager=MANAGER
         )
         await world.carries("split", {"split-00001": 100})
         rolled_back = await world.requests("split", 200)
@@ -153,7 +153,7 @@ async def test_scaling_fields_make_no_version(world: World) -> None:
 
     await world.deploy("scaled", maxReplicas=7, scaleTarget=2, scaleToZeroAfter="30s")
 
-    revisions = await world.cluster.list(REVISION, "default", "serving.knative.dev/configuration=scaled")
+    revisions = await world.cluster.list(REVISION, world.namespace, "serving.knative.dev/configuration=scaled")
     assert [item["metadata"]["name"] for item in revisions.items] == ["scaled-00001"]
 
 

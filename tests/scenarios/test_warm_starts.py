@@ -18,7 +18,7 @@ FULL = 2  # members
 
 async def members(world: World, pool: str) -> list[Object]:
     """The Pods of a warm pool."""
-    return list((await world.cluster.list(POD, "default", f"{LABEL_POOL}={pool}")).items)
+    return list((await world.cluster.list(POD, world.namespace, f"{LABEL_POOL}={pool}")).items)
 
 
 async def test_a_model_at_zero_wakes_by_a_claim_and_the_pool_is_filled_again(world: World) -> None:

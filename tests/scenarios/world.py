@@ -65,19 +65,24 @@ class World:
         domain: str,
         artifacts: Callable[[str], str],
         *,
+        namespace: str = "default",
         address: str = "127.0.0.1",
         defaults: Mapping[str, Any] = MappingProxyType({}),
         patience: float = 1.0,
         lacks: Mapping[str, str] = MappingProxyType({}),
         events: Events | None = None,
     ) -> None:
-        """`address` is where replicas reach servers of a scenario's own, `events` the way of events where it stands.
+        """Take the platform's `cluster` and its public addresses.
+
+        `namespace` is used where a scenario names none. `address` is where replicas reach servers of a scenario's own,
+        `events` the way of events where it stands.
 
         `defaults` are fields of every Model that does not say them; `patience` stretches every wait. `lacks` tells,
         with the reason, what this platform does not have (see `needs`).
         """
         self.cluster = cluster
         self.artifacts = artifacts
+        self.namespace = namespace
         self.address = address
         self.events = events
         self._gateway = gateway
@@ -111,16 +116,17 @@ class World:
                 await self.cluster.delete(MODEL, name, namespace)
         for name in self._pools:
             with suppress(NotFound):
-                await self.cluster.delete(WARM_POOL, name, "default")
+                await self.cluster.delete(WARM_POOL, name, self.namespace)
         for name in self._secrets:
             with suppress(NotFound):
-                await self.cluster.delete(SECRET, name, "default")
+                await self.cluster.delete(SECRET, name, self.namespace)
         self._made.clear()
         self._pools.clear()
         self._secrets.clear()
 
-    async def deploy(self, name: str, *, namespace: str = "default", wait: bool = True, **spec: Any) -> Object:
+    async def deploy(self, name: str, *, namespace: str = "", wait: bool = True, **spec: Any) -> Object:
         """Create the Model or change the named fields of it; None removes a field."""
+        namespace = namespace or self.namespace
         try:
             await self.cluster.get(MODEL, name, namespace)
             made = await self.cluster.patch(MODEL, name, {"spec": spec}, namespace, manager=MANAGER)
@@ -132,7 +138,7 @@ class World:
 
     async def secret(self, name: str, **values: str) -> None:
         """A Secret for the scenario's Models."""
-        metadata = {"name": name, "namespace": "default"}
+        metadata = {"name": name, "namespace": self.namespace}
         made = {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata, "stringData": values}
         self._secrets.add(name)
         await self.cluster.create(SECRET, made, manager=MANAGER)
@@ -142,7 +148,7 @@ class World:
         wanted = {
             "apiVersion": WARM_POOL.api_version,
             "kind": WARM_POOL.kind,
-            "metadata": {"name": name, "namespace": "default"},
+            "metadata": {"name": name, "namespace": self.namespace},
             "spec": {"template": {**self._defaults, **template}, "size": size},
         }
         await self.cluster.create(WARM_POOL, wanted, manager=MANAGER)
@@ -153,17 +159,19 @@ class World:
         """Return once the pool has that many ready members."""
 
         async def full() -> bool:
-            found = await self.cluster.get(WARM_POOL, name, "default")
+            found = await self.cluster.get(WARM_POOL, name, self.namespace)
             return int((found.get("status") or {}).get("ready") or 0) >= ready
 
         await self.eventually(full)
 
-    async def revisions(self, name: str, namespace: str = "default") -> list[Object]:
+    async def revisions(self, name: str, namespace: str = "") -> list[Object]:
         """The Model's living Revisions."""
+        namespace = namespace or self.namespace
         return list((await self.cluster.list(REVISION, namespace, f"{LABEL_MODEL}={name}")).items)
 
-    async def delete(self, name: str, namespace: str = "default") -> None:
+    async def delete(self, name: str, namespace: str = "") -> None:
         """Delete the Model and wait until nothing that belonged to it is left."""
+        namespace = namespace or self.namespace
         await self.cluster.delete(MODEL, name, namespace)
 
         async def gone() -> bool:
@@ -175,7 +183,7 @@ class World:
 
         await self.eventually(gone)
 
-    async def ready(self, name: str, namespace: str = "default", generation: int = 0) -> Object:
+    async def ready(self, name: str, namespace: str = "", generation: int = 0) -> Object:
         """The Model once it is Ready at `generation` or later."""
 
         def done(found: Object) -> bool:
@@ -184,16 +192,17 @@ class World:
 
         return await self.until(name, done, namespace)
 
-    async def carries(self, name: str, shares: Mapping[str, int], namespace: str = "default") -> Object:
+    async def carries(self, name: str, shares: Mapping[str, int], namespace: str = "") -> Object:
         """The Model once its Route has these shares, revision → percent, and the ingress has them, too."""
         return await self.until(
             name, lambda found: traffic_of(found) == shares and is_true(found, "RoutesReady"), namespace
         )
 
     async def until(
-        self, name: str, done: Callable[[Object], bool], namespace: str = "default", within: float = WITHIN
+        self, name: str, done: Callable[[Object], bool], namespace: str = "", within: float = WITHIN
     ) -> Object:
         """The Model once `done` says so."""
+        namespace = namespace or self.namespace
         found: Object = {}
 
         async def look() -> bool:
@@ -211,13 +220,14 @@ class World:
         self,
         name: str,
         *,
-        namespace: str = "default",
+        namespace: str = "",
         tag: str = "",
         tag_header: str = "",
         value: float = 1.0,
         body: Object | None = None,
     ) -> Answer:
         """One inference request, by Host (with a tag in front when given); `body` in the place of `value`'s."""
+        namespace = namespace or self.namespace
         host = f"{tag}-{name}" if tag else name
         headers = {"Host": f"{host}.{namespace}.{self._domain}"}
         if tag_header:
@@ -244,7 +254,7 @@ class World:
 
     @asynccontextmanager
     async def under_load(
-        self, name: str, concurrency: int = 4, body: Object | None = None, *, namespace: str = "default"
+        self, name: str, concurrency: int = 4, body: Object | None = None, *, namespace: str = ""
     ) -> AsyncIterator[Load]:
         """A closed loop of requests for as long as the block runs, plus one round after it."""
         load, stop = Load(), asyncio.Event()
@@ -262,7 +272,7 @@ class World:
             finally:
                 stop.set()
 
-    async def _one(self, name: str, load: Load, body: Object | None = None, namespace: str = "default") -> None:
+    async def _one(self, name: str, load: Load, body: Object | None = None, namespace: str = "") -> None:
         try:
             answer = await self.ask(name, body=body, namespace=namespace)
         except aiohttp.ClientError as error:

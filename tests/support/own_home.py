@@ -41,7 +41,7 @@ def enter() -> None:
 
 def entries() -> frozenset[str]:
     """Return the names of what lies in the user's own home folder, without the folders of caches and state."""
-    return frozenset(os.listdir(os.environ[REAL_HOME])) - KEPT
+    return frozenset(path.name for path in Path(os.environ[REAL_HOME]).iterdir()) - KEPT
 
 
 def _remove(folder: Path, pid: int) -> None:
