@@ -29,4 +29,4 @@ def _describe(output: Output) -> None:
         output.value(described)
     else:
         titles = ["key", "variable", "default", "unit", "for"]
-        output.table(titles, [[str(one[title]) for title in titles] for one in described])
+        output.table(titles, [[str(one[title]) for title in titles] for one in described], wrapped="for")

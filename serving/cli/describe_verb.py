@@ -84,6 +84,7 @@ def _section(output: Output, title: str, heads: list[str], rows: Sequence[Sequen
     output.text("")
     output.text(f"{title}:")
     if rows:
-        output.table([f"  {heads[0]}", *heads[1:]], [[f"  {row[0]}", *row[1:]] for row in rows])
+        indented = [[f"  {row[0]}", *row[1:]] for row in rows]
+        output.table([f"  {heads[0]}", *heads[1:]], indented, wrapped="message")
     else:
         output.text("  none")

@@ -11,6 +11,7 @@ import click
 from serving.cli.context import Session, verb
 from serving.cli.doctor import Finding
 from serving.cli.errors import FAILED, UsageError
+from serving.cli.output import Output
 
 
 @verb("doctor")
@@ -21,11 +22,22 @@ def command(session: Session, config: str | None) -> int:
     if session.output.structured:
         session.output.value([asdict(finding) for finding in findings])
     else:
-        session.output.table(
-            ["check", "state", "what", "remedy"],
-            [[one.check, one.state, one.message, one.remedy] for one in findings],
-        )
+        _print(session.output, findings)
     return 0 if all(finding.ok for finding in findings) else FAILED
+
+
+def _print(output: Output, findings: list[Finding]) -> None:
+    """Print the findings. A remedy has a line of its own on a terminal: next to its message there is no room for it."""
+    if output.columns is None:
+        rows = [[one.check, one.state, one.message, one.remedy] for one in findings]
+        output.table(["check", "state", "what", "remedy"], rows)
+        return
+    lines: list[list[str]] = []
+    for one in findings:
+        lines.append([one.check, one.state, one.message])
+        if one.remedy:
+            lines.append(["", "", f"remedy: {one.remedy}"])
+    output.table(["check", "state", "what"], lines, wrapped="what")
 
 
 def _examine(session: Session, config: str | None) -> Iterator[Finding]:

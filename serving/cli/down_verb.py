@@ -85,15 +85,14 @@ def _signal(process: int, pid: int, number: signal.Signals) -> None:
 
 def _wait(process: int, pid: int, deadline: float) -> bool:
     """Whether the process ended before the deadline."""
-    progress, began = Progress(), time.monotonic()
+    progress = Progress()
     poll = select.poll()
     poll.register(process, select.POLLIN)
     try:
         while (left := deadline - time.monotonic()) > 0:
             if poll.poll(min(left, TICK) * 1000):
                 return True
-            waited = time.monotonic() - began
-            progress.show(f"ending the platform (process {pid}): requests under way finish, {waited:.0f} s")
+            progress.show(f"stopping the platform (process {pid}): requests in flight finish")
         return bool(poll.poll(0))
     finally:
         progress.clear()

@@ -49,7 +49,7 @@ def list_command(session: Session, all_namespaces: bool, model: str, phases: tup
         session.output.value(list_of(found))
         return
     now = datetime.now(UTC)
-    session.output.table(HEADS, [_row(one, now) for one in found])
+    session.output.table(HEADS, [_row(one, now) for one in found], optional=("source", "type", "age"))
 
 
 @verb("show")

@@ -24,7 +24,7 @@ def sources_command(session: Session, all_namespaces: bool) -> None:
         session.output.value(list_of(found))
         return
     now = datetime.now(UTC)
-    session.output.table(HEADS, [_row(one, now) for one in found])
+    session.output.table(HEADS, [_row(one, now) for one in found], optional=("age", "reason"), wrapped="message")
 
 
 def _row(event_source: Object, now: datetime) -> list[object]:

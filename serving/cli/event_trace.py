@@ -29,7 +29,7 @@ def trace_command(session: Session, id: str, source: str) -> None:
         session.output.value(list_of([event, *([model] if model else []), *outgoing]))
         return
     rows = [[one.at, one.what, one.detail] for one in timeline(event, model, outgoing)]
-    session.output.table(("time", "what", "detail"), rows)
+    session.output.table(("time", "what", "detail"), rows, wrapped="detail")
 
 
 def _cause_of(client: Client, namespace: str, event: Object) -> Object:

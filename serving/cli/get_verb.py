@@ -17,4 +17,4 @@ def command(session: Session, name: str) -> None:
         session.output.value(model)
         return
     rows = [[column.name, column.cell(model)] for column in columns_of(MODEL)]
-    session.output.table(["field", name], rows)
+    session.output.table(["field", name], rows, wrapped=name)

@@ -28,6 +28,6 @@ def command(session: Session, name: str) -> None:
         ]
         for record in records
     ]
-    session.output.table(["revision", "version", "outcome", "by", "at", "storage"], rows)
+    session.output.table(["revision", "version", "outcome", "by", "at", "storage"], rows, optional=("storage", "by"))
     for line in rollout_lines(model)[:2]:
         session.output.text(line)

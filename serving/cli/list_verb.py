@@ -18,7 +18,7 @@ def command(session: Session, all_namespaces: bool) -> None:
         session.output.value(found)
         return
     now = datetime.now(UTC)
-    columns = [column for column in columns_of(MODEL) if not column.wide]
+    columns = [column for column in columns_of(MODEL) if session.output.wide or not column.wide]
     rows = [
         [*([namespace_of(item)] if all_namespaces else []), name_of(item)]
         + [column.cell(item) for column in columns]
@@ -26,4 +26,4 @@ def command(session: Session, all_namespaces: bool) -> None:
         for item in found["items"]
     ]
     heads = [*(["namespace"] if all_namespaces else []), "name", *(column.name for column in columns), "age"]
-    session.output.table(heads, rows)
+    session.output.table(heads, rows, optional=("url", "traffic", "reason"))

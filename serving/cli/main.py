@@ -12,7 +12,7 @@ import click
 
 from clusters.errors import KnodelError
 from serving.cli.errors import FAILED, INTERRUPTED, USAGE, exit_code_of
-from serving.cli.output import clean
+from serving.cli.output import clean, uses_colour
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -131,7 +131,8 @@ def _fail(message: str, code: int, arguments: Sequence[str]) -> int:
         import traceback
 
         click.echo(traceback.format_exc(), err=True, nl=False)
-    click.echo(f"knodel: {clean(' '.join(message.split()))}", err=True)
+    prefix = click.style("knodel:", fg="red", bold=True) if uses_colour(sys.stderr) else "knodel:"
+    click.echo(f"{prefix} {clean(' '.join(message.split()))}", err=True)
     return code
 
 

@@ -1,7 +1,8 @@
-"""The only writer to stdout: objects as JSON, YAML or a table; strings of servers are made harmless for a terminal.
+"""Write objects to stdout as JSON, YAML or a table, with strings of servers made harmless for a terminal.
 
 A reader that leaves (`knodel list | head -1`) ends the command quietly; a stdout that takes nothing more (a full disk)
-fails it. Progress goes to stderr, and only to a terminal.
+fails it. Tables are fitted to a terminal and coloured there; anything else gets every cell whole and no colours.
+Progress goes to stderr, and only to a terminal.
 """
 
 from __future__ import annotations
@@ -9,17 +10,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from serving.cli.errors import CommandError
+from serving.cli.tables import lay_out
 
-FORMATS = ("table", "json", "yaml")
+FORMATS = ("table", "wide", "json", "yaml")
+STRUCTURED = ("json", "yaml")
 USUAL_COLUMNS = 80
+TICK = 1.0  # s between two updates of the elapsed time
 
 
 class Output:
@@ -31,7 +38,19 @@ class Output:
     @property
     def structured(self) -> bool:
         """Whether whole objects are wanted rather than a table."""
-        return self.format != "table"
+        return self.format in STRUCTURED
+
+    @property
+    def wide(self) -> bool:
+        """Whether every column is wanted, with its cells whole."""
+        return self.format == "wide"
+
+    @property
+    def columns(self) -> int | None:
+        """The width that a table must fit; None when nothing may be cut."""
+        if self.wide or not is_terminal(sys.stdout):
+            return None
+        return shutil.get_terminal_size((USUAL_COLUMNS, 24)).columns
 
     def value(self, value: Any) -> None:
         """A JSON value, in JSON or YAML."""
@@ -44,13 +63,17 @@ class Output:
         else:
             self._write(_escaped(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
-    def table(self, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Columns under upper-case heads, as kubectl prints them."""
+    def table(
+        self, heads: Sequence[str], rows: Iterable[Sequence[object]], *, optional: Sequence[str] = (), wrapped: str = ""
+    ) -> None:
+        """Print columns under upper-case heads, as kubectl does, fitted to the terminal.
+
+        `optional` names columns to drop, in this order, when the table does not fit; `wrapped` names the last column
+        when its cells are to go on below instead of being shortened.
+        """
         cells = [[clean(head.upper()) for head in heads], *([clean(cell) for cell in row] for row in rows)]
-        widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
-        for row in cells:
-            padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-            self._write("   ".join(padded).rstrip() + "\n")
+        coloured = uses_colour(sys.stdout)
+        self._write(lay_out(cells, self.columns, optional=optional, wrapped=wrapped, coloured=coloured))
 
     def text(self, line: str) -> None:
         """One line for people."""
@@ -83,24 +106,63 @@ class Output:
 
 
 class Progress:
-    """What is being waited for, on stderr, rewritten in place; silent unless stderr is a terminal."""
+    """What is being waited for and for how long, on stderr, rewritten in place; silent unless stderr is a terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._text = ""
         self._shown = ""
-        self._live = sys.stderr.isatty()
+        self._live = is_terminal(sys.stderr)
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
 
     def show(self, text: str) -> None:
-        """Replace the line."""
-        text = clean(text)[: _columns() - 1]
-        if self._live and text != self._shown:
-            click.echo(f"\r\033[K{text}", err=True, nl=False)
-            self._shown = text
+        """Replace the line. Its elapsed seconds are updated until `clear`."""
+        if not self._live:
+            return
+        with self._lock:
+            first, self._text = not self._text, clean(text)
+            self._draw()
+        if first:
+            threading.Thread(target=self._tick, args=(self._ended,), daemon=True).start()
 
     def clear(self) -> None:
         """Remove the line."""
-        if self._shown:
-            click.echo("\r\033[K", err=True, nl=False)
-            self._shown = ""
+        with self._lock:
+            self._ended.set()
+            self._ended = threading.Event()
+            self._text = ""
+            if self._shown:
+                click.echo("\r\033[K", err=True, nl=False)
+                self._shown = ""
+
+    def _tick(self, ended: threading.Event) -> None:
+        while not ended.wait(TICK):
+            with self._lock:
+                if not ended.is_set():
+                    self._draw()
+
+    def _draw(self) -> None:
+        line = progress_line(self._text, self._clock() - self._began, _columns())
+        if line != self._shown:
+            click.echo(f"\r\033[K{line}", err=True, nl=False)
+            self._shown = line
+
+
+def progress_line(text: str, seconds: float, columns: int) -> str:
+    """Return the line of a wait that has taken `seconds`: the time comes first, so that a long text cannot hide it."""
+    return f"{seconds:.0f}s  {text}"[: columns - 1] if seconds >= 1 else text[: columns - 1]
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person reads the stream."""
+    return stream is not None and stream.isatty()
+
+
+def uses_colour(stream: TextIO | None) -> bool:
+    """Whether the stream may have colours: a terminal that knows them, unless NO_COLOR is set (no-color.org)."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def clean(value: object) -> str:
