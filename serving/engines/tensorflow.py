@@ -21,7 +21,7 @@ from serving.engines.folder import Folder, only_file
 from serving.engines.loaded import LoadedModel
 from serving.engines.reasons import shortened
 from serving.engines.tensorflow_graph import refuse_what_reaches_out
-from serving.engines.tensorflow_library import CancellationManager, tensorflow
+from serving.engines.tensorflow_library import CancellationManager, is_stateful, tensorflow
 
 if TYPE_CHECKING:
     from serving.storage.artifact import Artifact
@@ -122,7 +122,7 @@ def _set_threads(threads: int) -> None:
 
 def _loaded(folder: Path, allow_code: bool) -> Any:
     if not allow_code:
-        refuse_what_reaches_out(tensorflow.__internal__.saved_model.parse_saved_model(str(folder)))
+        refuse_what_reaches_out(tensorflow.__internal__.saved_model.parse_saved_model(str(folder)), is_stateful)
     return tensorflow.saved_model.load(str(folder))
 
 

@@ -21,8 +21,18 @@ if _hidden:
 try:
     import tensorflow
     from tensorflow.python.eager.cancellation import CancellationManager  # no public name: the only way to stop a graph
+    from tensorflow.python.framework import op_def_registry  # likewise
 finally:
     if _hidden:
         sys.modules.pop(_KERAS, None)
 
-__all__ = ["CancellationManager", "tensorflow"]
+__all__ = ["CancellationManager", "is_stateful", "tensorflow"]
+
+
+def is_stateful(op: str) -> bool:
+    """Return whether TensorFlow declares an operator as one with state; False for names that it does not know.
+
+    A graph with an operator that it does not know cannot be loaded.
+    """
+    definition = op_def_registry.get(op)
+    return definition is not None and bool(definition.is_stateful)

@@ -16,6 +16,7 @@ from serving.engines.base import ANY, Cancellation, EngineOptions, TensorSpec
 from serving.engines.errors import Cancelled, InputRefused, LoadFailed
 from serving.engines.tensorflow import TensorflowEngine, load
 from serving.engines.tensorflow_graph import refuse_what_reaches_out
+from serving.engines.tensorflow_library import is_stateful
 from serving.engines.tensorflow_library import tensorflow as tf
 from serving.engines.warmup import warm_up
 from serving.storage import digest as digests
@@ -222,8 +223,8 @@ def test_a_graph_that_is_changed_after_it_was_checked_is_not_loaded(
     folder = tmp_path / "model"
     shutil.copytree(line, folder)
 
-    def then_swapped(saved_model: Any) -> None:
-        refuse_what_reaches_out(saved_model)
+    def then_swapped(saved_model: Any, is_stateful: Callable[[str], bool]) -> None:
+        refuse_what_reaches_out(saved_model, is_stateful)
         (folder / "saved_model.pb").write_bytes(b"another")
 
     monkeypatch.setattr("serving.engines.tensorflow.refuse_what_reaches_out", then_swapped)
@@ -246,16 +247,149 @@ def test_a_print_whose_stream_is_chosen_by_a_caller_is_refused() -> None:
     from tensorflow.core.framework.attr_value_pb2 import AttrValue as value
 
     for harmless in ({}, {"output_stream": value(s=b"stderr")}):
-        refuse_what_reaches_out(graph_of("PrintV2", **harmless))
+        refuse_what_reaches_out(graph_of("PrintV2", **harmless), is_stateful)
     for harmful in (value(placeholder="stream"), value(s=b"file:///tmp/x"), value()):
         with pytest.raises(LoadFailed, match="PrintV2"):
-            refuse_what_reaches_out(graph_of("PrintV2", output_stream=harmful))
+            refuse_what_reaches_out(graph_of("PrintV2", output_stream=harmful), is_stateful)
 
 
-@pytest.mark.parametrize("op", ["DecodeProtoV2", "ListSnapshotChunksDataset", "TRTEngineOp"])
-def test_operators_that_are_known_for_reaching_out_are_refused(op: str) -> None:
+REFUSED = (
+    "DecodeProtoV2", "EncodeProto", "ListSnapshotChunksDataset", "TRTEngineOp", "DatasetFromGraph", "Copy",
+    "CalibrationStatisticsSaver", "DumpTensor", "FixedUnigramCandidateSampler", "XlaCallModule", "SaveV2", "RestoreV2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("op", REFUSED)
+def test_operators_that_are_not_known_as_harmless_are_refused(op: str) -> None:
     with pytest.raises(LoadFailed, match=op):
-        refuse_what_reaches_out(graph_of(op))
+        refuse_what_reaches_out(graph_of(op), is_stateful)
+
+
+def saves(path: Any) -> Any:
+    """Write a checkpoint with chosen bytes to a path that the caller names."""
+    with tf.control_dependencies([tf.raw_ops.SaveV2(prefix=path, tensor_names=["a"], shape_and_slices=[""],
+                                                    tensors=[tf.constant(b"chosen")])]):  # fmt: skip
+        return tf.identity(path)
+
+
+def restores(path: Any) -> Any:
+    """Read the weights of another model."""
+    return tf.raw_ops.RestoreV2(prefix=path, tensor_names=["a"], shape_and_slices=[""], dtypes=[tf.float32])[0]
+
+
+@pytest.mark.parametrize("body", [saves, restores])
+def test_a_signature_that_uses_checkpoints_is_refused(tmp_path: Path, body: Any) -> None:
+    folder = saved(tmp_path, function(tf.TensorSpec([], tf.string, name="name"))(lambda name: {"y": body(name)}))
+    with pytest.raises(LoadFailed, match=r"SaveV2|RestoreV2"):
+        loaded(folder)
+    assert not list(tmp_path.glob("taken*"))
+    if body is saves:  # what the refusal prevents
+        written = {"name": np.array(str(tmp_path / "taken"), object)}
+        loaded(folder, allow_code=True).infer(written, ["y"])
+        assert list(tmp_path.glob("taken*"))
+
+
+def test_an_initialiser_that_writes_a_checkpoint_is_refused_before_it_runs(tmp_path: Path) -> None:
+    target = str(tmp_path / "taken")
+
+    class Resource(tf.saved_model.experimental.TrackableResource):  # type: ignore[misc]
+        def _create_resource(self) -> Any:
+            return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="x")
+
+        def _initialize(self) -> None:
+            tf.print(saves(target))  # without a use, tf.function drops the operator
+
+        def _destroy_resource(self) -> None: ...
+
+    module = tf.Module()
+    module.resource = Resource()
+    module.graph = function(tf.TensorSpec([], tf.float32, name="x"))(lambda x: {"y": x})
+    module.graph.get_concrete_function()
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.graph)
+    for path in tmp_path.glob("taken*"):
+        path.unlink()
+    with pytest.raises(LoadFailed, match="SaveV2"):
+        loaded(tmp_path / "model")
+    assert not list(tmp_path.glob("taken*"))
+    assert loaded(tmp_path / "model", allow_code=True).signature.outputs
+    assert list(tmp_path.glob("taken*"))  # without the check, loading alone writes
+
+
+def test_the_savers_function_is_refused_when_something_else_calls_it(line: Path, tmp_path: Path) -> None:
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    saved_model = saved_model_pb2.SavedModel.FromString((line / "saved_model.pb").read_bytes())
+    refuse_what_reaches_out(saved_model, is_stateful)
+    (meta_graph,) = saved_model.meta_graphs
+    library = meta_graph.graph_def.library.function
+    saver = next(made for made in library if any(node.op == "SaveV2" for node in made.node_def))
+    name = saver.signature.name
+
+    called = saved_model_pb2.SavedModel.FromString(saved_model.SerializeToString())
+    served = next(made for made in called.meta_graphs[0].graph_def.library.function if made.signature.name != name)
+    call = served.node_def.add(op="StatefulPartitionedCall", name="more")
+    call.attr["f"].func.name = name
+    direct = saved_model_pb2.SavedModel.FromString(saved_model.SerializeToString())
+    direct.meta_graphs[0].graph_def.node.add(op=name, name="more")
+    restored = saved_model_pb2.SavedModel.FromString(saved_model.SerializeToString())
+    restored.meta_graphs[0].object_graph_def.concrete_functions[name].SetInParent()  # the object graph can name it now
+    other = saved_model_pb2.SavedModel.FromString(saved_model.SerializeToString())
+    of_saver = next(made for made in other.meta_graphs[0].graph_def.library.function if made.signature.name == name)
+    of_saver.node_def.add(op="WriteFile", name="more")
+    for changed, found in ((called, "SaveV2"), (direct, "SaveV2"), (restored, "SaveV2"), (other, "WriteFile")):
+        with pytest.raises(LoadFailed, match=found):
+            refuse_what_reaches_out(changed, is_stateful)
+
+
+def saved_by_tensorflow_1(folder: Path, served: Callable[[Any], Any], initialises: Callable[[], Any] | None) -> Path:
+    """The folder of a SavedModel of TensorFlow 1: no object graph, the saver's nodes in the main graph."""
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None], name="x")
+        weight = v1.get_variable("weight", initializer=3.0)
+        y = served(weight * x)
+        session.run(v1.global_variables_initializer())
+        signature = v1.saved_model.predict_signature_def({"x": x}, {"y": y})
+        builder = v1.saved_model.Builder(str(folder / "model"))
+        init = initialises() if initialises is not None else None
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature}, main_op=init)
+        builder.save()
+    return folder / "model"
+
+
+def test_a_model_of_tensorflow_1_is_served_with_the_nodes_of_its_saver(tmp_path: Path) -> None:
+    folder = saved_by_tensorflow_1(tmp_path, lambda y: y, None)
+    assert loaded(folder).infer({"x": np.ones(2, np.float32)}, ["y"])[0].tolist() == [3.0, 3.0]
+
+
+def test_a_model_of_tensorflow_1_that_uses_checkpoints_elsewhere_is_refused(tmp_path: Path) -> None:
+    def served(y: Any) -> Any:
+        with tf.control_dependencies([saves(tf.constant(str(tmp_path / "taken")))]):
+            return tf.identity(y)
+
+    def initialises() -> Any:
+        with tf.control_dependencies([restores(tf.constant(str(tmp_path / "of another")))]):
+            return tf.no_op()
+
+    with pytest.raises(LoadFailed, match="SaveV2"):
+        loaded(saved_by_tensorflow_1(tmp_path / "served", served, None))
+    with pytest.raises(LoadFailed, match="RestoreV2"):
+        loaded(saved_by_tensorflow_1(tmp_path / "initialises", lambda y: y, initialises))
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    path = saved_by_tensorflow_1(tmp_path / "saver", lambda y: y, None) / "saved_model.pb"
+    saved_model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    nodes = {node.name: node for node in saved_model.meta_graphs[0].graph_def.node}
+    saver = saved_model.meta_graphs[0].saver_def
+    next(node for node in nodes.values() if node.op == "RestoreV2").input[0] = "weight/initial_value"  # another path
+    with pytest.raises(LoadFailed, match="RestoreV2"):
+        refuse_what_reaches_out(saved_model, is_stateful)
+    again = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    nodes = {node.name: node for node in again.meta_graphs[0].graph_def.node}
+    writer = next(node for node in nodes.values() if node.op == "SaveV2")
+    nodes[saver.restore_op_name].input.append(f"^{writer.name}")  # restoring, which loading does, would write
+    with pytest.raises(LoadFailed, match="SaveV2"):
+        refuse_what_reaches_out(again, is_stateful)
 
 
 def test_a_graph_that_prints_to_the_log_is_served(tmp_path: Path) -> None:
