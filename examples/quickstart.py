@@ -42,11 +42,11 @@ def main() -> None:
     label, score = best_label(answer)
     step(f"it says that {ASKED.name} is {label} (score {score:.3f})", began)
 
-    gateway, control = platform["gateway"], platform["control"]
+    gateway, control = platform["gateway"], platform["control_tls"]
     print(
         f"""
   gateway  http://{gateway}    curl http://magika.default.localhost:{gateway.rpartition(":")[2]}/v2/models/magika
-  control  http://{control}    kubectl --kubeconfig {platform["state"]}/kubeconfig get models
+  control  https://{control}   kubectl --kubeconfig {platform["state"]}/kubeconfig get models
 
   Three things to try next:
     .venv/bin/knodel list

@@ -1,4 +1,9 @@
-"""Where a platform's control API listens: two sockets, the servers on them, and the files that let callers in."""
+"""The addresses of a platform's control API, the servers that listen there, and the files that let callers in.
+
+STATE/control.sock   for commands: no other user can listen there, so a command cannot send its token to a stranger
+TLS port             for kubectl, which checks the server's certificate by the authority in the kubeconfig
+plain port           for senders of events, and for probes; tokens are not taken there
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from clusters import unix_sockets
 from clusters.errors import KnodelError
 from eventing.app import EventsApp
 from serving.api.app import ControlApi
@@ -17,14 +23,15 @@ from serving.api.server import listen, make_server
 from serving.api.tls import ensure_certificate, kubeconfig
 from serving.api.webhook import WithWebhook
 from serving.apis.settings import ControlSettings
-from serving.apis.state import KUBECONFIG_FILE, TLS_FOLDER, TOKEN_FILE, write_private
+from serving.apis.state import CONTROL_SOCKET, KUBECONFIG_FILE, TLS_FOLDER, TOKEN_FILE, write_private
 from serving.loops import Loops
 
+TOKEN_BYTES = 32
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Control:
-    """The control API over plain HTTP and over TLS. Made, it listens; nobody answers before `serve`."""
+    """The control API. It listens at its ports from the start and answers after `serve`."""
 
     def __init__(self, state: Path, settings: ControlSettings) -> None:
         """Raises PortInUse."""
@@ -49,13 +56,16 @@ class Control:
         return _address(self._sockets[1])
 
     def serve(self, api: ControlApi, webhook: EventsApp, loops: Loops, now: datetime) -> None:
-        """Answer from now on."""
-        token = made_once(self._state / TOKEN_FILE).read_text().strip()
+        """Write a new token and a kubeconfig with it, then answer. Raises OSError when they cannot be written."""
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        write_private(self._state / TOKEN_FILE, token.encode() + b"\n")
         authority, certificate, key = ensure_certificate(self._state / TLS_FOLDER, now)
         config = kubeconfig(f"https://{self.tls_address}", authority.read_bytes(), token)
         write_private(self._state / KUBECONFIG_FILE, config.encode())
-        app = WithWebhook(api.app(Guard(token, HOSTS | {self._settings.address})), webhook)
-        servers = [make_server(app), make_server(app, (certificate, key))]
+        hosts = HOSTS | {self._settings.address}
+        app, plain = (WithWebhook(api.app(Guard(secret, hosts)), webhook) for secret in (token, None))
+        self._sockets.append(unix_sockets.listen(self._state / CONTROL_SOCKET))
+        servers = [make_server(plain), make_server(app, (certificate, key)), make_server(app)]
         self._serving = [
             (server, loops.start(server.serve(sockets=[one])))
             for server, one in zip(servers, self._sockets, strict=True)
@@ -71,9 +81,10 @@ class Control:
         await asyncio.gather(*(task for _, task in self._serving))
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         for one in self._sockets:
             one.close()
+        (self._state / CONTROL_SOCKET).unlink(missing_ok=True)
 
 
 def made_once(path: Path) -> Path:

@@ -265,7 +265,7 @@ class Platform:
             prices=prices_to_dict(self._settings.prices),
         )
         facts.write()
-        log.info("ready: gateway http://%s, control http://%s", facts.gateway, facts.control)
+        log.info("ready: gateway http://%s, control https://%s", facts.gateway, facts.control_tls)
         self.ready.set()
 
     async def _release(self, pod: Object) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from clusters import unix_sockets
 from clusters.clock import Clock
 from clusters.embedded.activator.wire import (
     LINE_LIMIT,
@@ -113,7 +114,7 @@ class ActivatorLink:
         backoff = FIRST_BACKOFF
         while True:
             try:
-                reader, writer = await asyncio.open_unix_connection(str(self._path), limit=LINE_LIMIT)
+                reader, writer = await unix_sockets.open_connection(self._path, LINE_LIMIT)
             except OSError as error:
                 log.debug("activator at %s does not answer (%s): again in %.2f s", self._path, error, backoff)
                 await self._clock.sleep(backoff)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 
 from clusters.errors import KnodelError
+from clusters.identity import identify
 
 FILE_NAME = "lock"
+READER_ATTEMPTS = 20  # to take the lock from commands that read who holds it, each for some microseconds
+READER_PAUSE = 0.005  # s
 
 
 class Locked(KnodelError):
@@ -36,7 +40,7 @@ class FolderLock:
         except OSError as error:
             raise KnodelError(f"cannot use the state folder {self._folder}: {error.strerror}") from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
         except BlockingIOError as error:
             pid = _read_pid(descriptor)
             os.close(descriptor)
@@ -80,6 +84,19 @@ def holder(folder: Path) -> int | None:
     finally:
         os.close(descriptor)
     return None
+
+
+def _lock(descriptor: int) -> None:
+    """Take the lock. A reader (`holder`) has it for a moment, so another attempt follows. Raises BlockingIOError."""
+    for _ in range(READER_ATTEMPTS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if identify(_read_pid(descriptor)) is not None:
+                break  # a platform, which does not end by itself
+            time.sleep(READER_PAUSE)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _read_pid(descriptor: int) -> int:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from clusters import unix_sockets
+from serving.apis.state import CONTROL_SOCKET
 from tests.support.ports import free_ports
 
 KNODEL = [sys.executable, "-m", "serving.cli.main"]
@@ -80,8 +82,8 @@ class Platform:
         self._ask("PATCH", POOLS + name, {"spec": spec})
 
     def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        host, _, port = json.loads((self.state / "platform.json").read_text())["control"].rpartition(":")
-        control = http.client.HTTPConnection(host, int(port), timeout=30)
+        control = http.client.HTTPConnection("localhost")
+        control.sock = unix_sockets.connect(self.state / CONTROL_SOCKET, timeout=30)
         token = (self.state / "token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/merge-patch+json"}
         control.request(method, path, None if body is None else json.dumps(body), headers)

@@ -13,6 +13,12 @@ from dataclasses import dataclass
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/livez"})
 """Probes: they tell nothing but that the process lives."""
 
+NO_TOKENS = (
+    "this address takes events and probes; the control API is served over TLS, at the address in the state folder's "
+    "kubeconfig"
+)
+"""Why a connection without TLS is refused: whoever listens there could be anybody, so callers must not send tokens."""
+
 DECISIVE = frozenset({"host", "origin", "authorization"})
 """Headers that decide who may pass."""
 
@@ -28,10 +34,18 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The bearer token, and the host names under which the API may be addressed (lower case, without port)."""
+    """The bearer token, and the host names under which the API may be addressed (lower case, without port).
 
-    token: str
+    `token` None: nobody may pass, as a token must not travel over this connection. Raises ValueError for a token that a
+    caller could guess by sending none.
+    """
+
+    token: str | None
     hosts: Collection[str]
+
+    def __post_init__(self) -> None:
+        if self.token is not None and not self.token.strip():
+            raise ValueError("the bearer token of the control API is empty")
 
     def refuse(self, path: str, headers: Mapping[str, str]) -> Refusal | None:
         """None when the request may pass; `headers` has lower-case names."""
@@ -46,6 +60,8 @@ class Guard:
         return self._check_token(headers.get("authorization", ""))
 
     def _check_token(self, authorization: str) -> Refusal | None:
+        if self.token is None:
+            return Refusal(403, "Forbidden", NO_TOKENS)
         scheme, _, token = authorization.partition(" ")
         known = scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.token.encode())
         if known:

@@ -1,8 +1,10 @@
 """The state folder of a platform: how its files are called, and the facts by which commands find it.
 
 platform.json   the facts, written when the platform is ready, removed when it ends
-token           the bearer token of the control API (0600)
-kubeconfig      for kubectl (0600)
+lock            held by the platform's process for as long as it runs
+control.sock    the control API for the commands of this machine (0600)
+token           the bearer token of the control API, a new one at each start (0600)
+kubeconfig      for kubectl, with that token (0600)
 platform.log    what a detached platform says
 cluster.db      every object
 artifacts/      fetched model files
@@ -26,6 +28,7 @@ from typing import Any
 from clusters.errors import KnodelError
 
 PLATFORM_FILE = "platform.json"
+CONTROL_SOCKET = "control.sock"
 TOKEN_FILE = "token"  # noqa: S105 - a file's name
 POOL_KEY_FILE = "pool-key"
 KUBECONFIG_FILE = "kubeconfig"

@@ -29,8 +29,11 @@ from serving.apis.state import (
 from serving.cli import doctor
 from serving.cli.client import Client
 from serving.cli.doctor import Finding, Reply
+from serving.cli.errors import CommandError
 from serving.cli.examine_models import examine_here
+from serving.cli.http import exchange
 from serving.cli.sockets import is_taken, listeners
+from serving.cli.state import Platform
 
 PATIENCE = 3.0  # s for one answer of a platform on this machine; it takes milliseconds
 GATEWAY = "envoy"
@@ -128,21 +131,26 @@ def _facts(state: Path) -> tuple[Facts | None, str]:
 
 def _ask(state: Path, facts: Facts) -> tuple[Reply, Reply, Reply]:
     """What control, gateway, and control with the token answer."""
+    return _get(facts.control, "/readyz"), _get(facts.gateway, "/"), _version(state)
+
+
+def _version(state: Path) -> Reply:
+    """What the control API answers to the token, over the platform's own socket."""
     try:
-        token = (state / TOKEN_FILE).read_text().strip()
-    except OSError as error:
-        known = Reply(0, f"{TOKEN_FILE}: {error.strerror}")
-    else:
-        known = _get(facts.control, "/version", {"Authorization": f"Bearer {token}"})
-    return _get(facts.control, "/readyz"), _get(facts.gateway, "/"), known
+        platform = Platform.find(state)
+        headers = platform.credentials()
+        with exchange(platform.endpoint, "GET", "/version", headers=headers, timeout=PATIENCE) as answer:
+            return Reply(answer.status)
+    except CommandError as error:
+        return Reply(0, str(error))
 
 
-def _get(address: str, path: str, headers: dict[str, str] | None = None) -> Reply:
+def _get(address: str, path: str) -> Reply:
     connection: http.client.HTTPConnection | None = None
     try:
         host, port = split_address(address)
         connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
-        connection.request("GET", path, headers=headers or {})
+        connection.request("GET", path)
         return Reply(connection.getresponse().status)
     except (OSError, ValueError, http.client.HTTPException) as error:
         return Reply(0, str(error) or error.__class__.__name__)

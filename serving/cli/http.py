@@ -9,7 +9,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from clusters import unix_sockets
 from serving.cli.errors import CommandError, Unreachable
 
 LONGEST_ANSWER = 64 * 1024 * 1024  # bytes; an endless body must not fill memory
@@ -30,7 +32,8 @@ class Proxy:
 class Endpoint:
     """An HTTP server: how it is reached, how messages name it, and what helps when it does not answer.
 
-    With `tls`, its certificate must be for `tls_name` (empty: for `host`). `prefix` stands before every path.
+    With `tls`, its certificate must be for `tls_name` (empty: for `host`). `prefix` stands before every path. With
+    `socket`, it listens at that path as the user `owner`, and `host` is only the request's Host.
     """
 
     host: str
@@ -42,10 +45,14 @@ class Endpoint:
     tls_remedy: str = ""
     proxy: Proxy | None = None
     prefix: str = ""
+    socket: Path | None = None
+    owner: int = -1
 
     @property
     def where(self) -> str:
-        """What messages call it."""
+        """The name of the server in messages."""
+        if self.socket is not None:
+            return f"{self.what} at {self.socket}"
         return f"{self.what} at {f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
@@ -132,7 +139,11 @@ class _Connection(http.client.HTTPConnection):
         return wire
 
     def connect(self) -> None:
-        """TCP, the proxy's tunnel, then TLS, as the endpoint asks."""
+        """Connect by the unix socket, or by TCP, through the proxy's tunnel, and with TLS. Raises OSError."""
+        if self._endpoint.socket is not None:
+            self.sock = self._wire = unix_sockets.connect(self._endpoint.socket, self.timeout)
+            self._check_owner(self.sock)
+            return
         super().connect()
         self._wire = self.sock
         if self._endpoint.tls is not None:
@@ -141,6 +152,12 @@ class _Connection(http.client.HTTPConnection):
                 self.sock, server_hostname=name, do_handshake_on_connect=False
             )
             self.sock.do_handshake()
+
+    def _check_owner(self, connection: socket.socket) -> None:
+        """Raise PermissionError when another user listens: nothing may be sent to them."""
+        uid = unix_sockets.peer_of(connection).uid
+        if uid != self._endpoint.owner:
+            raise PermissionError(f"user {uid} listens there, not user {self._endpoint.owner}")
 
 
 def _unreachable(endpoint: Endpoint, error: Exception, late: float | None) -> Unreachable:

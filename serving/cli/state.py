@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.apis.state import TOKEN_FILE, Facts, StateError, split_address
-from serving.cli.errors import CommandError
+from clusters.embedded.lock import holder
+from serving.apis.state import CONTROL_SOCKET, TOKEN_FILE, Facts, StateError, split_address
+from serving.cli.errors import CommandError, Unreachable
 from serving.cli.http import FOREIGN, Endpoint
 
 REMEDY = "`knodel doctor` looks for the cause, `knodel up --detach` starts it"
-RENEW = "`knodel down`, remove the file, `knodel up --detach` makes a new one"
+RENEW = "`knodel down`, then `knodel up --detach` writes a new one"
 RESTARTS_WITHIN = 5.0  # s; a new `knodel up` takes one
+ROOT = 0
+HOST = "localhost"  # the Host of requests over the platform's unix socket
 
 
 def state_folder(given: str | None) -> Path:
-    """`--state`, else KNODEL_STATE, else the XDG state home."""
+    """Return the state folder: `--state`, else KNODEL_STATE, else `knodel` in the XDG state home.
+
+    A relative XDG_STATE_HOME is ignored, as the XDG base directory specification requires. Raises CommandError when the
+    home folder is not known.
+    """
     chosen = given or os.environ.get("KNODEL_STATE")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser() / "knodel"
+    try:
+        if chosen:
+            return Path(chosen).expanduser().absolute()
+        base = Path(os.environ.get("XDG_STATE_HOME") or "")
+        return (base if base.is_absolute() else Path("~/.local/state").expanduser()) / "knodel"
+    except RuntimeError as error:
+        raise CommandError(f"{error}: name the state folder by its path, with --state or KNODEL_STATE") from error
 
 
 def version_skew(state: Path) -> str:
@@ -30,7 +41,7 @@ def version_skew(state: Path) -> str:
     from serving.apis.version import VERSION  # reads the distribution's metadata
 
     try:
-        facts = Facts.read(state)
+        facts = running(state)
     except StateError:
         return ""
     if facts is None or facts.version == VERSION:
@@ -39,30 +50,37 @@ def version_skew(state: Path) -> str:
     return f"the platform is of version {facts.version}, this command of {VERSION}: {remedy}"
 
 
+def running(state: Path) -> Facts | None:
+    """Return the facts of the platform that runs on the folder, None when none runs there or it is not ready.
+
+    `platform.json` alone proves nothing: a platform that was killed leaves it. The process that it names must hold the
+    folder's lock, which the kernel releases when that process ends. Raises StateError.
+    """
+    facts = Facts.read(state)
+    return facts if facts is not None and holder(state) == facts.pid else None
+
+
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A running platform: where it is, and the token that it takes; a `Server` of the command."""
+    """A running platform, as a `Server` of the command."""
 
-    control: tuple[str, int]
+    state: Path
+    owner: int
     gateway: tuple[str, int]
-    token: str
     domain: str = "localhost"
 
     @classmethod
     def find(cls, state: Path) -> Platform:
         """Read the state folder. Raises CommandError when no platform runs there."""
-        facts = Facts.read(state)
+        facts = running(state)
         if facts is None:
-            raise CommandError(f"no platform runs on {state}: start one with `knodel up --detach`")
-        try:
-            token = (state / TOKEN_FILE).read_text().strip()
-        except OSError as error:
-            raise CommandError(f"{state / TOKEN_FILE} cannot be read ({error.strerror}): are you its owner?") from error
-        except UnicodeDecodeError as error:
-            raise CommandError(f"{state / TOKEN_FILE} is no text: {RENEW}") from error
-        if not (token.isascii() and token.isprintable() and token):
-            raise CommandError(f"{state / TOKEN_FILE} holds no token: {RENEW}")
-        return cls(split_address(facts.control), split_address(facts.gateway), token, facts.domain)
+            raise CommandError(_absent(state))
+        owner = state.stat().st_uid
+        if os.geteuid() not in (owner, ROOT):
+            raise CommandError(
+                f"{state} is the state folder of user {owner}: name your own with --state or KNODEL_STATE"
+            )
+        return cls(state, owner, split_address(facts.gateway), facts.domain)
 
     @property
     def restarts_within(self) -> float:
@@ -71,8 +89,8 @@ class Platform:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Its control API."""
-        return Endpoint(*self.control, "the platform", REMEDY)
+        """Its control API, which only the owner of the state folder may serve."""
+        return Endpoint(HOST, 80, "the platform", REMEDY, socket=self.state / CONTROL_SOCKET, owner=self.owner)
 
     @property
     def ingress(self) -> Endpoint:
@@ -85,12 +103,24 @@ class Platform:
         return True
 
     def credentials(self) -> Mapping[str, str]:
-        """The state folder's token."""
-        return {"Authorization": f"Bearer {self.token}"}
+        """Return the header with the present token, which each `knodel up` makes anew.
+
+        Raises Unreachable when the platform has ended meanwhile, CommandError when the token cannot be read.
+        """
+        if running(self.state) is None:
+            raise Unreachable(_absent(self.state))
+        path = self.state / TOKEN_FILE
+        try:
+            token = _read_own(path, self.owner).strip()
+        except OSError as error:
+            raise CommandError(f"{path} cannot be read ({error.strerror}): are you its owner?") from error
+        if not (token.isascii() and token.isprintable() and token):
+            raise CommandError(f"{path} holds no token: {RENEW}")
+        return {"Authorization": f"Bearer {token}"}
 
     def unauthorized(self, message: str) -> str:
-        """A token of another platform."""
-        return "the platform does not take the token of the state folder: is another one on its port?"
+        """The token in the file is not the one that the platform made."""
+        return f"the platform does not take the token in {self.state / TOKEN_FILE}: {RENEW}"
 
     def forbidden(self, message: str) -> str:
         """The control API says all there is to say."""
@@ -99,3 +129,15 @@ class Platform:
     def lacks(self, resource: str) -> str:
         """Something that is no control API."""
         return f"the platform has no {resource or 'such path'}: {FOREIGN}"
+
+
+def _read_own(path: Path, owner: int) -> str:
+    """Read a file of `owner`; a link, and a file of another user, are an OSError: a token goes to its owner only."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        if os.fstat(file.fileno()).st_uid != owner:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        return file.read().decode("utf-8", "replace")
+
+
+def _absent(state: Path) -> str:
+    return f"no platform runs on {state}: start one with `knodel up --detach`"

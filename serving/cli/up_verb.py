@@ -59,7 +59,9 @@ def _detached(session: Session, port: int | None, control_port: int | None, conf
     if session.output.structured:
         session.output.value(asdict(facts))
     else:
-        session.output.text(f"gateway http://{facts.gateway}, control http://{facts.control}")
+        session.output.text(
+            f"gateway http://{facts.gateway}, control https://{facts.control_tls}, events http://{facts.control}/events"
+        )
     return 0
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from loadtests.bench.processes import bytes_of
 from serving.api.body import MAX_BODY
+from serving.apis.state import CONTROL_SOCKET
 from tests.platform.machine import Machine, machine
 from tests.serving.server.client import Caller, ask, request
 
@@ -43,22 +44,22 @@ class Api:
     """The control API of a machine, and the process that answers."""
 
     def __init__(self, here: Machine) -> None:
-        self._port = here.control
+        self._place = here.state / CONTROL_SOCKET
         self._token = (here.state / "token").read_text().strip()
         self._pid = int(here.facts()["pid"])
 
     def head(self, body: bytes = b"", method: str = "POST", path: str = MODELS, **more: str) -> bytes:
         """A request."""
-        said = {"host": "127.0.0.1", "authorization": f"Bearer {self._token}", "content_type": "application/json"}
+        said = {"host": "localhost", "authorization": f"Bearer {self._token}", "content_type": "application/json"}
         return request(method, path, body, **(said | {"connection": "close"} | more))
 
     async def send(self, body: bytes, **more: str) -> int:
         """The status of one request."""
-        return (await ask(self._port, self.head(body, **more))).status
+        return (await ask(self._place, self.head(body, **more))).status
 
     async def endless(self) -> int:
         """Of a body of 1 GiB whose length is not told."""
-        caller = await Caller.connect(self._port)
+        caller = await Caller.connect(self._place)
         caller.write(self.head(transfer_encoding="chunked"))
         answer = asyncio.create_task(caller.answer())
         piece = b"%x\r\n%b\r\n" % (MEBIBYTE, bytes(MEBIBYTE))
@@ -76,7 +77,7 @@ class Api:
 
     async def unfinished(self) -> Caller:
         """Who sends nearly all of the largest body, and stays."""
-        caller = await Caller.connect(self._port)
+        caller = await Caller.connect(self._place)
         caller.write(self.head(content_length=str(MAX_BODY)))
         with contextlib.suppress(ConnectionError):
             await caller.send(bytes(MAX_BODY - 1))

@@ -15,12 +15,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import grpc.aio
 import pytest
 
 from clusters.endpoints import endpoint_of
 from clusters.gateway.admin import Admin
+from clusters.objects import POD
+from serving.cli.client import Client
+from serving.cli.state import Platform
 from tests.faults.kit.resources import holdings
 from tests.faults.server.process import NAME, STATS, server_process
 from tests.platform.machine import Machine, machine
@@ -140,8 +142,6 @@ async def at_rest(here: Machine) -> bool:
 
 async def management_ports(here: Machine) -> list[int]:
     """Of all replicas."""
-    token = {"authorization": f"Bearer {(here.state / 'token').read_text().strip()}"}
-    url = f"http://{HOST}:{here.control}/api/v1/namespaces/default/pods"
-    async with aiohttp.ClientSession(headers=token) as session, session.get(url) as answer:
-        found = [endpoint_of(pod) for pod in (await answer.json())["items"]]
+    pods = await asyncio.to_thread(Client(Platform.find(here.state)).list, POD, "default")
+    found = [endpoint_of(pod) for pod in pods["items"]]
     return [endpoint.management_port for endpoint in found if endpoint is not None]

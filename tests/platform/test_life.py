@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import threading
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -138,6 +139,45 @@ def test_down_after_a_crash_leaves_nothing(tmp_path: Path) -> None:
         here.run("down")
         with socket.create_server(("127.0.0.1", here.port)):
             pass
+
+
+def test_a_platform_runs_where_paths_are_longer_than_the_address_of_a_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("deep" * 38)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    with machine(folder) as here:
+        here.up()
+        here.run("deploy", "far", "--uri", here.artifact("double"))  # to zero, so that the activator has to know of it
+
+        assert here.ask("far", 2.0) == 4.0
+        assert "PROBLEM" not in here.run("doctor")
+
+
+def test_each_start_makes_a_new_token_that_plain_http_does_not_take(tmp_path: Path) -> None:
+    with machine(tmp_path) as here:
+        here.up()
+        first = (here.state / "token").read_text()
+        assert status_with_token(here) == 403
+        here.kill()
+        (here.state / "token").write_text("\n")  # as a full disk or an editor leaves it
+        here.up()
+
+        second = (here.state / "token").read_text()
+        assert len(second) > 40 and second != first
+        assert second.strip() in (here.state / "kubeconfig").read_text()
+        here.run("list")
+
+
+def status_with_token(here: Machine) -> int:
+    """The status of a request with the token over plain HTTP."""
+    headers = {"Authorization": f"Bearer {(here.state / 'token').read_text().strip()}"}
+    request = urllib.request.Request(f"http://127.0.0.1:{here.control}/apis", headers=headers)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=30)
+    with refused.value as answer:
+        return answer.code
 
 
 @pytest.mark.fault("I10")

@@ -20,9 +20,10 @@ from typing import IO
 
 import uvloop
 
+from clusters import unix_sockets
 from clusters.clock import SystemClock
 from clusters.embedded.activator.app import Activator
-from clusters.embedded.activator.control import ControlServer, listen_control
+from clusters.embedded.activator.control import ControlServer
 from clusters.embedded.activator.pool import ConnectionPool
 from clusters.embedded.activator.report import LoadReport
 from clusters.embedded.activator.server import ActivatorServer, listen
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _allow_many_files()
     try:
         lock = _lock(arguments.control)
-        data, control = listen(*arguments.listen), listen_control(arguments.control)
+        data, control = listen(*arguments.listen), unix_sockets.listen(arguments.control)
     except OSError as error:
         address = ":".join(str(part) for part in arguments.listen)
         log.error("cannot listen on %s and %s: %s", address, arguments.control, error)

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import socket
-from pathlib import Path
 from typing import Any
 
 from clusters.embedded.activator.report import LoadReport
@@ -31,20 +30,6 @@ log = logging.getLogger(__name__)
 UNREAD_LIMIT = 1024 * 1024  # bytes; a control plane that reads none of its news is cut off and told all when it is back
 
 
-def listen_control(path: Path) -> socket.socket:
-    """A unix socket that only this user may connect to. Raises OSError, among others for a path beyond 107 bytes."""
-    path.unlink(missing_ok=True)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.bind(str(path))
-        path.chmod(0o600)
-        sock.listen()
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
 class ControlServer:
     """Listens on a unix socket; `report` tells it of loads."""
 
@@ -57,7 +42,7 @@ class ControlServer:
         report.subscribe(self._push)
 
     async def start(self, sock: socket.socket) -> None:
-        """Listen on the socket of `listen_control`."""
+        """Listen on the socket of `unix_sockets.listen`."""
         self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=LINE_LIMIT)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import socket
 import sys
 from pathlib import Path
 
-from clusters import processes
+from clusters import processes, unix_sockets
 from clusters.clock import Clock
 from clusters.embedded.activator.wire import LINE_LIMIT, decode
 from clusters.embedded.activator_link import ActivatorLink
@@ -142,7 +142,7 @@ class ActivatorProcess:
 
     async def _hello(self) -> int | None:
         try:
-            reader, writer = await asyncio.open_unix_connection(str(self._folder / SOCKET), limit=LINE_LIMIT)
+            reader, writer = await unix_sockets.open_connection(self._folder / SOCKET, LINE_LIMIT)
         except OSError:
             return None
         try:

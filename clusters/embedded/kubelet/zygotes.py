@@ -7,17 +7,15 @@ socket's queue, so nothing has to be polled.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import json
 import logging
-import os
-import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from clusters import unix_sockets
 from clusters.clock import Clock
 from clusters.embedded import zygote
 from clusters.embedded.kubelet.environment import PROCESS_OF, PROCESS_ROLE, node_environment
@@ -147,7 +145,7 @@ class ZygoteClient:
         environment = node_environment() | dict(env) | zygote.SINGLE_THREADED
         environment |= {PROCESS_OF: str(self._folders.state_dir), PROCESS_ROLE: "zygote"}
         path = self._folder / SOCKET_NAME
-        with _listen(path) as listener:
+        with unix_sockets.listen(path, BACKLOG) as listener:
             argv = [sys.executable, "-m", zygote.__name__, "--socket", str(path), "--fd", str(listener.fileno())]
             for module in modules:
                 argv += ["--module", module]
@@ -195,8 +193,7 @@ class ZygoteClient:
             ) from error
 
     async def _exchange(self, request: bytes) -> dict[str, Any]:
-        with _short_path(self._folder / SOCKET_NAME) as path:
-            reader, writer = await asyncio.open_unix_connection(path)
+        reader, writer = await unix_sockets.open_connection(self._folder / SOCKET_NAME)
         try:
             writer.write(request)
             await writer.drain()
@@ -228,23 +225,3 @@ def _spawn_of(launch: Launch, key: str) -> Spawn:
         record=str(launch.run_file),
         mark={"zygote": key, "ports": dict(launch.ports)},
     )
-
-
-def _listen(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with _short_path(path) as short:
-        listener.bind(short)
-    path.chmod(0o600)  # its folder is closed to others all the while
-    listener.listen(BACKLOG)
-    return listener
-
-
-@contextlib.contextmanager
-def _short_path(path: Path) -> Iterator[str]:
-    """A path of the socket that fits into the 108 bytes of a unix address, however deep the state folder is."""
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)

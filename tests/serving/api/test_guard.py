@@ -48,3 +48,19 @@ def test_a_foreign_origin_is_403_even_with_the_token(origin: str) -> None:
 def test_probes_need_no_token_but_a_known_host() -> None:
     assert GUARD.refuse("/readyz", {"host": "localhost"}) is None
     assert GUARD.refuse("/readyz", {"host": "evil"}) is not None
+
+
+@pytest.mark.parametrize("token", ["", " ", "\n"])
+def test_an_empty_token_is_refused_at_the_start(token: str) -> None:
+    with pytest.raises(ValueError, match="empty"):
+        Guard(token, frozenset({"127.0.0.1"}))
+
+
+@pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer ", "Bearer secret"])
+def test_no_token_lets_one_pass_where_tokens_are_not_taken(authorization: str) -> None:
+    guard = Guard(None, frozenset({"127.0.0.1"}))
+
+    refusal = guard.refuse("/apis", GOOD | {"authorization": authorization})
+
+    assert refusal is not None and refusal.code == 403 and "over TLS" in refusal.message
+    assert guard.refuse("/readyz", GOOD) is None

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from clusters import unix_sockets
 from clusters.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.lock import FolderLock
 from clusters.embedded.secrets import validate_secret
 from clusters.embedded.store import Store
 from clusters.informer import Informer
@@ -27,7 +29,7 @@ from serving.api.server import listen, make_server
 from serving.api.webhook import WithWebhook
 from serving.apis.event_source import validate_event_source
 from serving.apis.settings import Settings
-from serving.apis.state import TOKEN_FILE, Facts, write_private
+from serving.apis.state import CONTROL_SOCKET, TOKEN_FILE, Facts, write_private
 from serving.apis.version import VERSION
 from serving.apis.warm_pool import validate_warm_pool
 from serving.cli.main import VERBS, main
@@ -93,7 +95,7 @@ def knodel(state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 def announce(
     state: Path, control: str, gateway: str = "127.0.0.1:9", token: str = TOKEN, version: str = VERSION
 ) -> None:
-    """Write the state folder as a platform on `control` does."""
+    """Write the state folder as a platform does that is ready; it runs for as long as this process holds the lock."""
     state.mkdir(mode=0o700, exist_ok=True)
     write_private(state / TOKEN_FILE, token.encode())
     Facts(os.getpid(), 1, version, str(state), gateway, control, control, "localhost").write()
@@ -182,20 +184,26 @@ async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
         version="0",
         ready=lambda: True,
     )
-    sock = listen("127.0.0.1", 0, "--control-port")
-    announce(state, f"127.0.0.1:{sock.getsockname()[1]}")
+    lock, plain = FolderLock(state), listen("127.0.0.1", 0, "--control-port")
+    lock.acquire()
+    sock = unix_sockets.listen(state / CONTROL_SOCKET)
+    announce(state, f"127.0.0.1:{plain.getsockname()[1]}")
     sources = Informer(cluster, EVENT_SOURCE)
     webhook = make_webhook(cluster, sources, NoFetcher(), SystemClock())
-    server = make_server(WithWebhook(api.app(Guard(TOKEN, frozenset({"127.0.0.1"}))), webhook))
+    hosts = frozenset({"127.0.0.1", "localhost"})
+    servers = [make_server(WithWebhook(api.app(Guard(token, hosts)), webhook)) for token in (TOKEN, None)]
     running = asyncio.gather(cluster.run(), sources.run())
-    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    pairs = zip(servers, (sock, plain), strict=True)
+    serving = asyncio.gather(*(server.serve(sockets=[listener]) for server, listener in pairs))
     yield Served(cluster, knodel)
-    for one in server.servers:
-        one.close()  # its own end takes 0.2 s, which all these tests would pay
+    for server in servers:
+        for one in server.servers:
+            one.close()  # its own end takes 0.2 s, which all these tests would pay
     serving.cancel()
     running.cancel()
     await asyncio.gather(serving, running, return_exceptions=True)
     await store.close()
+    lock.release()
 
 
 @pytest.fixture

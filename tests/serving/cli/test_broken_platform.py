@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from clusters import unix_sockets
+from clusters.embedded.lock import FolderLock
 from clusters.errors import Gone, KnodelError
 from clusters.objects import MODEL
-from serving.apis.state import PLATFORM_FILE
+from serving.apis.state import CONTROL_SOCKET, PLATFORM_FILE
 from serving.apis.version import VERSION
 from serving.cli.client import Client
 from serving.cli.errors import CommandError
@@ -30,8 +32,22 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 @contextlib.contextmanager
 def listener(talk: Talk) -> Iterator[tuple[str, int]]:
     """A server whose every connection is handled by `talk`, which ends when the event is set; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as server, handled(server, talk):
+        yield server.getsockname()[:2]
+
+
+@contextlib.contextmanager
+def platform(state: Path, talk: Talk, *, version: str = VERSION) -> Iterator[Platform]:
+    """A platform whose control API is handled by `talk`."""
+    announce(state, "127.0.0.1:9", version=version)
+    with FolderLock(state), unix_sockets.listen(state / CONTROL_SOCKET) as server, handled(server, talk):
+        yield Platform.find(state)
+
+
+@contextlib.contextmanager
+def handled(server: socket.socket, talk: Talk) -> Iterator[None]:
+    """Let `talk` handle every connection."""
     stop = threading.Event()
-    server = socket.create_server(("127.0.0.1", 0))
     workers: list[threading.Thread] = []
 
     def one(connection: socket.socket) -> None:
@@ -49,11 +65,10 @@ def listener(talk: Talk) -> Iterator[tuple[str, int]]:
     acceptor = threading.Thread(target=accept)
     acceptor.start()
     try:
-        yield server.getsockname()[:2]
+        yield
     finally:
         stop.set()
         server.shutdown(socket.SHUT_RDWR)
-        server.close()
         for thread in (acceptor, *workers):
             thread.join(10)
 
@@ -132,8 +147,7 @@ SLOW = {
 def test_a_broken_platform_is_one_line_and_a_failure(
     knodel: Knodel, state: Path, talk: Talk, verb: tuple[str, ...]
 ) -> None:
-    with listener(talk) as (host, port):
-        announce(state, f"{host}:{port}")
+    with platform(state, talk):
         done = knodel(*verb)
 
     assert done.code in (1, 2)
@@ -146,9 +160,9 @@ def test_a_broken_platform_is_one_line_and_a_failure(
 @pytest.mark.bad_input("command-servers")
 @pytest.mark.parametrize("talk", SLOW.values(), ids=SLOW.keys())
 @pytest.mark.fault("C2")
-def test_a_slow_platform_is_given_up_in_time(talk: Talk) -> None:
-    with listener(talk) as address:
-        client, began = Client(Platform(address, address, "t"), PATIENCE), time.monotonic()
+def test_a_slow_platform_is_given_up_in_time(state: Path, talk: Talk) -> None:
+    with platform(state, talk) as slow:
+        client, began = Client(slow, PATIENCE), time.monotonic()
         with pytest.raises(CommandError, match=r"does not answer \((not within 0.3 s|timed out)\).*knodel doctor"):
             client.list(MODEL, "default")
 
@@ -158,14 +172,12 @@ def test_a_slow_platform_is_given_up_in_time(talk: Talk) -> None:
 @pytest.mark.bad_input("command-servers")
 @pytest.mark.fault("C2")
 def test_a_platform_that_is_gone_is_named_with_the_remedy(knodel: Knodel, state: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    announce(state, f"127.0.0.1:{port}")
-
-    done = knodel("list")
+    announce(state, "127.0.0.1:9")
+    with FolderLock(state):
+        done = knodel("list")
 
     assert done.code == 1
-    assert f"127.0.0.1:{port} does not answer (" in done.err
+    assert f"{state / CONTROL_SOCKET} does not answer (" in done.err
     assert "`knodel doctor`" in done.err
 
 
@@ -179,8 +191,7 @@ LATER = json.dumps(REFUSAL).encode()
 def test_a_failure_on_a_platform_of_another_version_names_both(
     knodel: Knodel, state: Path, version: str, named: bool
 ) -> None:
-    with listener(answers("400 Bad Request", LATER)) as (host, port):
-        announce(state, f"{host}:{port}", version=version)
+    with platform(state, answers("400 Bad Request", LATER), version=version):
         done = knodel("list")
 
     assert done.code == 2
@@ -193,8 +204,7 @@ def test_a_failure_on_a_platform_of_another_version_names_both(
 @pytest.mark.bad_input("command-servers")
 @pytest.mark.fault("C4")
 def test_a_platform_that_says_more_of_itself_than_this_command_knows_is_found(knodel: Knodel, state: Path) -> None:
-    with listener(answers("200 OK", b'{"items": []}')) as (host, port):
-        announce(state, f"{host}:{port}", version="99.0.0")
+    with platform(state, answers("200 OK", b'{"items": []}'), version="99.0.0"):
         path = state / PLATFORM_FILE
         path.write_text(json.dumps({**json.loads(path.read_text()), "region": "north"}))
         done = knodel("list")
@@ -206,8 +216,7 @@ def test_a_platform_that_says_more_of_itself_than_this_command_knows_is_found(kn
 @pytest.mark.fault("C5")
 def test_the_message_of_an_error_cannot_move_the_cursor(knodel: Knodel, state: Path) -> None:
     status = {"kind": "Status", "reason": "NotFound", "message": "no \x1b[2J\x9b2J\r\nknodel: all is well"}
-    with listener(answers("404 Not Found", json.dumps(status).encode())) as (host, port):
-        announce(state, f"{host}:{port}")
+    with platform(state, answers("404 Not Found", json.dumps(status).encode())):
         done = knodel("get", "magika")
 
     assert done.code == 3
@@ -219,8 +228,7 @@ def test_the_message_of_an_error_cannot_move_the_cursor(knodel: Knodel, state: P
 @pytest.mark.fault("C5")
 def test_hostile_names_in_a_list_stay_on_their_line(knodel: Knodel, state: Path) -> None:
     item = {"metadata": {"name": "x\x1b[2J\nready", "namespace": "default"}, "spec": {}, "status": {"url": "\x9b31m"}}
-    with listener(answers("200 OK", json.dumps({"items": [item]}).encode())) as (host, port):
-        announce(state, f"{host}:{port}")
+    with platform(state, answers("200 OK", json.dumps({"items": [item]}).encode())):
         done = knodel("list")
 
     assert done.code == 0
@@ -231,8 +239,7 @@ def test_hostile_names_in_a_list_stay_on_their_line(knodel: Knodel, state: Path)
 @pytest.mark.bad_input("command-servers")
 def test_another_token_is_told_from_another_fault(knodel: Knodel, state: Path) -> None:
     status = {"kind": "Status", "reason": "Unauthorized", "message": "a bearer token is needed"}
-    with listener(answers("401 Unauthorized", json.dumps(status).encode())) as (host, port):
-        announce(state, f"{host}:{port}")
+    with platform(state, answers("401 Unauthorized", json.dumps(status).encode())):
         done = knodel("list")
 
     assert done.code == 1
@@ -243,8 +250,8 @@ def test_another_token_is_told_from_another_fault(knodel: Knodel, state: Path) -
 @pytest.mark.parametrize("token", ["", "two words\nand lines", "tökén"])
 def test_a_token_file_that_holds_none_is_named(knodel: Knodel, state: Path, token: str) -> None:
     announce(state, "127.0.0.1:9", token=token)
-
-    done = knodel("list")
+    with FolderLock(state):
+        done = knodel("list")
 
     assert done.code == 1
     assert str(state / "token") in done.err
@@ -262,13 +269,13 @@ def test_a_token_file_that_holds_none_is_named(knodel: Knodel, state: Path, toke
     ],
     ids=["expired", "without object", "without type", "no object", "an endless line"],
 )
-def test_a_watch_of_another_shape_is_an_error(lines: bytes, error: type[KnodelError]) -> None:
-    with listener(says(HEAD + b"\r\n" + lines)) as address, pytest.raises(error):
-        list(Client(Platform(address, address, "t"), 5.0).watch(MODEL, "default", "x", "1", 5.0))
+def test_a_watch_of_another_shape_is_an_error(state: Path, lines: bytes, error: type[KnodelError]) -> None:
+    with platform(state, says(HEAD + b"\r\n" + lines)) as broken, pytest.raises(error):
+        list(Client(broken, 5.0).watch(MODEL, "default", "x", "1", 5.0))
 
 
 @pytest.mark.bad_input("command-servers")
-def test_a_silent_watch_is_no_fault_before_its_time() -> None:
+def test_a_silent_watch_is_no_fault_before_its_time(state: Path) -> None:
     event = b'{"type": "MODIFIED", "object": {"metadata": {"name": "x"}}}\n'
 
     def talk(connection: socket.socket, stop: threading.Event) -> None:
@@ -276,8 +283,8 @@ def test_a_silent_watch_is_no_fault_before_its_time() -> None:
         stop.wait(PATIENCE * 2)  # longer than one answer may take
         connection.sendall(event)
 
-    with listener(talk) as address:
-        seen = list(Client(Platform(address, address, "t"), PATIENCE).watch(MODEL, "default", "x", "1", 5.0))
+    with platform(state, talk) as silent:
+        seen = list(Client(silent, PATIENCE).watch(MODEL, "default", "x", "1", 5.0))
 
     assert [change for change, _ in seen] == ["MODIFIED"]
 
@@ -287,7 +294,8 @@ def test_a_silent_watch_is_no_fault_before_its_time() -> None:
 def test_a_gateway_that_fails_is_one_line(knodel: Knodel, state: Path) -> None:
     with listener(answers("503 Unavailable", b'{"error": "no \x1b[31mreplica"}')) as (host, port):
         announce(state, "127.0.0.1:9", f"{host}:{port}")
-        done = knodel("predict", "magika", "-d", "{}")
+        with FolderLock(state):
+            done = knodel("predict", "magika", "-d", "{}")
 
     assert done.code == 1
     assert len(done.err.splitlines()) == 1
@@ -301,7 +309,8 @@ def test_a_gateway_that_fails_is_one_line(knodel: Knodel, state: Path) -> None:
 def test_an_answer_of_a_model_gives_the_exit_code(knodel: Knodel, state: Path, status: str, code: int) -> None:
     with listener(answers(status, b'{"error": "because"}')) as (host, port):
         announce(state, "127.0.0.1:9", f"{host}:{port}")
-        done = knodel("predict", "magika", "-d", "{}")
+        with FolderLock(state):
+            done = knodel("predict", "magika", "-d", "{}")
 
     assert (done.code, done.out) == (code, "")
     assert "because" in done.err

@@ -174,8 +174,7 @@ async def test_a_platform_that_answers_is_well(served: Served, state: Path) -> N
     control = Facts.read(state)
     assert control is not None
     announce(state, control.control, control.control)
-    with FolderLock(state):
-        done = await served.knodel("doctor")
+    done = await served.knodel("doctor")
 
     assert done.code == 0, done.out
     assert f"{control.control} answers 200" in done.out
@@ -211,8 +210,7 @@ async def test_what_is_wrong_with_deployed_models_is_found(
     await served.set_status("iris", {"conditions": [{"type": "Ready", "status": "False", "reason": "LoadFailed"}]})
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "paddle" else find_spec(name))
-    with FolderLock(state):
-        done = await served.knodel("doctor", "-o", "json")
+    done = await served.knodel("doctor", "-o", "json")
 
     assert done.code == 1
     found = problems(done.out)

@@ -8,7 +8,10 @@ import socket
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from clusters import unix_sockets
 
 HOST = "127.0.0.1"
 PATIENCE = 10.0  # s; a broken server must fail a test, not hang it
@@ -50,9 +53,11 @@ class Caller:
         self._writer = writer
 
     @classmethod
-    async def connect(cls, port: int) -> Caller:
-        """To a server on this machine."""
-        return cls(*await asyncio.open_connection(HOST, port))
+    async def connect(cls, place: int | Path) -> Caller:
+        """Connect to a server on this machine: its port, or its unix socket."""
+        if isinstance(place, Path):
+            return cls(*await unix_sockets.open_connection(place))
+        return cls(*await asyncio.open_connection(HOST, place))
 
     def write(self, data: bytes) -> None:
         """Give it to the kernel, if that takes it at once."""
@@ -92,9 +97,9 @@ class Caller:
         self._writer.transport.abort()
 
 
-async def ask(port: int, request: bytes) -> Answer:
+async def ask(place: int | Path, request: bytes) -> Answer:
     """One request on a connection of its own."""
-    caller = await Caller.connect(port)
+    caller = await Caller.connect(place)
     try:
         await caller.send(request)
         return await caller.answer()

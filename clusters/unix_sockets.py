@@ -1,0 +1,83 @@
+"""Unix sockets at paths of any length, and the identity of who is at the other end.
+
+The kernel limits the address of a unix socket to 107 bytes (unix(7)), and a state folder may lie deeper. An open folder
+is reached as `/proc/self/fd/N`, so `/proc/self/fd/N/NAME` is a short address of the socket NAME in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import asyncio
+
+MODE: Final = 0o600  # of a socket: only its owner may connect
+BACKLOG: Final = 128  # connections that wait to be accepted
+STREAM_LIMIT: Final = 64 * 1024  # bytes of a line that a stream reader holds, asyncio's default
+_CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid: `struct ucred` of unix(7)
+
+
+class Peer(NamedTuple):
+    """The process at the other end; `pid` is 0 when it runs in another PID namespace."""
+
+    pid: int
+    uid: int
+
+
+@contextlib.contextmanager
+def short_address(path: Path) -> Iterator[str]:
+    """Yield an address for the socket at `path` that fits the kernel's limit. Raises OSError without its folder."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def listen(path: Path, backlog: int = BACKLOG) -> socket.socket:
+    """Listen at `path`, in place of any former socket; only this user may connect. Raises OSError."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with short_address(path) as address:
+            listener.bind(address)
+        path.chmod(MODE)  # before `listen`: until then nobody can connect
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def connect(path: Path, timeout: float | None = None) -> socket.socket:
+    """Connect to the socket at `path`; its operations take `timeout` seconds at most. Raises OSError."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout)
+        with short_address(path) as address:
+            connection.connect(address)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+async def open_connection(path: Path, limit: int = STREAM_LIMIT) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the socket at `path`; a line has `limit` bytes at most. Raises OSError."""
+    import asyncio  # commands that only connect start faster without it
+
+    with short_address(path) as address:
+        return await asyncio.open_unix_connection(address, limit=limit)
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Return the process that connected, or the one that listened, as the kernel recorded it."""
+    content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(content)
+    return Peer(pid, uid)
