@@ -10,6 +10,8 @@ connection, one JSON line each way, and blocks in between:
     {"op": "status", "pid", "startTicks"}     → {"status": wait status | null, "running": bool}
     {"op": "shutdown"}                        → {}
 
+A spawn request may carry descriptors of listening sockets (SCM_RIGHTS); the child inherits them.
+
 It has one thread, since a fork copies no others and their locks would stay locked. It outlives its clients; it ends
 when asked, or when its socket file is gone. Its children go on without it.
 """
@@ -47,6 +49,7 @@ SINGLE_THREADED: Final = {
 """Environment under which libraries start no threads when they are imported; whoever starts a zygote sets it."""
 
 RECORD: Final = "zygote.json"  # beside the socket: who this is, for whoever looks for leftovers
+MOST_SOCKETS: Final = 253  # in one message: SCM_MAX_FD of Linux
 LARGEST_REQUEST: Final = 4 << 20  # bytes; arguments and environment of one process (ARG_MAX is 2 MiB by default)
 REQUEST_TIMEOUT: Final = 2.0  # s; a client writes its request at once
 SOCKET_CHECK: Final = 15.0  # s between looks at the socket file: nothing tells a process that a file is gone
@@ -91,22 +94,26 @@ class Zygote:
         client, _ = self._listener.accept()
         with client:
             client.settimeout(REQUEST_TIMEOUT)
+            received: list[int] = []
             try:
-                request = _read_line(client)
-                answer = self._answer(request, client) if request and not _has_left(client) else None
+                request = _read_line(client, received)
+                answer = self._answer(request, received) if request and not _has_left(client) else None
             except (OSError, ValueError, KeyError, TypeError) as error:  # a broken client must not end the zygote
                 log.warning("refused a request: %r", error)
                 answer = {"error": f"{type(error).__name__}: {error}"}
+            finally:
+                for descriptor in received:
+                    os.close(descriptor)  # the child has its own
             if answer is not None:
                 self._send(client, answer)
 
-    def _answer(self, request: bytes, client: socket.socket) -> dict[str, Any]:
+    def _answer(self, request: bytes, received: Sequence[int]) -> dict[str, Any]:
         message = json.loads(request)
         match message["op"]:
             case "hello":
                 return _as_json(_own_identity()) | {"stale": self._is_stale()}
             case "spawn":
-                return self._spawn(Spawn.parse(message), client)
+                return self._spawn(Spawn.parse(message), received)
             case "status":
                 return self._status(Identity(int(message["pid"]), int(message["startTicks"])))
             case "shutdown":
@@ -123,14 +130,17 @@ class Zygote:
             if "pid" in answer and answer["pid"] in self._children:
                 kill_group(int(answer["pid"]), signal.SIGKILL)  # nobody knows of this child
 
-    def _spawn(self, spawn: Spawn, client: socket.socket) -> dict[str, Any]:
-        """Fork; the child reports through a pipe what kept it from starting, or nothing."""
+    def _spawn(self, spawn: Spawn, listeners: Sequence[int]) -> dict[str, Any]:
+        """Fork a child that inherits the sockets `listeners`.
+
+        It reports through a pipe what kept it from starting, or nothing.
+        """
         report, report_write = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
-            run_child(spawn, report_write)  # does not return
+            run_child(spawn, report_write, listeners)  # does not return
         os.close(report_write)
         with os.fdopen(report, "rb") as pipe:
             error = pipe.read().decode()
@@ -171,16 +181,19 @@ class Zygote:
         return False
 
 
-def _read_line(client: socket.socket) -> bytes:
-    """One line, or nothing when the client left before its end."""
+def _read_line(client: socket.socket, descriptors: list[int]) -> bytes:
+    """Return one line, or nothing when the client left before its end; what was sent with it goes to `descriptors`."""
     received = bytearray()
     while not received.endswith(b"\n"):
-        chunk = client.recv(1 << 16)
+        chunk, sent, flags, _ = socket.recv_fds(client, 1 << 16, MOST_SOCKETS, socket.MSG_CMSG_CLOEXEC)
+        descriptors += sent
         if not chunk:
             return b""
         received += chunk
         if len(received) > LARGEST_REQUEST:
             raise ValueError(f"a request has at most {LARGEST_REQUEST} bytes")
+        if flags & socket.MSG_CTRUNC:
+            raise ValueError("not all descriptors of a request were received: too many files are open")
     return bytes(received)
 
 

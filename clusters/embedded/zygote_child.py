@@ -14,12 +14,13 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from clusters.identity import identify
+from clusters.sockets import listen_environment
 
 SIGNALS_TO_RESET: Final = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 FIRST_INHERITED_FD: Final = 3  # behind stdin, stdout and stderr
@@ -67,10 +68,13 @@ class Spawn:
         )
 
 
-def run_child(spawn: Spawn, report: int) -> NoReturn:
-    """Become the process; what prevents it goes to the pipe `report`, which is closed when all is well."""
+def run_child(spawn: Spawn, report: int, listeners: Sequence[int]) -> NoReturn:
+    """Become the process, which inherits the sockets `listeners`.
+
+    What prevents it goes to the pipe `report`, which is closed when all is well.
+    """
     try:
-        _become(spawn, report)
+        _become(spawn, report, listeners)
     except BaseException as error:  # the copy of the zygote must not go on as one
         os.write(report, f"{type(error).__name__}: {error}".encode())
         os._exit(SETUP_FAILED)
@@ -78,16 +82,15 @@ def run_child(spawn: Spawn, report: int) -> NoReturn:
     os._exit(_call(spawn))
 
 
-def _become(spawn: Spawn, report: int) -> None:
+def _become(spawn: Spawn, report: int, listeners: Sequence[int]) -> None:
     os.setsid()
     _reset_signals()
     _redirect(spawn.log)
-    os.closerange(FIRST_INHERITED_FD, report)
-    os.closerange(report + 1, _last_fd() + 1)
+    _close_all_but(report, *listeners)
     os.chdir(spawn.cwd)
     for limit, values in spawn.limits.items():
         resource.setrlimit(limit, values)
-    _replace_environment(spawn.env)
+    _replace_environment({**spawn.env, **listen_environment(listeners)})
     _reseed()
     _write_record(spawn)
 
@@ -108,8 +111,13 @@ def _redirect(log: str) -> None:
     os.dup2(output, 2)
 
 
-def _last_fd() -> int:
-    return max(int(fd.name) for fd in Path("/proc/self/fd").iterdir())
+def _close_all_but(*kept: int) -> None:
+    last = max(int(fd.name) for fd in Path("/proc/self/fd").iterdir())
+    first = FIRST_INHERITED_FD
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, last + 1)
 
 
 def _replace_environment(env: Mapping[str, str]) -> None:

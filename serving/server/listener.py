@@ -11,11 +11,11 @@ from starlette.types import ASGIApp
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from clusters.sockets import BACKLOG
 from serving.server.connection import Connection
 from serving.server.headers import REVISION
 from serving.server.limits import Limits
 from serving.server.outbox import Outbox
-from serving.server.sockets import BACKLOG
 from serving.server.traffic import Traffic
 
 logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are about callers, who get an answer

@@ -21,12 +21,13 @@ from msgspec.structs import replace
 
 from clusters.core_dumps import allow_none
 from clusters.errors import KnodelError
+from clusters.sockets import LISTEN_FDS
 from serving.server.assignment import Assignment
 from serving.server.assignment_file import AssignmentFile
 from serving.server.errors import BadOptions
 from serving.server.logs import log_to_stderr
 from serving.server.options import Pool, ServerOptions, parse_options, termination_log
-from serving.server.sockets import Sockets, bind
+from serving.server.sockets import Sockets, bind_or_inherit
 from serving.server.stats import Download, Startup
 from serving.storage.fetch import fetch
 
@@ -94,8 +95,9 @@ def _import_all(pool: Pool) -> None:
 
 
 def _bind(options: ServerOptions) -> Sockets:
-    data = bind(options.host, options.port, "PORT")
-    return Sockets(data, bind(options.host, options.management_port, "MANAGEMENT_PORT"))
+    inherited = os.environ.pop(LISTEN_FDS, "")  # what this process starts inherits no sockets
+    data = bind_or_inherit(inherited, options.host, options.port, "PORT")
+    return Sockets(data, bind_or_inherit(inherited, options.host, options.management_port, "MANAGEMENT_PORT"))
 
 
 def _fetching(options: ServerOptions, model: Assignment, progress: Download) -> Callable[[], Artifact]:

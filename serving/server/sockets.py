@@ -1,15 +1,13 @@
-"""The server's two sockets, bound before anything heavy is imported."""
+"""The server's two sockets, inherited or bound before anything heavy is imported."""
 
 from __future__ import annotations
 
 import socket
-from typing import Final
 
 import msgspec
 
+from clusters.sockets import BACKLOG, find_inherited
 from serving.server.errors import CannotListen
-
-BACKLOG: Final = 4096  # connections that the kernel holds for us; a thousand callers may come at once
 
 
 class Sockets(msgspec.Struct, frozen=True):
@@ -17,6 +15,14 @@ class Sockets(msgspec.Struct, frozen=True):
 
     data: socket.socket
     management: socket.socket
+
+
+def bind_or_inherit(inherited: str, host: str, port: int, setting: str) -> socket.socket:
+    """Return the inherited socket for this address (`inherited` lists them, as LISTEN_FDS does), or bind a new one.
+
+    The embedded kubelet passes sockets on; on Kubernetes and by `knodel serve` none are inherited. Raises CannotListen.
+    """
+    return find_inherited(inherited, host, port) or bind(host, port, setting)
 
 
 def bind(host: str, port: int, setting: str) -> socket.socket:

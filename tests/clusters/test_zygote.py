@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -112,6 +113,19 @@ async def test_a_fork_is_a_process_of_its_own(world: World) -> None:
     assert facts["folder"] == str(world.folders.scratch("u"))
     assert facts["files"][:3] == [0, 1, 2] and len(facts["files"]) == 4  # the fourth reads /proc/self/fd
     assert facts["limit"] == 1 << 33
+
+
+async def test_a_fork_inherits_the_sockets_on_which_it_is_to_listen_and_its_zygote_keeps_none(world: World) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as second:
+        address = listener.getsockname()
+        started = await world.start("serve", *map(str, address), listeners=(second, listener))
+
+    _, writer = await asyncio.open_connection(*address)
+    writer.close()
+
+    assert await started.process.wait() == Exit(code=9)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*address)
 
 
 async def test_siblings_draw_different_random_numbers(world: World) -> None:
@@ -280,8 +294,6 @@ async def test_a_client_that_writes_nonsense_does_not_harm_the_zygote(world: Wor
 
 
 def test_an_idle_zygote_notices_that_its_socket_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import socket
-
     monkeypatch.setattr(zygote, "SOCKET_CHECK", 0.01)
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as listener:

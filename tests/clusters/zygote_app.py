@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from clusters.sockets import LISTEN_FDS, find_inherited
+
 IMPORTED_BY = os.getpid()
 
 
@@ -38,6 +40,16 @@ def wait(argv: Sequence[str]) -> int:
     print("waiting", flush=True)
     while True:
         signal.pause()
+
+
+def serve(argv: Sequence[str]) -> int:
+    """Accept one connection on the inherited socket that listens on the address `argv`, and end with code 9."""
+    inherited = find_inherited(os.environ[LISTEN_FDS], argv[0], int(argv[1]))
+    assert inherited is not None
+    with inherited:
+        inherited.setblocking(True)
+        inherited.accept()[0].close()
+    return 9
 
 
 def broken(argv: Sequence[str]) -> int:

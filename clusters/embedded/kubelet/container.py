@@ -28,7 +28,6 @@ from clusters.embedded.kubelet.pod_status import (
     terminated,
 )
 from clusters.embedded.kubelet.process import Exit, Process, first_of, oom_kills, terminate
-from clusters.embedded.kubelet.runtime import Launch
 from clusters.endpoints import real_ports
 from clusters.objects import Object, key_of, uid_of
 
@@ -94,6 +93,8 @@ class Container:
         self.run = run
         self.ports = run.ports or self.ports
         process = self._node.runtime.adopt(run)
+        if process is not None:
+            self._node.ports.join(self.ports.values())
         if not was_running:
             self._run_since_now()
         if process is None:
@@ -105,10 +106,12 @@ class Container:
         try:
             self._node.folders.prepare_pod(self._pod)
             self._node.folders.forget_last_run(self._uid)
-            launch = await self._launch()
-            if self._stopping.is_set():  # as a Pod is whose ReplicaSet adopted a running one in its place
-                return None
-            started = await self._node.runtime.start(launch)
+            self.ports = self._node.ports.allocate(container_ports(self._spec), self.ports)
+            with self._node.ports.listening(self.ports.values()) as listeners:
+                launch = await make_launch(self._node, self._pod, self._spec, self.ports, listeners)
+                if self._stopping.is_set():  # as a Pod is whose ReplicaSet adopted a running one in its place
+                    return None
+                started = await self._node.runtime.start(launch)
         except StartFailed as error:
             now = self._node.clock.now()
             self._set(state=Terminated(START_ERROR, "StartError", now, now, message=str(error)), ready=False)
@@ -123,10 +126,6 @@ class Container:
         self.run = started.run
         self._run_since_now()
         return started.process
-
-    async def _launch(self) -> Launch:
-        self.ports = self._node.ports.allocate(container_ports(self._spec), self.ports)
-        return await make_launch(self._node, self._pod, self._spec, self.ports)
 
     async def _attend(self, process: Process) -> None:
         """Probe it, end it when asked; return once it has ended."""

@@ -83,6 +83,7 @@ class Kubelet:
                 await LogRotator(self._folders.logs, self._clock).run()
         finally:
             self._group = None
+            self._node.ports.close()
 
     async def settled(self) -> None:
         """Return once the status of every Pod found at the start tells the truth about its process again."""

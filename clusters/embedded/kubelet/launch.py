@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 
 from clusters.embedded.kubelet.environment import (
@@ -27,8 +28,10 @@ def container_ports(container: Object) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*declared, MANAGEMENT_PORT)))
 
 
-async def make_launch(node: Node, pod: Object, container: Object, ports: Mapping[str, int]) -> Launch:
-    """The start of a Pod's container on these real ports.
+async def make_launch(
+    node: Node, pod: Object, container: Object, ports: Mapping[str, int], listeners: tuple[socket.socket, ...]
+) -> Launch:
+    """Return the start of a Pod's container on these real ports, on which `listeners` listen.
 
     Raises UnknownImage, BadContainerConfig, Unavailable, and OSError where files of a volume cannot be written.
     """
@@ -45,6 +48,7 @@ async def make_launch(node: Node, pod: Object, container: Object, ports: Mapping
         limits=limits_of(container),
         ports=ports,
         run_file=node.folders.run_file(uid),
+        listeners=listeners,
     )
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from clusters.embedded.kubelet.errors import PortsExhausted
+from clusters.embedded.kubelet.errors import PortsExhausted, StartFailed
+from clusters.sockets import PortGuard
 
 FIRST_PORT: Final = 20_000
 LAST_PORT: Final = 32_767  # the ephemeral range of Linux starts above: no outgoing connection takes a Pod's port
 
 
 class PortAllocator:
-    """Hands out free ports in a circle, so that one given back is the last to be given out again."""
+    """Gives out free ports in a circle, so that one given back is the last to be given out again.
+
+    A port that was given out is guarded until it is released: no other user of the machine can listen on it, not even
+    while the Pod's process is not running.
+    """
 
     def __init__(self, host: str, *, first: int = FIRST_PORT, last: int = LAST_PORT, start: int | None = None) -> None:
         self._host = host
@@ -23,50 +28,81 @@ class PortAllocator:
         self._count = last - first + 1
         # At random: two platforms of one machine keep apart, and the ports of an earlier run rest for a while.
         self._cursor = random.randrange(self._count) if start is None else start - first  # noqa: S311 - not a secret
-        self._taken: set[int] = set()
+        self._taken: dict[int, PortGuard | None] = {}
 
     def reserve(self, ports: Iterable[int]) -> None:
-        """Take ports that Pods already have."""
-        self._taken.update(ports)
+        """Do not give out the ports of Pods that an earlier kubelet started. They are not guarded yet."""
+        for port in ports:
+            self._taken.setdefault(port, None)
+
+    def join(self, ports: Iterable[int]) -> None:
+        """Guard ports on which a process that this kubelet adopts listens."""
+        for port in ports:
+            if self._taken.get(port) is None:
+                self._taken[port] = self._guard(port, PortGuard.join)
 
     def release(self, ports: Iterable[int]) -> None:
         """Give ports back."""
-        self._taken.difference_update(ports)
+        for port in ports:
+            guard = self._taken.pop(port, None)
+            if guard is not None:
+                guard.close()
+
+    def close(self) -> None:
+        """Give all ports back."""
+        self.release(list(self._taken))
 
     def allocate(self, wanted: Iterable[int], former: Mapping[str, int] | None = None) -> dict[str, int]:
-        """A real port for each container port of `wanted`: the `former` one when it is still free, else the next.
+        """Return a guarded real port for each container port of `wanted`: the `former` one if free, else the next one.
 
         Raises PortsExhausted.
         """
+        former = former or {}
         chosen: dict[str, int] = {}
         for port in wanted:
-            before = (former or {}).get(str(port))
-            chosen[str(port)] = before if before is not None and is_free(self._host, before) else self._next()
-        self.release((former or {}).values())
-        self.reserve(chosen.values())
+            before = former.get(str(port))
+            chosen[str(port)] = before if before is not None and self._take(before) else self._next()
+        self.release(set(former.values()) - set(chosen.values()))
         return chosen
+
+    @contextlib.contextmanager
+    def listening(self, ports: Iterable[int]) -> Iterator[tuple[socket.socket, ...]]:
+        """Listen on allocated ports, for a process that inherits the sockets; they are closed here afterwards.
+
+        Raises StartFailed.
+        """
+        with contextlib.ExitStack() as stack:
+            yield tuple(stack.enter_context(self._listen(port)) for port in dict.fromkeys(ports))
+
+    def _listen(self, port: int) -> socket.socket:
+        guard = self._taken[port]
+        if guard is None:
+            raise StartFailed(f"port {port} of {self._host} is not allocated")
+        try:
+            return guard.listen()
+        except OSError as error:
+            raise StartFailed(f"cannot listen on {self._host}:{port}: {error.strerror}") from error
 
     def _next(self) -> int:
         for _ in range(self._count):
             port = self._first + self._cursor
             self._cursor = (self._cursor + 1) % self._count
-            if port not in self._taken and is_free(self._host, port):
-                self._taken.add(port)
+            if port not in self._taken and self._take(port):
                 return port
         raise PortsExhausted(
             f"no port is free on {self._host} between {self._first} and {self._first + self._count - 1}: "
-            "delete models, or end other programs that listen there"
+            "delete models, or end other programs that use these ports"
         )
 
+    def _take(self, port: int) -> bool:
+        """Guard the port unless it is guarded already; False when another program uses it."""
+        guard = self._taken.get(port) or self._guard(port, PortGuard.take)
+        if guard is not None:
+            self._taken[port] = guard
+        return guard is not None
 
-def is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there now."""
-    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as servers do: connections in TIME_WAIT are no bar
+    def _guard(self, port: int, by: Callable[[str, int], PortGuard]) -> PortGuard | None:
         try:
-            probe.bind((host, port))
+            return by(self._host, port)
         except OSError:
-            return False
-        return True
+            return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import socket
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +15,15 @@ from clusters.embedded.kubelet.images import Command
 from clusters.embedded.kubelet.limits import Limits
 from clusters.embedded.kubelet.process import Process
 from clusters.identity import Identity, identify
+from clusters.sockets import listen_environment
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """All that a start needs. `run_file` is written with the process's `Run` before the start is reported."""
+    """All that a start needs. `run_file` is written with the process's `Run` before the start is reported.
+
+    `listeners` are sockets that listen on the real ports; the process inherits them (`clusters.sockets.LISTEN_FDS`).
+    """
 
     command: Command
     env: Mapping[str, str]
@@ -27,6 +32,7 @@ class Launch:
     limits: Limits
     ports: Mapping[str, int]
     run_file: Path
+    listeners: tuple[socket.socket, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,9 @@ class ExecRuntime:
 
     async def start(self, launch: Launch) -> Started:
         """Start `launch.command.argv`."""
-        identity = self.spawn(launch.command.argv, launch.env, launch.cwd, launch.log)
+        descriptors = [listener.fileno() for listener in launch.listeners]
+        env = {**launch.env, **listen_environment(descriptors)}
+        identity = self.spawn(launch.command.argv, env, launch.cwd, launch.log, *descriptors)
         for limit, values in launch.limits.items():  # from outside: a hook between fork and exec would rule out vfork
             _limit(identity.pid, limit, values)
         run = Run(identity, ports=launch.ports)

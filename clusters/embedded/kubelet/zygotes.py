@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,7 +51,7 @@ class ZygoteRuntime:
         key = key_of(command.modules, command.preload_env)
         client = self._client(key)
         await client.ensure(command.modules, command.preload_env)
-        identity = await client.spawn(_spawn_of(launch, key))
+        identity = await client.spawn(_spawn_of(launch, key), [one.fileno() for one in launch.listeners])
         return Started(Process(identity, client.exit_of), Run(identity, key, launch.ports))
 
     def adopt(self, run: Run) -> Process | None:
@@ -97,10 +98,13 @@ class ZygoteClient:
                 self._start(modules, env)
             self._failed_at = None
 
-    async def spawn(self, spawn: Spawn) -> Identity:
-        """Fork a child. Raises ZygoteFailed (nothing was started), StartFailed (the child could not become it)."""
+    async def spawn(self, spawn: Spawn, listeners: Sequence[int] = ()) -> Identity:
+        """Fork a child that inherits the sockets `listeners` (descriptors).
+
+        Raises ZygoteFailed (nothing was started), StartFailed (the child could not become it).
+        """
         try:
-            answer = await self._ask(spawn.to_json(), START_TIMEOUT)
+            answer = await self._ask(spawn.to_json(), START_TIMEOUT, listeners)
         except ZygoteFailed:
             await self._give_up()
             raise
@@ -180,11 +184,11 @@ class ZygoteClient:
             return None
         return None if run is None else Process.adopt(run.identity)
 
-    async def _ask(self, message: dict[str, Any], timeout: float) -> dict[str, Any]:
-        """One request, one answer. Raises ZygoteFailed."""
+    async def _ask(self, message: dict[str, Any], timeout: float, sent: Sequence[int] = ()) -> dict[str, Any]:
+        """Send one request, with the descriptors `sent`, and return its answer. Raises ZygoteFailed."""
         try:
             async with asyncio.timeout(timeout):
-                return await self._exchange(json.dumps(message).encode() + b"\n")
+                return await self._exchange(json.dumps(message).encode() + b"\n", sent)
         except TimeoutError as error:
             raise ZygoteFailed(f"zygote {self._folder.name} did not answer within {timeout:g} s") from error
         except (OSError, ValueError) as error:
@@ -192,10 +196,16 @@ class ZygoteClient:
                 f"zygote {self._folder.name} does not answer: {error or type(error).__name__}"
             ) from error
 
-    async def _exchange(self, request: bytes) -> dict[str, Any]:
-        reader, writer = await unix_sockets.open_connection(self._folder / SOCKET_NAME)
+    async def _exchange(self, request: bytes, sent: Sequence[int]) -> dict[str, Any]:
+        connection = unix_sockets.connect(self._folder / SOCKET_NAME, timeout=0.0)  # at once, or not at all
         try:
-            writer.write(request)
+            socket.send_fds(connection, [request[:1]], sent)  # asyncio's streams cannot; a byte fits into any buffer
+            reader, writer = await asyncio.open_unix_connection(sock=connection)
+        except BaseException:
+            connection.close()
+            raise
+        try:
+            writer.write(request[1:])
             await writer.drain()
             answer: dict[str, Any] = json.loads(await reader.readline())  # an empty line (it ended) is a ValueError
         finally:

@@ -40,10 +40,8 @@ def answer(path: str) -> tuple[int, str]:
 
 
 def serve(port: int) -> NoReturn:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((os.environ["HOST"], port))
-    listener.listen(64)
+    inherited = [socket.socket(fileno=int(word)) for word in os.environ["KNODEL_LISTEN_FDS"].split(",")]
+    listener = next(one for one in inherited if one.getsockname() == (os.environ["HOST"], port))
     while True:
         client, _ = listener.accept()
         with client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import socket
@@ -20,7 +21,7 @@ from clusters.embedded.kubelet.folders import LARGEST_MESSAGE, Folders, Run, log
 from clusters.embedded.kubelet.images import Command, Image, command_of, expand
 from clusters.embedded.kubelet.limits import BadQuantity, limits_of, parse_quantity
 from clusters.embedded.kubelet.logs import rotate
-from clusters.embedded.kubelet.ports import PortAllocator, is_free
+from clusters.embedded.kubelet.ports import PortAllocator
 from clusters.endpoints import Endpoint, endpoint_of, is_ready
 from clusters.identity import Identity
 from clusters.objects import ANNOTATION_PORTS, Object
@@ -66,24 +67,38 @@ def test_a_container_without_limits_has_no_memory_limit() -> None:
 
 
 def test_ports_go_round_and_are_not_given_out_twice() -> None:
-    ports = PortAllocator(HOST, first=21_000, last=21_004, start=21_003)
-
-    first = ports.allocate([8080, 9095])
-    ports.release(first.values())
-    second = ports.allocate([8080])
+    with contextlib.closing(PortAllocator(HOST, first=21_000, last=21_004, start=21_003)) as ports:
+        first = ports.allocate([8080, 9095])
+        ports.release(first.values())
+        second = ports.allocate([8080])
 
     assert list(first) == ["8080", "9095"]
     assert second["8080"] not in first.values()
 
 
-def test_a_container_keeps_its_ports_unless_somebody_took_them() -> None:
+def test_a_container_keeps_its_ports() -> None:
     ports = PortAllocator(HOST, first=21_100, last=21_110)
-    former = ports.allocate([8080, 9095])
-    with socket.create_server((HOST, former["8080"])):
-        again = ports.allocate([8080, 9095], former)
+    with contextlib.closing(ports):
+        former = ports.allocate([8080, 9095])
 
-    assert again["9095"] == former["9095"]
-    assert again["8080"] != former["8080"]
+        assert ports.allocate([8080, 9095], former) == former
+
+
+def test_a_container_gets_another_port_for_one_that_was_taken_while_no_kubelet_ran() -> None:
+    ports = PortAllocator(HOST, first=21_120, last=21_130)
+    with contextlib.closing(ports), socket.create_server((HOST, 21_120)):
+        ports.reserve([21_120, 21_121])
+        chosen = ports.allocate([8080, 9095], {"8080": 21_120, "9095": 21_121})
+
+        assert chosen["9095"] == 21_121
+        assert chosen["8080"] not in (21_120, 21_121)
+
+
+def test_two_platforms_of_one_user_get_different_ports() -> None:
+    first, second = (PortAllocator(HOST, first=21_140, last=21_150, start=21_140) for _ in range(2))
+    with contextlib.closing(first), contextlib.closing(second):
+        assert first.allocate([8080]) == {"8080": 21_140}
+        assert second.allocate([8080], {"8080": 21_140}) == {"8080": 21_141}
 
 
 def test_running_out_of_ports_names_the_range() -> None:
@@ -92,11 +107,6 @@ def test_running_out_of_ports_names_the_range() -> None:
 
     with pytest.raises(PortsExhausted, match="between 21200 and 21200"):
         ports.allocate([8080])
-
-
-def test_a_port_that_somebody_listens_on_is_not_free() -> None:
-    with socket.create_server((HOST, 0)) as server:
-        assert not is_free(HOST, server.getsockname()[1])
 
 
 def test_delays_double_from_the_second_failure_on_and_end_with_health() -> None:

@@ -1,0 +1,107 @@
+"""TCP ports that are kept for this user, and listening sockets that a child process inherits.
+
+Binding a port does not keep other users of the machine out. With SO_REUSEADDR, another user may bind the same port as
+long as neither socket listens, and the first one to listen gets the connections. A server that ends gives its port
+away, too. `PortGuard` closes both gaps:
+
+- the guard is a socket that is bound without SO_REUSEADDR and never listens, so it excludes every other user;
+- it allows SO_REUSEPORT, which Linux grants to sockets of the same user only, so servers of this user listen beside it;
+- connections are refused while no server listens, as on any free port.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from typing import Final, Self
+
+LISTEN_FDS: Final = "KNODEL_LISTEN_FDS"
+"""The environment variable that lists the listening sockets a process inherits, as in `5,6`.
+
+It is systemd's LISTEN_FDS with the numbers of the descriptors instead of their count: `subprocess` does not renumber
+them. A process finds its sockets by their addresses.
+"""
+
+BACKLOG: Final = 4096  # connections that the kernel holds for a server; a thousand callers may come at once
+
+
+class PortGuard:
+    """Keeps one TCP port for the processes of this user until `close`."""
+
+    def __init__(self, guard: socket.socket) -> None:
+        self._guard = guard
+
+    @classmethod
+    def take(cls, host: str, port: int) -> Self:
+        """Take a port that nobody uses. Raises OSError when any socket is bound to it, a former connection included."""
+        guard = _make_socket(host)
+        try:
+            guard.bind((host, port))
+            guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # only now: the bind itself shares with nobody
+        except OSError:
+            guard.close()
+            raise
+        return cls(guard)
+
+    @classmethod
+    def join(cls, host: str, port: int) -> Self:
+        """Guard a port on which a server that an earlier guard allowed still listens.
+
+        Raises OSError when a socket of another user is bound to the port, or one that was not made by `listen`.
+        """
+        guard = _make_socket(host)
+        try:
+            guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            guard.bind((host, port))
+        except OSError:
+            guard.close()
+            raise
+        return cls(guard)
+
+    def listen(self) -> socket.socket:
+        """Make a socket that listens on the port from now on; the caller owns it. Raises OSError."""
+        listener = _make_socket(self._guard.getsockname()[0])
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of a former server are no bar
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listener.bind(self._guard.getsockname())
+            listener.listen(BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+    def close(self) -> None:
+        """Give the port up. A server that listens on it goes on."""
+        self._guard.close()
+
+
+def listen_environment(descriptors: Iterable[int]) -> dict[str, str]:
+    """Return the environment by which a child process finds these listening sockets; empty without any."""
+    words = ",".join(map(str, descriptors))
+    return {LISTEN_FDS: words} if words else {}
+
+
+def find_inherited(listen_fds: str, host: str, port: int) -> socket.socket | None:
+    """Return the inherited socket that listens on `host:port`, or None when there is none.
+
+    `listen_fds` is the value of the variable LISTEN_FDS. The socket is not inherited further.
+    """
+    for word in listen_fds.split(","):
+        if not word.isdecimal():
+            continue
+        try:
+            found = socket.socket(fileno=int(word))
+        except OSError:  # not a socket
+            continue
+        if found.getsockname()[:2] == (host, port) and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            os.set_inheritable(found.fileno(), False)
+            found.setblocking(False)
+            return found
+        found.detach()
+    return None
+
+
+def _make_socket(host: str) -> socket.socket:
+    return socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
