@@ -45,7 +45,7 @@ def main() -> None:
     gateway, control = platform["gateway"], platform["control_tls"]
     print(
         f"""
-  gateway  http://{gateway}    curl http://magika.default.localhost:{gateway.rpartition(":")[2]}/v2/models/magika
+  gateway  http://{gateway}    curl http://{gateway}/v2/models/magika
   control  https://{control}   kubectl --kubeconfig {platform["state"]}/kubeconfig get models
 
   Three things to try next:

@@ -84,6 +84,8 @@ def _pool_note(obj: Object) -> Cell:
 READY = Column("Ready", _ready)
 REASON = Column("Reason", _reason)
 
+URL = "URL"  # of the column; the command shows an address that resolves on this machine
+
 COLUMNS: dict[Kind, Sequence[Column]] = {
     MODEL: (
         READY,
@@ -92,7 +94,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("Traffic", _traffic),
         Column("Version", _spec("version")),
         Column("Rollout", _status("rollout", "phase")),
-        Column("URL", _status("url")),
+        Column(URL, _status("url")),
         Column("Storage", _spec("storageUri"), wide=True),
     ),
     WARM_POOL: (

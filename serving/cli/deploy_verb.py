@@ -10,17 +10,22 @@ import click
 from clusters.errors import Invalid, KnodelError
 from clusters.objects import MODEL, WARM_POOL, Kind, Object, generation_of, key_of, name_of, namespace_of
 from serving.apis.references import collisions
+from serving.cli.addresses import address_lines
 from serving.cli.change import WORDS, store_object
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
+from serving.cli.example import example_request
 from serving.cli.files import models_of
+from serving.cli.ingress import entrance_of
 from serving.cli.names import model_name
 from serving.cli.pools import pool_summary
 from serving.cli.prices import prices_in_force
 from serving.cli.rollouts import rollout_summary
 from serving.cli.wait import parse_timeout, wait_until_ready
 
+EXAMPLE_TIMEOUT = 3.0  # s
+LONGEST_EXAMPLE = 1000  # characters of a request that a line for pasting has
 KINDS_OF_FILES = (MODEL, WARM_POOL)
 
 
@@ -55,7 +60,7 @@ def command(
     stored = [store_object(client, _kind(obj), obj) for obj in sorted(objects, key=_is_model)]  # pools come first
     if wait:
         stored = [_ready(client, obj, seconds) if _is_model(obj) else obj for obj in stored]
-    _print(session, stored)
+    _print(session, stored, waited=wait)
 
 
 def _kind(obj: Object) -> Kind:
@@ -134,7 +139,7 @@ def _uri(text: str, session: Session) -> str:
     return Path(text).expanduser().absolute().as_uri()
 
 
-def _print(session: Session, objects: list[Object], verdict: str = "") -> None:
+def _print(session: Session, objects: list[Object], verdict: str = "", waited: bool = False) -> None:
     if session.output.structured:
         many = {"apiVersion": "v1", "kind": "List", "items": objects}
         session.output.value(objects[0] if len(objects) == 1 else many)
@@ -142,6 +147,9 @@ def _print(session: Session, objects: list[Object], verdict: str = "") -> None:
     for obj in objects:
         said = f"{WORDS[_kind(obj)]} {name_of(obj)} {verdict}"
         session.output.text(said if verdict else _summary(obj) if _is_model(obj) else pool_summary(obj))
+        if not verdict and _is_model(obj):
+            for label, text in address_lines(session, obj, _example(session, obj) if waited else ""):
+                session.output.text(f"  {label + ':':<10} {text}")
 
 
 def _forecast(session: Session, client: Client, objects: list[Object]) -> None:
@@ -173,4 +181,17 @@ def _summary(model: Object) -> str:
         words.append(rollout_summary(model))
     if model["spec"].get("traffic") and newest and not shares.get(newest):
         words.append(f"the traffic is pinned: `knodel promote {name_of(model)}` moves it")
-    return ", ".join(filter(None, [*words, str(status.get("url", ""))]))
+    return ", ".join(filter(None, words))
+
+
+def _example(session: Session, model: Object) -> str:
+    """Return an example request of a model that is at hand: one that would have to start for it is left alone."""
+    status = model.get("status") or {}
+    newest = {entry["revision"] for entry in status.get("traffic") or () if entry.get("percent")}
+    if newest != {status.get("latestReadyRevision")} or not (status.get("replicas") or {}).get("ready"):
+        return ""
+    try:
+        found = example_request(entrance_of(session, name_of(model), ""), name_of(model), EXAMPLE_TIMEOUT)
+    except KnodelError:  # the model is deployed, which was asked for: an example is an extra
+        return ""
+    return found if len(found) <= LONGEST_EXAMPLE else ""

@@ -9,6 +9,7 @@ from typing import Any
 from clusters.objects import EVENT, MODEL, REVISION, Object, condition_of, name_of, parse_timestamp, timestamp, uid_of
 from serving.api.table import age_of
 from serving.apis.annotations import LABEL_MODEL
+from serving.cli.addresses import address_lines
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
 from serving.cli.output import Output
@@ -29,7 +30,7 @@ def command(session: Session, name: str) -> None:
         return
     revisions = client.list(REVISION, session.namespace, f"{LABEL_MODEL}={name}")["items"]
     events = client.list(EVENT, session.namespace, fields=f"involvedObject.uid={uid_of(model)}")["items"]
-    _show(session.output, model, revisions, sorted(events, key=_last)[-EVENTS:])
+    _show(session, model, revisions, sorted(events, key=_last)[-EVENTS:])
 
 
 def _last(event: Object) -> str:
@@ -37,10 +38,11 @@ def _last(event: Object) -> str:
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
 
 
-def _show(output: Output, model: Object, revisions: list[Object], events: list[Object]) -> None:
-    spec, status = model["spec"], model.get("status") or {}
+def _show(session: Session, model: Object, revisions: list[Object], events: list[Object]) -> None:
+    output, spec, status = session.output, model["spec"], model.get("status") or {}
     output.text(f"Name:       {name_of(model)} (namespace {model['metadata']['namespace']})")
-    output.text(f"URL:        {status.get('url', '')}")
+    for label, text in address_lines(session, model) or [("URL", "")]:
+        output.text(f"{label + ':':<11} {text}")
     output.text(f"Storage:    {spec.get('storageUri', '')}")
     output.text(f"Format:     {status.get('modelFormat') or spec.get('modelFormat', '')}")
     replicas: dict[str, Any] = status.get("replicas") or {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from clusters.objects import MODEL
-from serving.api.table import columns_of
+from serving.api.table import URL, columns_of
+from serving.cli.addresses import address_lines
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
 
@@ -16,5 +17,8 @@ def command(session: Session, name: str) -> None:
     if session.output.structured:
         session.output.value(model)
         return
-    rows = [[column.name, column.cell(model)] for column in columns_of(MODEL)]
+    addresses = address_lines(session, model)  # below the table, which may shorten what it shows
+    rows = [[column.name, column.cell(model)] for column in columns_of(MODEL) if column.name != URL or not addresses]
     session.output.table(["field", name], rows, wrapped=name)
+    for label, text in addresses:
+        session.output.text(f"{label + ':':<10} {text}")

@@ -10,8 +10,10 @@ from typing import Any
 import click
 
 from clusters.names import dns_label_fault
+from serving.cli.addresses import curl, path_address
 from serving.cli.context import Session, verb
 from serving.cli.errors import CommandError, NoSuchThing, UsageError
+from serving.cli.example import example_request
 from serving.cli.http import Answer, exchange
 from serving.cli.ingress import entrance_of
 from serving.cli.names import model_name
@@ -22,15 +24,22 @@ TIMEOUT = 610.0  # s, a little above the longest timeout that a Model may have
 
 @verb("predict")
 @model_name()
-@click.option("-d", "--data", required=True, metavar="JSON|@FILE", help="Open Inference Protocol request; @- is stdin.")
+@click.option("-d", "--data", metavar="JSON|@FILE", help="Open Inference Protocol request; @- is stdin.")
+@click.option("--example", is_flag=True, help="Send the model's example and print it as a curl command to stderr.")
 @click.option("--tag", default="", help="Ask the version with this tag, whatever its percent.")
 @click.option("--timing", is_flag=True, help="Print revision and Server-Timing to stderr.")
-def command(session: Session, name: str, data: str, tag: str, timing: bool) -> None:
+def command(session: Session, name: str, data: str | None, example: bool, tag: str, timing: bool) -> None:
     """Send one inference request to the model NAME, by its traffic split."""
+    if example == (data is not None):
+        raise UsageError("give the request with -d JSON or -d @FILE, or --example to send the model's example")
     for option, value in (("NAME", name), ("--tag", tag)):
         if value and (fault := dns_label_fault(value)):
             raise UsageError(f"{option}: {fault}")
-    body, entrance = _body(data), entrance_of(session, name, tag)
+    body, entrance = _body(data) if data is not None else b"", entrance_of(session, name, tag)
+    if example:
+        request = example_request(entrance, name, TIMEOUT)
+        body = request.encode()
+        _show_request(session, name, tag, request)
     headers = {**entrance.headers, "Content-Type": "application/json"}
     target = f"/v2/models/{name}/infer"
     with exchange(entrance.endpoint, "POST", target, body=body, headers=headers, timeout=TIMEOUT) as answer:
@@ -40,6 +49,15 @@ def command(session: Session, name: str, data: str, tag: str, timing: bool) -> N
     if timing:
         click.echo(_timing(answer, measures_holding=session.kube is None), err=True)
     session.output.raw(content.rstrip(b"\n") + b"\n")
+
+
+def _show_request(session: Session, name: str, tag: str, request: str) -> None:
+    """Print the request as a command that can be pasted; where no address is known to resolve, the request alone."""
+    if session.kube:
+        click.echo(f"request: {request}", err=True)
+        return
+    url = path_address(session.platform().gateway, session.namespace, name, tag)
+    click.echo(curl(f"{url}/v2/models/{name}/infer", request), err=True)
 
 
 def _timing(answer: Answer, *, measures_holding: bool) -> str:

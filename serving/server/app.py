@@ -92,7 +92,7 @@ class DataApp:
         from serving.server.openapi import document  # only who asks needs it
 
         model = self._lifecycle.model()
-        return json_answer(document(model.name, model.revision, model.signature, version))
+        return json_answer(document(model.name, model.revision, model.signature, version, model.example))
 
     async def _metadata(self, request: Request) -> Response:
         self._check(request.path_params)

@@ -1,6 +1,7 @@
-"""A model's own example: `example.json` beside it, a request as callers send it over the protocol v2, for the warm-up.
+"""A model's own example: `example.json` beside it, a request as callers send it over the protocol v2.
 
-It says more than zeros would: which path inputs with a meaning take, of which size they are, and that the model works.
+The server warms up with it and shows it in the OpenAPI document. Unlike zeros it takes the path of real inputs, has
+their sizes, and proves that the model works.
 """
 
 from __future__ import annotations
@@ -19,20 +20,26 @@ if TYPE_CHECKING:
     from serving.storage.artifact import Artifact
 
 FILE: Final = "example.json"
+MOST_SHOWN: Final = 64 * 1024  # bytes of an example that the OpenAPI document shows
 
 
-def example_of(artifact: Artifact, codec: Codec) -> Mapping[str, Tensor] | None:
-    """The inputs of the example, None without one. Raises LoadFailed when it is no request that the model takes.
+def read_example(artifact: Artifact, limit: int) -> bytes | None:
+    """Return the content of the example, None without one.
 
-    Raises StorageError too.
+    Raises LoadFailed for more than `limit` bytes or for more than one example, StorageError.
     """
     if artifact.content is not None or not any(posixpath.basename(name) == FILE for name in artifact.names()):
         return None
     name = only_file(artifact, (FILE,))
     content = artifact.read(name)
-    if len(content) > codec.limits.body:
-        raise LoadFailed(f"{artifact.uri}: {name} has {len(content)} bytes, and a request {codec.limits.body} at most")
+    if len(content) > limit:
+        raise LoadFailed(f"{artifact.uri}: {name} has {len(content)} bytes, and a request {limit} at most")
+    return content
+
+
+def inputs_of(example: bytes, codec: Codec, uri: str) -> Mapping[str, Tensor]:
+    """Return the inputs of the example. Raises LoadFailed when it is no request that the model takes."""
     try:
-        return codec.decode(content).inputs
+        return codec.decode(example).inputs
     except ServingError as error:
-        raise LoadFailed(f"{artifact.uri}: {name} is no request that the model takes: {error}") from error
+        raise LoadFailed(f"{uri}: {FILE} is no request that the model takes: {error}") from error

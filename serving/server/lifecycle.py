@@ -19,7 +19,8 @@ GONE: Final = "the model is not loaded any more: try again"
 class ServedModel(msgspec.Struct, frozen=True):
     """A loaded model; `pace` is the CPU time (s) of one small inference, None when it is not known.
 
-    `memory`: bytes that it takes, at least those of its files.
+    `memory`: bytes that it takes, at least those of its files. `example`: the content of its `example.json`, which may
+    not have been checked; None without one, or for one that is too large to show.
     """
 
     name: str
@@ -28,6 +29,7 @@ class ServedModel(msgspec.Struct, frozen=True):
     codec: Codec
     pace: float | None
     memory: int = 0
+    example: bytes | None = None
 
     @property
     def signature(self) -> Signature:

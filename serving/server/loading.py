@@ -15,7 +15,7 @@ from serving.engines.base import EngineOptions
 from serving.engines.registry import find_format, loader_of
 from serving.engines.warmup import warm_up
 from serving.server.assignment import Assignment
-from serving.server.example import example_of
+from serving.server.example import MOST_SHOWN, inputs_of, read_example
 from serving.server.lifecycle import ServedModel
 from serving.server.limits import Limits
 from serving.server.memory import at_once
@@ -53,13 +53,16 @@ def load_model(
         codec = Codec(assignment.name, assignment.revision, engine.signature, limits)
         loaded = monotonic()
         startup.load = (loaded - start) * _MS
-        pace = warm_up(engine, example_of(files, codec)) if warm else None
+        example = read_example(files, limits.body)
+        inputs = inputs_of(example, codec, files.uri) if warm and example is not None else None
+        pace = warm_up(engine, inputs) if warm else None
     except BaseException:
         engine.close()
         raise
     startup.warmup = (monotonic() - loaded) * _MS
     memory = max(gauge(found.name) - before, size_of(files))
-    return ServedModel(assignment.name, assignment.revision, engine, codec, pace, memory)
+    shown = example if example is not None and len(example) <= MOST_SHOWN else None
+    return ServedModel(assignment.name, assignment.revision, engine, codec, pace, memory, shown)
 
 
 def size_of(artifact: Artifact) -> int:

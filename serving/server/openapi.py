@@ -6,6 +6,7 @@ that 1.0 is no integer. What is taken besides (nested data, binary tensors, `/ve
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -41,8 +42,8 @@ _LIMITS: Final = (
 )
 
 
-def document(name: str, revision: str, signature: Signature, version: str) -> Object:
-    """The document of the model `name`; `version` is the server's."""
+def document(name: str, revision: str, signature: Signature, version: str, example: bytes | None = None) -> Object:
+    """The document of the model `name`; `version` is the server's, `example` a request that the model came with."""
     v1, v2 = f"/v1/models/{name}", f"/v2/models/{name}"
     return {
         "openapi": OPENAPI,
@@ -56,7 +57,7 @@ def document(name: str, revision: str, signature: Signature, version: str) -> Ob
             f"{v2}/ready": {"get": _get("modelReady", "Whether the model is ready", _READY)},
             "/v1/models": {"get": _get("models", "The names of models", _object("models"))},
             v1: {"get": _get("modelReadyV1", "Whether the model is ready", _READY)},
-            f"{v2}/infer": {"post": _infer(name, revision, signature)},
+            f"{v2}/infer": {"post": _infer(name, revision, signature, example)},
             f"{v1}:predict": {"post": _predict(signature)},
             f"{v2}/generate": {"post": _generate(name, revision, signature)},
             f"{v2}/generate_stream": {"post": _generate_stream(signature)},
@@ -65,14 +66,13 @@ def document(name: str, revision: str, signature: Signature, version: str) -> Ob
     }
 
 
-def _infer(name: str, revision: str, signature: Signature) -> Object:
-    example = _example(signature.inputs)
+def _infer(name: str, revision: str, signature: Signature, own: bytes | None) -> Object:
     return _post(
         "infer",
         "An inference by the Open Inference Protocol v2",
         infer_request(signature),
         {JSON: {"schema": infer_response(name, revision, signature)}, **EVENTS},
-        None if example is None else {"inputs": example},
+        _own_example(own) or _made_example(signature.inputs),
     )
 
 
@@ -109,12 +109,21 @@ def _object(*required: str, **properties: Object) -> Object:
     return {"type": "object", "required": list(required), "properties": properties}
 
 
-def _example(specs: Sequence[TensorSpec]) -> list[Object] | None:
-    """Inputs of zeros, 1 where a size varies; None when they would be long."""
+def _own_example(content: bytes | None) -> Object | None:
+    """Return the model's own example, None without one or for one that is no JSON object."""
+    try:
+        found = json.loads(content or b"null")
+    except (ValueError, RecursionError):  # not checked by a server that did not warm up
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _made_example(specs: Sequence[TensorSpec]) -> Object | None:
+    """Return a request of zeros, with size 1 where a size varies; None when it would be long."""
     shapes = [[1 if size == ANY else size for size in shape_of(spec)] for spec in specs]
     if sum(math.prod(shape) for shape in shapes) > _MOST_EXAMPLE:
         return None
-    return [
+    inputs = [
         {
             "name": spec.name,
             "datatype": "FP32" if DATATYPES[spec.datatype].is_float else spec.datatype,
@@ -123,6 +132,7 @@ def _example(specs: Sequence[TensorSpec]) -> list[Object] | None:
         }
         for spec, shape in zip(specs, shapes, strict=True)
     ]
+    return {"inputs": inputs}
 
 
 def _zero(datatype: str) -> Any:

@@ -204,13 +204,24 @@ async def test_deploy_waits_until_the_new_version_is_ready(served: Served) -> No
     traffic = [{"revision": "magika-00001", "percent": 100}]
     await served.set_status(
         "magika",
-        {"conditions": ready, "url": "http://here", "latestCreatedRevision": "magika-00001", "traffic": traffic},
+        {
+            "conditions": ready,
+            "url": "http://magika.default.test:8080",
+            "latestCreatedRevision": "magika-00001",
+            "traffic": traffic,
+        },
     )
 
     done = await waiting
 
     assert done.code == 0, done.err
-    assert done.out == "model magika, version magika-00001 has 100 % of the traffic, http://here\n"
+    by_path = "http://127.0.0.1:9/namespaces/default/models/magika"
+    assert done.out.splitlines() == [
+        "model magika, version magika-00001 has 100 % of the traffic",
+        f"  URL:       {by_path}",
+        "  Host URL:  http://magika.default.test:8080 (where names below test resolve, as in browsers and curl)",
+        f"  Example:   curl {by_path}/v2/models/magika",
+    ]
 
 
 async def test_a_version_before_that_fails_ends_no_waiting_for_the_newest(served: Served) -> None:

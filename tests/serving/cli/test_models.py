@@ -37,6 +37,11 @@ STATUS: Object = {
          "at": "2026-01-01T00:00:00Z", "storageUri": "file:///models/magika", "digest": ""}
     ],
 }  # fmt: skip
+ADDRESSES = [
+    "http://127.0.0.1:9/namespaces/default/models/magika",
+    "http://magika.default.localhost:8080 (where names below localhost resolve",
+    "curl http://127.0.0.1:9/namespaces/default/models/magika/v2/models/magika",
+]
 
 
 @pytest.fixture
@@ -49,9 +54,22 @@ async def magika(served: Served) -> Served:
 @pytest.mark.parametrize(
     ("verb", "words"),
     [
-        ("list", ["NAME", "magika", "True", "1/2", "magika-00001=90,magika-00002=10", "http://magika.default"]),
-        ("get magika", ["FIELD", "Ready", "1/2", "file:///models/magika"]),
-        ("describe magika", ["Conditions:", "Ready", "Traffic:", "10 %", "blue", "Versions:", "Events:", "none"]),
+        (
+            "list",
+            [
+                "NAME",
+                "magika",
+                "True",
+                "1/2",
+                "magika-00001=90,magika-00002=10",
+                "http://127.0.0.1:9/namespaces/default/models/magika",
+            ],
+        ),
+        ("get magika", ["FIELD", "Ready", "1/2", "file:///models/magika", *ADDRESSES]),
+        (
+            "describe magika",
+            ["Conditions:", "Ready", "Traffic:", "10 %", "blue", "Versions:", "Events:", "none", *ADDRESSES],
+        ),
         ("history magika", ["magika-00001", "serving", "user", "file:///models/magika"]),
         (
             "explain magika",
@@ -64,7 +82,7 @@ async def magika(served: Served) -> Served:
                 "cold (not known how long)",
             ],
         ),
-        ("wait magika", ["model magika is ready at http://magika.default.localhost:8080"]),
+        ("wait magika", ["model magika is ready at http://127.0.0.1:9/namespaces/default/models/magika"]),
     ],
 )
 async def test_a_model_is_shown_to_people(magika: Served, verb: str, words: list[str]) -> None:

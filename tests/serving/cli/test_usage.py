@@ -53,6 +53,7 @@ CLUSTER = {"install", "uninstall"}
         ("traffic", "name", "=100"),
         ("predict", "name"),
         ("predict", "name", "-d", "{"),
+        ("predict", "name", "-d", "{}", "--example"),
         ("predict", "name", "-d", "@no-such-file"),
         ("predict", "../name", "-d", "{}"),
         ("predict", "name\r\nX-Bad: 1", "-d", "{}"),

@@ -58,6 +58,13 @@ def test_an_example_is_what_the_model_is_warmed_up_with(tmp_path: Path) -> None:
     assert seen(served) and set(map(tuple, seen(served))) == {(1.0, 2.0)}
 
 
+@pytest.mark.parametrize("warm", [True, False])
+def test_the_model_shows_its_example_unless_it_is_large(tmp_path: Path, warm: bool) -> None:
+    served = loaded(tmp_path / "m", request(1, 2), warm=warm)
+    assert json.loads(served.example or b"") == request(1, 2)
+    assert loaded(tmp_path / "large", request(*range(50_000)), warm=warm).example is None
+
+
 def test_without_one_invented_inputs_may_be_refused(tmp_path: Path) -> None:
     served = loaded(tmp_path / "m", None)
     assert served.pace is None and seen(served) == [0.0]

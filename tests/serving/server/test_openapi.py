@@ -59,6 +59,20 @@ async def test_the_example_is_answered_and_the_answer_is_as_described(double: Ru
     assert agrees(page, answer.json, f"{V2}/infer", "post", "200")
 
 
+@pytest.mark.parametrize(
+    ("own", "shown"),
+    [
+        (b'{"inputs": [1]}', {"inputs": [1]}),
+        (b"no JSON", {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [0.0]}]}),
+        (b"[]", {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [0.0]}]}),
+    ],
+)
+def test_the_models_own_example_is_shown_if_it_is_one(own: bytes, shown: Any) -> None:
+    specs = (TensorSpec("x", "FP32", (1,)),)
+    page = document(NAME, REVISION, Signature("test", specs, specs), "0.1.0", own)
+    assert page["paths"][f"{V2}/infer"]["post"]["requestBody"]["content"]["application/json"]["example"] == shown
+
+
 REQUESTS: list[tuple[str, Any, bool]] = [
     (f"{V2}/infer", {"inputs": [tensor([1.0])], "id": "1", "outputs": [{"name": "y"}]}, True),
     (f"{V2}/infer", {"inputs": [tensor([1], "FP64")]}, True),

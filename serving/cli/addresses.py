@@ -1,0 +1,80 @@
+"""Addresses of models as the command prints them.
+
+A model's host, `NAME.NAMESPACE.localhost`, resolves in browsers and in curl, but not in Python or on Debian. The
+gateway of one machine therefore takes the model in the path as well, and the command prints that address first. On
+Kubernetes the ingress is not ours and has no path form: there the address in the Model's status is the only one.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from clusters.objects import Object, name_of, namespace_of
+from serving.cli.context import Session
+from serving.cli.ingress import CLUSTER_LOCAL
+
+JSON_HEADER = "Content-Type: application/json"
+
+
+def path_address(gateway: tuple[str, int], namespace: str, name: str, tag: str = "") -> str:
+    """Return the base URL of a model's path form, whatever names resolve. Pure.
+
+    Example:
+        >>> path_address(("127.0.0.1", 8080), "team", "iris", "blue")
+        'http://127.0.0.1:8080/namespaces/team/models/iris@blue'
+    """
+    host, port = gateway
+    return f"http://{_reachable(host)}:{port}/namespaces/{namespace}/models/{name}{f'@{tag}' if tag else ''}"
+
+
+def address_of(session: Session, model: Object, tag: str = "") -> str:
+    """Return the base URL that reaches the model by its split, or the version with `tag`; empty before it has one."""
+    status = model.get("status") or {}
+    tagged = (one.get("url", "") for one in status.get("traffic") or () if one.get("tag") == tag)
+    url = str(next(tagged, "") if tag else status.get("url") or "")
+    if session.kube or not url or is_local(url):
+        return url
+    return path_address(session.platform().gateway, namespace_of(model), name_of(model), tag)
+
+
+def is_local(url: str) -> bool:
+    """Whether only clients inside the cluster reach the address. Pure."""
+    return (urlsplit(url).hostname or "").endswith(CLUSTER_LOCAL)
+
+
+def curl(url: str, body: str = "") -> str:
+    """Return a command line that sends a GET, or a POST with a JSON `body`, ready to paste into a shell. Pure."""
+    words: Iterable[str] = ("curl", url, "-H", JSON_HEADER, "-d", body) if body else ("curl", url)
+    return shlex.join(words)
+
+
+def address_lines(session: Session, model: Object, example: str = "") -> list[tuple[str, str]]:
+    """Return what a person needs to call the model, as pairs of a label and a text; none before it has an address.
+
+    `example`: the body of an inference request; without one the curl line reads the model's metadata.
+    """
+    name, url = name_of(model), address_of(session, model)
+    if not url:
+        return []
+    host = str((model.get("status") or {}).get("url", ""))
+    lines = [("URL", url)]
+    tags = [str(one["tag"]) for one in (model.get("status") or {}).get("traffic") or () if one.get("tag")]
+    lines += [(f"Tag {tag}", address_of(session, model, tag)) for tag in tags]
+    if url != host:
+        lines.append(("Host URL", f"{host} (where names below {_domain(host)} resolve, as in browsers and curl)"))
+    if not is_local(url):
+        metadata = f"{url}/v2/models/{name}"
+        lines.append(("Example", curl(f"{metadata}/infer", example) if example else curl(metadata)))
+    return lines
+
+
+def _reachable(host: str) -> str:
+    """Return an address that connects: a gateway that listens on every address is reached by the loopback one."""
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    return f"[{reachable}]" if ":" in reachable else reachable
+
+
+def _domain(url: str) -> str:
+    return (urlsplit(url).hostname or "").rpartition(".")[2]

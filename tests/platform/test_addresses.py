@@ -1,0 +1,91 @@
+"""Every address that the command prints works as it is printed, in Python and in a shell."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.platform.machine import KNODEL, Machine, machine
+from tests.scenarios.world import infer_body
+
+PATIENCE = 30  # s for one request
+
+
+def urls(text: str) -> set[str]:
+    """The addresses in a text by which a model is called, but for the host form, which says that it may not resolve."""
+    shown = "\n".join(line for line in text.splitlines() if "Host URL" not in line)
+    return set(re.findall(r"http://[^\s']+", shown)) - {"http://"}
+
+
+def paste(line: str) -> Any:
+    """What a command line answers in a shell, as JSON."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", line.replace("curl ", "curl -sS --fail-with-body ", 1)],
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    return json.loads(done.stdout)
+
+
+def example_of(text: str) -> str:
+    """The curl line in a text."""
+    (line,) = re.findall(r"curl http:.*", text)
+    return str(line)
+
+
+def check_printed(here: Machine, name: str, *options: str) -> None:
+    """Every verb that shows the model prints addresses that answer."""
+    for verb in ("get", "describe"):
+        text = here.run(verb, name, *options)
+        assert paste(example_of(text))["name"] == name
+        assert urls(text)
+    listed = here.run("list", *options)
+    found = urls(listed) | urls(here.run("wait", name, *options))
+    assert len(found) == 1, found
+    base = found.pop()
+    answer = httpx.post(f"{base}/v2/models/{name}/infer", json=infer_body(4.0), timeout=PATIENCE)
+    assert (answer.status_code, answer.json()["outputs"][0]["data"]) == (200, [8.0])
+
+
+def test_every_printed_address_works_from_python_and_from_curl(tmp_path: Path) -> None:
+    with machine(tmp_path) as here:
+        here.up()
+        deployed = here.run("deploy", "iris", "--uri", here.artifact("double"))
+        here.run("deploy", "iris", "--uri", here.artifact("double"), "-n", "team")
+
+        answer = paste(example_of(deployed))
+        assert answer["outputs"][0]["data"] == [0.0], "the line that deploy prints is an inference"
+        assert f"http://iris.default.localhost:{here.port} (" in deployed
+        by_host = f"curl http://iris.default.localhost:{here.port}/v2/models/iris"
+        assert paste(by_host)["name"] == "iris", "curl resolves names below localhost by itself"
+        check_printed(here, "iris")
+        check_printed(here, "iris", "-n", "team")
+
+
+def test_an_example_is_sent_and_shown_as_a_line_that_sends_it_again(tmp_path: Path) -> None:
+    with machine(tmp_path) as here:
+        here.up()
+        folder = tmp_path / "doubler"
+        folder.mkdir()
+        Path(here.artifact("double")).rename(folder / "model.onnx")
+        (folder / "example.json").write_text(json.dumps(infer_body(21.0)))
+        tagged = {"storageUri": folder.as_uri(), "traffic": [{"latest": True, "percent": 100, "tag": "blue"}]}
+        model = {"apiVersion": "knodel.dev/v1alpha1", "kind": "Model", "metadata": {"name": "own"}, "spec": tagged}
+        here.run("deploy", "-f", "-", stdin=json.dumps(model))
+
+        for options in ([], ["--tag", "blue"]):
+            done = subprocess.run(
+                [*KNODEL, "predict", "own", "--example", *options],
+                env=here.environment, capture_output=True, text=True, timeout=PATIENCE, check=False,
+            )  # fmt: skip
+            assert json.loads(done.stdout)["outputs"][0]["data"] == [42.0], done.stderr
+            line = example_of(done.stderr)
+            assert ("own@blue/" in line) == bool(options)
+            assert paste(line)["outputs"][0]["data"] == [42.0]
+        (tagged_url,) = (url for url in urls(here.run("describe", "own")) if url.endswith("@blue"))
+        assert httpx.get(f"{tagged_url}/v2/models/own", timeout=PATIENCE).json()["name"] == "own"
