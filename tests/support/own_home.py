@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-REAL_HOME = "KNODEL_TESTS_REAL_HOME"
+REAL_HOME = "TESTS_REAL_HOME"  # the platform refuses a variable with its own prefix that it does not know
 """The variable with the user's own home folder. Caches of builds stay there (`tests.testbed.paths.home`)."""
 KEPT = frozenset({".cache", ".local"})
 """Folders of the user's home that builds of the tests are meant to write to: `.cache/knodel`, the testbed's state."""
