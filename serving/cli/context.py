@@ -1,9 +1,9 @@
-"""What every verb shares: `-n`, `-o`, `--state` or `--kube-context`, and from them the client and the printer."""
+"""The options that verbs share (`-n`, `-o`, `--state`, `--kube-context`), and the client and printer they lead to."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -14,6 +14,7 @@ import click
 
 from clusters.errors import KnodelError
 from clusters.names import dns_label_fault
+from clusters.objects import NAMESPACE
 from serving.cli.client import LEAST_TIMEOUT, TIMEOUT, Client
 from serving.cli.errors import UsageError
 from serving.cli.output import FORMATS, Output
@@ -26,8 +27,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT_VARIABLE = "KNODEL_KUBE_CONTEXT"
 DEFAULT_NAMESPACE = "default"
-Place = Literal["machine", "cluster", "either"]
-"""Where a verb works: on the platform of this machine, on a Kubernetes cluster, or on the one that the caller names."""
+Place = Literal["machine", "cluster", "either", "nowhere"]
+"""Where a verb works: on the platform of this machine, on a Kubernetes cluster, on the one that the caller names, or
+without any."""
+Example = tuple[str, str]
+"""What a command does, and the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +59,32 @@ class Session:
         return Client(server, min(TIMEOUT, max(LEAST_TIMEOUT, patience)))
 
 
-def verb(name: str, *, place: Place = "either", **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
-    """A click command whose function gets a `Session` first; adds `-n`, `-o`, and what says where it acts."""
+def verb(
+    name: str,
+    *,
+    place: Place = "either",
+    namespaced: bool = True,
+    prints: bool = True,
+    examples: Sequence[Example] = (),
+    **settings: Any,
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a decorator that makes a click command of a function, which gets a `Session` first.
+
+    The command takes the options of its `place`, `-n` when it is `namespaced`, and `-o` when it `prints` objects or a
+    table. Its help ends with the `examples`.
+    """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         @wraps(function)
         def run(
-            namespace: str | None, output: str, state: str | None = None, kube_context: str | None = None,
-            **arguments: Any,
+            namespace: str | None = None, output: str = FORMATS[0], state: str | None = None,
+            kube_context: str | None = None, **arguments: Any,
         ) -> Any:  # fmt: skip
             named = kube_context if kube_context is not None else group_context(click.get_current_context())
-            if place == "machine" and named is not None:
-                raise UsageError(f"`knodel {name}` is of this machine: leave --kube-context out")
-            kube = find_context(state, named) if place != "machine" else None
+            is_local = place in ("machine", "nowhere")
+            if is_local and named is not None:
+                raise UsageError(f"`knodel {name}` acts on this machine: leave --kube-context out")
+            kube = None if is_local else find_context(state, named)
             if kube is None and place == "cluster":
                 raise UsageError(
                     f"which cluster? `knodel {name} --kube-context NAME` names a context of the kubeconfig"
@@ -80,9 +97,11 @@ def verb(name: str, *, place: Place = "either", **settings: Any) -> Callable[[Ca
                 return function(Session(folder, chosen, Output(output), kube, namespace is not None), **arguments)
 
         wrapped: Any = run
-        for option in _options(place):
+        for option in _options(place, namespaced, prints):
             wrapped = option(wrapped)
-        command: Callable[[Callable[..., Any]], click.Command] = click.command(name, **settings)
+        command: Callable[[Callable[..., Any]], click.Command] = click.command(
+            name, epilog=_epilog(examples), **settings
+        )
         return command(wrapped)
 
     return decorate
@@ -112,7 +131,7 @@ def group_context(context: click.Context) -> str | None:
 
 
 def every_namespace(function: F) -> F:
-    """Adds `-A`: all namespaces."""
+    """Add `-A`: all namespaces."""
     return click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")(function)
 
 
@@ -127,19 +146,37 @@ def _naming_skew(state: Path | None) -> Iterator[None]:
         raise
 
 
-def _options(place: Place) -> list[Callable[[Any], Any]]:
+def _epilog(examples: Sequence[Example]) -> str | None:
+    if not examples:
+        return None
+    lines = [line for purpose, command in examples for line in (f"  # {purpose}", f"  {command}")]
+    return "\n".join(["\b", "Examples:", *lines])  # \b keeps the lines as they are
+
+
+def _options(place: Place, namespaced: bool, prints: bool) -> list[Callable[[Any], Any]]:
     """In the reverse of the order in which help shows them."""
     context = click.option(
         "--kube-context", metavar="NAME", shell_complete=_contexts,
-        help=f"Act on the cluster of this context of the kubeconfig [{CONTEXT_VARIABLE}].",
+        help=f"Act on the cluster of this kubeconfig context [{CONTEXT_VARIABLE}].",
     )  # fmt: skip
-    state = click.option("--state", metavar="DIR", help="State folder of the platform [KNODEL_STATE].")
-    places = {"machine": [state], "cluster": [context], "either": [context, state]}
-    return [
-        *places[place],
-        click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="How to print."),
-        click.option("-n", "--namespace", help="Namespace [that of the context, else default]."),
-    ]
+    state = click.option(
+        "--state", metavar="DIR", type=click.Path(file_okay=False), help="State folder of the platform [KNODEL_STATE]."
+    )
+    output = click.option(
+        "-o", "--output", type=click.Choice(FORMATS), default=FORMATS[0],
+        help="Output format; wide shows every column and cuts no cell.",
+    )  # fmt: skip
+    namespace = click.option(
+        "-n", "--namespace", shell_complete=_namespaces, help="Namespace [the context's, else default]."
+    )
+    places = {"machine": [state], "cluster": [context], "either": [context, state], "nowhere": []}
+    return [*places[place], *([output] if prints else []), *([namespace] if namespaced else [])]
+
+
+def _namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from serving.cli.names import names_of  # it imports this module
+
+    return names_of(NAMESPACE, context, incomplete)
 
 
 def _contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:

@@ -1,42 +1,100 @@
-"""The arguments NAME and POOL of the verbs that act on one object, with completion of names that the platform knows."""
+"""Arguments and options that name something, with shell completion of what can be named."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from clusters.errors import KnodelError
-from clusters.objects import MODEL, WARM_POOL, Kind, name_of
+from clusters.objects import EVENT_SOURCE, MODEL, REVISION, SECRET, WARM_POOL, Kind, Object, name_of
+from serving.apis.annotations import LABEL_MODEL
 from serving.cli.client import Client
 from serving.cli.context import DEFAULT_NAMESPACE, find_context, group_context
 from serving.cli.state import Platform, state_folder
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-PATIENCE = 1.0  # s; who pressed Tab does not wait longer
+PATIENCE = 1.0  # s; a person who pressed Tab does not wait longer
+LATEST = "latest"
+"""The name of the latest ready version in a traffic split."""
 
 
 def model_name(required: bool = True) -> Callable[[F], F]:
-    """Adds the argument NAME, of a Model."""
-    return click.argument("name", required=required, shell_complete=partial(_known, MODEL))
+    """Add the argument NAME, of a Model."""
+    return click.argument("name", required=required, shell_complete=models)
 
 
 def pool_name() -> Callable[[F], F]:
-    """Adds the argument POOL, of a WarmPool."""
+    """Add the argument POOL, of a WarmPool."""
     return click.argument("name", metavar="POOL", shell_complete=partial(_known, WARM_POOL))
 
 
+def models(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a Model."""
+    return names_of(MODEL, context, incomplete)
+
+
+def secrets(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a Secret."""
+    return names_of(SECRET, context, incomplete)
+
+
+def revisions(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a revision of the Model whose name stands before."""
+    return names_of(REVISION, context, incomplete, _of_model(context))
+
+
+def shares(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the revision of a share of the traffic, `REVISION=PERCENT`."""
+    latest = [LATEST] if LATEST.startswith(incomplete) else []
+    return [f"{name}=" for name in (*revisions(context, parameter, incomplete), *latest)]
+
+
+def sources(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the source of an EventSource."""
+    found = (str((one.get("spec") or {}).get("source", "")) for one in _objects(EVENT_SOURCE, context))
+    return [source for source in found if source and source.startswith(incomplete)]
+
+
+def formats(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a model format."""
+    from serving.engines.registry import FORMATS  # imports that only this needs
+
+    return [name for name in FORMATS if name.startswith(incomplete)]
+
+
+def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a path; a URI is left as it is."""
+    from click.shell_completion import CompletionItem  # 3 ms that other calls save
+
+    return [] if "://" in incomplete else [CompletionItem(incomplete, type="file")]
+
+
+def names_of(kind: Kind, context: click.Context, incomplete: str, selector: str = "") -> list[str]:
+    """Return the names of the objects that begin so; none without a platform: an error would spoil the typed line."""
+    return [name for name in map(name_of, _objects(kind, context, selector)) if name.startswith(incomplete)]
+
+
 def _known(kind: Kind, context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names that begin so; none without a platform, as an error would spoil the line that is being typed."""
+    return names_of(kind, context, incomplete)
+
+
+def _of_model(context: click.Context) -> str:
+    return f"{LABEL_MODEL}={context.params['name']}" if context.params.get("name") else ""
+
+
+def _objects(kind: Kind, context: click.Context, selector: str = "") -> Iterator[Object]:
     given = context.params
     try:
         kube = find_context(given.get("state"), given.get("kube_context") or group_context(context))
         server = kube.connect() if kube else Platform.find(state_folder(given.get("state")))
         namespace = given.get("namespace") or (kube.namespace if kube else DEFAULT_NAMESPACE)
-        found = Client(server, PATIENCE).list(kind, namespace)
+        yield from Client(server, PATIENCE).list(kind, namespace, selector)["items"]
     except KnodelError:
-        return []
-    return [name for name in map(name_of, found["items"]) if name.startswith(incomplete)]
+        return
