@@ -12,7 +12,7 @@ from serving.rollout.commands import abort
 
 @verb("abort")
 @model_name()
-@click.option("--timeout", default="60s", show_default=True, help="How long to wait until it is so.")
+@click.option("--timeout", default="60s", show_default=True, help="Longest time to wait until it is in force.")
 def command(session: Session, name: str, timeout: str) -> None:
-    """End the rollout of the model NAME: the version before gets all the traffic back."""
+    """Abort the rollout of the model NAME and send all traffic to the stable version."""
     change_rollout(session, name, timeout, abort, "RolledBack")

@@ -8,10 +8,13 @@ from click.shell_completion import get_completion_class
 from serving.cli.context import Session, verb
 
 
-@verb("completion", place="machine")
+@verb(
+    "completion", place="nowhere", namespaced=False, prints=False,
+    examples=[("Enable completion in this shell", 'eval "$(knodel completion bash)"')],
+)  # fmt: skip
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(session: Session, shell: str) -> None:
-    """Print the completion script of SHELL; `eval "$(knodel completion bash)"` turns it on."""
+    """Print the completion script of SHELL."""
     from serving.cli.main import knodel  # the group registers this verb, so it cannot be imported above
 
     completion = get_completion_class(shell)

@@ -10,11 +10,18 @@ from serving.cli.output import Output
 from serving.cli.settings import settings_in_force
 
 
-@verb("config")
+@verb(
+    "config",
+    namespaced=False,
+    examples=[
+        ("Print the settings of a file with its defaults", "knodel config --config settings.yaml"),
+        ("List every setting with its variable", "knodel config --describe"),
+    ],
+)
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
-@click.option("--describe", is_flag=True, help="List every setting with its variable, default, and what it is for.")
+@click.option("--describe", is_flag=True, help="List every setting with its variable, default and purpose.")
 def command(session: Session, config: str | None, describe: bool) -> None:
-    """Print the settings in force: defaults, then the file, then variables; a cluster's are in a ConfigMap."""
+    """Print the settings in force: defaults, overridden by the file, overridden by variables."""
     if describe:
         _describe(session.output)
         return

@@ -132,7 +132,7 @@ def group_context(context: click.Context) -> str | None:
 
 def every_namespace(function: F) -> F:
     """Add `-A`: all namespaces."""
-    return click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")(function)
+    return click.option("-A", "--all-namespaces", is_flag=True, help="List objects of all namespaces.")(function)
 
 
 @contextmanager

@@ -19,10 +19,10 @@ from serving.cli.wait import parse_timeout
 POLL = 0.2  # s between two looks at what is left
 
 
-@verb("delete")
+@verb("delete", prints=False)
 @model_name()
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Return once its replicas are gone.")
-@click.option("--timeout", default="60s", show_default=True, help="How long to wait at most.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until its replicas are gone.")
+@click.option("--timeout", default="60s", show_default=True, help="Longest time to wait.")
 def command(session: Session, name: str, wait: bool, timeout: str) -> None:
     """Delete the model NAME with all its versions and replicas."""
     seconds = parse_timeout(timeout)

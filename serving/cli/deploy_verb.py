@@ -18,7 +18,7 @@ from serving.cli.errors import UsageError
 from serving.cli.example import example_request
 from serving.cli.files import models_of
 from serving.cli.ingress import entrance_of
-from serving.cli.names import model_name
+from serving.cli.names import files, formats, model_name, secrets
 from serving.cli.pools import pool_summary
 from serving.cli.prices import prices_in_force
 from serving.cli.rollouts import rollout_summary
@@ -29,25 +29,35 @@ LONGEST_EXAMPLE = 1000  # characters of a request that a line for pasting has
 KINDS_OF_FILES = (MODEL, WARM_POOL)
 
 
-@verb("deploy")
+@verb(
+    "deploy",
+    examples=[
+        ("Deploy a file", "knodel deploy iris --uri ./iris.onnx"),
+        ("Deploy a new version in judged steps", "knodel deploy iris --uri s3://models/iris/2 --rollout"),
+        ("Send 10 % of the traffic to the new version", "knodel deploy iris --uri ./iris-2.onnx --canary 10"),
+        ("Deploy the Models of a file", "knodel deploy -f models.yaml"),
+    ],
+)
 @model_name(required=False)
-@click.option("-f", "--file", "source", metavar="FILE|-", help="Models and WarmPools to deploy, as YAML or JSON.")
-@click.option("--uri", metavar="URI|PATH", help="Where the model's files are.")
-@click.option("--digest", metavar="sha256:HEX", help="What the files must hash to.")
-@click.option("--format", "model_format", metavar="FORMAT", help="Format of the files [found from their names].")
-@click.option("--secret", metavar="NAME", help="The Secret that opens their store.")
-@click.option("--version", metavar="TEXT", help="What people call this version.")
-@click.option("--canary", type=int, metavar="PERCENT", help="Share of the new version; the stable one keeps the rest.")
-@click.option("--rollout/--no-rollout", default=None, help="Give new versions the traffic in judged steps [as it was].")
-@click.option("--min", "least", type=int, help="Replicas at least.")
-@click.option("--max", "most", type=int, help="Replicas at most.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Return once it is ready, or has failed.")
-@click.option("--timeout", default="300s", show_default=True, help="How long to wait at most.")
-@click.option("--dry-run", is_flag=True, help="Validate and show, change nothing.")
+@click.option("-f", "--file", "source", metavar="FILE|-", shell_complete=files,
+              help="File with Models and WarmPools, as YAML or JSON.")  # fmt: skip
+@click.option("--uri", metavar="URI|PATH", shell_complete=files, help="Location of the model's files.")
+@click.option("--digest", metavar="sha256:HEX", help="Expected digest of the files.")
+@click.option("--format", "model_format", metavar="FORMAT", shell_complete=formats,
+              help="Format of the files [found from their names].")  # fmt: skip
+@click.option("--secret", metavar="NAME", shell_complete=secrets, help="Secret with the credentials of their store.")
+@click.option("--version", metavar="TEXT", help="Version label shown in listings.")
+@click.option("--canary", type=int, metavar="PERCENT", help="Share of the traffic for the new version.")
+@click.option("--rollout/--no-rollout", default=None, help="Shift traffic to new versions in judged steps [unchanged].")
+@click.option("--min", "least", type=int, help="Minimum number of replicas.")
+@click.option("--max", "most", type=int, help="Maximum number of replicas.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until it is ready or has failed.")
+@click.option("--timeout", default="300s", show_default=True, help="Longest time to wait.")
+@click.option("--dry-run", is_flag=True, help="Validate and show the result; change nothing.")
 def command(
     session: Session, name: str | None, source: str | None, wait: bool, timeout: str, dry_run: bool, **named: Any
 ) -> None:
-    """Serve the model NAME, or a new version of it. Only what is named changes; all else stays."""
+    """Deploy the model NAME, or a new version of it. Fields that no option names stay as they are."""
     seconds = parse_timeout(timeout)
     objects = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
     client = session.client(seconds)

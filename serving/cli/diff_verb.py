@@ -14,12 +14,21 @@ from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import FAILED
 from serving.cli.files import models_of
+from serving.cli.names import files
 
 
-@verb("diff")
-@click.option("-f", "--file", "source", required=True, metavar="FILE|-", help="Models, as YAML or JSON.")
+@verb("diff", prints=False, examples=[("Show what deploying a file would change", "knodel diff -f models.yaml")])
+@click.option(
+    "-f",
+    "--file",
+    "source",
+    required=True,
+    metavar="FILE|-",
+    shell_complete=files,
+    help="File with Models, as YAML or JSON.",
+)
 def command(session: Session, source: str) -> int:
-    """Print what deploying a file would change; exit code 1 when it would change something, as diff does."""
+    """Show what deploying a file would change. The exit code is 1 when there are changes, as diff's is."""
     changed = False
     models, client = models_of(source, session.namespace, bound=session.bound), session.client()
     for model in models:

@@ -14,10 +14,16 @@ from serving.cli.errors import FAILED, UsageError
 from serving.cli.output import Output
 
 
-@verb("doctor")
+@verb(
+    "doctor",
+    examples=[
+        ("Check this machine and its platform", "knodel doctor"),
+        ("Check a cluster", "knodel doctor --kube-context NAME"),
+    ],
+)
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML) of the platform.")
 def command(session: Session, config: str | None) -> int:
-    """Find what is wrong, here or with a cluster, and what helps; exit code 1 when something is. Changes nothing."""
+    """Find problems on this machine or in a cluster, and their remedies. The exit code is 1 when there are problems."""
     findings = list(_examine(session, config))
     if session.output.structured:
         session.output.value([asdict(finding) for finding in findings])

@@ -23,11 +23,11 @@ POLL = 0.02  # s between two looks at the lock, which tells nobody that it is fr
 TICK = 0.5  # s between two lines of progress
 
 
-@verb("down", place="machine")
-@click.option("--timeout", default="60s", show_default=True, help="How long requests under way get to finish.")
-@click.option("--force", is_flag=True, help="Kill what has not ended by then.")
+@verb("down", place="machine", namespaced=False)
+@click.option("--timeout", default="60s", show_default=True, help="Longest time for requests in flight to finish.")
+@click.option("--force", is_flag=True, help="Kill processes that still run after that time.")
 def command(session: Session, timeout: str, force: bool) -> None:
-    """End the platform and everything that it started. The models come back with the next `knodel up`."""
+    """Stop the platform and every process that it started. The next `knodel up` starts the models again."""
     deadline = time.monotonic() + parse_timeout(timeout)
     state = session.state
     ended = [f"platform {pid}"] if (pid := _end_platform(state, deadline, force)) else []

@@ -23,6 +23,7 @@ from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
 from serving.cli.event_list import list_of
 from serving.cli.event_mapping import instead_of, mapping_of, mapping_options
+from serving.cli.names import sources
 from serving.cli.webhook import RBAC, is_kubernetes
 
 KEY_SUFFIX: Final = "-key"
@@ -36,23 +37,30 @@ READERS: Final = (WEBHOOK, "knodel-controller")
 """Who may read a key by its name: the webhook, and the controller, which says what is wrong with it."""
 
 
-@verb("allow")
-@click.argument("source")
+@verb(
+    "allow",
+    examples=[
+        ("Allow a pipeline to redeploy iris from one bucket",
+         "knodel events allow ci/train --models iris --storage-prefix s3://models/"),
+        ("Create a new signing key; the present one stays valid too", "knodel events allow ci/train --rotate"),
+    ],
+)  # fmt: skip
+@click.argument("source", shell_complete=sources)
 @click.option(
-    "--models", multiple=True, metavar="GLOB", help="Models that it may change: [NAMESPACE/]NAME, with * and ?."
+    "--models", multiple=True, metavar="GLOB", help="Models that its events may change: [NAMESPACE/]NAME with * and ?."
 )
 @click.option("--storage-prefix", "prefixes", multiple=True, metavar="PREFIX",
-              help="What the address of an artifact may begin with.")  # fmt: skip
-@click.option("--create-models/--no-create-models", default=None, help="Whether it may make models that are not there.")
-@click.option("--allow-code/--no-allow-code", default=None, help="Whether it may bring formats that run code.")
+              help="Allowed beginning of an artifact's URI.")  # fmt: skip
+@click.option("--create-models/--no-create-models", default=None, help="Allow its events to create models.")
+@click.option("--allow-code/--no-allow-code", default=None, help="Allow formats that run code.")
 @mapping_options
-@click.option("--rotate", is_flag=True, help="Make a new key; the former stays valid until the next one.")
+@click.option("--rotate", is_flag=True, help="Create a new key; the previous one stays valid until the next.")
 @click.option("--name", default="", metavar="NAME", help="Name of the EventSource [made from SOURCE].")
 def allow_command(
     session: Session, source: str, models: tuple[str, ...], prefixes: tuple[str, ...], rotate: bool, name: str,
     preset: str | None, mapping: str | None, **flags: bool | None,
 ) -> None:  # fmt: skip
-    """Let events of SOURCE (exact, or how it begins with * at the end) change models; what is not named stays."""
+    """Allow events of SOURCE to change models. SOURCE is exact, or a prefix that ends with *."""
     client = session.client()
     present = _present(client, session.namespace, source, name)
     fields = _fields(models, prefixes, flags)

@@ -15,6 +15,7 @@ from serving.cli.client import Client
 from serving.cli.context import Session, every_namespace, verb
 from serving.cli.errors import UsageError
 from serving.cli.event_lookup import DIRECTIONS, find_event, list_events, model_of, spec_of, status_of
+from serving.cli.names import models
 from serving.cli.output import Output
 
 HEADS = ("age", "model", "type", "id", "source", "phase", "message")
@@ -32,17 +33,27 @@ SHOWN = {
 """What `show` tells of a spec, by the word before it."""
 TICK = timedelta(microseconds=1)
 
-source_option = click.option("--source", default="", metavar="SOURCE", help="Of several events with this id, whose.")
+source_option = click.option(
+    "--source", default="", metavar="SOURCE", help="Source of the event, if several have this id."
+)
 
 
-@verb("list")
+@verb(
+    "list",
+    examples=[
+        ("List the events of a model", "knodel events list --model iris"),
+        ("List the events that failed", "knodel events list --phase Failed"),
+    ],
+)
 @every_namespace
-@click.option("--model", default="", metavar="NAME", help="Of this model alone.")
-@click.option("--phase", "phases", multiple=True, type=click.Choice(get_args(Phase)), help="In this phase alone.")
+@click.option("--model", default="", metavar="NAME", shell_complete=models, help="List only events of this model.")
+@click.option(
+    "--phase", "phases", multiple=True, type=click.Choice(get_args(Phase)), help="List only events in this phase."
+)
 @click.option("--direction", type=click.Choice(list(DIRECTIONS)), default="in", show_default=True,
-              help="Those that came, or those that tell others of rollouts.")  # fmt: skip
+              help="Received events, sent events, or both.")  # fmt: skip
 def list_command(session: Session, all_namespaces: bool, model: str, phases: tuple[str, ...], direction: str) -> None:
-    """List events, the newest last."""
+    """List events; the newest is last."""
     found = list_events(session.client(), None if all_namespaces else session.namespace, direction, model)
     found = [one for one in found if not phases or status_of(one)["phase"] in phases]
     if session.output.structured:
@@ -52,11 +63,11 @@ def list_command(session: Session, all_namespaces: bool, model: str, phases: tup
     session.output.table(HEADS, [_row(one, now) for one in found], optional=("source", "type", "age"))
 
 
-@verb("show")
+@verb("show", examples=[("Show an event by its id", "knodel events show train-42")])
 @click.argument("id")
 @source_option
 def show_command(session: Session, id: str, source: str) -> None:
-    """Show the event ID: what came, and what became of it."""
+    """Show the event ID and its outcome."""
     event = find_event(session.client(), session.namespace, id, source)
     if session.output.structured:
         session.output.value(event)
@@ -64,13 +75,21 @@ def show_command(session: Session, id: str, source: str) -> None:
     _show(session.output, event)
 
 
-@verb("replay")
+@verb(
+    "replay",
+    examples=[
+        ("Process an event again", "knodel events replay train-42"),
+        ("Process every failed event of a model again", "knodel events replay --failed --model iris"),
+    ],
+)
 @click.argument("ids", nargs=-1, metavar="[ID]…")
 @source_option
-@click.option("--failed", is_flag=True, help="All that failed.")
-@click.option("--model", default="", metavar="NAME", help="With --failed: of this model alone.")
+@click.option("--failed", is_flag=True, help="Replay all events that failed.")
+@click.option(
+    "--model", default="", metavar="NAME", shell_complete=models, help="With --failed: only events of this model."
+)
 def replay_command(session: Session, ids: tuple[str, ...], source: str, failed: bool, model: str) -> None:
-    """Try the events ID anew: apply those that came, send those that go out."""
+    """Process the events ID again: apply received ones, send outgoing ones."""
     if bool(ids) == failed:
         raise UsageError("which events? give either their ids, or --failed")
     client = session.client()

@@ -12,6 +12,7 @@ import click
 from eventing.presets import PRESETS
 from serving.apis.loader import LoadError, load_documents
 from serving.cli.errors import UsageError
+from serving.cli.names import files
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,11 +21,12 @@ STDIN: Final = "-"
 
 def mapping_options(function: F) -> F:
     """Adds both options, as `preset` and `mapping`."""
-    preset = click.option(
-        "--preset", type=click.Choice(list(PRESETS)), help="Read the events of a known kind of sender."
-    )
+    preset = click.option("--preset", type=click.Choice(list(PRESETS)), help="Mapping for a known kind of sender.")
     file = click.option(
-        "--mapping", metavar="FILE", help="Read its events as this YAML says (docs/event-sources.md); - is stdin."
+        "--mapping",
+        metavar="FILE",
+        shell_complete=files,
+        help="YAML file with a mapping (docs/event-sources.md); - is stdin.",
     )
     return preset(file(function))
 

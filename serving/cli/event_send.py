@@ -26,6 +26,7 @@ from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import CommandError, UsageError
 from serving.cli.http import Answer, exchange
+from serving.cli.names import formats, models, sources
 from serving.cli.webhook import Webhook, webhook_of
 
 STRUCTURED: Final = "application/cloudevents+json"
@@ -35,23 +36,36 @@ OWN: Final = "knodel"
 RESULT: Final = "Knodel-Event"
 
 
-@verb("send")
-@click.argument("model", required=False)
-@click.option("--uri", metavar="URI", help="Where the artifact is.")
-@click.option("--version", metavar="TEXT", help="What people call it.")
-@click.option("--digest", metavar="sha256:HEX", help="What its files must hash to.")
-@click.option("--format", "model_format", metavar="FORMAT", help="Its format.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME=NUMBER", help="A number of the training.")
+@verb(
+    "send",
+    examples=[
+        ("Report that a training has completed",
+         "knodel events send iris --uri s3://models/iris/3 --metric accuracy=0.97"),
+        ("Send an event with other data", "knodel events send --type com.example.done -d @data.json"),
+    ],
+)  # fmt: skip
+@click.argument("model", required=False, shell_complete=models)
+@click.option("--uri", metavar="URI", help="Location of the artifact.")
+@click.option("--version", metavar="TEXT", help="Version label shown in listings.")
+@click.option("--digest", metavar="sha256:HEX", help="Expected digest of its files.")
+@click.option("--format", "model_format", metavar="FORMAT", shell_complete=formats, help="Format of the artifact.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME=NUMBER", help="Metric of the training.")
 @click.option(
-    "-d", "--data", metavar="JSON|@FILE", help="The event's data, instead of the options before; @- is stdin."
+    "-d", "--data", metavar="JSON|@FILE", help="Data of the event, instead of the options above; @- is stdin."
 )
-@click.option("--type", "type", default=TYPE, show_default=True, help="The event's type.")
-@click.option("--source", default="", metavar="SOURCE", help="Its source [that of the only EventSource].")
-@click.option("--id", "id", default="", metavar="ID", help="Its id [a new one].")
-@click.option("--sequence", default="", metavar="TEXT", help="Place among events of its source, an integer or text.")
-@click.option("--url", default="", metavar="URL", help="The webhook [the platform's].")
+@click.option("--type", "type", default=TYPE, show_default=True, help="Type of the event.")
+@click.option(
+    "--source",
+    default="",
+    metavar="SOURCE",
+    shell_complete=sources,
+    help="Source of the event [that of the only EventSource].",
+)
+@click.option("--id", "id", default="", metavar="ID", help="Id of the event [a new one].")
+@click.option("--sequence", default="", metavar="TEXT", help="Sequence of the event in its source, an integer or text.")
+@click.option("--url", default="", metavar="URL", help="Address of the webhook [the platform's].")
 def send_command(session: Session, model: str | None, type: str, url: str, **named: Any) -> None:
-    """Tell that a training of the model MODEL ended, or send another event."""
+    """Report that a training of the model MODEL has completed, or send another event."""
     client = session.client()
     by = _event_source(client, session.namespace, named["source"])
     event = {

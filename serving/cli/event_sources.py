@@ -18,7 +18,7 @@ UNKNOWN: Final = "Unknown"
 @verb("sources")
 @every_namespace
 def sources_command(session: Session, all_namespaces: bool) -> None:
-    """List the EventSources: whose events change which models, and whether they can."""
+    """List event sources with the models that each may change."""
     found = session.client().list(EVENT_SOURCE, None if all_namespaces else session.namespace)["items"]
     if session.output.structured:
         session.output.value(list_of(found))

@@ -15,7 +15,7 @@ from serving.cli.event_lookup import find_event, list_events, spec_of
 from serving.cli.timeline import cause_of, timeline
 
 
-@verb("trace")
+@verb("trace", examples=[("Show what an event caused", "knodel events trace train-42")])
 @click.argument("id")
 @source_option
 def trace_command(session: Session, id: str, source: str) -> None:

@@ -13,7 +13,7 @@ from serving.cli.event_trace import trace_command
 
 @click.group("events")
 def command() -> None:
-    """Events that redeploy models, and those that tell what became of it."""
+    """Manage event sources and inspect events."""
 
 
 for _one in (list_command, show_command, send_command, replay_command, trace_command, allow_command, sources_command):

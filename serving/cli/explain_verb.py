@@ -19,12 +19,18 @@ from serving.cli.schedules import schedule_lines
 from serving.rollout.state import rollout_of
 
 
-@verb("explain")
+@verb(
+    "explain",
+    examples=[
+        ("Show why a model has its replicas and traffic", "knodel explain iris"),
+        ("Repeat the last decisions with another target", "knodel explain iris --replay --with scaleTarget=8"),
+    ],
+)
 @model_name()
-@click.option("--replay", "again", is_flag=True, help="Decide again on what the last decisions were made from.")
-@click.option("--with", "others", metavar="FIELD=VALUE", multiple=True, help="Replay by another policy: scaleTarget=8.")
+@click.option("--replay", "again", is_flag=True, help="Repeat the last decisions from their recorded inputs.")
+@click.option("--with", "others", metavar="FIELD=VALUE", multiple=True, help="With --replay: use another policy value.")
 def command(session: Session, name: str, again: bool, others: tuple[str, ...]) -> None:
-    """Why the model NAME has the replicas and the traffic that it has."""
+    """Explain the number of replicas and the traffic of the model NAME."""
     if others and not again:
         raise UsageError("--with is of --replay: give both")
     client = session.client()

@@ -11,7 +11,7 @@ from serving.cli.rollouts import rollout_lines
 @verb("history")
 @model_name()
 def command(session: Session, name: str) -> None:
-    """Which versions the model NAME has had, what caused each, and what became of it."""
+    """Show the versions of the model NAME with their causes and outcomes."""
     model = session.client().get(MODEL, name, session.namespace)
     if session.output.structured:
         session.output.value(model)

@@ -17,15 +17,24 @@ from serving.cli.wait import parse_timeout
 from serving.install.bundle import OVERLAYS
 
 
-@verb("install", place="cluster")
-@click.option("--overlay", type=click.Choice(OVERLAYS), help=f"Which manifests [{OVERLAYS[0]}].")
-@click.option("--manifests", metavar="DIR", help="Manifests of your own: a folder of YAML files.")
-@click.option("--configure-knative", is_flag=True, help="Set the flags of Knative's that Knodel's features need.")
-@click.option("--dry-run", is_flag=True, help="Change nothing: print what would be.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Return once all of it runs.")
-@click.option("--timeout", default="180s", show_default=True, help="How long to wait at most.")
+@verb(
+    "install", place="cluster", namespaced=False,
+    examples=[
+        ("Install, and set the flags of Knative that Knodel needs",
+         "knodel install --kube-context NAME --configure-knative"),
+        ("Show what an upgrade would change", "knodel install --kube-context NAME --dry-run"),
+    ],
+)  # fmt: skip
+@click.option("--overlay", type=click.Choice(OVERLAYS), help=f"Manifests of the package [{OVERLAYS[0]}].")
+@click.option(
+    "--manifests", metavar="DIR", type=click.Path(file_okay=False), help="Folder with YAML manifests of your own."
+)
+@click.option("--configure-knative", is_flag=True, help="Set the flags of Knative that Knodel needs.")
+@click.option("--dry-run", is_flag=True, help="Print the changes; make none.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until everything runs.")
+@click.option("--timeout", default="180s", show_default=True, help="Longest time to wait.")
 def command(session: Session, overlay: str | None, manifests: str | None, timeout: str, **how: Any) -> None:
-    """Install Knodel on a cluster that has Knative Serving, or bring it to this release."""
+    """Install Knodel on a cluster that has Knative Serving, or upgrade it to this release."""
     objects = _objects(overlay, manifests)
     seconds = parse_timeout(timeout)
     asyncio.run(_install(session, objects, seconds, **how))

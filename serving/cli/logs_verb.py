@@ -14,18 +14,25 @@ from serving.apis.annotations import LABEL_MODEL
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import CommandError, NoSuchThing
-from serving.cli.names import model_name
+from serving.cli.names import model_name, revisions
 from serving.cli.output import clean
 from serving.cli.replicas import container_of, status_of
 
 PENDING = "Pending"
 
 
-@verb("logs")
+@verb(
+    "logs",
+    prints=False,
+    examples=[
+        ("Print the last 20 lines of each replica", "knodel logs iris --tail 20"),
+        ("Follow the logs of one version", "knodel logs iris -f --revision iris-00002"),
+    ],
+)
 @model_name()
-@click.option("-f", "--follow", is_flag=True, help="Go on as new lines come.")
-@click.option("--tail", type=click.IntRange(min=0), help="Only the last lines of each replica.")
-@click.option("--revision", default="", help="Only the replicas of this version.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive.")
+@click.option("--tail", type=click.IntRange(min=0), help="Number of lines to print from the end of each log.")
+@click.option("--revision", default="", shell_complete=revisions, help="Print only the logs of this revision.")
 @click.option("-p", "--previous", is_flag=True, help="Of a container that was restarted on a cluster: its run before.")
 def command(session: Session, name: str, follow: bool, tail: int | None, revision: str, previous: bool) -> None:
     """Print the logs of the replicas of the model NAME."""

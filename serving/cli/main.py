@@ -19,38 +19,38 @@ if TYPE_CHECKING:
 
 VERBS = {
     "up": "Start the platform on this machine.",
-    "down": "End the platform and everything that it started.",
-    "deploy": "Serve a model, or a new version of it.",
+    "down": "Stop the platform and every process that it started.",
+    "deploy": "Deploy a model, or a new version of it.",
     "list": "List models.",
-    "get": "Show one model.",
-    "describe": "Show one model with its versions and events.",
+    "get": "Show a model.",
+    "describe": "Show a model with its conditions, traffic, versions and events.",
     "delete": "Delete a model.",
-    "history": "Which versions a model has had, and what became of them.",
+    "history": "Show the versions of a model.",
     "logs": "Print the logs of a model's replicas.",
     "wait": "Wait until a model is ready.",
-    "predict": "Send one inference request.",
-    "traffic": "Split the traffic between versions.",
-    "promote": "Give the latest ready version all traffic.",
-    "pause": "Hold a rollout at its step.",
-    "resume": "Let a paused rollout go on.",
-    "abort": "End a rollout: the version before gets all traffic back.",
-    "rollback": "Give all traffic to the version before, or to the one named.",
-    "pool": "Keep servers warm that starts can take: list, set, off.",
-    "events": "Who may send events, which came, and what became of them.",
-    "top": "What each model's replicas cost, and what for.",
-    "explain": "Why a model has the replicas and the traffic that it has.",
-    "render": "Print the objects that would be applied.",
-    "diff": "Print what applying a file would change.",
-    "namespace": "Make or label a namespace.",
-    "secret": "Keep what opens a model's store: make a Secret, or change its values.",
+    "predict": "Send an inference request to a model.",
+    "traffic": "Split traffic between versions.",
+    "promote": "Send all traffic to the latest ready version.",
+    "pause": "Pause a rollout.",
+    "resume": "Resume a paused rollout.",
+    "abort": "Abort a rollout and send all traffic to the stable version.",
+    "rollback": "Send all traffic to a previous version.",
+    "pool": "Manage warm pools.",
+    "events": "Manage event sources and inspect events.",
+    "top": "Show the cost of each model's replicas.",
+    "explain": "Explain the number of replicas and the traffic of a model.",
+    "render": "Print the objects that Knodel would apply.",
+    "diff": "Show what deploying a file would change.",
+    "namespace": "Create or label a namespace.",
+    "secret": "Create or update a Secret with model-storage credentials.",
     "config": "Print the settings in force.",
-    "doctor": "Find what is wrong on this machine, or with a cluster.",
-    "install": "Install Knodel on a Kubernetes cluster with Knative.",
-    "uninstall": "Take Knodel off a Kubernetes cluster.",
+    "doctor": "Find problems on this machine or in a cluster.",
+    "install": "Install or upgrade Knodel on a Kubernetes cluster.",
+    "uninstall": "Remove Knodel from a Kubernetes cluster.",
     "serve": "Serve one model without a platform.",
     "completion": "Print the completion script of a shell.",
 }
-"""Every verb with its help line; the file of the same name holds it and is imported only when it is used."""
+"""Every verb with its help line. Its file is imported only when the verb is used."""
 
 ALIASES = {"ls": "list"}
 
@@ -99,7 +99,7 @@ class Verbs(click.Group):
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="knodel", message="%(version)s")
 @click.option("--debug", is_flag=True, help="Print tracebacks.")
-@click.option("--kube-context", metavar="NAME", help="The cluster to act on; verbs take it too.")
+@click.option("--kube-context", metavar="NAME", help="Act on the cluster of this kubeconfig context.")
 def knodel(debug: bool, kube_context: str | None) -> None:
     """Serve models on Knative: deploy a file, split its traffic, roll it back."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -32,12 +31,17 @@ def model_name(required: bool = True) -> Callable[[F], F]:
 
 def pool_name() -> Callable[[F], F]:
     """Add the argument POOL, of a WarmPool."""
-    return click.argument("name", metavar="POOL", shell_complete=partial(_known, WARM_POOL))
+    return click.argument("name", metavar="POOL", shell_complete=pools)
 
 
 def models(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a Model."""
     return names_of(MODEL, context, incomplete)
+
+
+def pools(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a WarmPool."""
+    return names_of(WARM_POOL, context, incomplete)
 
 
 def secrets(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -79,10 +83,6 @@ def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comple
 def names_of(kind: Kind, context: click.Context, incomplete: str, selector: str = "") -> list[str]:
     """Return the names of the objects that begin so; none without a platform: an error would spoil the typed line."""
     return [name for name in map(name_of, _objects(kind, context, selector)) if name.startswith(incomplete)]
-
-
-def _known(kind: Kind, context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    return names_of(kind, context, incomplete)
 
 
 def _of_model(context: click.Context) -> str:

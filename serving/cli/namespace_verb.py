@@ -11,11 +11,18 @@ from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
 
 
-@verb("namespace")
+@verb(
+    "namespace",
+    namespaced=False,
+    examples=[
+        ("Create a namespace", "knodel namespace team"),
+        ("Allow formats that run code in it", "knodel namespace team --label knodel.dev/allow-code=true"),
+    ],
+)
 @click.argument("name")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Set a label; KEY- removes it.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label to set; KEY- removes it.")
 def command(session: Session, name: str, labels: tuple[str, ...]) -> None:
-    """Make the namespace NAME, or label it."""
+    """Create the namespace NAME, or change its labels."""
     wanted = dict(_label(text) for text in labels)
     made = _make(session.client(), name, wanted)
     if session.output.structured:

@@ -12,7 +12,7 @@ from serving.rollout.commands import pause
 
 @verb("pause")
 @model_name()
-@click.option("--timeout", default="60s", show_default=True, help="How long to wait until it is so.")
+@click.option("--timeout", default="60s", show_default=True, help="Longest time to wait until it is in force.")
 def command(session: Session, name: str, timeout: str) -> None:
-    """Hold the rollout of the model NAME at its step until `knodel resume`; a bad one is rolled back all the same."""
+    """Pause the rollout of the model NAME at its step. A failing version is still rolled back."""
     change_rollout(session, name, timeout, pause, "Paused")

@@ -17,13 +17,13 @@ from serving.cli.change import change_object, store_object
 from serving.cli.client import Client
 from serving.cli.context import Session, every_namespace, verb
 from serving.cli.errors import NoSuchThing, UsageError
-from serving.cli.names import pool_name
+from serving.cli.names import formats, models, pool_name
 from serving.cli.pools import pool_summary
 
 
 @click.group("pool")
 def command() -> None:
-    """Servers that run and wait for a model: a start takes one of them instead of a new Pod."""
+    """Manage warm pools: servers that run without a model, for fast starts."""
 
 
 @verb("list")
@@ -45,22 +45,34 @@ def list_pools(session: Session, all_namespaces: bool) -> None:
     session.output.table(heads, rows)
 
 
-@verb("set")
+@verb(
+    "set",
+    examples=[
+        ("Keep two servers ready for models like iris", "knodel pool set fast --size 2 --like iris"),
+        ("Choose the number by the arrivals, at most 5", "knodel pool set fast --size auto --max 5"),
+    ],
+)
 @pool_name()
-@click.option("--size", metavar="N|auto", help="Members to keep ready; auto: as many as arrivals ask for.")
-@click.option("--min", "least", type=int, help="Members at least, when the size is auto.")
-@click.option("--max", "most", type=int, help="Members at most, when the size is auto.")
-@click.option("--max-age", metavar="DURATION", help="Replace a member that is older.")
-@click.option("--budget-cpu", metavar="QUANTITY", help="Cores that all members together may ask for.")
-@click.option("--budget-memory", metavar="QUANTITY", help="Memory that all members together may ask for.")
-@click.option("--like", metavar="MODEL", help="Members that this model can take: its resources, timeout and so on.")
+@click.option("--size", metavar="N|auto", help="Number of members to keep ready; auto: by the arrivals.")
+@click.option("--min", "least", type=int, help="Minimum number of members, with --size auto.")
+@click.option("--max", "most", type=int, help="Maximum number of members, with --size auto.")
+@click.option("--max-age", metavar="DURATION", help="Age at which members are replaced.")
+@click.option("--budget-cpu", metavar="QUANTITY", help="Limit of the cores that all members together request.")
+@click.option("--budget-memory", metavar="QUANTITY", help="Limit of the memory that all members together request.")
+@click.option("--like", metavar="MODEL", shell_complete=models, help="Make members that this model can claim.")
 @click.option("--cpu", metavar="QUANTITY", help="Cores of each member.")
 @click.option("--memory", metavar="QUANTITY", help="Memory of each member.")
-@click.option("--timeout", metavar="DURATION", help="Of one request, as the models that claim have it.")
-@click.option("--concurrency", type=int, help="containerConcurrency of the models that claim.")
-@click.option("--format", "model_format", metavar="FORMAT", help="Format of the models that claim.")
+@click.option("--timeout", metavar="DURATION", help="Request timeout of the models that claim members.")
+@click.option("--concurrency", type=int, help="containerConcurrency of the models that claim members.")
+@click.option(
+    "--format",
+    "model_format",
+    metavar="FORMAT",
+    shell_complete=formats,
+    help="Format of the models that claim members.",
+)
 def set_pool(session: Session, name: str, size: str | None, like: str | None, **named: Any) -> None:
-    """Make the warm pool POOL, or change what is named of it."""
+    """Create the warm pool POOL, or change the fields that options name."""
     client = session.client()
     if size not in (None, AUTO) and not (named["least"] is None and named["most"] is None):
         raise UsageError(f"--size {size} with --min or --max: they bound the size {AUTO}, leave them or the number out")
@@ -77,7 +89,7 @@ def set_pool(session: Session, name: str, size: str | None, like: str | None, **
 @verb("off")
 @pool_name()
 def turn_off(session: Session, name: str) -> None:
-    """Keep no members in the warm pool POOL, until `knodel pool set POOL --size N`."""
+    """Set the size of the warm pool POOL to 0."""
     _print(
         session, change_object(session.client(), WARM_POOL, name, session.namespace, lambda _: {"spec": {"size": 0}})
     )

@@ -22,14 +22,22 @@ from serving.server.headers import REVISION
 TIMEOUT = 610.0  # s, a little above the longest timeout that a Model may have
 
 
-@verb("predict")
+@verb(
+    "predict",
+    prints=False,
+    examples=[
+        ("Send the model's example", "knodel predict iris --example"),
+        ("Send the request of a file", "knodel predict iris -d @request.json"),
+        ("Send a request to the version with a tag", "knodel predict iris --tag candidate -d @request.json --timing"),
+    ],
+)
 @model_name()
 @click.option("-d", "--data", metavar="JSON|@FILE", help="Open Inference Protocol request; @- is stdin.")
 @click.option("--example", is_flag=True, help="Send the model's example and print it as a curl command to stderr.")
-@click.option("--tag", default="", help="Ask the version with this tag, whatever its percent.")
-@click.option("--timing", is_flag=True, help="Print revision and Server-Timing to stderr.")
+@click.option("--tag", default="", help="Send the request to the version with this tag.")
+@click.option("--timing", is_flag=True, help="Print the revision and Server-Timing to stderr.")
 def command(session: Session, name: str, data: str | None, example: bool, tag: str, timing: bool) -> None:
-    """Send one inference request to the model NAME, by its traffic split."""
+    """Send one inference request to the model NAME; its traffic split chooses the version."""
     if example == (data is not None):
         raise UsageError("give the request with -d JSON or -d @FILE, or --example to send the model's example")
     for option, value in (("NAME", name), ("--tag", tag)):

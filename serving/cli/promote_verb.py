@@ -15,9 +15,9 @@ from serving.rollout.commands import promote, promoted_by
 
 @verb("promote")
 @model_name()
-@click.option("--timeout", default="60s", show_default=True, help="How long to wait until it is in force.")
+@click.option("--timeout", default="60s", show_default=True, help="Longest time to wait until it is in force.")
 def command(session: Session, name: str, timeout: str) -> None:
-    """Give the latest ready version of the model NAME all traffic; ends a pin, a canary or a rollout."""
+    """Send all traffic of the model NAME to its latest ready version; ends a pin, a canary or a rollout."""
     model = session.client(parse_timeout(timeout)).get(MODEL, name, session.namespace)
     if promoted_by(model):
         change_rollout(session, name, timeout, promote, "Promoted")

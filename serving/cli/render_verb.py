@@ -6,16 +6,25 @@ import click
 
 from serving.cli.context import Session, verb
 from serving.cli.files import models_of
+from serving.cli.names import files
 from serving.cli.output import Output
 from serving.cli.settings import settings_in_force
 from serving.resources.render import render
 
 
-@verb("render")
-@click.option("-f", "--file", "source", required=True, metavar="FILE|-", help="Models, as YAML or JSON.")
+@verb("render", examples=[("Print the objects of a file's Models", "knodel render -f models.yaml")])
+@click.option(
+    "-f",
+    "--file",
+    "source",
+    required=True,
+    metavar="FILE|-",
+    shell_complete=files,
+    help="File with Models, as YAML or JSON.",
+)
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
 def command(session: Session, source: str, config: str | None) -> None:
-    """Print exactly the objects that would be applied; needs no platform, and of a cluster only its settings."""
+    """Print the objects that Knodel would apply. Needs no platform; of a cluster it reads only the settings."""
     settings = settings_in_force(session, config)
     objects = [
         obj for model in models_of(source, session.namespace, bound=session.bound) for obj in render(model, settings)

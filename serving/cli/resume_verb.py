@@ -12,7 +12,7 @@ from serving.rollout.commands import resume
 
 @verb("resume")
 @model_name()
-@click.option("--timeout", default="60s", show_default=True, help="How long to wait until it is so.")
+@click.option("--timeout", default="60s", show_default=True, help="Longest time to wait.")
 def command(session: Session, name: str, timeout: str) -> None:
-    """Let the paused rollout of the model NAME go on with what is left of its step."""
+    """Resume the paused rollout of the model NAME with the rest of its step."""
     change_rollout(session, name, timeout, resume, "Progressing")

@@ -5,15 +5,23 @@ from __future__ import annotations
 import click
 
 from serving.cli.context import Session, verb
-from serving.cli.names import model_name
+from serving.cli.names import model_name, revisions
 from serving.cli.shares import change_split
 from serving.rollout.commands import rollback
 
 
-@verb("rollback")
+@verb(
+    "rollback",
+    examples=[
+        ("Go back to the previous version", "knodel rollback iris"),
+        ("Go back to one version", "knodel rollback iris --to iris-00001"),
+    ],
+)
 @model_name()
-@click.option("--to", "to", metavar="REVISION", help="The version to go back to [the one before].")
-@click.option("--timeout", default="60s", show_default=True, help="How long to wait until it is in force.")
+@click.option(
+    "--to", "to", metavar="REVISION", shell_complete=revisions, help="Revision to go back to [the previous one]."
+)
+@click.option("--timeout", default="60s", show_default=True, help="Longest time to wait until it is in force.")
 def command(session: Session, name: str, to: str | None, timeout: str) -> None:
-    """Give all traffic of the model NAME to the version that had it before, and pin it there."""
+    """Send all traffic of the model NAME to the version that had it before, and pin it there."""
     change_split(session, name, timeout, lambda model, revisions: rollback(model, revisions, to))

@@ -14,17 +14,32 @@ from clusters.objects import SECRET, Object, annotations_of
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
+from serving.cli.names import files as paths
 
 STDIN = "-"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-@verb("secret")
+@verb(
+    "secret",
+    examples=[
+        ("Store the credentials of AWS from the environment",
+         "knodel secret s3 --env AWS_ACCESS_KEY_ID --env AWS_SECRET_ACCESS_KEY"),
+        ("Store a file under a key", "knodel secret gcs --file key.json=account.json"),
+    ],
+)  # fmt: skip
 @click.argument("name")
-@click.option("--file", "files", multiple=True, metavar="[KEY=]PATH", help="A value from a file; KEY=- from stdin.")
-@click.option("--env", "variables", multiple=True, metavar="KEY", help="A value from the variable of that name.")
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    metavar="[KEY=]PATH",
+    shell_complete=paths,
+    help="File with a value; KEY=- reads stdin.",
+)
+@click.option("--env", "variables", multiple=True, metavar="KEY", help="Environment variable with a value.")
 def command(session: Session, name: str, files: tuple[str, ...], variables: tuple[str, ...]) -> None:
-    """Make the Secret NAME, or change the values that are named; `storage.secretRef` of a Model names it."""
+    """Create the Secret NAME, or change the values that options name. `storage.secretRef` of a Model refers to it."""
     values = dict([*map(_from_file, files), *map(_from_variable, variables)])
     if not values:
         raise UsageError(f"what does {name} hold? give --file or --env")

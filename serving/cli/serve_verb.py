@@ -10,30 +10,41 @@ import click
 
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
+from serving.cli.names import files, formats
 
 _PORT: Final = click.IntRange(1, 65535)
 
 
-@verb("serve", place="machine")
-@click.argument("path")
-@click.option("--models", is_flag=True, help="PATH is a folder of models: serve all, each by its name.")
-@click.option("--memory-limit", metavar="QUANTITY", help="Memory that --models may take together, as 4Gi [all].")
-@click.option("--load-timeout", type=float, metavar="SECONDS", help="Until one of --models has to be loaded [600].")
-@click.option("--name", help="Name of the model [the file's or folder's name].")
+@verb(
+    "serve", place="nowhere", namespaced=False, prints=False,
+    examples=[
+        ("Serve a file", "knodel serve ./iris.onnx --port 9000"),
+        ("Serve every model of a folder", "knodel serve ./models --models --memory-limit 4Gi"),
+    ],
+)  # fmt: skip
+@click.argument("path", shell_complete=files)
+@click.option("--models", is_flag=True, help="Serve every model of the folder PATH, each under its name.")
+@click.option("--memory-limit", metavar="QUANTITY", help="Limit of the memory of all --models, such as 4Gi [all].")
+@click.option("--load-timeout", type=float, metavar="SECONDS", help="Longest time to load one of --models [600].")
+@click.option("--name", help="Name of the model [that of the file or folder].")
 @click.option("--port", type=_PORT, default=8080, show_default=True, help="Port to serve on.")
 @click.option("--grpc-port", type=_PORT, help="Port to serve gRPC on [none].")
-@click.option("--management-port", type=_PORT, help="Port of stats, metrics and the repository [any free one].")
-@click.option("--format", "model_format", default="", help="Format of the model [found from its files].")
-@click.option("--max-batch-size", type=click.IntRange(min=1), metavar="ROWS", help="Rows that share an inference [1].")
-@click.option("--max-batch-latency", type=float, metavar="SECONDS", help="That a free model waits for more of them.")
-@click.option("--allow-code", is_flag=True, help="Serve formats that run code of the artifact: python, pickle, joblib.")
+@click.option("--management-port", type=_PORT, help="Port of statistics, metrics and the repository [a free one].")
+@click.option(
+    "--format", "model_format", default="", shell_complete=formats, help="Format of the model [found from its files]."
+)
+@click.option(
+    "--max-batch-size", type=click.IntRange(min=1), metavar="ROWS", help="Maximum number of rows in a batch [1]."
+)
+@click.option("--max-batch-latency", type=float, metavar="SECONDS", help="Maximum time to wait for a batch to fill.")
+@click.option("--allow-code", is_flag=True, help="Allow formats that run code of the artifact: python, pickle, joblib.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
 def command(
     session: Session, path: str, models: bool, memory_limit: str | None, load_timeout: float | None, name: str | None,
     port: int, grpc_port: int | None, management_port: int | None, model_format: str, max_batch_size: int | None,
     max_batch_latency: float | None, allow_code: bool, host: str,
 ) -> int:  # fmt: skip
-    """Serve the model at PATH (a file, a folder or a URI), or all in it, without a platform; Ctrl-C ends it."""
+    """Serve the model at PATH (a file, a folder or a URI) without a platform; Ctrl-C stops it."""
     from serving.server.main import main  # the server's imports are heavy
 
     if models and name:

@@ -20,12 +20,12 @@ PURPOSES = ("serving", "idle", "starting", "canary", "pool")
 NOBODY = (0, 0)
 
 
-@verb("top")
+@verb("top", examples=[("Show the cost of this month in all namespaces", "knodel top --period month -A")])
 @click.option("--period", type=click.Choice(get_args(Period)), default="day", show_default=True,
-              help="The present hour, day or month, in UTC.")  # fmt: skip
+              help="Present hour, day or month, in UTC.")  # fmt: skip
 @every_namespace
 def command(session: Session, period: Period, all_namespaces: bool) -> None:
-    """What each model's replicas cost, by what they did; the dearest first.
+    """Show the cost of each model's replicas by their activity; the most expensive model is first.
 
     serving: with requests. idle: ready, without any. starting: on their way, or ending. canary: of a version on trial.
     pool: the model's part of warm pools.

@@ -7,16 +7,23 @@ import click
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
 from serving.cli.names import model_name
+from serving.cli.names import shares as of_traffic
 from serving.cli.shares import change_split
 from serving.rollout.commands import traffic
 
 
-@verb("traffic")
+@verb(
+    "traffic",
+    examples=[
+        ("Send 10 % of the traffic to the latest ready version", "knodel traffic iris iris-00001=90 latest=10"),
+        ("Pin all traffic to one version", "knodel traffic iris iris-00001=100"),
+    ],
+)
 @model_name()
-@click.argument("shares", nargs=-1, required=True, metavar="REVISION=PERCENT...")
-@click.option("--timeout", default="60s", show_default=True, help="How long to wait until it is in force.")
+@click.argument("shares", nargs=-1, required=True, metavar="REVISION=PERCENT...", shell_complete=of_traffic)
+@click.option("--timeout", default="60s", show_default=True, help="Longest time to wait until it is in force.")
 def command(session: Session, name: str, shares: tuple[str, ...], timeout: str) -> None:
-    """Split the traffic of the model NAME by hand; `latest` names the latest ready version."""
+    """Split the traffic of the model NAME between versions; `latest` is the latest ready version."""
     targets = [_share(text) for text in shares]
     change_split(session, name, timeout, lambda model, revisions: traffic(model, targets, revisions))
 

@@ -12,12 +12,15 @@ from serving.cli.output import Progress
 from serving.cli.wait import parse_timeout
 
 
-@verb("uninstall", place="cluster")
+@verb(
+    "uninstall", place="cluster", namespaced=False,
+    examples=[("Show what would be removed", "knodel uninstall --kube-context NAME --dry-run")],
+)  # fmt: skip
 @click.option("--delete-models", is_flag=True, help="Delete all models and warm pools of the cluster first.")
-@click.option("--dry-run", is_flag=True, help="Change nothing: print what would be.")
-@click.option("--timeout", default="180s", show_default=True, help="How long to wait at most.")
+@click.option("--dry-run", is_flag=True, help="Print the changes; make none.")
+@click.option("--timeout", default="180s", show_default=True, help="Longest time to wait.")
 def command(session: Session, delete_models: bool, dry_run: bool, timeout: str) -> None:
-    """Take Knodel off a cluster; Knative and its flags stay as they are."""
+    """Remove Knodel from a cluster. Knative and its flags stay as they are."""
     asyncio.run(_uninstall(session, delete_models, dry_run, parse_timeout(timeout)))
 
 

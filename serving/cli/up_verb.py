@@ -22,13 +22,19 @@ PRIVATE = 0o600  # names of models and callers stand in the log
 POLL = 0.02  # s between two looks
 
 
-@verb("up", place="machine")
+@verb(
+    "up", place="machine", namespaced=False,
+    examples=[
+        ("Start the platform in the background", "knodel up --detach"),
+        ("Start a second one, on other ports", "knodel up --detach --state ~/second --port 8180 --control-port 8181"),
+    ],
+)  # fmt: skip
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the gateway [8080].")
 @click.option("--control-port", type=click.IntRange(1, 65535), help="Port of the control API [8081].")
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
-@click.option("--detach", is_flag=True, help="Return once it is ready; it goes on in the background.")
+@click.option("--detach", is_flag=True, help="Run in the background; return once it is ready.")
 def command(session: Session, port: int | None, control_port: int | None, config: str | None, detach: bool) -> int:
-    """Start the platform on this machine; Ctrl-C ends it."""
+    """Start the platform on this machine; Ctrl-C stops it."""
     if detach:
         return _detached(session, port, control_port, config)
     from serving.cli.files import settings_of

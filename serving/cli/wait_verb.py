@@ -12,7 +12,7 @@ from serving.cli.wait import parse_timeout, wait_until_ready
 
 @verb("wait")
 @model_name()
-@click.option("--timeout", default="300s", show_default=True, help="How long to wait at most.")
+@click.option("--timeout", default="300s", show_default=True, help="Longest time to wait.")
 def command(session: Session, name: str, timeout: str) -> None:
     """Wait until the newest version of the model NAME is ready."""
     seconds = parse_timeout(timeout)

@@ -52,6 +52,8 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is n
         (("knodel", "list", "-o", "j"), ["json"]),
         (("knodel", "completion", "z"), ["zsh"]),
         (("knodel", "get", "m"), []),
+        (("knodel", "deploy", "iris", "--format", "skl"), ["sklearn"]),
+        (("knodel", "deploy", "iris", "--uri", "s3://m"), []),
     ],
 )
 def test_bash_completes_verbs_options_and_choices(
@@ -69,6 +71,37 @@ async def test_bash_completes_the_names_of_models(served: Served, tmp_path: Path
     await served.deploy("other")
 
     assert await asyncio.to_thread(complete, tmp_path, "knodel", "get", "m") == ["magika", "mobile"]
+
+
+@needs_bash
+async def test_bash_completes_revisions_namespaces_and_shares(served: Served, tmp_path: Path) -> None:
+    import asyncio
+
+    await served.knodel("namespace", "team")
+    await served.deploy_two_versions("magika", {})
+    both = ["magika-00001", "magika-00002"]
+
+    async def offered(*words: str) -> list[str]:
+        return await asyncio.to_thread(complete, tmp_path, "knodel", *words)
+
+    assert await offered("rollback", "magika", "--to", "m") == both
+    assert await offered("logs", "magika", "--revision", "x") == []
+    assert await offered("traffic", "magika", "") == [*(f"{name}=" for name in both), "latest="]
+    assert await offered("list", "-n", "te") == ["team"]
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete"),
+    [("deploy iris --uri", "./mo"), ("deploy -f", "mod"), ("diff -f", ""), ("serve", "mod"), ("secret s --file", "ke")],
+)
+def test_paths_are_left_to_the_shell(words: str, incomplete: str) -> None:
+    from click.shell_completion import ShellComplete
+
+    from serving.cli.main import knodel
+
+    [item] = ShellComplete(knodel, {}, "knodel", "_KNODEL_COMPLETE").get_completions(words.split(), incomplete)
+
+    assert (item.type, item.value) == ("file", incomplete)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -21,10 +21,17 @@ from clusters.errors import (
 )
 from serving.cli import errors
 from serving.cli.main import VERBS
+from tests.serving.cli.command_lines import examples_of, find_command, parse_command
 from tests.serving.cli.conftest import COMMANDS, Knodel
 
 CLUSTER = {"install", "uninstall"}
 """Verbs of a cluster alone."""
+WITHOUT_PLATFORM = {"serve", "completion"}
+WITHOUT_NAMESPACE = {*CLUSTER, *WITHOUT_PLATFORM, "up", "down", "namespace", "config"}
+WITHOUT_FORMAT = {*WITHOUT_PLATFORM, "delete", "diff", "logs", "predict"}
+"""Verbs whose help does not offer `--state`, `--namespace` or `--output`: the option would change nothing."""
+PLAIN = {"namespace", "output", "state", "kube_context", "all_namespaces", "name", "timeout", "wait", "force", "help"}
+"""Parameters whose use needs no example."""
 
 
 @pytest.mark.parametrize(
@@ -103,8 +110,22 @@ def test_every_verb_says_what_it_does(knodel: Knodel, verb: str) -> None:
     assert done.code == 0
     assert done.err == ""
     assert f"Usage: knodel {verb}" in done.out
-    assert all(option in done.out for option in ("--namespace", "--output"))
-    assert ("--state" in done.out) is (verb not in CLUSTER)
+    assert ("--namespace" in done.out) is (verb not in WITHOUT_NAMESPACE)
+    assert ("--output" in done.out) is (verb not in WITHOUT_FORMAT)
+    assert ("--state" in done.out) is (verb not in CLUSTER | WITHOUT_PLATFORM)
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_a_verb_with_more_than_a_name_shows_examples(verb: str) -> None:
+    command = find_command(verb.split())
+    others = {parameter.name for parameter in command.params} - PLAIN
+
+    assert bool(examples_of(command)) or not others
+
+
+@pytest.mark.parametrize("example", [line for verb in COMMANDS for line in examples_of(find_command(verb.split()))])
+def test_every_example_is_a_command_that_the_verb_takes(example: str) -> None:
+    parse_command(example)
 
 
 def test_the_help_names_every_verb(knodel: Knodel) -> None:

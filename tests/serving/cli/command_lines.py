@@ -1,0 +1,54 @@
+"""Command lines as texts name them: parsed by the command's own tree, without running them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+import click
+
+from serving.cli.main import knodel
+
+SUBSTITUTION = re.compile(r'^eval "\$\((.*)\)"$')
+
+
+def find_command(words: Sequence[str]) -> click.Command:
+    """The command of these verbs. Raises UsageError when there is none."""
+    command: click.Command = knodel
+    for word in words:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), word)
+        if found is None:
+            raise click.UsageError(f"there is no verb {word!r} in {' '.join(words)}")
+        command = found
+    return command
+
+
+def parse_command(line: str) -> None:
+    """Check verbs, options and their values. Raises ClickException for a line that the command refuses."""
+    substituted = SUBSTITUTION.fullmatch(line)
+    program, *arguments = shlex.split(substituted[1] if substituted else line)
+    assert program == "knodel", line
+    command: click.Command = knodel
+    while isinstance(command, click.Group):
+        context = command.make_context("knodel", list(arguments), resilient_parsing=False)
+        arguments = [*context._protected_args, *context.args]
+        if not arguments:
+            return  # `knodel --help`
+        command = find_in(command, arguments.pop(0))
+    command.make_context(command.name, list(arguments))
+
+
+def find_in(group: click.Group, name: str) -> click.Command:
+    """The verb of a group. Raises UsageError."""
+    found = group.get_command(click.Context(group), name)
+    if found is None:
+        raise click.UsageError(f"there is no verb {name!r}")
+    return found
+
+
+def examples_of(command: click.Command) -> list[str]:
+    """The command lines of the examples that the help ends with."""
+    lines = [line.strip() for line in (command.epilog or "").splitlines()]
+    return [line for line in lines if line.startswith(("knodel ", "eval "))]
