@@ -1,26 +1,27 @@
 """Key sets of OIDC issuers: found by discovery, kept for a while, asked for again when an unknown key shows up.
 
-Only issuers that an EventSource names are asked, whatever a token says. Source: OpenID Connect Discovery 1.0 §4.
+Only issuers that an EventSource names are asked, whatever a token says. Tenants write EventSources, so
+`clusters.net.ssrf` judges the hosts of an issuer and of its key set. Source: OpenID Connect Discovery 1.0 §4.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
 
 import aiohttp
 import jwt
 import msgspec
+import yarl
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from clusters.bodies import read_at_most
 from clusters.clock import Clock
+from clusters.net.checked_connector import Resolve, checked_connector
+from clusters.net.ssrf import AddressRefused, is_allowed, is_loopback
 from eventing.oidc import IssuerUnreachable
 
 log = logging.getLogger(__name__)
@@ -36,11 +37,6 @@ STALE: Final = 3600.0
 LARGEST: Final = 1 << 20  # bytes of an answer; key sets have a few KiB
 TIMEOUT: Final = 5.0  # s for an answer: a sender waits for it
 DISCOVERY: Final = "/.well-known/openid-configuration"
-LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-Resolve = Callable[[str], Awaitable[Sequence[str]]]
-"""The IP addresses of a host. Raises OSError."""
 
 
 class Fetcher(Protocol):
@@ -126,81 +122,60 @@ def _key(member: Any) -> jwt.PyJWK | None:
 
 
 class Discovery:
-    """Finds key sets as OpenID Connect Discovery says. No redirects; https only, but for issuers on this machine.
+    """Find key sets as OpenID Connect Discovery specifies, over https and without redirects.
 
-    Tenants name issuers, and an issuer its key set's address: that is on the issuer's own host, or a public one.
+    Both the issuer and its key set are at public addresses, or at hosts in `allow_hosts`. The key set of a public
+    issuer is at a public address. Plain http is accepted for loopback hosts in `allow_hosts`.
     """
 
-    def __init__(self, session: Callable[[], aiohttp.ClientSession], resolve: Resolve | None = None) -> None:
-        """`resolve`: the IP addresses of a host, as the system tells them unless it is given."""
-        self._session = session
-        self._resolve = resolve or addresses_of
+    def __init__(self, allow_hosts: Callable[[], frozenset[str]] = frozenset, resolve: Resolve | None = None) -> None:
+        """`allow_hosts` returns the hosts that the settings allow now; `resolve` replaces the system's resolver."""
+        self._allow_hosts = allow_hosts
+        self._resolve = resolve
 
     async def fetch(self, issuer: str) -> Mapping[str, Any]:
         """As `Fetcher` says."""
-        document = await self._get(issuer.rstrip("/") + DISCOVERY)
+        allowed = self._allow_hosts()
+        where = _url(issuer.rstrip("/") + DISCOVERY, allowed)
+        document = await self._get(where, allowed)
         if document.get("issuer") != issuer:
             raise IssuerUnreachable(f"{issuer} calls itself {str(document.get('issuer'))[:100]!r}: name it so")
         address = document.get("jwks_uri")
         if not isinstance(address, str):
             raise IssuerUnreachable(f"{issuer} does not say where its keys are (jwks_uri)")
-        if not await self._is_allowed(address, issuer):
-            raise IssuerUnreachable(
-                f"{issuer} has its keys at {address[:200]!r}: neither its own host nor a public one"
-            )
-        return await self._get(address)
+        if not is_allowed(where.host or "", allowed):
+            allowed = frozenset()  # a public issuer leads to no host that was allowed for direct use
+        return await self._get(_url(address, allowed), allowed)
 
-    async def _is_allowed(self, address: str, issuer: str) -> bool:
-        if not is_safe(address):
-            return False
-        host, own = urlsplit(address).hostname or "", urlsplit(issuer).hostname or ""
-        if {host, own} <= LOOPBACK:
-            return True
-        if urlsplit(address).scheme != "https":
-            return False
-        try:
-            return host == own or all(map(is_public, await self._resolve(host)))
-        except OSError as error:
-            raise IssuerUnreachable(f"{host} cannot be resolved: {error}") from error
-
-    async def _get(self, address: str) -> Mapping[str, Any]:
-        if not is_safe(address):
-            raise IssuerUnreachable(f"{address[:200]!r} is not asked: an issuer has an https address")
+    async def _get(self, url: yarl.URL, allow_hosts: frozenset[str]) -> Mapping[str, Any]:
         limit = aiohttp.ClientTimeout(total=TIMEOUT)
+        connector = checked_connector(allow_hosts, self._resolve)
         try:
-            async with self._session().get(address, allow_redirects=False, timeout=limit) as answer:
+            async with (
+                aiohttp.ClientSession(connector=connector, timeout=limit) as session,
+                session.get(url, allow_redirects=False) as answer,
+            ):
                 if answer.status != 200:
-                    raise IssuerUnreachable(f"{address} answered {answer.status}")
+                    raise IssuerUnreachable(f"{url} answered {answer.status}")
                 content = await read_at_most(answer, LARGEST)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise IssuerUnreachable(f"{address} cannot be asked: {error or 'no answer in time'}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, AddressRefused) as error:
+            raise IssuerUnreachable(f"{url} cannot be asked: {error or 'no answer in time'}") from error
         if len(content) > LARGEST:
-            raise IssuerUnreachable(f"{address} answered with more than {LARGEST} bytes")
-        return read_document(content, address)
+            raise IssuerUnreachable(f"{url} answered with more than {LARGEST} bytes")
+        return read_document(content, str(url))
 
 
-async def addresses_of(host: str) -> Sequence[str]:
-    """What the system resolves it to. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return [str(one[4][0]) for one in found]
-
-
-def is_public(address: str) -> bool:
-    """Whether the IP address is one of the internet, not of this machine or a private network."""
-    found = ip_address(address.partition("%")[0])
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return (mapped or found).is_global
-
-
-def is_safe(address: str) -> bool:
-    """Whether the address may be asked: https, or on this machine."""
+def _url(address: str, allow_hosts: frozenset[str]) -> yarl.URL:
+    """Parse an address as the client that connects does. Raises IssuerUnreachable."""
     try:
-        parts = urlsplit(address)
-        return bool(parts.hostname) and (
-            parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
-        )
-    except ValueError:
-        return False
+        url = yarl.URL(address)
+        host = url.host or ""
+    except ValueError as error:
+        raise IssuerUnreachable(f"{address[:200]!r} is not a URL: {error}") from error
+    is_local = url.scheme == "http" and is_loopback(host) and is_allowed(host, allow_hosts)
+    if not host or url.user is not None or not (url.scheme == "https" or is_local):
+        raise IssuerUnreachable(f"{address[:200]!r} is not asked: an issuer and its keys have an https address")
+    return url
 
 
 def read_document(body: bytes, address: str) -> Mapping[str, Any]:

@@ -14,8 +14,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
-
 from clusters.clock import SystemClock
 from clusters.collector import collect_seldom, spare_what_is_there
 from clusters.informer import Informer
@@ -32,7 +30,7 @@ from eventing.issuers import Discovery
 from eventing.webhook import make_finished_jobs, make_webhook
 from serving.api.server import listen, make_server
 from serving.apis.settings import Settings, settings_from_text
-from serving.event_limits import bounds_of, limits_of
+from serving.event_limits import bounds_of, issuer_hosts_of, limits_of
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +48,11 @@ async def serve(options: Options, port: int, stop: asyncio.Event) -> None:
     """Answer until `stop`. Raises KnodelError."""
     clock = SystemClock()
     config = ConfigFile(options.config, settings_from_text, clock)
-    async with (
-        KubernetesCluster.connect(
-            options.kube_context or None, options.kubeconfig, timeouts=TIMEOUTS, user_agent=NAME
-        ) as cluster,
-        aiohttp.ClientSession() as session,
-    ):
+    async with KubernetesCluster.connect(
+        options.kube_context or None, options.kubeconfig, timeouts=TIMEOUTS, user_agent=NAME
+    ) as cluster:
         informer = Informer(cluster, EVENT_SOURCE, namespace=options.namespace, clock=clock)
-        issuers = ClusterIssuer(_asking(cluster), Discovery(lambda: session))
+        issuers = ClusterIssuer(_asking(cluster), Discovery(lambda: issuer_hosts_of(config.value.events)))
         app = make_webhook(cluster, informer, issuers, clock, limits=limits_of(config.value.events), reach=_reach)
         oldest = bounds_of(config.value.events).lifetime
         jobs = make_finished_jobs(cluster, informer, clock, reach=_reach, oldest=oldest)

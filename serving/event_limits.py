@@ -30,3 +30,8 @@ def bounds_of(settings: EventSettings) -> Bounds:
 def limits_of(settings: EventSettings) -> Limits:
     """How many events are taken."""
     return replace(LIMITS, events=float(settings.rate), pending=settings.pending)
+
+
+def issuer_hosts_of(settings: EventSettings) -> frozenset[str]:
+    """Return the hosts of OIDC issuers that may have private addresses."""
+    return frozenset(filter(None, map(str.strip, settings.issuer_hosts.split(","))))

@@ -12,6 +12,7 @@ from clusters.embedded.kubelet import Image
 from clusters.gateway.envoy import Envoy
 from clusters.gateway.limits import Limits
 from clusters.informer import Informers
+from clusters.net.ssrf import LOOPBACK_HOSTS
 from clusters.objects import REVISION, Object
 from serving.apis.settings import GatewaySettings, Settings
 from serving.apis.state import ARTIFACTS_FOLDER, GATEWAY_FOLDER
@@ -42,7 +43,7 @@ def _server_image(state: Path) -> Image:
         preload=preload,
         env={
             "KNODEL_CACHE": str(state / ARTIFACTS_FOLDER),
-            "KNODEL_ALLOW_HOSTS": "localhost,127.0.0.1",
+            "KNODEL_ALLOW_HOSTS": ",".join(sorted(LOOPBACK_HOSTS)),
             "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime 1.29 and newer would report to its makers by default
         },
     )

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import aiohttp
 import uvloop
 
 from autoscaler.config import Settings as Scaling
@@ -39,6 +38,7 @@ from clusters.embedded.workloads import Workloads
 from clusters.errors import AlreadyExists, KnodelError
 from clusters.identity import identify
 from clusters.informer import Informers
+from clusters.net.ssrf import LOOPBACK_HOSTS
 from clusters.objects import (
     EVENT_SOURCE,
     KINDS,
@@ -68,7 +68,7 @@ from serving.apis.version import VERSION
 from serving.control import Control, made_once
 from serving.controllers import Controllers, Part
 from serving.doors import doors
-from serving.event_limits import limits_of
+from serving.event_limits import issuer_hosts_of, limits_of
 from serving.loops import Loops
 from serving.machine import hold_policy, images, make_gateway
 from serving.reconciler.apply import FIELD_MANAGER
@@ -127,7 +127,6 @@ class Platform:
 
     async def _run_parts(self, stop: asyncio.Event) -> None:
         self._compose()
-        self._session = aiohttp.ClientSession()
         try:
             await self._make_home()
             await self._start_data_plane()
@@ -143,7 +142,7 @@ class Platform:
                 forget(self.state)
                 await self._end()
         finally:
-            await asyncio.gather(self._session.close(), self._controllers.close())
+            await self._controllers.close()
             await self._gateway.close()
             await self._store.close()
 
@@ -173,7 +172,8 @@ class Platform:
             self._make_autoscaler(informers),
         )
         self._controllers = Controllers(cluster, informers, settings, clock, AllOn(), reach=_everywhere)
-        issuers, limits = Discovery(lambda: self._session), limits_of(settings.events)
+        issuers = Discovery(lambda: LOOPBACK_HOSTS | issuer_hosts_of(settings.events))
+        limits = limits_of(settings.events)
         self._webhook = make_webhook(cluster, informers[EVENT_SOURCE], issuers, clock, limits=limits, reach=_everywhere)
 
     def _compose_data_plane(self, informers: Informers) -> None:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import aiohttp
 import uvloop
 
 from clusters.clock import SystemClock
@@ -42,22 +41,19 @@ async def run(folder: Path) -> None:
     store = Store.open(folder / STORE_FILE)
     cluster = EmbeddedCluster(store, clock=clock, validators=doors(store, Settings()))
     informers = Informers(cluster, clock)
-    async with aiohttp.ClientSession() as session:
-        webhook = make_webhook(
-            cluster, informers[EVENT_SOURCE], Discovery(lambda: session), clock, limits=Limits(pending=UNBOUNDED)
-        )
-        api = ControlApi(cluster, kinds=KINDS, writable=(), logs=_NoLogs(), clock=clock, version="", ready=lambda: True)
-        server = make_server(WithWebhook(api.app(Guard("token", {HOST})), webhook))
-        socket = listen(HOST, 0, "nothing")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(cluster.run())
-            group.create_task(informers.run())
-            await let_in(cluster, NAMESPACE)
-            await informers.synced()
-            group.create_task(server.serve(sockets=[socket]))
-            spare_what_is_there()
-            group.create_task(collect_seldom(clock))
-            print(socket.getsockname()[1], flush=True)
+    webhook = make_webhook(cluster, informers[EVENT_SOURCE], Discovery(), clock, limits=Limits(pending=UNBOUNDED))
+    api = ControlApi(cluster, kinds=KINDS, writable=(), logs=_NoLogs(), clock=clock, version="", ready=lambda: True)
+    server = make_server(WithWebhook(api.app(Guard("token", {HOST})), webhook))
+    socket = listen(HOST, 0, "nothing")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(cluster.run())
+        group.create_task(informers.run())
+        await let_in(cluster, NAMESPACE)
+        await informers.synced()
+        group.create_task(server.serve(sockets=[socket]))
+        spare_what_is_there()
+        group.create_task(collect_seldom(clock))
+        print(socket.getsockname()[1], flush=True)
 
 
 class _NoLogs:

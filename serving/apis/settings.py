@@ -105,7 +105,7 @@ class ServerSettings:
     allow_hosts: str = setting(
         "",
         "hosts, with commas",
-        "hosts or addresses that models may be fetched from though they are private; a change makes revisions",
+        "hosts that models may be fetched from though they are private, as URIs name them; a change makes revisions",
     )
 
 
@@ -143,6 +143,9 @@ class EventSettings:
     rate: int = setting(50_000, "events a second", "of one EventSource: none fills the queue of all", 1, 1_000_000)
     pending: int = setting(10_000, "events", "of one EventSource that may wait for their effect", 100, 1_000_000)
     retention: float = setting(7 * DAY, "s", "finished events are kept, to know copies by", 3600, 90 * DAY)
+    issuer_hosts: str = setting(
+        "", "hosts, with commas", "hosts of OIDC issuers that may have private addresses, as EventSources name them"
+    )
     kept: int = setting(20_000, "events", "finished ones of one EventSource: 8 kB of memory each", 100, 1_000_000)
 
 

@@ -11,7 +11,8 @@ import socket
 import ssl
 from typing import Any, Final, cast
 
-from serving.storage.addresses import Target, check_addresses
+from clusters.net.ssrf import AddressRefused, check_addresses
+from serving.storage.addresses import Target
 from serving.storage.deadline import Deadline
 from serving.storage.errors import Interrupted, StorageError
 from serving.storage.limits import DownloadLimits
@@ -28,10 +29,12 @@ class Connection(http.client.HTTPConnection):
         super().__init__(target.host, target.port)
         try:
             found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-            check_addresses(target, (str(info[4][0]) for info in found), allowed, name)
+            check_addresses(target.host, (str(info[4][0]) for info in found), allowed)
             sock, self.peer = _opened(found, limits, deadline)
             if target.scheme == "https":
                 sock = ssl.create_default_context().wrap_socket(sock, server_hostname=target.host)
+        except AddressRefused as error:
+            raise StorageError(f"{name}: {error}") from error
         except (OSError, UnicodeError) as error:  # UnicodeError: a host name with an endless label
             raise broken(f"{name}: host {target.host!r} cannot be reached", error) from error
         self.sock = cast(socket.socket, _Timed(sock, limits.silence, deadline))

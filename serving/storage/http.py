@@ -37,7 +37,7 @@ class Download:
 
 
 class Downloader:
-    """Gets files by GET, following redirects; `allow_hosts` as in `addresses.check_addresses` and `allowed_after`."""
+    """Gets files by GET, following redirects; `allow_hosts` as in `ssrf.check_addresses` and `allowed_after`."""
 
     def __init__(
         self,

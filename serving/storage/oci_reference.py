@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from serving.storage.addresses import is_loopback, parse, shown
+from clusters.net.ssrf import is_loopback
+from serving.storage.addresses import parse, shown
 from serving.storage.errors import StorageError
 from serving.storage.patterns import IMAGE
 

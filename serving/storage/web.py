@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urljoin
 
-from serving.storage.addresses import Target, allowed_after, parse
+from clusters.net.ssrf import allowed_after
+from serving.storage.addresses import Target, parse
 from serving.storage.connection import Connection, broken
 from serving.storage.deadline import Deadline
 from serving.storage.errors import Interrupted, Refused, StorageError
@@ -72,7 +73,7 @@ class Answer:
 
 
 class Web:
-    """Asks servers until the deadline; `allow_hosts` as in `addresses.check_addresses` and `allowed_after`."""
+    """Asks servers until the deadline; `allow_hosts` as in `ssrf.check_addresses` and `allowed_after`."""
 
     def __init__(self, allow_hosts: frozenset[str], limits: DownloadLimits, deadline: Deadline) -> None:
         self._limits = limits

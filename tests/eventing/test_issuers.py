@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import jwt
 import pytest
 from aiohttp import web
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from clusters.errors import Forbidden, Unavailable
+from clusters.net.ssrf import LOOPBACK_HOSTS
 from eventing.cluster_issuer import ClusterIssuer
-from eventing.issuers import LARGEST, CachedIssuerKeys, Discovery, is_safe
+from eventing.issuers import LARGEST, CachedIssuerKeys, Discovery
 from eventing.oidc import IssuerUnreachable
 from tests.eventing.issuer import ISSUER, Issuer
 from tests.support.clock import SteppedClock
@@ -144,8 +144,7 @@ async def issuer_at(answer: Callable[[str, str], web.Response]) -> AsyncIterator
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        async with aiohttp.ClientSession() as session:
-            yield base, Discovery(lambda: session)
+        yield base, Discovery(lambda: LOOPBACK_HOSTS)
     finally:
         await runner.cleanup()
 
@@ -194,27 +193,8 @@ async def test_another_answer_is_none(answer: Callable[[str, str], web.Response]
 
 
 async def test_an_issuer_that_is_not_there_is_unreachable() -> None:
-    async with aiohttp.ClientSession() as session:
-        with pytest.raises(IssuerUnreachable):
-            await Discovery(lambda: session).fetch("http://127.0.0.1:1")
-
-
-@pytest.mark.parametrize(
-    ("address", "safe"),
-    [
-        ("https://issuer.example", True),
-        ("http://127.0.0.1:80", True),
-        ("http://[::1]/x", True),
-        ("http://issuer.example", False),
-        ("http://localhost.evil", False),
-        ("http://127.0.0.1@evil/", False),
-        ("ftp://127.0.0.1", False),
-        ("https://", False),
-        ("https://[x", False),
-    ],
-)
-def test_only_https_is_asked_but_on_this_machine(address: str, safe: bool) -> None:
-    assert is_safe(address) is safe
+    with pytest.raises(IssuerUnreachable):
+        await Discovery(lambda: LOOPBACK_HOSTS).fetch("http://127.0.0.1:1")
 
 
 async def test_the_api_server_tells_the_keys_of_its_own_issuer() -> None:

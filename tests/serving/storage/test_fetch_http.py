@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import select
+import socket
 from http.server import BaseHTTPRequestHandler
+from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from clusters.net import ssrf
 from serving.storage.artifact import Artifact
 from serving.storage.deadline import Deadline
 from serving.storage.errors import Interrupted, StorageError
@@ -200,3 +204,20 @@ def test_the_same_bytes_by_two_names_are_downloaded_once(store: Store, tmp_path:
     names = [get(uri, tmp_path, DIGEST).names() for uri in uris]
     assert names == [["a.onnx"], ["b.onnx"], ["a.onnx"]]
     assert store.asked == ["/a.onnx"]
+
+
+def test_a_host_that_is_resolved_to_another_address_the_second_time_is_connected_to_where_it_was_judged(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssrf, "REFUSED_V4", (IPv4Network("127.0.0.2/32"),))  # 127.0.0.1 counts as public here
+    real, answers = socket.getaddrinfo, ["127.0.0.1"]
+
+    def rebinds(host: str, port: int, *given: Any, **options: Any) -> Any:
+        assert host == "models.example"
+        return real(answers.pop() if answers else "127.0.0.2", port, *given, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", rebinds)
+    uri = store.file("/m.onnx", CONTENT).replace("127.0.0.1", "models.example")
+    assert get(uri, tmp_path / "first", allowed=frozenset()).read("m.onnx") == CONTENT
+    with pytest.raises(StorageError, match=r"127\.0\.0\.2, which is private"):  # another connection is judged anew
+        get(uri, tmp_path / "second", allowed=frozenset({"127.0.0.1", "127.0.0.2"}))

@@ -1,0 +1,1 @@
+"""Network rules that all packages share."""
