@@ -4,8 +4,9 @@ Binding a port does not keep other users of the machine out. With SO_REUSEADDR, 
 long as neither socket listens, and the first one to listen gets the connections. A server that ends gives its port
 away, too. `PortGuard` closes both gaps:
 
-- the guard is a socket that is bound without SO_REUSEADDR and never listens, so it excludes every other user;
-- it allows SO_REUSEPORT, which Linux grants to sockets of the same user only, so servers of this user listen beside it;
+- the guard is a socket that never listens and, once bound, does not allow SO_REUSEADDR: so nobody else can listen,
+  although others can still bind;
+- it allows SO_REUSEPORT, which Linux grants to sockets of the same user only: so servers of this user listen beside it;
 - connections are refused while no server listens, as on any free port.
 """
 
@@ -34,26 +35,23 @@ class PortGuard:
 
     @classmethod
     def take(cls, host: str, port: int) -> Self:
-        """Take a port that nobody uses. Raises OSError when any socket is bound to it, a former connection included."""
-        guard = _make_socket(host)
-        try:
-            guard.bind((host, port))
-            guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # only now: the bind itself shares with nobody
-        except OSError:
-            guard.close()
-            raise
-        return cls(guard)
+        """Take a port on which nobody listens and that nobody guards. Raises OSError when somebody does."""
+        with _make_socket(host, socket.SO_REUSEADDR) as proof:  # connections of a former server are no bar
+            proof.bind((host, port))
+            proof.listen()  # from here on nobody else can, until the guard is there
+            proof.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            return cls.join(host, port)
 
     @classmethod
     def join(cls, host: str, port: int) -> Self:
         """Guard a port on which a server that an earlier guard allowed still listens.
 
-        Raises OSError when a socket of another user is bound to the port, or one that was not made by `listen`.
+        Raises OSError when another user's server listens there, or one whose socket was not made by `listen`.
         """
-        guard = _make_socket(host)
+        guard = _make_socket(host, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
         try:
-            guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             guard.bind((host, port))
+            guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         except OSError:
             guard.close()
             raise
@@ -61,11 +59,10 @@ class PortGuard:
 
     def listen(self) -> socket.socket:
         """Make a socket that listens on the port from now on; the caller owns it. Raises OSError."""
-        listener = _make_socket(self._guard.getsockname()[0])
+        address = self._guard.getsockname()
+        listener = _make_socket(address[0], socket.SO_REUSEADDR, socket.SO_REUSEPORT)
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of a former server are no bar
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            listener.bind(self._guard.getsockname())
+            listener.bind(address)
             listener.listen(BACKLOG)
         except OSError:
             listener.close()
@@ -103,5 +100,8 @@ def find_inherited(listen_fds: str, host: str, port: int) -> socket.socket | Non
     return None
 
 
-def _make_socket(host: str) -> socket.socket:
-    return socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+def _make_socket(host: str, *options: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    for option in options:
+        made.setsockopt(socket.SOL_SOCKET, option, 1)
+    return made

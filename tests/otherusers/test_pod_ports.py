@@ -6,23 +6,45 @@ import contextlib
 import os
 import signal
 
+import pytest
+
 from clusters.embedded.kubelet.node import Settings
 from clusters.embedded.kubelet.ports import PortAllocator
 from clusters.endpoints import real_ports
 from tests.clusters.kubelet.nodes import Nodes, ended, get, make_pod, process_of, until
-from tests.otherusers.users import HOST, Attacker
+from tests.otherusers.users import ATTEMPTS, HOST, Attacker
 from tests.support.wait import eventually
 
 
-def test_a_port_that_another_user_bound_without_listening_is_not_given_out(attacker: Attacker) -> None:
-    attacker.do("bind", host=HOST, port=19_000, options=["SO_REUSEADDR"])
-    attacker.do("bind", host="::", port=19_001, options=["SO_REUSEADDR", "SO_REUSEPORT"])
+@pytest.mark.parametrize(("host", "options"), ATTEMPTS, ids=str)
+def test_who_bound_a_port_before_it_was_given_out_cannot_listen_on_it(
+    attacker: Attacker, host: str, options: list[str]
+) -> None:
+    attacker.do("bind", host=host, port=19_000, options=options)
 
-    with contextlib.closing(PortAllocator(HOST, first=19_000, last=19_002, start=19_000)) as ports:
-        chosen = ports.allocate([8080])
+    with contextlib.closing(PortAllocator(HOST, first=19_000, last=19_001, start=19_000)) as ports:
+        port = ports.allocate([8080])["8080"]
+        assert port == 19_001 or attacker.is_refused("listen", port=port)
+        with ports.listening([port]):
+            assert port == 19_001 or attacker.is_refused("listen", port=port)
+        assert port == 19_001 or attacker.is_refused("listen", port=port)
 
     attacker.do("unbind")
-    assert chosen == {"8080": 19_002}
+
+
+def test_a_port_that_another_user_bound_is_guarded_by_the_next_kubelet_too(attacker: Attacker) -> None:
+    attacker.do("bind", host=HOST, port=19_002, options=["SO_REUSEADDR"])
+    with (
+        contextlib.closing(PortAllocator(HOST, first=19_002, last=19_002)) as ports,
+        contextlib.closing(PortAllocator(HOST)) as successor,
+    ):
+        ports.allocate([8080])
+        with ports.listening([19_002]):
+            ports.close()
+            successor.join([19_002])
+
+        assert attacker.is_refused("listen", port=19_002)
+    attacker.do("unbind")
 
 
 def test_a_port_is_guarded_before_its_server_listens_and_after_it_ended(attacker: Attacker) -> None:

@@ -62,7 +62,7 @@ class Attacker:
         try:
             self.do(action, **arguments)
         except Refused as error:
-            return str(error) in ("EACCES", "EPERM")
+            return str(error) in ("EACCES", "EPERM", "EADDRINUSE")
         return False
 
     def _listens(self, port: int, host: str, options: list[str]) -> bool:
