@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from clusters.informer import Informers
 from clusters.net.ssrf import LOOPBACK_HOSTS
 from clusters.objects import REVISION, Object
 from serving.apis.settings import GatewaySettings, Settings
-from serving.apis.state import ARTIFACTS_FOLDER, GATEWAY_FOLDER
+from serving.apis.state import ARTIFACTS_FOLDER, GATEWAY_FOLDER, KEPT_FOLDER
 from serving.server import preload
+from serving.storage.kept import FOLDER_VARIABLE, LIMIT, LIMIT_VARIABLE
 
 
 def make_gateway(state: Path, said: GatewaySettings, clock: Clock) -> Envoy:
@@ -43,6 +45,8 @@ def _server_image(state: Path) -> Image:
         preload=preload,
         env={
             "KNODEL_CACHE": str(state / ARTIFACTS_FOLDER),
+            FOLDER_VARIABLE: str(state / KEPT_FOLDER),
+            LIMIT_VARIABLE: os.environ.get(LIMIT_VARIABLE) or str(LIMIT),
             "KNODEL_ALLOW_HOSTS": ",".join(sorted(LOOPBACK_HOSTS)),
             "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime 1.29 and newer would report to its makers by default
         },

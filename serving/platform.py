@@ -58,6 +58,7 @@ from serving.apis.prices import prices_to_dict
 from serving.apis.settings import Settings
 from serving.apis.state import (
     ACTIVATOR_FOLDER,
+    KEPT_FOLDER,
     POOL_KEY_FILE,
     STORE_FILE,
     Facts,
@@ -69,6 +70,7 @@ from serving.control import Control, made_once
 from serving.controllers import Controllers, Part
 from serving.doors import doors
 from serving.event_limits import issuer_hosts_of, limits_of
+from serving.kept_files import collect_kept_files
 from serving.loops import Loops
 from serving.machine import hold_policy, images, make_gateway
 from serving.reconciler.apply import FIELD_MANAGER
@@ -220,6 +222,7 @@ class Platform:
             self._activator.run(),
             self._kubelet.run(),
             *(part.run() for part in (*self._machine, *self._controllers.parts)),
+            collect_kept_files(self.state / KEPT_FOLDER, self._informers, self._clock),
         ):
             loops.start(loop)
         self._routing = loops.start(self._dataplane.run())

@@ -45,6 +45,8 @@ STORES: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 """Schemes of stores: the pattern of their URIs, as above, and how messages write it. `serving.storage` looks closer."""
+MLFLOW_SCHEMES = ("runs", "models", "mlflow-artifacts")
+"""Of URIs that only a tracking server of MLflow can resolve."""
 SCHEMES = ("file", "http", "https", *STORES)
 LONGEST_SUBDOMAIN = 253
 """Characters of the name of most objects."""
@@ -132,6 +134,8 @@ def storage_uri_fault(uri: str) -> str:
         return f"must be a URI such as file:///models/magika or https://host/path, not {show(uri)}"
     if parts.scheme in STORES:
         return _store_fault(parts.scheme, uri)
+    if parts.scheme and parts.scheme not in SCHEMES:
+        return _scheme_fault(parts.scheme, uri)
     if parts.scheme not in SCHEMES or not port_is_usable:
         return f"must be a URI such as file:///models/magika or https://host/path, not {show(uri)}"
     return _file_fault(parts, uri) if parts.scheme == "file" else _http_fault(parts, uri)
@@ -141,6 +145,14 @@ def claim_of(uri: str) -> str:
     """The PersistentVolumeClaim that a `pvc://CLAIM/PATH` URI names; empty for all other URIs."""
     scheme, _, rest = uri.partition("://")
     return rest.partition("/")[0] if scheme == "pvc" else ""
+
+
+def _scheme_fault(scheme: str, uri: str) -> str:
+    remedy = f"use one of {', '.join(SCHEMES)}"
+    if scheme in MLFLOW_SCHEMES:
+        fetch = f"`mlflow artifacts download --artifact-uri {uri} --dst-path DIR`"
+        remedy = f"{fetch} fetches it; deploy what is in DIR, or the store's own URI of it"
+    return f"must not have the unknown scheme {show(scheme)}: {remedy}, not {show(uri)}"
 
 
 def _store_fault(scheme: str, uri: str) -> str:

@@ -8,6 +8,7 @@ kubeconfig      for kubectl, with that token (0600)
 platform.log    what a detached platform says
 cluster.db      every object
 artifacts/      fetched model files
+kept/           copies of local model files, by content: what versions serve (`serving.storage.kept`)
 tls/            authority, certificate and key of the control API's TLS address
 gateway/        Envoy's files, and the record by which it is found again
 activator/      the activator's files, and the record by which it is found again
@@ -35,6 +36,7 @@ KUBECONFIG_FILE = "kubeconfig"
 LOG_FILE = "platform.log"
 STORE_FILE = "cluster.db"
 ARTIFACTS_FOLDER = "artifacts"
+KEPT_FOLDER = "kept"
 TLS_FOLDER = "tls"
 GATEWAY_FOLDER = "gateway"
 ACTIVATOR_FOLDER = "activator"

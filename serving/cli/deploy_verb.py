@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
 import click
 
-from clusters.errors import Invalid, KnodelError
-from clusters.objects import MODEL, WARM_POOL, Kind, Object, generation_of, key_of, name_of, namespace_of
+from clusters.errors import Invalid, KnodelError, NotFound
+from clusters.objects import MODEL, WARM_POOL, Key, Kind, Object, generation_of, key_of, name_of, namespace_of
 from serving.apis.references import collisions
 from serving.cli.addresses import address_lines
 from serving.cli.change import WORDS, store_object
@@ -18,6 +19,7 @@ from serving.cli.errors import UsageError
 from serving.cli.example import example_request
 from serving.cli.files import models_of
 from serving.cli.ingress import entrance_of
+from serving.cli.local_files import keep_files, uri_of, without_same_bytes
 from serving.cli.names import files, formats, model_name, secrets
 from serving.cli.pools import pool_summary
 from serving.cli.prices import prices_in_force
@@ -57,20 +59,31 @@ KINDS_OF_FILES = (MODEL, WARM_POOL)
 def command(
     session: Session, name: str | None, source: str | None, wait: bool, timeout: str, dry_run: bool, **named: Any
 ) -> None:
-    """Deploy the model NAME, or a new version of it. Fields that no option names stay as they are."""
+    """Deploy the model NAME, or a new version of it. Fields that no option names stay as they are.
+
+    Local files are copied: the version serves them as they are now, even after they change.
+    """
     seconds = parse_timeout(timeout)
     objects = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
     client = session.client(seconds)
+    if session.kube is None:
+        objects = [keep_files(session.state, obj, dry_run=dry_run) if _is_model(obj) else obj for obj in objects]
     if dry_run or len(objects) > 1:
         checked = _check(client, objects)
         if dry_run:
             _print(session, checked, "is valid, nothing was changed")
             _forecast(session, client, checked)
             return
+    before = {key_of(obj): _present(client, obj) for obj in objects if _is_model(obj)}
+    if not source:
+        objects = [without_same_bytes(obj, before[key_of(obj)] or {}) for obj in objects]
     stored = [store_object(client, _kind(obj), obj) for obj in sorted(objects, key=_is_model)]  # pools come first
+    same = {key_of(obj) for obj in stored if _is_model(obj) and _is_same(before[key_of(obj)], obj)}
+    for obj in filter(_is_model, stored):
+        _warn_of_pin(obj)
     if wait:
         stored = [_ready(client, obj, seconds) if _is_model(obj) else obj for obj in stored]
-    _print(session, stored, waited=wait)
+    _print(session, stored, waited=wait, same=same)
 
 
 def _kind(obj: Object) -> Kind:
@@ -83,6 +96,27 @@ def _is_model(obj: Object) -> bool:
 
 def _ready(client: Client, model: Object, seconds: float) -> Object:
     return wait_until_ready(client, name_of(model), namespace_of(model), seconds, generation_of(model))
+
+
+def _present(client: Client, model: Object) -> Object | None:
+    """Return the Model as it is stored; None when there is none."""
+    with suppress(NotFound):
+        return client.get(MODEL, name_of(model), namespace_of(model))
+    return None
+
+
+def _is_same(before: Object | None, after: Object) -> bool:
+    """Whether a deploy changed nothing, so that no version came of it."""
+    return before is not None and generation_of(before) == generation_of(after) > 0
+
+
+def _warn_of_pin(model: Object) -> None:
+    """Warn on stderr that a pin keeps all traffic from the newest version."""
+    pinned = model["spec"].get("traffic")
+    if pinned and not any(entry.get("latest") and entry.get("percent") for entry in pinned):
+        name = name_of(model)
+        remedy = f"`knodel promote {name}` gives it all of the traffic"
+        click.echo(f"the traffic of model {name} is pinned: the newest version gets 0 %, {remedy}", err=True)
 
 
 def _check(client: Client, objects: list[Object]) -> list[Object]:
@@ -122,6 +156,8 @@ def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Ob
         "maxReplicas": named["most"],
     }
     spec: dict[str, Any] = {field: value for field, value in fields.items() if value is not None}
+    if named["uri"]:
+        spec.setdefault("digest", None)  # a digest belongs to the files that it came with
     if named["canary"] is not None:
         spec |= {"canaryTrafficPercent": named["canary"], "traffic": None}  # a canary replaces a pin
     if named["rollout"] is not None:
@@ -142,24 +178,29 @@ def _rollout(wanted: bool, canary: int | None) -> dict[str, Any]:
 
 
 def _uri(text: str, session: Session) -> str:
-    if "://" in text:
-        return text
-    if session.kube:
+    uri = uri_of(text)
+    if uri != text and session.kube:
         raise UsageError(f"--uri {text}: no Pod of a cluster can read a path of this machine: give an https:// URI")
-    return Path(text).expanduser().absolute().as_uri()
+    return uri
 
 
-def _print(session: Session, objects: list[Object], verdict: str = "", waited: bool = False) -> None:
+def _print(
+    session: Session, objects: list[Object], verdict: str = "", waited: bool = False, same: Collection[Key] = ()
+) -> None:
     if session.output.structured:
         many = {"apiVersion": "v1", "kind": "List", "items": objects}
         session.output.value(objects[0] if len(objects) == 1 else many)
         return
     for obj in objects:
         said = f"{WORDS[_kind(obj)]} {name_of(obj)} {verdict}"
-        session.output.text(said if verdict else _summary(obj) if _is_model(obj) else pool_summary(obj))
-        if not verdict and _is_model(obj):
-            for label, text in address_lines(session, obj, _example(session, obj) if waited else ""):
-                session.output.text(f"  {label + ':':<10} {text}")
+        if verdict or not _is_model(obj):
+            session.output.text(said if verdict else pool_summary(obj))
+            continue
+        session.output.text(_summary(obj))
+        if key_of(obj) in same:
+            session.output.text("unchanged: the newest version has these files and settings, so no new one was made")
+        for label, text in address_lines(session, obj, _example(session, obj) if waited else ""):
+            session.output.text(f"  {label + ':':<10} {text}")
 
 
 def _forecast(session: Session, client: Client, objects: list[Object]) -> None:
@@ -189,8 +230,6 @@ def _summary(model: Object) -> str:
     if newest:
         words.append(f"version {newest} has {shares.get(newest, 0)} % of the traffic")
         words.append(rollout_summary(model))
-    if model["spec"].get("traffic") and newest and not shares.get(newest):
-        words.append(f"the traffic is pinned: `knodel promote {name_of(model)}` moves it")
     return ", ".join(filter(None, words))
 
 

@@ -14,6 +14,7 @@ from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import FAILED
 from serving.cli.files import models_of
+from serving.cli.local_files import keep_files
 from serving.cli.names import files
 
 
@@ -31,7 +32,8 @@ def command(session: Session, source: str) -> int:
     """Show what deploying a file would change. The exit code is 1 when there are changes, as diff's is."""
     changed = False
     models, client = models_of(source, session.namespace, bound=session.bound), session.client()
-    for model in models:
+    for given in models:
+        model = given if session.kube else keep_files(session.state, given, dry_run=True)
         before, after = _now_and_then(client, model)
         name = name_of(model)
         lines = list(difflib.unified_diff(_text(before), _text(after), f"{name} (now)", f"{name} (then)", lineterm=""))

@@ -15,6 +15,8 @@ OTHERS = 0o077  # permission bits of group and world
 LEAST_SOFT = 1024  # open files of the control plane: the usual soft limit, enough for some hundred watches and Pods
 LEAST_HARD = 4096  # open files of gateway and replicas, which raise theirs to it: every connection is one
 INFINITY = -1  # resource.RLIM_INFINITY
+GIB = 1 << 30
+FULL_SHARE = 0.95  # of the limit of kept copies: the next model may not fit
 HTTP_OK, HTTP_UNAUTHORIZED, HTTP_UNAVAILABLE = 200, 401, 503
 
 
@@ -155,6 +157,15 @@ def judge_leftovers(running: bool, summary: str) -> Finding:
         remedy = "`knodel up --detach` takes them over, `knodel down` ends them"
         return Finding("processes", False, f"left running without a platform: {summary}", remedy)
     return Finding("processes", True, "none left running")
+
+
+def judge_kept(used: int, limit: int) -> Finding:
+    """Bytes of the copies of local model files that versions serve, and the most that they may have."""
+    shown = f"kept copies have {used / GIB:.2f} of {limit / GIB:.2f} GiB"
+    if used >= FULL_SHARE * limit:
+        remedy = "delete models that are not needed, or start the platform with more bytes in KNODEL_KEPT_LIMIT"
+        return Finding("model files", False, shown, remedy)
+    return Finding("model files", True, shown)
 
 
 def judge_port(

@@ -18,6 +18,7 @@ from clusters.embedded.lock import holder
 from clusters.errors import KnodelError
 from serving.apis.settings import Settings, load_settings
 from serving.apis.state import (
+    KEPT_FOLDER,
     KUBECONFIG_FILE,
     STORE_FILE,
     TLS_FOLDER,
@@ -55,6 +56,7 @@ def examine(state: Path, config: Path | None, client: Callable[[float], Client])
     yield doctor.judge_settings(fault)
     yield _folder(state)
     yield doctor.judge_secrets(_modes_of_secrets(state))
+    yield _kept(state / KEPT_FOLDER)
     pid = holder(state)
     yield _store(state / STORE_FILE, in_use=pid is not None)
     facts, fault = _facts(state)
@@ -127,6 +129,16 @@ def _facts(state: Path) -> tuple[Facts | None, str]:
         return Facts.read(state), ""
     except KnodelError as error:
         return None, str(error)
+
+
+def _kept(folder: Path) -> Finding:
+    from serving.storage import kept
+
+    try:
+        limit = kept.limit_of(os.environ)
+    except KnodelError as error:
+        return Finding("model files", False, str(error), "correct the variable")
+    return doctor.judge_kept(kept.size_of(folder), limit)
 
 
 def _ask(state: Path, facts: Facts) -> tuple[Reply, Reply, Reply]:

@@ -10,6 +10,7 @@ import click
 
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
+from serving.cli.local_files import uri_of
 from serving.cli.names import files, formats
 
 _PORT: Final = click.IntRange(1, 65535)
@@ -63,7 +64,7 @@ def command(
 
 
 def _uri_of(path: str) -> str:
-    return path if "://" in path else Path(path).expanduser().absolute().as_uri()
+    return uri_of(path)
 
 
 def _name_of(path: str) -> str:

@@ -5,7 +5,7 @@ CACHE/folders/HEX/…       a folder with this digest (`digest.of_folder`)
 CACHE/archives/HEX/HEX    an archive with the first digest was unpacked to the folder with the second
 CACHE/images/HEX/HEX      likewise the manifest of an OCI artifact
 CACHE/work/KEY/…          a download that goes on, or was interrupted and can be continued
-CACHE/temporary/…         what no digest was promised for: of one server, for as long as it uses it
+CACHE/temporary/…         downloads whose digest is not known yet, and what is being deleted
 
 What is found here is verified before each use: that it is there says nothing. An entry appears whole, by a rename. When
 all together is larger than the limit, what was used least recently goes, but nothing that a process holds (`hold`).
@@ -26,6 +26,7 @@ from serving.storage.deadline import Deadline
 from serving.storage.errors import Interrupted, Refused, StorageError
 from serving.storage.hold import Hold, hold
 
+FILE: Final = "file"  # in its folder: two URIs may call the same bytes by different names
 FILES: Final = "files"
 FOLDERS: Final = "folders"
 ARCHIVES: Final = "archives"
@@ -72,14 +73,6 @@ class Cache:
                 held.path = place
             else:  # somebody holds the entry that is there
                 self._move_to_temporary(held)
-            self._shrink()
-        return held
-
-    def keep_temporary(self, made: Path) -> Hold:
-        """Move the finished folder `made` in for this process alone; it goes with the hold. Raises StorageError."""
-        with self._writing():
-            held = self._held(made)
-            self._move_to_temporary(held)
             self._shrink()
         return held
 

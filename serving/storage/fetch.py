@@ -1,4 +1,5 @@
-"""Bringing an artifact to this machine: files are read where they are, all else is kept in a cache by its digest.
+"""Bringing an artifact to this machine: files are read where they are, or from a copy that was kept when a version was
+deployed; all else is kept in a cache by its digest.
 
 The one door of storage for the model server; blocking, to be called in a thread.
 """
@@ -37,20 +38,29 @@ class StorageOptions(msgspec.Struct, frozen=True):
     cache_limit   bytes
     volumes       `local.VOLUMES`
     limits        of one download; None: the defaults
+    kept          folder with copies of local files (`serving.storage.kept`), at most `kept_limit` bytes; None: files
+                  are read where they are
     """
 
     environ: Mapping[str, str]
     cache_limit: int = CACHE_LIMIT
     volumes: Path = VOLUMES
     limits: DownloadLimits | None = None
+    kept: Path | None = None
+    kept_limit: int = 0
 
 
 def options_from(environ: Mapping[str, str]) -> StorageOptions:
-    """KNODEL_CACHE_LIMIT, in bytes, and the credentials. Raises StorageError."""
+    """Read KNODEL_CACHE_LIMIT, in bytes, KNODEL_KEPT, and the credentials. Raises StorageError."""
     text = environ.get("KNODEL_CACHE_LIMIT") or str(CACHE_LIMIT)
     if not (text.isascii() and text.isdigit()):
         raise StorageError(f"KNODEL_CACHE_LIMIT={text[:80]!r}: a number of bytes")
-    return StorageOptions(environ, int(text))
+    kept = environ.get("KNODEL_KEPT")
+    if not kept:
+        return StorageOptions(environ, int(text))
+    from serving.storage.kept import limit_of
+
+    return StorageOptions(environ, int(text), kept=Path(kept), kept_limit=limit_of(environ))
 
 
 def fetch(
@@ -75,6 +85,10 @@ def fetch(
     place = None
     if scheme in ("file", "pvc"):
         place = file_place(uri, name) if scheme == "file" else volume_place(uri, name, options.volumes)
+        if scheme == "file" and options.kept is not None:
+            from serving.storage.kept import fetch_kept
+
+            return fetch_kept(place, name, digest, options.kept, options.kept_limit)
         if not is_archive(place.path.name) or is_folder(place.path, name):
             return fetch_local(place, name, digest)
     return _brought(uri, digest, place, cache, allow_hosts, options, progress)

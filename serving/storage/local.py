@@ -23,17 +23,17 @@ class Place(NamedTuple):  # made in a seventh of the time that a dataclass takes
 
 
 def fetch_local(place: Place, uri: str, digest: str) -> Artifact:
-    """The file or folder at the place, verified. Raises StorageError."""
+    """Read the file or folder at the place and verify it. Raises StorageError."""
     if is_folder(place.path, uri):
-        folder = place.path if place.root else _real(place.path, uri)
-        files = disk.digest_files(folder, uri) if digest else {}
-        if digest:
-            digests.check(uri, digest, digests.of_folder(files))
-        return Artifact(folder, None, files, uri)
+        folder = place.path if place.root else real_path(place.path, uri)
+        files = disk.digest_files(folder, uri)
+        found = digests.of_folder(files)
+        digests.check(uri, digest, found)
+        return Artifact(folder, None, files, uri, digest=found)
     content = disk.read_file(place.path, uri, place.root)
-    if digest:
-        digests.check(uri, digest, digests.of_bytes(content))
-    return Artifact(place.path, content, {}, uri)
+    found = digests.of_bytes(content)
+    digests.check(uri, digest, found)
+    return Artifact(place.path, content, {}, uri, digest=found)
 
 
 def is_folder(path: Path, uri: str) -> bool:
@@ -68,13 +68,14 @@ def volume_place(uri: str, name: str, volumes: Path) -> Place:
     root = volumes / claim
     if not is_folder(root, name):
         raise StorageError(f"{name}: the claim {claim!r} is not mounted: check that it exists in the model's namespace")
-    root, path = _real(root, name), _real(root / rest.strip("/"), name)
+    root, path = real_path(root, name), real_path(root / rest.strip("/"), name)
     if not path.is_relative_to(root):
         raise StorageError(f"{name}: leads outside of the claim: refused")
     return Place(path, root)
 
 
-def _real(path: Path, name: str) -> Path:
+def real_path(path: Path, name: str) -> Path:
+    """Return the path without links. Raises StorageError when nothing is there."""
     try:
         return path.resolve(strict=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links

@@ -6,21 +6,18 @@ import hashlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from serving.storage import digest as digests
 from serving.storage import disk
 from serving.storage.archive import is_archive, unpack
 from serving.storage.artifact import Artifact
-from serving.storage.cache import ARCHIVES, FILES, FOLDERS, IMAGES, Cache
+from serving.storage.cache import ARCHIVES, FILE, FILES, FOLDERS, IMAGES, Cache
 from serving.storage.deadline import Deadline
 from serving.storage.errors import StorageError
 from serving.storage.progress import Progress
 from serving.storage.source import File, Folder, Source, new_folder
 
 log = logging.getLogger(__name__)
-
-_FILE: Final = "file"  # in the cache: two URIs may call the same bytes by different names
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +62,10 @@ def _cached(want: Wanted, cache: Cache) -> Artifact | None:
 
 def _cached_file(want: Wanted, cache: Cache) -> Artifact | None:
     held = cache.find(FILES, want.digest)
-    if held is None or not (held.path / _FILE).is_file():
+    if held is None or not (held.path / FILE).is_file():
         return None
     try:
-        return _read(want, held.path / _FILE)
+        return _read(want, held.path / FILE, want.digest)
     except StorageError as error:  # that it is there says nothing
         log.warning("downloading anew what the cache has: %s", error)
         held.release()
@@ -88,7 +85,7 @@ def _cached_folder(want: Wanted, cache: Cache, digest: str) -> Artifact | None:
         held.release()
         cache.drop(held.path)
         return None
-    return Artifact(held.path, None, files, want.name, held)
+    return Artifact(held.path, None, files, want.name, held, want.digest)
 
 
 def _brought(want: Wanted, cache: Cache, work: Path, progress: Progress) -> Artifact:
@@ -108,30 +105,25 @@ def _unpacked(want: Wanted, archive: File, work: Path) -> Folder:
 
 
 def _kept_file(want: Wanted, cache: Cache, work: Path, brought: File) -> Artifact:
-    path = new_folder(work) / _FILE
+    path = new_folder(work) / FILE
     brought.path.rename(path)
-    artifact = _read(want, path)
-    if want.digest:
-        cache.keep(path.parent, FILES, want.digest)
+    artifact = _read(want, path, brought.digest)
+    cache.keep(path.parent, FILES, brought.digest)
     return artifact
 
 
 def _kept_folder(want: Wanted, cache: Cache, brought: Folder) -> Artifact:
-    if not want.digest:
-        held = cache.keep_temporary(brought.path)
-        return Artifact(held.path, None, brought.digests, want.name, held)
     digest = digests.of_folder(brought.digests)
     held = cache.keep(brought.path, FOLDERS, digest)
-    if digest != want.digest:
-        cache.note_unpacked(_kind(want), want.digest, digest)
-    return Artifact(held.path, None, brought.digests, want.name, held)
+    if digest != brought.digest:
+        cache.note_unpacked(_kind(want), brought.digest, digest)
+    return Artifact(held.path, None, brought.digests, want.name, held, brought.digest)
 
 
-def _read(want: Wanted, path: Path) -> Artifact:
+def _read(want: Wanted, path: Path, digest: str) -> Artifact:
     content = disk.read_file(path, want.name)
-    if want.digest:
-        digests.check(want.name, want.digest, digests.of_bytes(content))
-    return Artifact(Path(want.source.filename), content, {}, want.name)
+    digests.check(want.name, digest, digests.of_bytes(content))
+    return Artifact(Path(want.source.filename), content, {}, want.name, digest=digest)
 
 
 def _kind(want: Wanted) -> str:

@@ -36,7 +36,7 @@ from serving.cli.main import VERBS, main
 from serving.doors import model_door
 from tests.serving.cli.kube import NOTHING, TOKEN, FakeApi, Pki, Reply, fake_api, kubeconfig, make_pki
 
-ARTIFACT = "file:///models/magika"
+ARTIFACT = "https://models.test/magika"
 GROUPS = {"pool": ("list", "set", "off"), "events": ("list", "show", "send", "replay", "trace", "allow", "sources")}
 COMMANDS = [f"{verb} {one}".strip() for verb in VERBS for one in GROUPS.get(verb, ("",))]
 """Every verb, and each of those that consist of several."""

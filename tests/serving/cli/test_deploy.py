@@ -17,7 +17,7 @@ DOCUMENT = """
 apiVersion: knodel.dev/v1alpha1
 kind: Model
 metadata: {{name: {name}}}
-spec: {{storageUri: "file:///models/{name}"{more}}}
+spec: {{storageUri: "https://models.test/{name}"{more}}}
 """
 
 
@@ -36,12 +36,6 @@ async def test_deploy_makes_a_model_with_the_fields_that_are_named(served: Serve
     assert model["spec"] == {"storageUri": ARTIFACT, "version": "7", "minReplicas": 1, "maxReplicas": 3}
 
 
-async def test_a_path_becomes_a_file_uri(served: Served, tmp_path: object) -> None:
-    await served.knodel("deploy", "magika", "--uri", f"{tmp_path}/a model.onnx", "--no-wait")
-
-    assert (await served.model("magika"))["spec"]["storageUri"] == f"file://{tmp_path}/a%20model.onnx"
-
-
 async def test_deploy_changes_only_the_fields_that_are_named(served: Served) -> None:
     await served.deploy("magika", "--version", "7", "--min", "2")
 
@@ -58,11 +52,11 @@ async def test_a_canary_replaces_a_pin(served: Served) -> None:
     assert (await served.knodel("deploy", "-f", "-", "--no-wait", stdin=PINNED)).code == 0
     assert "traffic" in (await served.model("magika"))["spec"]
 
-    done = await served.knodel("deploy", "magika", "--uri", "file:///v2", "--canary", "10", "--no-wait")
+    done = await served.knodel("deploy", "magika", "--uri", "https://models.test/v2", "--canary", "10", "--no-wait")
 
     assert done.code == 0, done.err
     spec = (await served.model("magika"))["spec"]
-    assert spec == {"storageUri": "file:///v2", "canaryTrafficPercent": 10}
+    assert spec == {"storageUri": "https://models.test/v2", "canaryTrafficPercent": 10}
 
 
 async def test_judged_steps_replace_a_pin_and_keep_what_was_said_of_them(served: Served) -> None:
@@ -94,7 +88,7 @@ async def test_another_deploy_leaves_the_pin(served: Served) -> None:
     await served.add_revision("magika", "magika-00001")
     await served.knodel("deploy", "-f", "-", "--no-wait", stdin=PINNED)
 
-    done = await served.knodel("deploy", "magika", "--uri", "file:///v2", "--no-wait")
+    done = await served.knodel("deploy", "magika", "--uri", "https://models.test/v2", "--no-wait")
 
     assert done.code == 0
     assert (await served.model("magika"))["spec"]["traffic"] == [{"revision": "magika-00001", "percent": 100}]
@@ -280,7 +274,7 @@ async def test_two_deploys_at_once_lose_no_change(served: Served) -> None:
 
 async def test_diff_shows_what_a_file_would_change_and_changes_nothing(served: Served) -> None:
     await served.deploy("magika", "--version", "7")
-    text = models("magika", last=", version: '8'").replace("file:///models/magika", ARTIFACT)
+    text = models("magika", last=", version: '8'").replace("https://models.test/magika", ARTIFACT)
 
     done = await served.knodel("diff", "-f", "-", stdin=text)
 
@@ -302,7 +296,7 @@ async def test_diff_of_a_new_model_shows_all_of_it(served: Served) -> None:
     done = await served.knodel("diff", "-f", "-", stdin=models("magika"))
 
     assert done.code == 1
-    assert "+  storageUri: file:///models/magika" in done.out
+    assert "+  storageUri: https://models.test/magika" in done.out
     assert not (await served.cluster.list(MODEL)).items
 
 

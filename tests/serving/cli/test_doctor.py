@@ -96,6 +96,8 @@ def homeless(name: str) -> Object:
         (model_doctor.judge_sources([model("ci", ready="False")]), False, "default/ci"),
         (model_doctor.judge_images([]), True, "0 Pods"),
         (doctor.judge_settings(""), True, ""),
+        (doctor.judge_kept(3 << 30, 64 << 30), True, "3.00 of 64.00 GiB"),
+        (doctor.judge_kept(62 << 30, 64 << 30), False, "KNODEL_KEPT_LIMIT"),
         (doctor.judge_settings("gateway.port: 0 is out of bounds"), False, "gateway.port"),
     ],
 )  # fmt: skip

@@ -34,7 +34,7 @@ STATUS: Object = {
     ],
     "history": [
         {"revision": "magika-00001", "version": "1", "outcome": "serving", "cause": {"by": "user"},
-         "at": "2026-01-01T00:00:00Z", "storageUri": "file:///models/magika", "digest": ""}
+         "at": "2026-01-01T00:00:00Z", "storageUri": "https://models.test/magika", "digest": ""}
     ],
 }  # fmt: skip
 ADDRESSES = [
@@ -65,12 +65,12 @@ async def magika(served: Served) -> Served:
                 "http://127.0.0.1:9/namespaces/default/models/magika",
             ],
         ),
-        ("get magika", ["FIELD", "Ready", "1/2", "file:///models/magika", *ADDRESSES]),
+        ("get magika", ["FIELD", "Ready", "1/2", "https://models.test/magika", *ADDRESSES]),
         (
             "describe magika",
             ["Conditions:", "Ready", "Traffic:", "10 %", "blue", "Versions:", "Events:", "none", *ADDRESSES],
         ),
-        ("history magika", ["magika-00001", "serving", "user", "file:///models/magika"]),
+        ("history magika", ["magika-00001", "serving", "user", "https://models.test/magika"]),
         (
             "explain magika",
             [

@@ -13,7 +13,7 @@ MODEL_AND_POOL = """
 apiVersion: knodel.dev/v1alpha1
 kind: Model
 metadata: {name: magika}
-spec: {storageUri: "file:///models/magika"}
+spec: {storageUri: "https://models.test/magika"}
 ---
 apiVersion: knodel.dev/v1alpha1
 kind: WarmPool
@@ -188,7 +188,7 @@ async def test_deploy_takes_pools_from_files(served: Served) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[0] == "warm pool small has size 2: `knodel pool list` shows its members"
     assert await spec_of(served) == {"size": 2}
-    assert (await served.model("magika"))["spec"] == {"storageUri": "file:///models/magika"}
+    assert (await served.model("magika"))["spec"] == {"storageUri": "https://models.test/magika"}
 
 
 async def test_a_bad_pool_in_a_file_changes_nothing(served: Served) -> None:

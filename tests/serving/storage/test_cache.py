@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import hashlib
 import os
 import signal
@@ -95,19 +94,6 @@ def test_what_a_dead_process_left_is_deleted(tmp_path: Path) -> None:
     (left / "file").write_bytes(b"x")
     put(cache, "a", 1)
     assert not left.exists()
-
-
-def test_a_temporary_folder_lives_as_long_as_its_hold(tmp_path: Path) -> None:
-    cache = Cache(tmp_path, 1 << 20)
-    with cache.workplace("") as work:
-        (work / "made").mkdir()
-        held = cache.keep_temporary(work / "made")
-    put(cache, "a", 1)
-    path = held.path
-    assert path.is_dir()
-    del held
-    gc.collect()
-    assert not path.exists()
 
 
 def test_a_workplace_is_kept_when_the_store_breaks_off_or_refuses(tmp_path: Path) -> None:

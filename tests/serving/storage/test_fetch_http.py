@@ -50,7 +50,13 @@ def test_with_a_digest_it_is_downloaded_once(store: Store, tmp_path: Path) -> No
 def test_without_a_digest_it_is_downloaded_anew(store: Store, tmp_path: Path) -> None:
     assert get(store.file("/m.onnx", b"old"), tmp_path).content == b"old"
     assert get(store.file("/m.onnx", b"new"), tmp_path).content == b"new"
-    assert files(tmp_path) == []
+
+
+def test_what_was_downloaded_without_a_digest_is_found_by_the_one_that_it_had(store: Store, tmp_path: Path) -> None:
+    uri = store.file("/m.onnx", CONTENT)
+    assert get(uri, tmp_path).digest == DIGEST
+    assert get(uri, tmp_path, DIGEST).content == CONTENT
+    assert store.asked == ["/m.onnx"]
 
 
 @pytest.mark.fault("M1")

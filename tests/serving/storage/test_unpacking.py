@@ -74,12 +74,12 @@ def test_a_refused_archive_leaves_nothing(store: Store, tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_the_folder_goes_with_the_last_who_uses_it(store: Store, tmp_path: Path) -> None:
-    artifact = get(store.file("/m.tar.gz", CONTENT), tmp_path)
-    path = artifact.path
-    assert path.is_dir()
-    del artifact
-    assert not path.exists()
+def test_what_was_unpacked_is_found_by_the_digest_that_its_archive_had(store: Store, tmp_path: Path) -> None:
+    uri = store.file("/m.tar.gz", CONTENT)
+    first = get(uri, tmp_path)
+    assert first.digest == of_bytes(CONTENT)
+    assert get(uri, tmp_path, first.digest).path == first.path
+    assert store.asked == ["/m.tar.gz"]
 
 
 @pytest.mark.parametrize("digest", ["", of_bytes(CONTENT)], ids=["without a digest", "with its digest"])

@@ -1,0 +1,86 @@
+"""Local model files of a deploy: they are hashed and kept before anything changes, so that a version is its bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from clusters.objects import Object
+from serving.apis.faults import storage_uri_fault
+from serving.apis.state import KEPT_FOLDER
+from serving.cli.errors import UsageError
+
+_SCHEME = re.compile(r"[A-Za-z][-+.A-Za-z0-9]*:")
+SHORT = 12
+"""Hex digits of a digest that people read."""
+
+
+def uri_of(text: str) -> str:
+    """Return the URI that `text` is, or the file:// URI of the path that it is."""
+    path = Path(text).expanduser()
+    if "://" in text or (_SCHEME.match(text) and not path.exists()):  # of unknown schemes the platform knows the remedy
+        return text
+    return path.absolute().as_uri()
+
+
+def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
+    """Return the Model with the digest of its local files; a copy of them is kept in the state folder.
+
+    A Model whose files are elsewhere is returned as it is. With `dry_run` nothing is copied. Raises UsageError when the
+    files cannot be read, or have another digest than the Model promises.
+    """
+    from serving.storage import digest as digests  # what only local files need
+    from serving.storage import kept
+    from serving.storage.errors import StorageError
+    from serving.storage.local import file_place
+
+    spec = model.get("spec")
+    uri = spec.get("storageUri") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(uri, str) or not uri.startswith("file:") or storage_uri_fault(uri):
+        return model
+    promised = spec.get("digest") or ""
+    folder = state / KEPT_FOLDER
+    try:
+        place = file_place(uri, uri)
+        if promised and kept.is_kept(folder, promised):
+            return model
+        if dry_run:
+            digest = kept.digest_at(place, uri)
+            digests.check(uri, promised, digest)
+        else:
+            digest = kept.keep(place, uri, promised, folder, kept.limit_of(os.environ))
+    except StorageError as error:
+        raise UsageError(str(error)) from error
+    return {**model, "spec": {**spec, "digest": digest}}
+
+
+def without_same_bytes(model: Object, present: Object) -> Object:
+    """Return the Model without its files where `present` serves the same bytes already, from wherever it had them.
+
+    Files of other bytes are another version: the label of the present one does not go on to it.
+    """
+    spec, before = model["spec"], present.get("spec") or {}
+    if not spec.get("storageUri"):
+        return model
+    served = {"storageUri": before.get("storageUri"), "digest": before.get("digest")}
+    if spec.get("digest") and spec["digest"] == served["digest"] and _suffix(spec) == _suffix(served):
+        return {**model, "spec": {name: value for name, value in spec.items() if name not in served}}
+    if _is_same(spec, served) or spec.get("version") or not before.get("version"):
+        return model
+    return {**model, "spec": {**spec, "version": None}}
+
+
+def short_digest(digest: str) -> str:
+    """Return the beginning of a digest, for people; `-` without one."""
+    return digest.removeprefix("sha256:")[:SHORT] or "-"
+
+
+def _is_same(spec: Object, served: Object) -> bool:
+    files = ("storageUri", "digest")
+    return [spec.get(name) or None for name in files] == [served.get(name) or None for name in files]
+
+
+def _suffix(spec: Object) -> str:
+    """By which formats are found."""
+    return Path(str(spec.get("storageUri"))).suffix.lower()

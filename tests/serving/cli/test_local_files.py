@@ -1,0 +1,133 @@
+"""Local model files of a deploy: kept before anything changes; changed bytes are a version, the same bytes are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusters.objects import MODEL, Object
+from serving.cli.local_files import without_same_bytes
+from serving.storage.digest import of_bytes
+from tests.serving.cli.conftest import Served, check
+
+OLD, NEW = of_bytes(b"old"), of_bytes(b"new")
+
+
+def model_file(tmp_path: Path, content: bytes, name: str = "a model.onnx") -> str:
+    (tmp_path / name).write_bytes(content)
+    return str(tmp_path / name)
+
+
+async def test_a_path_becomes_a_file_uri_with_the_digest_of_its_bytes(served: Served, tmp_path: Path) -> None:
+    done = await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old"), "--no-wait")
+
+    assert done.code == 0, done.err
+    assert (await served.model("m"))["spec"] == {"storageUri": f"file://{tmp_path}/a%20model.onnx", "digest": OLD}
+
+
+async def test_the_same_bytes_make_no_version_and_say_so(served: Served, tmp_path: Path) -> None:
+    path = model_file(tmp_path, b"old")
+    first = await served.knodel("deploy", "m", "--uri", path, "--version", "1", "--no-wait")
+    again = await served.knodel("deploy", "m", "--uri", path, "--no-wait")
+    copy = await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old", "copy.onnx"), "--no-wait")
+
+    assert "unchanged" not in first.out
+    assert "no new one was made" in again.out
+    assert "no new one was made" in copy.out
+    assert (await served.model("m"))["metadata"]["generation"] == 1
+
+
+async def test_changed_bytes_make_a_version_without_the_label_of_the_one_before(served: Served, tmp_path: Path) -> None:
+    path = model_file(tmp_path, b"old")
+    await served.knodel("deploy", "m", "--uri", path, "--version", "1", "--no-wait")
+    model_file(tmp_path, b"new")
+    done = await served.knodel("deploy", "m", "--uri", path, "--no-wait")
+
+    assert "unchanged" not in done.out
+    assert (await served.model("m"))["spec"] == {"storageUri": f"file://{tmp_path}/a%20model.onnx", "digest": NEW}
+
+
+async def test_a_file_of_models_is_kept_likewise(served: Served, tmp_path: Path) -> None:
+    uri = Path(model_file(tmp_path, b"old")).as_uri()
+    text = f"apiVersion: knodel.dev/v1alpha1\nkind: Model\nmetadata: {{name: m}}\nspec: {{storageUri: '{uri}'}}\n"
+    assert (await served.knodel("deploy", "-f", "-", "--no-wait", stdin=text)).code == 0
+    assert (await served.model("m"))["spec"]["digest"] == OLD
+    assert (await served.knodel("diff", "-f", "-", stdin=text)).code == 0
+    model_file(tmp_path, b"new")
+    assert NEW in (await served.knodel("diff", "-f", "-", stdin=text)).out
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+async def test_files_that_cannot_be_served_are_refused_before_anything_changes(
+    served: Served, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    missing = await served.knodel("deploy", "m", "--uri", str(tmp_path / "no.onnx"), *more)
+    check(missing, 2, ["no.onnx", "No such file or directory"])
+    other = await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old"), "--digest", NEW, *more)
+    check(other, 2, [OLD, NEW, "was expected"])
+    assert (await served.knodel("get", "m")).code == 3
+
+
+async def test_a_version_can_be_deployed_again_by_its_digest_after_its_file_was_deleted(
+    served: Served, tmp_path: Path
+) -> None:
+    path = model_file(tmp_path, b"old")
+    await served.knodel("deploy", "m", "--uri", path, "--no-wait")
+    Path(path).unlink()
+    done = await served.knodel("deploy", "again", "--uri", path, "--digest", OLD, "--no-wait")
+    assert done.code == 0, done.err
+
+
+async def test_a_uri_without_digest_leaves_that_of_the_files_before_behind(served: Served, tmp_path: Path) -> None:
+    await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old"), "--no-wait")
+    await served.knodel("deploy", "m", "--uri", "https://models.test/m.onnx", "--no-wait")
+    assert (await served.model("m"))["spec"] == {"storageUri": "https://models.test/m.onnx"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("runs:/0a1b/model", ["unknown scheme 'runs'", "`mlflow artifacts download --artifact-uri runs:/0a1b/model"]),
+        ("models:/iris/Production", ["unknown scheme 'models'", "mlflow artifacts download"]),
+        ("ftp://host/m.onnx", ["unknown scheme 'ftp'", "use one of file, http, https, s3"]),
+    ],
+)
+async def test_unknown_schemes_are_refused_with_the_remedy(served: Served, uri: str, words: list[str]) -> None:
+    check(await served.knodel("deploy", "m", "--uri", uri), 2, words)
+
+
+async def test_a_deploy_below_a_pin_warns_that_it_gets_no_traffic(served: Served, tmp_path: Path) -> None:
+    await served.deploy_two_versions("m", {})
+    await served.cluster.patch(
+        MODEL, "m", {"spec": {"traffic": [{"revision": "m-00001", "percent": 100}]}}, "default", manager="test"
+    )
+    done = await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"new"), "--no-wait")
+    assert done.code == 0
+    remedy = "`knodel promote m` gives it all of the traffic"
+    assert done.err == f"the traffic of model m is pinned: the newest version gets 0 %, {remedy}\n"
+
+
+SERVED: Object = {"spec": {"storageUri": "file:///m.onnx", "digest": OLD, "version": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"minReplicas": 1}, {"minReplicas": 1}),
+        ({"storageUri": "file:///m.onnx", "digest": OLD}, {}),
+        ({"storageUri": "file:///copy.onnx", "digest": OLD, "version": "2"}, {"version": "2"}),
+        (
+            {"storageUri": "file:///m.json", "digest": OLD},
+            {"storageUri": "file:///m.json", "digest": OLD, "version": None},
+        ),
+        (
+            {"storageUri": "file:///m.onnx", "digest": NEW},
+            {"storageUri": "file:///m.onnx", "digest": NEW, "version": None},
+        ),
+        ({"storageUri": "https://h/m", "digest": None}, {"storageUri": "https://h/m", "digest": None, "version": None}),
+    ],
+)
+def test_what_a_deploy_changes(spec: Object, expected: Object) -> None:
+    assert without_same_bytes({"spec": spec}, SERVED)["spec"] == expected
+    assert without_same_bytes({"spec": spec}, {})["spec"] == spec
