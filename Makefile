@@ -125,9 +125,11 @@ security: setup ## Look for weaknesses: bandit, semgrep by rules of our own, che
 sbom: setup ## Write what an installation consists of to build/sbom.cdx.json (CycloneDX)
 	$(BIN)/python -m tests.security.sbom build/sbom.cdx.json
 
-proto: setup ## Compile the descriptions of the gRPC messages anew
+proto: setup ## Compile the descriptions of the protobuf messages anew
 	cd serving/server/grpc && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. \
 		--descriptor_set_out=descriptions.binpb health.proto inference.proto
+	cd serving/api && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. \
+		--descriptor_set_out=kubernetes.binpb kubernetes.proto
 
 constraints: $(UV) ## Pin the newest versions anew
 	$(UV) pip compile --quiet --upgrade --python-version 3.11 --all-extras --no-header --no-annotate --no-emit-index-url \

@@ -73,8 +73,8 @@ EVENT = Kind("", "v1", "Event", "events", status=False, short_names=("ev",))
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments", scale=True, short_names=("deploy",))
 REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets", scale=True, short_names=("rs",))
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", status=False)
-SERVICE = Kind("serving.knative.dev", "v1", "Service", "services", short_names=("ksvc",))
-CONFIGURATION = Kind("serving.knative.dev", "v1", "Configuration", "configurations", short_names=("config",))
+SERVICE = Kind("serving.knative.dev", "v1", "Service", "services", short_names=("kservice", "ksvc"))
+CONFIGURATION = Kind("serving.knative.dev", "v1", "Configuration", "configurations", short_names=("config", "cfg"))
 REVISION = Kind("serving.knative.dev", "v1", "Revision", "revisions", short_names=("rev",))
 ROUTE = Kind("serving.knative.dev", "v1", "Route", "routes", short_names=("rt",))
 POD_AUTOSCALER = Kind(
@@ -91,7 +91,7 @@ SERVERLESS_SERVICE = Kind(
     "serverlessservices",
     short_names=("sks",),
 )
-INGRESS = Kind("networking.internal.knative.dev", "v1alpha1", "Ingress", "ingresses", short_names=("king",))
+INGRESS = Kind("networking.internal.knative.dev", "v1alpha1", "Ingress", "ingresses", short_names=("kingress", "king"))
 MODEL = Kind("knodel.dev", "v1alpha1", "Model", "models")
 WARM_POOL = Kind("knodel.dev", "v1alpha1", "WarmPool", "warmpools")
 EVENT_SOURCE = Kind("knodel.dev", "v1alpha1", "EventSource", "eventsources")
@@ -101,7 +101,7 @@ OWN_KINDS = (MODEL, WARM_POOL, EVENT_SOURCE, MODEL_EVENT)
 """The kinds of our own API group."""
 
 KINDS = (
-    NAMESPACE, POD, SECRET, EVENT, DEPLOYMENT, REPLICA_SET, LEASE, SERVICE, CONFIGURATION, REVISION, ROUTE,
+    NAMESPACE, POD, SECRET, CONFIG_MAP, EVENT, DEPLOYMENT, REPLICA_SET, LEASE, SERVICE, CONFIGURATION, REVISION, ROUTE,
     POD_AUTOSCALER, SERVERLESS_SERVICE, INGRESS, *OWN_KINDS,
 )  # fmt: skip
 """Every kind that a cluster of ours stores."""

@@ -6,10 +6,22 @@ from collections.abc import Mapping, Sequence
 
 from clusters.embedded.admission import Validator
 from clusters.embedded.knative.validation import PLATFORM_FEATURES, validators
-from clusters.embedded.secrets import validate_secret
+from clusters.embedded.secrets import validate_config_map, validate_secret
 from clusters.embedded.store import Store
 from clusters.errors import FieldError
-from clusters.objects import EVENT_SOURCE, MODEL, MODEL_EVENT, NAMESPACE, REVISION, SECRET, WARM_POOL, Key, Kind, Object
+from clusters.objects import (
+    CONFIG_MAP,
+    EVENT_SOURCE,
+    MODEL,
+    MODEL_EVENT,
+    NAMESPACE,
+    REVISION,
+    SECRET,
+    WARM_POOL,
+    Key,
+    Kind,
+    Object,
+)
 from eventing.model_event import validate_model_event
 from serving.apis.code import allows_code
 from serving.apis.event_source import validate_event_source
@@ -27,6 +39,7 @@ def doors(store: Store, settings: Settings) -> Mapping[Kind, Validator]:
         **validators(PLATFORM_FEATURES),
         MODEL: model_door(store, settings),
         SECRET: validate_secret,
+        CONFIG_MAP: validate_config_map,
         WARM_POOL: validate_warm_pool,
         EVENT_SOURCE: validate_event_source,
         MODEL_EVENT: validate_model_event,

@@ -40,6 +40,7 @@ from clusters.identity import identify
 from clusters.informer import Informers
 from clusters.net.ssrf import LOOPBACK_HOSTS
 from clusters.objects import (
+    CONFIG_MAP,
     EVENT_SOURCE,
     KINDS,
     MODEL,
@@ -78,9 +79,9 @@ from serving.reconciler.flags import AllOn
 
 log = logging.getLogger(__name__)
 
-WRITABLE = frozenset({EVENT_SOURCE, MODEL, MODEL_EVENT, NAMESPACE, SECRET, WARM_POOL})
-"""What callers of the control API may write: the kinds of ours that do something already, namespaces' labels, and the
-Secrets that Models and EventSources name."""
+WRITABLE = frozenset({CONFIG_MAP, EVENT_SOURCE, MODEL, MODEL_EVENT, NAMESPACE, SECRET, WARM_POOL})
+"""What callers of the control API may write: our own kinds, Namespaces, the Secrets that Models and EventSources name,
+and ConfigMaps, which are kept for callers only."""
 
 HOME = "default"
 """The namespace of the machine's own user, whose models may run code: it is their machine."""

@@ -1,7 +1,7 @@
-"""Secrets of the embedded cluster: what the API server checks of them, and their values. Pure.
+"""Secrets and ConfigMaps of the embedded cluster: what the API server checks of them, and Secrets' values. Pure.
 
-Source: kubernetes `pkg/apis/core/validation` (`ValidateSecret`). The one difference: `stringData` stays as it was
-written and goes over `data` when the values are read, where the API server merges it at the write.
+Source: kubernetes `pkg/apis/core/validation` (`ValidateSecret`, `ValidateConfigMap`). The one difference: `stringData`
+stays as it was written and goes over `data` when the values are read, where the API server merges it at the write.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from clusters.errors import FieldError, shown_name
 from clusters.objects import Object
 
 LARGEST: Final = 1 << 20
-"""Bytes of all values (`MaxSecretSize`)."""
+"""Bytes of all values (`MaxSecretSize`; the same for ConfigMaps)."""
 LONGEST_KEY: Final = 253
 """Characters (`IsConfigMapKey`)."""
 KEY: Final = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
 _BREAKS: Final = re.compile(r"[\r\n]")  # Go's decoder passes over them, and so does ours without `validate`
 _FIELDS: Final = ("apiVersion", "kind", "metadata", "type", "data", "stringData", "immutable")
+_CONFIG_MAP_FIELDS: Final = ("apiVersion", "kind", "metadata", "data", "binaryData", "immutable")
 
 
 def validate_secret(old: Object | None, new: Object) -> Sequence[FieldError]:
@@ -29,8 +30,8 @@ def validate_secret(old: Object | None, new: Object) -> Sequence[FieldError]:
     faults = [FieldError(shown_name(field), "unknown field") for field in new if field not in _FIELDS]
     if not isinstance(new.get("type") or "", str):
         faults.append(FieldError("type", "it must be a text"))
-    for field, is_value in (("data", _is_base64), ("stringData", _is_text)):
-        faults += _map_faults(field, new.get(field), is_value)
+    faults += _map_faults("data", new.get("data"), _is_base64, "it must be Base64")
+    faults += _map_faults("stringData", new.get("stringData"), _is_text, "it must be a text")
     if faults:
         return faults
     if old is not None and old.get("immutable") is True and _contents(old) != _contents(new):
@@ -38,6 +39,23 @@ def validate_secret(old: Object | None, new: Object) -> Sequence[FieldError]:
     if (size := sum(map(len, values_of(new).values()))) > LARGEST:
         return [FieldError("data", f"it has {size} bytes: at most {LARGEST} are allowed")]
     return ()
+
+
+def validate_config_map(old: Object | None, new: Object) -> Sequence[FieldError]:
+    """Return every fault of a ConfigMap."""
+    faults = [FieldError(shown_name(field), "unknown field") for field in new if field not in _CONFIG_MAP_FIELDS]
+    faults += _map_faults("data", new.get("data"), _is_text, "it must be a text")
+    faults += _map_faults("binaryData", new.get("binaryData"), _is_base64, "it must be Base64")
+    if faults:
+        return faults
+    texts, binaries = new.get("data") or {}, new.get("binaryData") or {}
+    if both := sorted(texts.keys() & binaries.keys()):
+        return [FieldError(f"binaryData[{both[0]}]", "the key is in `data` too")]
+    if old is not None and old.get("immutable") is True and _config(old) != _config(new):
+        return [FieldError("data", "field is immutable when `immutable` is set: make another ConfigMap")]
+    size = sum(len(value.encode()) for value in texts.values())
+    size += sum(len(base64.b64decode(value)) for value in binaries.values())
+    return [FieldError("", f"it has {size} bytes: at most {LARGEST} are allowed")] if size > LARGEST else ()
 
 
 def values_of(secret: Object) -> dict[str, bytes]:
@@ -55,7 +73,11 @@ def _contents(secret: Object) -> tuple[Any, Any, Any]:
     return secret.get("data"), secret.get("stringData"), secret.get("immutable")
 
 
-def _map_faults(field: str, value: object, is_value: Callable[[object], bool]) -> Iterator[FieldError]:
+def _config(config_map: Object) -> tuple[Any, Any, Any]:
+    return config_map.get("data"), config_map.get("binaryData"), config_map.get("immutable")
+
+
+def _map_faults(field: str, value: object, is_value: Callable[[object], bool], remedy: str) -> Iterator[FieldError]:
     if value is None:
         return
     if not isinstance(value, Mapping):
@@ -65,7 +87,7 @@ def _map_faults(field: str, value: object, is_value: Callable[[object], bool]) -
         if not isinstance(key, str) or not is_key(key):
             yield FieldError(f"{field}[{str(key)[:40]}]", "a key has letters, digits, '-', '_' and '.', and is no '..'")
         elif not is_value(content):
-            yield FieldError(f"{field}[{key}]", "it must be Base64" if field == "data" else "it must be a text")
+            yield FieldError(f"{field}[{key}]", remedy)
 
 
 def _is_base64(value: object) -> bool:

@@ -82,6 +82,8 @@ class Writer:
         check_preconditions(self.kind, before, wanted["metadata"])
         self._refuse(_identity_faults(before, wanted), before)
         before = _without(before, unknown_fields(before) - unknown_fields(wanted))
+        if self.kind.resource == NAMESPACE.resource:
+            wanted = _kept_open(before, wanted)
         owned, live = self._ownable(wanted), self._ownable(before)
         if same(owned, live):
             return before
@@ -217,6 +219,17 @@ def _opened(namespace: Object) -> Object:
     finalizers = [*(namespace["metadata"].get("finalizers") or ()), CONTENTS_FINALIZER]
     metadata = {**namespace["metadata"], "finalizers": finalizers}
     return {**namespace, "metadata": metadata, "status": {"phase": "Active"}}
+
+
+def _kept_open(before: Object, wanted: Object) -> Object:
+    """Return `wanted` with the contents finalizer of a Namespace that is not being deleted.
+
+    Kubernetes has it in `spec.finalizers`, which an update does not change: a replaced manifest must not remove it.
+    """
+    had, has = ((obj["metadata"].get("finalizers") or ()) for obj in (before, wanted))
+    if is_deleting(before) or CONTENTS_FINALIZER not in had or CONTENTS_FINALIZER in has:
+        return wanted
+    return {**wanted, "metadata": {**wanted["metadata"], "finalizers": [*has, CONTENTS_FINALIZER]}}
 
 
 def _content(obj: Object) -> Object:

@@ -104,15 +104,7 @@ class ControlApi:
         return PlainTextResponse("ok")
 
     async def _show_version(self, _request: Request) -> Response:
-        return _json(
-            {
-                # kubectl compares minors; this is the Kubernetes whose grammar is spoken here.
-                "major": "1",
-                "minor": "35",
-                "gitVersion": f"v1.35.0+knodel.{self._version}",
-                "platform": "embedded",
-            }
-        )
+        return _json(discovery.version_info(self._version))
 
     def _discover(self, make: Callable[[], Object]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(_request: Request) -> Response:

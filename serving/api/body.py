@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from clusters import strict_json
 from clusters.errors import KnodelError
 from clusters.strict_json import BadJson, TooManyValues
+from serving.api import protobuf
 from serving.api.status import BadRequest, TooLarge, UnsupportedMediaType
 from serving.apis.loader import load_documents
 
@@ -26,6 +27,7 @@ JSON_TYPES = frozenset({"", "application/json"})
 APPLY_TYPES = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
 MERGE_TYPE = "application/merge-patch+json"
 JSON_PATCH_TYPE = "application/json-patch+json"
+STRATEGIC_TYPE = "application/strategic-merge-patch+json"
 
 
 def content_type(request: Request) -> str:
@@ -83,9 +85,11 @@ def parse_json(body: bytes) -> Any:
 
 
 def parse_object(body: bytes, media_type: str) -> dict[str, Any]:
-    """One object, as JSON or YAML by its media type. Raises BadRequest, TooLarge, UnsupportedMediaType."""
+    """One object, as JSON, YAML or protobuf by its media type. Raises BadRequest, TooLarge, UnsupportedMediaType."""
     if media_type in JSON_TYPES:
         value = parse_json(body)
+    elif media_type == protobuf.MEDIA_TYPE:
+        value = parse_json(protobuf.to_json(body))
     elif media_type in APPLY_TYPES or media_type == "application/yaml":
         value = _parse_json_or_yaml(body)
     else:

@@ -1,13 +1,55 @@
-"""What the API serves, in the words of Kubernetes' discovery: groups, versions, resources."""
+"""What the API serves, as Kubernetes' discovery API describes it: version, groups, resources. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import platform
+from collections.abc import Collection, Iterable, Iterator
 
-from clusters.objects import Kind, Object
+from clusters.objects import (
+    CONFIGURATION,
+    DEPLOYMENT,
+    INGRESS,
+    OWN_KINDS,
+    POD,
+    POD_AUTOSCALER,
+    REPLICA_SET,
+    REVISION,
+    ROUTE,
+    SERVERLESS_SERVICE,
+    SERVICE,
+    Kind,
+    Object,
+)
+from serving.resources.crds.definition import CATEGORIES
 
+GO_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Go's names of processors, which Kubernetes uses, by the machine names of Linux."""
 READ_VERBS = ("get", "list", "watch")
-WRITE_VERBS = ("create", "delete", "patch")
+WRITE_VERBS = ("create", "delete", "patch", "update")
+CATEGORIES_OF = {
+    **dict.fromkeys((POD, DEPLOYMENT, REPLICA_SET), ("all",)),
+    **dict.fromkeys((SERVICE, CONFIGURATION, REVISION, ROUTE), ("all", "knative", "serving")),
+    POD_AUTOSCALER: ("knative-internal", "autoscaling"),
+    **dict.fromkeys((SERVERLESS_SERVICE, INGRESS), ("knative-internal", "networking")),
+    **dict.fromkeys(OWN_KINDS, CATEGORIES),
+}
+"""Names of groups of kinds, for `kubectl get all`: those of Kubernetes, of Knative's definitions and of ours."""
+
+
+def version_info(version: str) -> Object:
+    """`/version`: all fields of `version.Info`, since generated clients require each; there is no Go build to name."""
+    machine = platform.machine()
+    return {
+        "major": "1",
+        "minor": "35",  # the Kubernetes whose API is served; kubectl compares it with its own
+        "gitVersion": f"v1.35.0+knodel.{version}",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",  # what Kubernetes shows for a build without a date
+        "goVersion": f"python{platform.python_version()}",
+        "compiler": platform.python_implementation().lower(),
+        "platform": f"{platform.system().lower()}/{GO_MACHINES.get(machine, machine)}",
+    }
 
 
 def core_versions() -> Object:
@@ -43,7 +85,7 @@ def resource_list(group: str, version: str, kinds: Iterable[Kind], writable: Col
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": own[0].api_version,
-        "resources": [_resource(kind, kind in writable) for kind in own],
+        "resources": [entry for kind in own for entry in _resources(kind, kind in writable)],
     }
 
 
@@ -52,12 +94,17 @@ def _group(name: str, versions: list[str]) -> Object:
     return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
 
-def _resource(kind: Kind, writable: bool) -> Object:
-    return {
+def _resources(kind: Kind, writable: bool) -> Iterator[Object]:
+    """Yield the resource of a kind, then its subresources, which can only be read here."""
+    named = {"namespaced": kind.namespaced, "kind": kind.kind}
+    yield {
         "name": kind.plural,
         "singularName": kind.kind.lower(),
-        "namespaced": kind.namespaced,
-        "kind": kind.kind,
+        **named,
         "shortNames": list(kind.short_names),
-        "verbs": [*READ_VERBS, *(WRITE_VERBS if writable else ())],
+        "categories": list(CATEGORIES_OF.get(kind, ())),
+        "verbs": sorted((*READ_VERBS, *(WRITE_VERBS if writable else ()))),
     }
+    for subresource, exists in (("status", kind.status), ("log", kind == POD)):
+        if exists:
+            yield {"name": f"{kind.plural}/{subresource}", "singularName": "", **named, "verbs": ["get"]}

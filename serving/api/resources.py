@@ -1,4 +1,4 @@
-"""Kubernetes' verbs over one kind: list, get, watch for every kind; create, apply, patch, delete for writable ones."""
+"""Kubernetes' verbs over one kind: get, list, watch for all kinds; create, update, patch, delete for writable ones."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from starlette.responses import Response, StreamingResponse
 
 from clusters.api import Cluster, WatchEvent
 from clusters.clock import Clock
-from clusters.errors import Gone, KnodelError
-from clusters.objects import Key, Kind, Object, key_of, version_of
+from clusters.errors import Conflict, FieldError, Gone, Invalid, KnodelError
+from clusters.objects import OWN_KINDS, Key, Kind, Object, key_of, version_of
 from serving.api import body as bodies
+from serving.api import protobuf
 from serving.api.bodies import Bodies
-from serving.api.body import APPLY_TYPES, JSON_PATCH_TYPE, MERGE_TYPE, content_type, parse_object
+from serving.api.body import APPLY_TYPES, JSON_PATCH_TYPE, MERGE_TYPE, STRATEGIC_TYPE, content_type, parse_object
 from serving.api.fields import parse_field_selector
+from serving.api.printers import make_table
 from serving.api.status import BadRequest, MethodNotAllowed, UnsupportedMediaType, status_of, success
-from serving.api.table import make_table
+from serving.api.strategic import strategic_merge_patch
 
+RACES = 5
+"""Attempts of a strategic merge patch whose object others change meanwhile."""
 LONGEST_WATCH = (
     3600.0  # s; a watch without timeoutSeconds ends after this, as kube-apiserver ends its own after 30-60 min
 )
@@ -56,6 +60,8 @@ class Resources:
             return await self._create(request, target)
         if request.method == "PATCH" and target.name:
             return await self._patch(request, target)
+        if request.method == "PUT" and target.name:
+            return await self._update(request, target)
         if request.method == "DELETE" and target.name:
             return await self._delete(request, target)
         raise MethodNotAllowed(f"{request.method} is not possible on {request.url.path}")
@@ -64,7 +70,7 @@ class Resources:
         if target.name:
             obj = await self._cluster.get(target.kind, target.name, target.namespace or "")
             return self._object(request, target.kind, obj)
-        if request.query_params.get("watch", "") in ("1", "true"):
+        if _flag(request, "watch"):
             return await self._watch(request, target)
         found = await self._cluster.list(target.kind, target.namespace, _selector(request))
         matches = parse_field_selector(request.query_params.get("fieldSelector", ""))
@@ -85,16 +91,21 @@ class Resources:
         matches = parse_field_selector(request.query_params.get("fieldSelector", ""))
         since = request.query_params.get("resourceVersion", "")
         first: list[Object] = []
-        if since in ("", "0"):
+        bookmarks = _flag(request, "allowWatchBookmarks")
+        is_streamed_list = _flag(request, "sendInitialEvents")
+        if is_streamed_list and not bookmarks:
+            raise Invalid("watch", [FieldError("sendInitialEvents", "it needs allowWatchBookmarks=true")])
+        if is_streamed_list or since in ("", "0"):
             snapshot = await self._cluster.list(target.kind, target.namespace, _selector(request))
             first, since = list(snapshot.items), snapshot.resource_version
         events = self._cluster.watch(target.kind, since, target.namespace, _selector(request))
-        bookmarks = request.query_params.get("allowWatchBookmarks", "") in ("1", "true")
         limit = _seconds(request.query_params.get("timeoutSeconds", ""))
 
         async def lines() -> AsyncIterator[bytes]:
             for obj in filter(matches, first):
                 yield _line("ADDED", shape(obj))
+            if is_streamed_list:
+                yield _line("BOOKMARK", _initial_events_end(target.kind, since))
             try:
                 async with asyncio.timeout(limit):
                     async for line in _watch_lines(events, first, matches, shape, bookmarks):
@@ -115,13 +126,16 @@ class Resources:
         media_type = content_type(request)
         if media_type in APPLY_TYPES:
             obj = _aligned(await self._read_object(request), target)
-            force = request.query_params.get("force", "") in ("1", "true")
+            force = _flag(request, "force")
             done = await self._cluster.apply(
                 target.kind, obj, manager=_manager(request), force=force, dry_run=_dry_run(request)
             )
             return self._object(request, target.kind, done)
+        if media_type == STRATEGIC_TYPE and target.kind not in OWN_KINDS:  # Kubernetes has it for core kinds alone
+            return await self._patch_strategically(request, target)
         if media_type not in (MERGE_TYPE, JSON_PATCH_TYPE):
-            raise UnsupportedMediaType(f"Content-Type {media_type!r} is no patch: send {MERGE_TYPE}")
+            accepted = f"{JSON_PATCH_TYPE}, {MERGE_TYPE} or application/apply-patch+yaml"
+            raise UnsupportedMediaType(f"Content-Type {media_type!r} is not supported here: send {accepted}")
         done = await self._cluster.patch(
             target.kind,
             target.name,
@@ -133,12 +147,50 @@ class Resources:
         )
         return self._object(request, target.kind, done)
 
+    async def _patch_strategically(self, request: Request, target: Target) -> Response:
+        """Compute the patched object from the present one, and write it unless that one has changed meanwhile."""
+        patch = await self._bodies.read(request, lambda body: _patch_document(body, STRATEGIC_TYPE))
+        for attempt in range(RACES):
+            present = await self._cluster.get(target.kind, target.name, target.namespace or "")
+            wanted = strategic_merge_patch(present, patch, f"{target.kind} {target.name!r}")
+            metadata = wanted.get("metadata")
+            if isinstance(metadata, dict):
+                metadata.setdefault("resourceVersion", version_of(present))
+            try:
+                return await self._replace(request, target, wanted)
+            except Conflict:
+                is_asked = "resourceVersion" in (patch.get("metadata") or {})
+                if is_asked or attempt == RACES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _update(self, request: Request, target: Target) -> Response:
+        obj = _aligned(await self._read_object(request), target)
+        if target.kind in OWN_KINDS and not version_of(obj):
+            fault = FieldError("metadata.resourceVersion", "it must be specified for an update")
+            raise Invalid(f"{target.kind} {target.name!r}", [fault])
+        return await self._replace(request, target, obj)
+
+    async def _replace(self, request: Request, target: Target, obj: Object) -> Response:
+        """Write the whole object; what only the API server writes stays as it is."""
+        done = await self._cluster.patch(
+            target.kind,
+            target.name,
+            [{"op": "replace", "path": "", "value": obj}],
+            target.namespace or "",
+            manager=_manager(request),
+            type="json",
+            dry_run=_dry_run(request),
+        )
+        return self._object(request, target.kind, done)
+
     async def _read_object(self, request: Request) -> Object:
         """Raises as `Bodies.read` and `parse_object`."""
         return await self._bodies.read(request, lambda body: parse_object(body, content_type(request)))
 
     async def _delete(self, request: Request, target: Target) -> Response:
-        uid, version, dry_run = await self._bodies.read(request, _delete_options)
+        media_type = content_type(request)
+        uid, version, dry_run = await self._bodies.read(request, lambda body: _delete_options(body, media_type))
         if _dry_run(request) or dry_run:
             await self._cluster.get(target.kind, target.name, target.namespace or "")
             return _json(success())
@@ -198,12 +250,13 @@ def _patch_document(body: bytes, media_type: str) -> Any:
     return patch
 
 
-def _delete_options(body: bytes) -> tuple[str, str, bool]:
+def _delete_options(body: bytes, media_type: str) -> tuple[str, str, bool]:
     """The uid and resourceVersion that a DeleteOptions asks for, empty when it does not; whether nothing is to be done.
 
     Raises BadRequest.
     """
-    options = bodies.parse_json(body) if body else {}
+    text = protobuf.to_json(body) if body and media_type == protobuf.MEDIA_TYPE else body
+    options = bodies.parse_json(text) if text else {}
     wanted = (options.get("preconditions") or {}) if isinstance(options, dict) else None
     if not isinstance(wanted, dict):
         raise BadRequest("the body is no DeleteOptions: it and its preconditions are JSON objects")
@@ -245,6 +298,17 @@ def error_response(error: KnodelError) -> Response:
     if retry is not None:
         response.headers["Retry-After"] = str(retry)
     return response
+
+
+def _initial_events_end(kind: Kind, version: str) -> Object:
+    """Return the bookmark after the initial events of a streaming list, which client-go 1.35 uses for its watches."""
+    annotations = {"k8s.io/initial-events-end": "true"}
+    metadata = {"resourceVersion": version, "annotations": annotations}
+    return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+
+
+def _flag(request: Request, name: str) -> bool:
+    return request.query_params.get(name, "") in ("1", "true")
 
 
 def _selector(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""Objects as `meta.k8s.io/v1 Table`, which is what `kubectl get` prints; the same columns serve `knodel list`."""
+"""Columns of `knodel list`, `knodel get` and `knodel pool list`, and ages of objects."""
 
 from __future__ import annotations
 
@@ -7,22 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from autoscaler.warmpool.defaults import AUTO
-from clusters.objects import (
-    INGRESS,
-    MODEL,
-    NAMESPACE,
-    POD,
-    POD_AUTOSCALER,
-    REVISION,
-    SECRET,
-    SERVERLESS_SERVICE,
-    WARM_POOL,
-    Kind,
-    Object,
-    condition_of,
-    name_of,
-    parse_timestamp,
-)
+from clusters.objects import MODEL, WARM_POOL, Kind, Object, condition_of, parse_timestamp
 
 Cell = str | int
 
@@ -70,10 +55,6 @@ def _spec(name: str) -> Callable[[Object], Cell]:
     return lambda obj: str((obj.get("spec") or {}).get(name, ""))
 
 
-def _restarts(obj: Object) -> Cell:
-    return sum(int(one.get("restartCount", 0)) for one in (obj.get("status") or {}).get("containerStatuses") or ())
-
-
 def _pool_note(obj: Object) -> Cell:
     """What keeps the members away, else the last reason, which is what had the last word on their number."""
     status = obj.get("status") or {}
@@ -105,52 +86,12 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("Claimed", _status("claimed"), type="integer"),
         Column("Note", _pool_note),
     ),
-    NAMESPACE: (Column("Status", lambda obj: str((obj.get("status") or {}).get("phase", "Active"))),),
-    SECRET: (
-        Column("Type", lambda obj: str(obj.get("type") or "Opaque")),
-        Column("Data", lambda obj: len({*(obj.get("data") or ()), *(obj.get("stringData") or ())}), type="integer"),
-    ),
-    POD: (
-        READY,
-        Column("Status", _status("phase")),
-        Column("Restarts", _restarts, type="integer"),
-    ),
-    REVISION: (
-        READY,
-        REASON,
-        Column("Actual Replicas", _status("actualReplicas"), type="integer"),
-        Column("Desired Replicas", _status("desiredReplicas"), type="integer"),
-    ),
-    POD_AUTOSCALER: (
-        Column("DesiredScale", _status("desiredScale"), type="integer"),
-        Column("ActualScale", _status("actualScale"), type="integer"),
-        READY,
-        REASON,
-    ),
-    SERVERLESS_SERVICE: (Column("Mode", _spec("mode")), READY, REASON),
-    INGRESS: (READY, REASON),
 }
-DEFAULT_COLUMNS = (READY, REASON)
 
 
 def columns_of(kind: Kind) -> Sequence[Column]:
-    """The columns between Name and Age."""
-    if kind in COLUMNS:
-        return COLUMNS[kind]
-    return DEFAULT_COLUMNS if kind.status else ()
-
-
-def make_table(kind: Kind, items: Sequence[Object], now: datetime, version: str, include: str = "Metadata") -> Object:
-    """The Table of `items`; `include` is the query parameter includeObject: None, Metadata or Object."""
-    columns = columns_of(kind)
-    heads = [Column("Name", name_of), *columns, Column("Age", lambda obj: age_of(obj, now))]
-    return {
-        "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": {"resourceVersion": version},
-        "columnDefinitions": [_definition(head) for head in heads],
-        "rows": [{"cells": [head.cell(item) for head in heads], **_row_object(item, include)} for item in items],
-    }
+    """Return the columns between name and age; Model and WarmPool have some."""
+    return COLUMNS[kind]
 
 
 def age_of(obj: Object, now: datetime) -> str:
@@ -163,22 +104,3 @@ def age_of(obj: Object, now: datetime) -> str:
         if seconds >= 2 * length:
             return f"{seconds // length}{unit}"
     return f"{seconds}s"
-
-
-def _definition(column: Column) -> Object:
-    return {
-        "name": column.name,
-        "type": column.type,
-        "format": "name" if column.name == "Name" else "",
-        "description": column.name,
-        "priority": 1 if column.wide else 0,
-    }
-
-
-def _row_object(item: Object, include: str) -> Object:
-    if include == "None":
-        return {}
-    if include == "Object":
-        return {"object": item}
-    partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": item["metadata"]}
-    return {"object": partial}

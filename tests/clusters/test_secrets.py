@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.embedded.secrets import LARGEST, is_key, validate_secret, values_of
+from clusters.embedded.secrets import LARGEST, is_key, validate_config_map, validate_secret, values_of
 
 
 def secret(**fields: Any) -> dict[str, Any]:
@@ -66,3 +66,27 @@ def test_one_that_is_immutable_stays_as_it_is() -> None:
     assert [error.path for error in validate_secret(old, secret(data={"a": "Yg=="}, immutable=True))] == ["data"]
     assert [error.path for error in validate_secret(old, secret(data={"a": "YQ=="}))] == ["data"]
     assert validate_secret(old, {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}) == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "paths"),
+    [
+        ({}, []),
+        ({"data": {"a": "1"}, "binaryData": {"b": "MQ=="}}, []),
+        ({"data": {"a": 1}}, ["data[a]"]),
+        ({"data": {"a b": "1"}}, ["data[a b]"]),
+        ({"binaryData": {"a": "%"}}, ["binaryData[a]"]),
+        ({"data": {"a": "1"}, "binaryData": {"a": "MQ=="}}, ["binaryData[a]"]),
+        ({"data": {"a": "x" * (LARGEST + 1)}}, [""]),
+        ({"spec": {}}, ["spec"]),
+    ],
+)
+def test_each_fault_of_a_config_map_is_named(fields: dict[str, Any], paths: list[str]) -> None:
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, **fields}
+    assert [error.path for error in validate_config_map(None, obj)] == paths
+
+
+def test_an_immutable_config_map_keeps_its_data() -> None:
+    old = {"metadata": {"name": "c"}, "data": {"a": "1"}, "immutable": True}
+    assert [error.path for error in validate_config_map(old, {**old, "data": {"a": "2"}})] == ["data"]
+    assert validate_config_map(old, {**old, "metadata": {"name": "c", "labels": {"a": "b"}}}) == ()

@@ -11,11 +11,12 @@ import pytest
 
 from clusters.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import KINDS, MODEL, NAMESPACE, SECRET, Object
+from clusters.objects import KINDS, Object
 from serving.api.app import ControlApi
 from serving.api.guard import Guard
 from serving.api.server import listen, make_server
 from serving.api.tls import ensure_certificate, kubeconfig
+from serving.platform import WRITABLE
 
 TOKEN = "t0ken"
 
@@ -43,7 +44,7 @@ async def served(cluster: EmbeddedCluster, tmp_path: Path) -> AsyncIterator[Serv
     """A running control API."""
     clock = SystemClock()
     api = ControlApi(
-        cluster, kinds=KINDS, writable={MODEL, NAMESPACE, SECRET}, logs=NoLogs(), clock=clock, version="0",
+        cluster, kinds=KINDS, writable=WRITABLE, logs=NoLogs(), clock=clock, version="0",
         ready=lambda: True,
     )  # fmt: skip
     app = api.app(Guard(TOKEN, frozenset({"127.0.0.1", "localhost"})))

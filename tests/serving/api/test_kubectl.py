@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.secrets import values_of
-from clusters.objects import MODEL, SECRET
+from clusters.objects import CONFIG_MAP, DEPLOYMENT, MODEL, NAMESPACE, POD, REVISION, SECRET, Object, labels_of
+from clusters.recorder import Recorder
 from tests.scenarios.world import model
 from tests.serving.api.conftest import Served
+from tests.support.clock import SteppedClock
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 MANIFEST = json.dumps(model("magika", storageUri="file:///m", minReplicas=1))
+NAMES = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys", "namespace": "default"}}
 
 
-async def kubectl(served: Served, *arguments: str, stdin: str = "", code: int = 0) -> str:
-    """What kubectl prints; its exit code must be `code`."""
+async def kubectl(
+    served: Served, *arguments: str, stdin: str = "", code: int = 0, environment: dict[str, str] | None = None
+) -> str:
+    """Return what kubectl prints; its exit code must be `code`."""
     process = await asyncio.create_subprocess_exec(
         "kubectl",
         "--kubeconfig",
@@ -30,10 +38,16 @@ async def kubectl(served: Served, *arguments: str, stdin: str = "", code: int = 
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **(environment or {})},
     )
     out, err = await process.communicate(stdin.encode())
     assert process.returncode == code, (out, err)
     return out.decode() + err.decode()
+
+
+def rows(text: str) -> list[list[str]]:
+    """Return the words of each line."""
+    return [line.split() for line in text.splitlines()]
 
 
 async def test_kubectl_applies_on_the_server_side_and_lists(served: Served, cluster: EmbeddedCluster) -> None:
@@ -44,7 +58,9 @@ async def test_kubectl_applies_on_the_server_side_and_lists(served: Served, clus
 
     assert "serverside-applied" in applied
     assert "serverside-applied" in again
-    assert listed.split()[:3] == ["NAME", "READY", "REASON"]
+    assert rows(listed)[0] == [
+        "NAME", "READY", "REASON", "REPLICAS", "DESIRED", "SERVING", "PERCENT", "VERSION", "ROLLOUT", "URL", "AGE",
+    ]  # fmt: skip
     assert "magika" in listed
     assert "file:///m" in wide
     stored = await cluster.get(MODEL, "magika", "default")
@@ -85,18 +101,186 @@ async def test_kubectl_may_not_write_what_the_platform_owns(served: Served) -> N
 
 
 async def test_kubectl_makes_a_secret_and_shows_no_value_of_it(served: Served, cluster: EmbeddedCluster) -> None:
-    generic = ("create", "secret", "generic", "keys", "--from-literal=HF_TOKEN=s3cret")
-    made = await kubectl(served, *generic, "--dry-run=client", "-o", "json")  # else its create speaks protobuf
-    await kubectl(served, "apply", "-f", "-", stdin=made)
+    await kubectl(served, "create", "secret", "generic", "keys", "--from-literal=HF_TOKEN=s3cret")
     listed = await kubectl(served, "get", "secrets")
     described = await kubectl(served, "describe", "secret", "keys")
 
     assert values_of(await cluster.get(SECRET, "keys", "default")) == {"HF_TOKEN": b"s3cret"}
-    assert listed.split()[:5] == ["NAME", "TYPE", "DATA", "AGE", "keys"]
+    assert rows(listed)[0] == ["NAME", "TYPE", "DATA", "AGE"]
+    assert rows(listed)[1][:3] == ["keys", "Opaque", "1"]
     assert "HF_TOKEN:  6 bytes" in described
     assert "s3cret" not in listed + described
 
 
+async def test_kubectl_creates_core_objects_each_by_its_own_command(served: Served, cluster: EmbeddedCluster) -> None:
+    docker = ("--docker-server=ghcr.io", "--docker-username=u", "--docker-password=p")
+    await kubectl(served, "create", "ns", "team-a")
+    await kubectl(served, "create", "secret", "docker-registry", "pull", *docker)
+    await kubectl(served, "create", "configmap", "settings", "--from-literal=a=b", "-n", "team-a")
+    again = await kubectl(served, "create", "ns", "team-a", code=1)
+    refused = await kubectl(served, "create", "configmap", "settings", "--from-literal=a b=c", code=1)
+
+    assert "AlreadyExists" in again
+    assert "a b" in refused
+    assert (await cluster.get(NAMESPACE, "team-a"))["status"] == {"phase": "Active"}
+    assert (await cluster.get(SECRET, "pull", "default"))["type"] == "kubernetes.io/dockerconfigjson"
+    assert (await cluster.get(CONFIG_MAP, "settings", "team-a"))["data"] == {"a": "b"}
+    assert rows(await kubectl(served, "get", "cm", "-n", "team-a"))[1][:2] == ["settings", "1"]
+
+
+async def test_kubectl_changes_core_objects_in_every_way(
+    served: Served, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    manifest = json.dumps({**NAMES, "stringData": {"a": "1", "b": "2"}})
+    await kubectl(served, "apply", "-f", "-", stdin=manifest)
+    await kubectl(served, "apply", "-f", "-", stdin=json.dumps({**NAMES, "stringData": {"a": "3"}}))
+    assert values_of(await cluster.get(SECRET, "keys", "default")) == {"a": b"3"}
+
+    await kubectl(served, "patch", "secret", "keys", "-p", '{"stringData": {"c": "4"}}')
+    await kubectl(served, "label", "secret", "keys", "team=a")
+    await kubectl(served, "annotate", "secret", "keys", "note=b")
+    secret = await cluster.get(SECRET, "keys", "default")
+    assert values_of(secret) == {"a": b"3", "c": b"4"}
+    assert (labels_of(secret), secret["metadata"]["annotations"]["note"]) == ({"team": "a"}, "b")
+
+    manifest = json.dumps({**NAMES, "data": {"d": "NQ=="}})
+    changes = await kubectl(served, "diff", "-f", "-", stdin=manifest, code=1)
+    await kubectl(served, "replace", "-f", "-", stdin=manifest)
+    secret = await cluster.get(SECRET, "keys", "default")
+    assert "+  d: '***" in changes
+    assert (values_of(secret), labels_of(secret)) == ({"d": b"5"}, {})
+
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i "s/^kind: Secret/kind: Secret\\nimmutable: true/" "$1"\n')
+    editor.chmod(0o755)
+    await kubectl(served, "edit", "secret", "keys", environment={"KUBE_EDITOR": str(editor)})
+    assert (await cluster.get(SECRET, "keys", "default"))["immutable"] is True
+
+
+async def test_kubectl_replaces_and_edits_a_model_and_compares_it(
+    served: Served, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    await kubectl(served, "apply", "-f", "-", stdin=MANIFEST)
+    other = json.dumps(model("magika", storageUri="file:///n"))
+    changes = await kubectl(served, "diff", "-f", "-", stdin=other, code=1)
+    await kubectl(served, "replace", "-f", "-", stdin=other)
+    assert "+  storageUri: file:///n" in changes
+    assert (await cluster.get(MODEL, "magika", "default"))["spec"] == {"storageUri": "file:///n"}
+
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i "s,file:///n,file:///o," "$1"\n')
+    editor.chmod(0o755)
+    await kubectl(served, "edit", "model", "magika", environment={"KUBE_EDITOR": str(editor)})
+    assert (await cluster.get(MODEL, "magika", "default"))["spec"] == {"storageUri": "file:///o"}
+    refused = await kubectl(served, "patch", "model", "magika", "-p", '{"spec": {"version": "2"}}', code=1)
+    assert "application/strategic-merge-patch+json is not supported" in refused
+
+
+async def test_kubectl_shows_events_pods_and_deployments_as_on_a_cluster(
+    served: Served, cluster: EmbeddedCluster
+) -> None:
+    await kubectl(served, "create", "ns", "team-a")
+    recorder = Recorder(cluster, "knodel", SteppedClock())
+    await recorder.event(NAMESPACE, await cluster.get(NAMESPACE, "team-a"), "Warning", "Failed", "it broke")
+    for kind, obj in (POD, pod()), (DEPLOYMENT, deployment()), (REVISION, revision()):
+        made = await cluster.create(kind, obj, manager="test")
+        status = {"status": obj["status"]}
+        await cluster.patch(kind, made["metadata"]["name"], status, "default", manager="test", subresource="status")
+
+    events = rows(await kubectl(served, "get", "events"))
+    assert events[0] == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+    assert events[1][-5:] == ["Warning", "Failed", "namespace/team-a", "it", "broke"]
+    assert "it broke" in await kubectl(served, "events")
+
+    pods = rows(await kubectl(served, "get", "pods", "-o", "wide"))
+    assert pods[0][:9] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "NOMINATED", "NODE"]
+    assert pods[1][:4] == ["p", "0/1", "CrashLoopBackOff", "2"]
+    assert rows(await kubectl(served, "get", "deploy"))[1][:4] == ["d", "1/2", "2", "1"]
+    revisions = rows(await kubectl(served, "get", "rev"))
+    assert revisions[0][:4] == ["NAME", "CONFIG", "NAME", "GENERATION"]
+    assert revisions[1] == ["r", "magika", "3", "True", "2"]
+    everything = await kubectl(served, "get", "all")
+    assert "pod/p" in everything
+    assert "deployment.apps/d" in everything
+    assert "revision.serving.knative.dev/r" in everything
+
+
+async def test_kubectl_watches_a_list(served: Served, cluster: EmbeddedCluster) -> None:
+    process = await asyncio.create_subprocess_exec(
+        "kubectl", "--kubeconfig", str(served.kubeconfig), f"--cache-dir={served.kubeconfig.parent}/cache", "get",
+        "secrets", "-w", stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        await cluster.create(SECRET, {**NAMES, "data": {}}, manager="test")
+        head = (await process.stdout.readline()).split()
+        first = (await process.stdout.readline()).split()
+        await cluster.patch(SECRET, "keys", {"data": {"a": "MQ=="}}, "default", manager="test")
+        second = (await process.stdout.readline()).split()
+    finally:
+        process.kill()
+        await process.wait()
+    assert head == [b"NAME", b"TYPE", b"DATA", b"AGE"]
+    assert (first[:3], second[:3]) == ([b"keys", b"Opaque", b"0"], [b"keys", b"Opaque", b"1"])
+
+
+async def test_kubectl_deletes_by_label_and_waits_until_a_namespace_is_gone(
+    served: Served, cluster: EmbeddedCluster
+) -> None:
+    await kubectl(served, "create", "ns", "team-a")
+    await kubectl(
+        served, "replace", "-f", "-", stdin='{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}'
+    )
+    for name in ("one", "two"):
+        await kubectl(served, "create", "secret", "generic", name, "-n", "team-a")
+    await kubectl(served, "label", "secret", "one", "gone=yes", "-n", "team-a")
+
+    assert "one" in await kubectl(served, "delete", "secret", "-l", "gone=yes", "-n", "team-a")
+    assert [one["metadata"]["name"] for one in (await cluster.list(SECRET, "team-a")).items] == ["two"]
+    await kubectl(served, "delete", "ns", "team-a")
+    assert (await cluster.list(SECRET, "team-a")).items == []
+
+
 async def test_kubectl_lists_what_there_is(served: Served) -> None:
-    assert "podautoscalers" in await kubectl(served, "api-resources")
-    assert "knodel" in await kubectl(served, "version", "-o", "json")
+    resources = await kubectl(served, "api-resources", "-o", "wide")
+    shown = await kubectl(served, "version", "-o", "json")
+    version = json.JSONDecoder().raw_decode(shown)[0]["serverVersion"]  # a warning about another minor may follow
+
+    [pools] = [line for line in resources.splitlines() if line.startswith("warmpools")]
+    assert pools.split()[1:4] == ["knodel.dev/v1alpha1", "true", "WarmPool"]
+    assert pools.endswith("all,knodel")
+    assert "podautoscalers" in resources
+    assert "knodel" in version["gitVersion"]
+    assert version["platform"].startswith("linux/")
+    assert version["goVersion"].startswith("python3.")
+
+
+def pod() -> Object:
+    """Return a Pod whose container failed twice."""
+    waiting = {"name": "c", "ready": False, "restartCount": 2, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    return {
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "here"},
+        "status": {"phase": "Running", "containerStatuses": [waiting]},
+    }
+
+
+def deployment() -> Object:
+    """Return a Deployment of which one of two replicas is ready."""
+    labels = {"matchLabels": {"app": "d"}}
+    template: Any = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    return {
+        "metadata": {"name": "d", "namespace": "default"},
+        "spec": {"replicas": 2, "selector": labels, "template": template},
+        "status": {"readyReplicas": 1, "updatedReplicas": 2, "availableReplicas": 1},
+    }
+
+
+def revision() -> Object:
+    """Return a ready Revision."""
+    labels = {"serving.knative.dev/configuration": "magika", "serving.knative.dev/configurationGeneration": "3"}
+    return {
+        "metadata": {"name": "r", "namespace": "default", "labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "status": {"actualReplicas": 2, "conditions": [{"type": "Ready", "status": "True"}]},
+    }

@@ -26,6 +26,8 @@ AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 JSON = {"Content-Type": "application/json"}
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
 JSON_PATCH = {"Content-Type": "application/json-patch+json"}
+STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
+PROTOBUF = {"Content-Type": "application/vnd.kubernetes.protobuf"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
@@ -70,7 +72,19 @@ async def call(
         ("DELETE", f"{MODELS}/x", b'{"preconditions": {"uid": 5}}', {}, 400),
         ("DELETE", f"{MODELS}/x", b'{"preconditions": {"uid": null}}', {}, 404),
         ("PATCH", f"{MODELS}/x", b"{}", {}, 415),
-        ("PUT", f"{MODELS}/x", b"{}", {}, 405),
+        ("PUT", f"{MODELS}/x", b"{}", {}, 422),
+        ("PUT", f"{MODELS}/x", b'{"metadata": {"resourceVersion": "1"}}', {}, 404),
+        ("PUT", f"{MODELS}/x", b'{"metadata": {"name": "y", "resourceVersion": "1"}}', {}, 400),
+        ("PUT", MODELS, b"{}", {}, 405),
+        ("PATCH", f"{MODELS}/x", b"{}", STRATEGIC, 415),
+        ("PATCH", "/api/v1/namespaces/default/secrets/x", b"{}", STRATEGIC, 404),
+        ("PATCH", "/api/v1/namespaces/default", b"[]", STRATEGIC, 400),
+        ("POST", MODELS, b'k8s\0\n\x0f\n\x02v1\x12\tNamespace\x12\0\x1a\0"\0', PROTOBUF, 400),
+        ("POST", "/api/v1/namespaces", b"k8s\0\xff\xff\xff", PROTOBUF, 400),
+        ("POST", "/api/v1/namespaces", b'{"metadata": {"name": "x"}}', PROTOBUF, 400),
+        ("POST", "/api/v1/namespaces", b'k8s\0\n\x09\n\x02v1\x12\x03Pod\x12\0\x1a\0"\0', PROTOBUF, 415),
+        ("DELETE", f"{MODELS}/x", b"k8s\0\xff", PROTOBUF, 400),
+        ("GET", f"{MODELS}?watch=1&sendInitialEvents=true", None, {}, 422),
         ("DELETE", MODELS, b"", {}, 405),
         ("DELETE", f"{MODELS}/x", b"", {}, 404),
         ("GET", "/apis/knodel.dev/v1alpha1/models/x", None, {}, 404),
