@@ -1,8 +1,9 @@
-"""Which process is which: pid and start time together.
+"""Identify processes by pid, start time and boot, and folders by device and inode.
 
-A pid alone says nothing after a restart of the control plane: the number may have been given to another process. Pid
-and start time (`/proc/PID/stat`, clock ticks since boot) together are unique until the machine restarts. This module
-imports little, as the zygote needs it.
+A pid alone proves nothing after a restart of the control plane: the number may belong to another process by now. Pid
+and start time (`/proc/PID/stat`, clock ticks since boot) are unique until the machine restarts, so the boot is part of
+the identity. A path proves nothing either: a copy of a folder has the same records, but another inode.
+This module imports little, as the zygote needs it.
 """
 
 from __future__ import annotations
@@ -10,23 +11,59 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 PROC: Final = Path("/proc")
+BOOT_ID: Final = PROC / "sys/kernel/random/boot_id"
 _STATE_FIELD: Final = 0  # field 3 of /proc/PID/stat (proc_pid_stat(5)); the list starts behind the command's name
 _SESSION_FIELD: Final = 3
 _START_TICKS_FIELD: Final = 19
+_DELETED: Final = " (deleted)"  # how /proc marks a link to what was removed
 _ENDED_STATES: Final = frozenset("ZXx")  # zombie, dead
+
+
+@cache
+def boot_id() -> str:
+    """Return the name of this boot of the machine; empty where /proc does not have it."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
+def folder_id(folder: Path) -> str:
+    """Return `DEVICE:INODE`, which copies of a folder do not share; empty when there is no such folder."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return ""
+    return f"{status.st_dev}:{status.st_ino}"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A process of this boot; `start_ticks` are clock ticks since boot."""
+    """A process; `start_ticks` are clock ticks since the boot `boot`, by default the present one."""
 
     pid: int
     start_ticks: int
+    boot: str = field(default_factory=boot_id)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the identity as it is recorded."""
+        return {"pid": self.pid, "startTicks": self.start_ticks, "boot": self.boot}
+
+    @classmethod
+    def parse(cls, record: Mapping[str, Any]) -> Identity:
+        """Return the inverse of `to_json`. Raises KeyError, TypeError, ValueError."""
+        return cls(int(record["pid"]), int(record["startTicks"]), str(record["boot"]))
+
+
+NOBODY: Final = Identity(0, 0, "no boot")
+"""A process that does not run: what a record of another folder stands for."""
 
 
 def identify(pid: int) -> Identity | None:
@@ -37,10 +74,24 @@ def identify(pid: int) -> Identity | None:
 
 def is_running(identity: Identity) -> bool:
     """Whether this very process runs."""
+    if identity.boot != boot_id():
+        return False
     fields = _stat(identity.pid)
     if fields is None or fields[_STATE_FIELD] in _ENDED_STATES:
         return False
     return int(fields[_START_TICKS_FIELD]) == identity.start_ticks
+
+
+def working_folder(pid: int) -> str:
+    """Return the working folder of a process, as `folder_id` does.
+
+    It is empty when the folder was removed, when the process has ended, and when it belongs to another user.
+    """
+    link = PROC / str(pid) / "cwd"
+    try:
+        return "" if str(link.readlink()).endswith(_DELETED) else folder_id(link)
+    except OSError:
+        return ""
 
 
 def session_of(pid: int) -> int:

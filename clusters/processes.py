@@ -12,16 +12,23 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 
-from clusters.identity import Identity, identify, is_running
+from clusters.identity import Identity, folder_id, identify, is_running
 
 
 def start_detached(
-    command: Sequence[str], *, log: Path, cwd: Path, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    *,
+    log: Path,
+    cwd: Path,
+    environment: Mapping[str, str] | None = None,
+    files: Sequence[int] = (),
 ) -> Identity:
     """Start a process as a session of its own whose output is appended to `log`; it outlives this process.
+
+    It inherits the open `files`, by the same numbers.
 
     It is a child of this process, which learns of its end through `wait_ended`. Raises OSError when it cannot start.
     """
@@ -34,6 +41,7 @@ def start_detached(
             cwd=cwd,
             env=environment,
             start_new_session=True,
+            pass_fds=files,
         )
     child.returncode = 0  # `wait_ended` reaps it: keeps the destructor of Popen from warning of a running child
     return identify(child.pid) or Identity(child.pid, -1)
@@ -80,21 +88,35 @@ def send_signal(identity: Identity, number: signal.Signals) -> bool:
     return False
 
 
-def write_record(path: Path, identity: Identity) -> None:
-    """Put the identity down where the next control plane finds it; a crash leaves the former or the new record."""
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A process that the next control plane may adopt, and the version of the program that it runs."""
+
+    identity: Identity
+    version: str = ""
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write the record, bound to the folder that it lies in; a crash leaves the former or the new one."""
     temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(json.dumps(asdict(identity)) + "\n")
+    content = record.identity.to_json() | {"home": folder_id(path.parent), "version": record.version}
+    temporary.write_text(json.dumps(content) + "\n")
     temporary.replace(path)
 
 
-def read_record(path: Path) -> Identity | None:
-    """The process of the record, when it still runs; None without a record, or with an unreadable one."""
+def read_record(path: Path) -> Record | None:
+    """Return the record of a process that still runs, else None.
+
+    A record that lies in another folder than it was written to, as in a copy, or that is of another boot, is none.
+    """
     try:
-        record = json.loads(path.read_text())
-        identity = Identity(int(record["pid"]), int(record["start_ticks"]))
+        content = json.loads(path.read_text())
+        identity, home = Identity.parse(content), content["home"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    return identity if is_running(identity) else None
+    if home != folder_id(path.parent) or not is_running(identity):
+        return None
+    return Record(identity, str(content.get("version", "")))
 
 
 def _settle(future: asyncio.Future[None]) -> None:

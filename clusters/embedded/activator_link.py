@@ -75,6 +75,11 @@ class ActivatorLink:
         """The requests of this revision at the activator."""
         return self._loads.get(key, IDLE)
 
+    @property
+    def busy(self) -> bool:
+        """Whether the activator has requests, as far as it is known."""
+        return bool(self._loads)
+
     def subscribe(self, callback: Callback) -> None:
         """Call `callback` at once when a revision's queue becomes empty or non-empty."""
         self._callbacks.append(callback)

@@ -5,10 +5,12 @@
 It listens on an inherited unix socket (`--fd`, bound at PATH by whoever started it), serves one request for each
 connection, one JSON line each way, and blocks in between:
 
-    {"op": "hello"}                           → {"pid", "startTicks", "stale"}     stale: its modules changed on disk
-    {"op": "spawn", …see Spawn…}              → {"pid", "startTicks"} | {"error"}
-    {"op": "status", "pid", "startTicks"}     → {"status": wait status | null, "running": bool}
-    {"op": "shutdown"}                        → {}
+    {"op": "hello"}                → {…identity…, "stale": bool}     stale: its modules changed on disk
+    {"op": "spawn", …see Spawn…}   → {…identity…} | {"error"}
+    {"op": "status", …identity…}   → {"status": wait status | null, "running": bool}
+    {"op": "shutdown"}             → {}
+
+An identity is {"pid", "startTicks", "boot"}.
 
 A spawn request may carry descriptors of listening sockets (SCM_RIGHTS); the child inherits them.
 
@@ -111,11 +113,11 @@ class Zygote:
         message = json.loads(request)
         match message["op"]:
             case "hello":
-                return _as_json(_own_identity()) | {"stale": self._is_stale()}
+                return _own_identity().to_json() | {"stale": self._is_stale()}
             case "spawn":
                 return self._spawn(Spawn.parse(message), received)
             case "status":
-                return self._status(Identity(int(message["pid"]), int(message["startTicks"])))
+                return self._status(Identity.parse(message))
             case "shutdown":
                 self._ended = True
                 return {}
@@ -148,7 +150,7 @@ class Zygote:
         if identity is None:
             raise ProcessLookupError(f"child {pid} is gone")
         self._children[pid] = identity
-        return {"error": error} if error else _as_json(identity)
+        return {"error": error} if error else identity.to_json()
 
     def _status(self, identity: Identity) -> dict[str, Any]:
         self._reap()
@@ -203,10 +205,6 @@ def _has_left(client: socket.socket) -> bool:
     return bool(readable) and client.recv(1, socket.MSG_PEEK) == b""
 
 
-def _as_json(identity: Identity) -> dict[str, Any]:
-    return {"pid": identity.pid, "startTicks": identity.start_ticks}
-
-
 def _own_identity() -> Identity:
     identity = identify(os.getpid())
     if identity is None:
@@ -235,13 +233,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the process."""
     parser = argparse.ArgumentParser(prog="clusters.embedded.zygote", description=__doc__.partition("\n")[0])
     parser.add_argument("--socket", type=Path, required=True, help="where the socket stands; gone: the zygote ends")
+    parser.add_argument("--home", default="", help="the state folder that it belongs to, by device and inode")
     parser.add_argument("--fd", type=int, required=True, help="the listening socket")
     parser.add_argument("--module", action="append", default=[], help="a module to import; repeat in order")
     options = parser.parse_args(argv)
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level=logging.INFO)
     started_at = time.time()
     with socket.socket(fileno=options.fd) as listener:
-        (options.socket.parent / RECORD).write_text(json.dumps(_as_json(_own_identity())))
+        record = _own_identity().to_json() | {"home": options.home}
+        (options.socket.parent / RECORD).write_text(json.dumps(record))
         import_modules(options.module)
         log.info("ready in %.2f s with %s", time.time() - started_at, ", ".join(options.module))
         Zygote(listener, options.socket, started_at).serve()

@@ -139,7 +139,7 @@ def _write_record(spawn: Spawn) -> None:
     identity = identify(os.getpid())
     if identity is None:
         raise ProcessLookupError("/proc does not know this process")
-    record = {"pid": identity.pid, "startTicks": identity.start_ticks, **spawn.mark}
+    record = identity.to_json() | dict(spawn.mark)
     fresh = Path(f"{spawn.record}.new")
     fresh.write_text(json.dumps(record))
     fresh.replace(spawn.record)

@@ -11,6 +11,7 @@ touches none of those that change before the first `apply`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ ACCESS_LOG: Final = "access.log"
 
 START_TIMEOUT: Final = 15.0  # s from the start of Envoy to its first answer; 0.1 s on a quiet machine
 APPLY_TIMEOUT: Final = 5.0  # s from a written file to a probe that sees it; 2 ms on a quiet machine
+REPLACE_DRAIN: Final = 5.0  # s that requests under way at an Envoy get that is replaced
 _FIRST_PAUSE: Final = 0.001  # s between two looks at what is in force
 _LARGEST_PAUSE: Final = 0.05
 LARGEST_ACCESS_LOG: Final = 64 * 1024 * 1024  # bytes; one former file is kept, so twice this on disk
@@ -158,13 +160,22 @@ class Envoy:
         try:
             if self._write_fixed():
                 raise NotServing("it was started with another configuration")
+            if not self._process.current:
+                raise NotServing("it is of another version")
             await self._probe.version()
         except NotServing as error:
             log.warning("replacing the Envoy that was left running: %s", error)
-            await self._process.stop()
+            await self._replace()
             return False
         log.info("adopted Envoy (pid %s)", self.pid)
         return True
+
+    async def _replace(self) -> None:
+        """End the adopted Envoy; its requests get a moment to finish, new ones are refused until its successor runs."""
+        with contextlib.suppress(NotServing):  # it hangs: it has nothing to finish
+            await self._drain(REPLACE_DRAIN)
+        await self._admin.close()
+        await self._process.stop()
 
     def _write_fixed(self) -> bool:
         """Write what only the settings decide; whether a running Envoy would have to be started anew for it."""

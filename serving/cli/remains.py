@@ -21,7 +21,7 @@ from clusters.gateway.admin import Admin
 from clusters.gateway.bootstrap import ADMIN_SOCKET
 from clusters.gateway.envoy import BOOTSTRAP
 from clusters.gateway.errors import NotServing
-from clusters.identity import PROC, Identity, identify, is_running
+from clusters.identity import PROC, Identity, folder_id, identify, is_running, working_folder
 from serving.apis.state import ACTIVATOR_FOLDER, GATEWAY_FOLDER
 
 GATEWAY, ACTIVATOR = "gateway", "activator"
@@ -102,7 +102,7 @@ def _gateways(state: Path) -> Iterator[Remain]:
     folder = state / GATEWAY_FOLDER
 
     def is_ours(command: Sequence[str]) -> bool:
-        return Path(command[0]).name.startswith("envoy") and _names(command, "-c", folder / BOOTSTRAP)
+        return Path(command[0]).name.startswith("envoy") and _names(command, "-c", BOOTSTRAP)
 
     return _services(GATEWAY, folder / envoy.RECORD, is_ours)
 
@@ -111,25 +111,33 @@ def _activators(state: Path) -> Iterator[Remain]:
     folder = state / ACTIVATOR_FOLDER
 
     def is_ours(command: Sequence[str]) -> bool:
-        return ACTIVATOR_MODULE in command and _names(command, "--control", folder / activator.SOCKET)
+        return ACTIVATOR_MODULE in command and _names(command, "--control", activator.SOCKET)
 
     return _services(ACTIVATOR, folder / activator.RECORD, is_ours)
 
 
 def _services(role: str, record: Path, is_ours: Callable[[Sequence[str]], bool]) -> Iterator[Remain]:
-    recorded = processes.read_record(record) if record.is_file() else None
+    found = processes.read_record(record)
+    recorded = None if found is None else found.identity
     if recorded is not None:
         yield Remain(role, recorded)
     for pid, command in _commands():
-        identity = identify(pid) if is_ours(command) else None
+        identity = identify(pid) if is_ours(command) and _is_for(pid, command, record.parent) else None
         if identity is not None and identity != recorded and is_running(identity):
             yield Remain(role, identity)
 
 
-def _names(command: Sequence[str], option: str, path: Path) -> bool:
-    """Whether `option` is followed by this path, however it is written."""
-    values = [value for before, value in pairwise(command) if before == option]
-    return any(Path(value).name == path.name and Path(value).resolve() == path.resolve() for value in values)
+def _is_for(pid: int, command: Sequence[str], folder: Path) -> bool:
+    """Whether a service works in this very folder, not in a copy; one whose folder was removed is known by its path."""
+    works_in = working_folder(pid)
+    if works_in:
+        return works_in == folder_id(folder)
+    return any(Path(word).parent == folder for word in command)
+
+
+def _names(command: Sequence[str], option: str, name: str) -> bool:
+    """Whether `option` is followed by the path of a file of this name."""
+    return any(before == option and Path(value).name == name for before, value in pairwise(command))
 
 
 def _commands() -> Iterator[tuple[int, list[str]]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,12 +70,31 @@ async def test_a_record_finds_the_process_while_it_runs(tmp_path: Path) -> None:
     record = tmp_path / "record.json"
     assert processes.read_record(record) is None
     identity = await started(tmp_path, WAITS)
-    processes.write_record(record, identity)
-    assert processes.read_record(record) == identity
+    processes.write_record(record, processes.Record(identity, "1"))
+    assert processes.read_record(record) == processes.Record(identity, "1")
     await processes.terminate(identity, grace=5.0)
     assert processes.read_record(record) is None
     record.write_text("{")
     assert processes.read_record(record) is None
+
+
+async def test_a_record_in_a_copied_folder_and_one_of_another_boot_are_none(tmp_path: Path) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    original.mkdir()
+    identity = await started(original, WAITS)
+    processes.write_record(original / "record.json", processes.Record(identity))
+    shutil.copytree(original, copy)
+    before = processes.Record(replace(identity, boot="00000000-0000-0000-0000-000000000000"))
+    processes.write_record(tmp_path / "before.json", before)
+
+    assert processes.read_record(copy / "record.json") is None
+    assert processes.read_record(tmp_path / "before.json") is None
+    assert not processes.send_signal(before.identity, signal.SIGKILL)
+    original.rename(tmp_path / "moved")
+    assert processes.read_record(tmp_path / "moved" / "record.json") == processes.Record(identity)
+    (tmp_path / "link").symlink_to(tmp_path / "moved")
+    assert processes.read_record(tmp_path / "link" / "record.json") == processes.Record(identity)
+    await processes.terminate(identity, grace=5.0)
 
 
 async def test_one_that_ends_at_once_is_no_running_process(tmp_path: Path) -> None:

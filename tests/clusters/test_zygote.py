@@ -53,6 +53,7 @@ class World:
             "limits": {},
             "ports": {"8080": 20000},
             "run_file": self.folders.run_file(uid),
+            "home": self.folders.home,
         }
         return Launch(**settings | changes)
 
@@ -166,7 +167,7 @@ async def test_the_record_is_written_before_the_start_is_reported(world: World) 
     started = await world.start("wait")
 
     assert world.folders.read_run("u") == started.run
-    assert started.run == Run(started.process.identity, key_of(MODULES, {}), {"8080": 20000})
+    assert started.run == Run(started.process.identity, key_of(MODULES, {}), {"8080": 20000}, world.folders.home)
 
 
 async def test_what_keeps_a_fork_from_becoming_the_process_is_told(world: World) -> None:

@@ -23,6 +23,7 @@ from clusters.objects import (
     SERVERLESS_SERVICE,
     SERVICE,
 )
+from loadtests.bench.processes import processes_of
 from serving.cli.client import Client
 from serving.cli.state import Platform
 from tests.platform.machine import Machine, machine
@@ -153,6 +154,25 @@ def test_a_platform_runs_where_paths_are_longer_than_the_address_of_a_socket(
 
         assert here.ask("far", 2.0) == 4.0
         assert "PROBLEM" not in here.run("doctor")
+
+
+def test_a_copy_of_a_state_folder_leaves_the_original_alone(tmp_path: Path) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    with machine(tmp_path) as here, machine(copies) as copy:
+        here.up()
+        here.run("deploy", "one", "--uri", here.artifact("double"), "--min", "1")
+        subprocess.run(["cp", "-a", here.state, copy.state], check=True)
+        before = sorted(processes_of(here.state))
+
+        copy.up()
+        copy.run("wait", "one")
+        assert (here.ask("one"), copy.ask("one")) == (2.0, 2.0)
+        copy.run("down")
+
+        assert sorted(processes_of(here.state)) == before
+        assert here.ask("one") == 2.0
+        assert copy.processes() == []
 
 
 def test_each_start_makes_a_new_token_that_plain_http_does_not_take(tmp_path: Path) -> None:

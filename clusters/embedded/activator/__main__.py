@@ -1,6 +1,7 @@
-"""The activator process: `python -m clusters.embedded.activator --listen HOST:PORT --control SOCKET --log FILE`.
+"""The activator process: `python -m clusters.embedded.activator --fd N --control SOCKET --log FILE`.
 
-Exit codes: 0 after a drain, 1 when an address is taken, 2 for wrong usage.
+The listening socket N comes from the control plane, which keeps it: requests wait in it while a successor starts, and
+nobody else can take its address. Exit codes: 0 after a drain, 1 when the control socket is in use, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from clusters.embedded.activator.app import Activator
 from clusters.embedded.activator.control import ControlServer
 from clusters.embedded.activator.pool import ConnectionPool
 from clusters.embedded.activator.report import LoadReport
-from clusters.embedded.activator.server import ActivatorServer, listen
+from clusters.embedded.activator.server import ActivatorServer
 from clusters.embedded.activator.throttler import Throttler
 
 LOG_SIZE = 4 * 1024 * 1024  # bytes, and one former file of the same size
@@ -42,11 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     _allow_many_files()
     try:
         lock = _lock(arguments.control)
-        data, control = listen(*arguments.listen), unix_sockets.listen(arguments.control)
+        data, control = socket.socket(fileno=arguments.fd), unix_sockets.listen(arguments.control)
+        data.setblocking(False)
     except OSError as error:
-        address = ":".join(str(part) for part in arguments.listen)
-        log.error("cannot listen on %s and %s: %s", address, arguments.control, error)
-        print(f"activator: cannot listen on {address} and {arguments.control}: {error}", file=sys.stderr)
+        log.error("cannot listen on %s: %s", arguments.control, error)
+        print(f"activator: cannot listen on {arguments.control}: {error}", file=sys.stderr)
         return 1
     with lock, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(data, control, arguments.drain))
@@ -77,20 +78,13 @@ async def _run(sock: socket.socket, control: socket.socket, drain: int) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="clusters.embedded.activator", description=__doc__)
-    parser.add_argument("--listen", type=_address, required=True, metavar="HOST:PORT", help="where requests come in")
+    parser.add_argument("--fd", type=int, required=True, metavar="N", help="the listening socket for requests")
     parser.add_argument(
         "--control", type=Path, required=True, metavar="SOCKET", help="unix socket of the control plane"
     )
     parser.add_argument("--log", type=Path, required=True, metavar="FILE")
     parser.add_argument("--drain", type=int, default=DRAIN, metavar="SECONDS", help=f"at SIGTERM (default {DRAIN})")
     return parser
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
-    return host.strip("[]"), int(port)
 
 
 def _lock(control: Path) -> IO[str]:

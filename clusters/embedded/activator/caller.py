@@ -16,7 +16,6 @@ from clusters.embedded.activator.answers import error_body
 from clusters.embedded.activator.tcp import is_established, set_receive_buffer
 
 FLOWING_BUFFER = 128 * 1024  # bytes; the same once the body is wanted: 750 MB/s instead of 450
-RECEIVE_BUFFER = 32 * 1024  # bytes; SO_RCVBUF of callers' sockets, bounds what one held request keeps of its body
 _STATE = "caller"
 
 

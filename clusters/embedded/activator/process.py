@@ -1,26 +1,30 @@
 """The activator process as the control plane holds it: started once, found again after a crash, restarted when it dies.
 
-Its address is fixed for the life of the state folder, so the gateway's configuration never has to follow it.
+Its address stays the same while a platform runs, so the gateway's configuration does not have to follow it. The control
+plane holds the listening socket, so requests wait while a successor of a dead activator starts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import logging
+import os
 import random
-import socket
+import signal
 import sys
 from pathlib import Path
 
 from clusters import processes, unix_sockets
 from clusters.clock import Clock
+from clusters.embedded.activator.tcp import listen
 from clusters.embedded.activator.wire import LINE_LIMIT, decode
 from clusters.embedded.activator_link import ActivatorLink
 from clusters.embedded.kubelet.environment import node_environment
 from clusters.errors import KnodelError
-from clusters.identity import Identity, identify, is_running
+from clusters.identity import Identity, folder_id, identify, is_running
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +35,8 @@ ADDRESS = "activator.address.json"
 SOCKET = "control.sock"
 LOG = "activator.log"
 OUTPUT = "activator.out"  # what it says outside its log: usage, a crash of the interpreter
+REPLACE_PATIENCE = 60.0  # s that an activator of another version gets to have no requests; then they finish as it ends
+REBIND_EVERY = 0.002  # s
 START_PATIENCE = 15.0  # s; it takes 0.3 s on a quiet machine
 ADOPT_PATIENCE = 3.0  # s; a process that lives but does not say hello by then is replaced
 LOOK_EVERY = 0.01  # s, for the socket of a process that is starting
@@ -50,9 +56,12 @@ class ActivatorProcess:
         self._folder = folder
         self._clock = clock
         self._identity: Identity | None = None
+        self._version = code_version()
+        self._outdated = False
+        self._listener: int | None = None
         self._stopping = False
         self._backoff = FIRST_BACKOFF
-        self.address = _read_address(folder / ADDRESS) or (HOST, _free_port())
+        self.address = self._choose_address()
         self.link = ActivatorLink(folder / SOCKET, clock)
 
     @property
@@ -63,11 +72,14 @@ class ActivatorProcess:
     async def start(self) -> None:
         """Adopt the one that a former control plane left, or start one. Raises ActivatorFailed."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        former = processes.read_record(self._folder / RECORD)
+        record = processes.read_record(self._folder / RECORD)
+        former = None if record is None else record.identity
         found = await self._who_answers(former, ADOPT_PATIENCE)
         if found is not None:
             log.info("adopted the activator (pid %d)", found.pid)
-            self._hold(found)
+            version = record.version if record is not None else ""
+            self._outdated = version != self._version
+            self._hold(found, version)
             return
         if former is not None:
             log.warning("the activator (pid %d) does not answer: replaced", former.pid)
@@ -85,10 +97,13 @@ class ActivatorProcess:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.link.run(), name="activator link")
             group.create_task(self._keep_running(), name="activator process")
+            if self._outdated:
+                group.create_task(self._replace(), name="activator upgrade")
 
     async def stop(self, grace: float) -> None:
         """Let it finish what it holds for `grace` seconds at most, then end it; nothing of it is left."""
         self._stopping = True
+        self._stop_listening()
         if self._identity is not None:
             await processes.terminate(self._identity, grace)
             self._identity = None
@@ -102,30 +117,84 @@ class ActivatorProcess:
                 await processes.wait_ended(self._identity)
             if self._stopping:
                 await asyncio.Event().wait()  # its end was wanted
-            if self._clock.monotonic() - started > STEADY:
-                self._backoff = FIRST_BACKOFF
-            log.error("the activator ended: see %s; starting another", self._folder / LOG)
-            await self._clock.sleep(self._backoff)
-            self._backoff = min(self._backoff * 2, LARGEST_BACKOFF)
+            if self._outdated:
+                self._outdated = False  # its end was wanted, too
+            else:
+                if self._clock.monotonic() - started > STEADY:
+                    self._backoff = FIRST_BACKOFF
+                log.error("the activator ended: see %s; starting another", self._folder / LOG)
+                await self._clock.sleep(self._backoff)
+                self._backoff = min(self._backoff * 2, LARGEST_BACKOFF)
             try:
                 self._launch()
-            except OSError as error:
+            except (OSError, ActivatorFailed) as error:
                 log.error("the activator cannot be started: %s", error)
 
+    async def _replace(self) -> None:
+        """End an adopted activator of another version while it has no requests; `_keep_running` starts another.
+
+        The control plane listens at the address as soon as the former one does not.
+        """
+        await self.link.wait_connected()
+        deadline = self._clock.monotonic() + REPLACE_PATIENCE
+        while self.link.busy and self._clock.monotonic() < deadline:
+            await self._clock.sleep(LOOK_EVERY)
+        if self._identity is None or self._stopping:
+            return
+        log.info("replacing the activator (pid %d): it is of another version", self._identity.pid)
+        processes.send_signal(self._identity, signal.SIGTERM)
+        while self._outdated and not self._stopping:
+            with contextlib.suppress(ActivatorFailed):
+                self._listen()
+                return
+            await self._clock.sleep(REBIND_EVERY)
+
     def _launch(self) -> Identity:
-        host, port = self.address
+        """Start one on the listening socket. Raises ActivatorFailed, OSError."""
+        listener = self._listen()
         _write_address(self._folder / ADDRESS, self.address)
-        command = [sys.executable, "-P", "-m", "clusters.embedded.activator", "--listen", f"{host}:{port}"]
+        command = [sys.executable, "-P", "-m", "clusters.embedded.activator", "--fd", str(listener)]
         command += ["--control", str(self._folder / SOCKET), "--log", str(self._folder / LOG)]
         launched = processes.start_detached(
-            command, log=self._folder / OUTPUT, cwd=self._folder, environment=node_environment()
+            command, log=self._folder / OUTPUT, cwd=self._folder, environment=node_environment(), files=[listener]
         )
-        self._hold(launched)
+        self._hold(launched, self._version)
         return launched
 
-    def _hold(self, identity: Identity) -> None:
+    def _hold(self, identity: Identity, version: str) -> None:
         self._identity = identity
-        processes.write_record(self._folder / RECORD, identity)
+        processes.write_record(self._folder / RECORD, processes.Record(identity, version))
+
+    def _listen(self) -> int:
+        """Return the listening socket, which is kept. Raises ActivatorFailed when the address is taken."""
+        if self._listener is None:
+            try:
+                self._listener = listen(*self.address).detach()
+            except OSError as error:
+                host, port = self.address
+                raise ActivatorFailed(f"the activator cannot listen on {host}:{port}: {error.strerror}") from error
+        return self._listener
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            os.close(self._listener)
+            self._listener = None
+
+    def _choose_address(self) -> tuple[str, int]:
+        """The address in the folder, when a former activator may still run there or it is free, else another."""
+        known = _read_address(self._folder / ADDRESS)
+        if known is not None and (self._former_runs() or _is_free(*known)):
+            return known
+        return HOST, _free_port()
+
+    def _former_runs(self) -> bool:
+        if processes.read_record(self._folder / RECORD) is not None:
+            return True
+        try:
+            unix_sockets.connect(self._folder / SOCKET, ADOPT_PATIENCE).close()
+        except OSError:
+            return False
+        return True
 
     async def _who_answers(self, expected: Identity | None, patience: float) -> Identity | None:
         """The process that says hello on the control socket in time; None at once when none can."""
@@ -153,23 +222,42 @@ class ActivatorProcess:
             writer.close()
 
 
+def code_version() -> str:
+    """Return what changes when another version of the activator's code, or another Python, is installed."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256(sys.version.encode())
+    for path in sorted(root.rglob("*.py")):
+        status = path.stat()
+        digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]
+
+
 def _read_address(path: Path) -> tuple[str, int] | None:
+    """The address as it was written in this very folder: a copy of the folder gets one of its own."""
     try:
-        host, port = json.loads(path.read_text())
-        return str(host), int(port)
-    except (FileNotFoundError, ValueError, TypeError):
+        record = json.loads(path.read_text())
+        return (str(record["host"]), int(record["port"])) if record["home"] == folder_id(path.parent) else None
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 
 
 def _write_address(path: Path, address: tuple[str, int]) -> None:
     temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(json.dumps(address) + "\n")
+    record = {"host": address[0], "port": address[1], "home": folder_id(path.parent)}
+    temporary.write_text(json.dumps(record) + "\n")
     temporary.replace(path)
 
 
 def _free_port() -> int:
     for port in random.sample(PORTS, len(PORTS)):  # nosec B311 - a free port, no secret
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial, contextlib.suppress(OSError):
-            trial.bind((HOST, port))
+        if _is_free(HOST, port):
             return port
     raise ActivatorFailed(f"no free port for the activator on {HOST} between {PORTS.start} and {PORTS.stop - 1}")
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        listen(host, port).close()
+    except OSError:
+        return False
+    return True

@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import Iterator
 
 from uvicorn.config import Config
 from uvicorn.server import Server
 
 from clusters.embedded.activator.app import Activator
-from clusters.embedded.activator.caller import RECEIVE_BUFFER, CallerConnection
+from clusters.embedded.activator.caller import CallerConnection
+from clusters.embedded.activator.tcp import BACKLOG
 
-BACKLOG = 4096  # connections that the kernel holds for us; a thousand callers may come at once
 KEEP_ALIVE = (
     2 * 3600
 )  # s; longer than the gateway's own idle time-out (1 h), so that it never meets a closing connection
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises OSError when the address is taken."""
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-        sock.bind((host, port))
-        sock.listen(BACKLOG)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 class ActivatorServer(Server):

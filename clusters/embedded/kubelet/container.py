@@ -85,7 +85,9 @@ class Container:
     async def _recover(self) -> Process | None:
         """Go on where an earlier kubelet stood: with the process that it started, or with that one's end."""
         was_running = isinstance(self.state.state, Running)
-        run = self._node.folders.read_run(self._uid) or (recorded_run(self._pod) if was_running else None)
+        folders = self._node.folders
+        run = folders.read_run(self._uid) or (recorded_run(self._pod) if was_running else None)
+        run = None if run is None else folders.own(run)
         if run is None:
             if self.state.state == Waiting(NODE_SHUTDOWN):
                 self.state = replace(self.state, state=CREATING)

@@ -12,6 +12,7 @@ from clusters.objects import Object, name_of, namespace_of, uid_of
 
 # Marks in the environment of every process of a node: how they are found again when no record of them is left.
 PROCESS_OF: Final = "KNODEL_PROCESS_OF"  # the state folder of the platform that started it
+PROCESS_HOME: Final = "KNODEL_PROCESS_HOME"  # the same folder, by device and inode: copies of it are other folders
 PROCESS_ROLE: Final = "KNODEL_PROCESS_ROLE"  # "pod", "zygote", …
 POD_UID: Final = "KNODEL_POD_UID"  # for role "pod"
 TERMINATION_LOG: Final = "KNODEL_TERMINATION_LOG"  # where the process writes why it ends

@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.identity import Identity
+from clusters.identity import NOBODY, Identity, folder_id
 from clusters.objects import Object, name_of, namespace_of, uid_of
 
 PRIVATE: Final = 0o700  # models and requests pass through these folders
@@ -29,16 +29,18 @@ LONGEST_NAME: Final = 150  # characters of a Pod name in a folder name: a file n
 class Run:
     """A process as recorded: in `run.json`, and without its ports in the annotation of the Pod.
 
-    `zygote` (a key) can tell how it ended; empty when it was started without one.
+    `zygote` (a key) can tell how it ended; empty when it was started without one. `home` is the state folder, by device
+    and inode.
     """
 
     identity: Identity
     zygote: str = ""
     ports: Mapping[str, int] = field(default_factory=dict)
+    home: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As recorded."""
-        record = {"pid": self.identity.pid, "startTicks": self.identity.start_ticks, "ports": dict(self.ports)}
+        record = self.identity.to_json() | {"ports": dict(self.ports), "home": self.home}
         return record | ({"zygote": self.zygote} if self.zygote else {})
 
     @classmethod
@@ -47,8 +49,8 @@ class Run:
         try:
             record = json.loads(text)
             ports = {str(port): int(real) for port, real in (record.get("ports") or {}).items()}
-            identity = Identity(int(record["pid"]), int(record["startTicks"]))
-            return cls(identity, str(record.get("zygote", "")), ports)
+            identity = Identity.parse(record)
+            return cls(identity, str(record.get("zygote", "")), ports, str(record.get("home", "")))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -61,6 +63,15 @@ class Folders:
         self.pods = self.state_dir / "pods"
         self.zygotes = self.state_dir / "zygotes"
         self.logs = self.state_dir / "logs"
+
+    @property
+    def home(self) -> str:
+        """The state folder, by device and inode."""
+        return folder_id(self.state_dir)
+
+    def own(self, run: Run) -> Run:
+        """Return the run, with `NOBODY` for the process of another state folder, of which this one is a copy."""
+        return run if run.home == self.home else replace(run, identity=NOBODY)
 
     def prepare(self) -> None:
         """Make the folders that are absent."""
@@ -110,9 +121,10 @@ class Folders:
     def read_run(self, uid: str) -> Run | None:
         """The recorded process, if any."""
         try:
-            return Run.parse(self.run_file(uid).read_text())
+            run = Run.parse(self.run_file(uid).read_text())
         except FileNotFoundError:
             return None
+        return None if run is None else self.own(run)
 
     def runs(self) -> dict[str, Run]:
         """Pod uid → recorded process, for all Pods ever started here and not removed."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from clusters.embedded.kubelet.environment import (
     POD_UID,
+    PROCESS_HOME,
     PROCESS_OF,
     PROCESS_ROLE,
     TERMINATION_LOG,
@@ -49,6 +50,7 @@ async def make_launch(
         ports=ports,
         run_file=node.folders.run_file(uid),
         listeners=listeners,
+        home=node.folders.home,
     )
 
 
@@ -63,6 +65,7 @@ def _contract(node: Node, pod: Object, ports: Mapping[str, int]) -> dict[str, st
         "TMPDIR": str(node.folders.scratch(uid)),
         TERMINATION_LOG: str(node.folders.termination_log(uid)),
         PROCESS_OF: str(node.folders.state_dir),
+        PROCESS_HOME: node.folders.home,
         PROCESS_ROLE: "pod",
         POD_UID: uid,
     }

@@ -1,5 +1,7 @@
 """Processes of a state folder, found by the marks in their environment: for `knodel doctor`, `down`, and a new kubelet.
 
+A copy of the folder is another one: what the original started is not found through it.
+
 A process that was forked from a zygote shows the zygote's environment in /proc, so it is known by its run file; what a
 Pod's process started belongs to its session.
 """
@@ -14,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from clusters.embedded.kubelet.environment import POD_UID, PROCESS_OF, PROCESS_ROLE
+from clusters.embedded.kubelet.environment import POD_UID, PROCESS_HOME, PROCESS_OF, PROCESS_ROLE
 from clusters.embedded.kubelet.folders import Folders, Run
 from clusters.embedded.zygote import RECORD
-from clusters.identity import PROC, Identity, identify, is_running, kill_group, session_of
+from clusters.identity import PROC, Identity, identify, is_running, kill_group, session_of, working_folder
 
 POD_ROLES: Final = ("pod", "zygote")  # of processes that the kubelet starts
 LOOK_EVERY: Final = 0.02  # s, while ended processes are waited for
@@ -77,7 +79,7 @@ def _scan(folders: Folders, pods: Mapping[Identity, str]) -> Iterator[Leftover]:
         if not entry.name.isdigit() or int(entry.name) == own:
             continue
         marks = _marks(entry)
-        if marks.get(PROCESS_OF) != str(folders.state_dir):
+        if not _belongs(entry, marks, folders):
             continue
         identity = identify(int(entry.name))
         if identity is None or not is_running(identity):
@@ -87,11 +89,20 @@ def _scan(folders: Folders, pods: Mapping[Identity, str]) -> Iterator[Leftover]:
         yield Leftover(identity, role, _command(entry), pod)
 
 
+def _belongs(entry: Path, marks: Mapping[str, str], folders: Folders) -> bool:
+    """Whether the process was started for this folder, also before it was moved, or for one that was removed here."""
+    home, marked = folders.home, marks.get(PROCESS_HOME, "")
+    if home and marked:
+        removed = marks.get(PROCESS_OF) == str(folders.state_dir) and not working_folder(int(entry.name))
+        return marked == home or removed
+    return marks.get(PROCESS_OF) == str(folders.state_dir)
+
+
 def _zygotes(folders: Folders) -> Iterator[Run]:
     for path in folders.zygotes.glob(f"*/{RECORD}"):
         run = Run.parse(path.read_text())
         if run is not None:
-            yield run
+            yield folders.own(run)
 
 
 def _marks(entry: Path) -> dict[str, str]:

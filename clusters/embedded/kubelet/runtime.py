@@ -22,6 +22,7 @@ from clusters.sockets import listen_environment
 class Launch:
     """All that a start needs. `run_file` is written with the process's `Run` before the start is reported.
 
+    `home` is the state folder, by device and inode.
     `listeners` are sockets that listen on the real ports; the process inherits them (`clusters.sockets.LISTEN_FDS`).
     """
 
@@ -32,6 +33,7 @@ class Launch:
     limits: Limits
     ports: Mapping[str, int]
     run_file: Path
+    home: str
     listeners: tuple[socket.socket, ...] = ()
 
 
@@ -53,7 +55,7 @@ class ExecRuntime:
         identity = self.spawn(launch.command.argv, env, launch.cwd, launch.log, *descriptors)
         for limit, values in launch.limits.items():  # from outside: a hook between fork and exec would rule out vfork
             _limit(identity.pid, limit, values)
-        run = Run(identity, ports=launch.ports)
+        run = Run(identity, ports=launch.ports, home=launch.home)
         write_record(launch.run_file, run.to_json())
         return Started(Process(identity), run)
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from clusters import unix_sockets
 from clusters.clock import Clock
 from clusters.embedded import zygote
-from clusters.embedded.kubelet.environment import PROCESS_OF, PROCESS_ROLE, node_environment
+from clusters.embedded.kubelet.environment import PROCESS_HOME, PROCESS_OF, PROCESS_ROLE, node_environment
 from clusters.embedded.kubelet.errors import StartFailed, ZygoteFailed
 from clusters.embedded.kubelet.folders import PRIVATE, Folders, Run
 from clusters.embedded.kubelet.process import UNKNOWN_EXIT, Exit, Process, first_of
@@ -52,7 +52,7 @@ class ZygoteRuntime:
         client = self._client(key)
         await client.ensure(command.modules, command.preload_env)
         identity = await client.spawn(_spawn_of(launch, key), [one.fileno() for one in launch.listeners])
-        return Started(Process(identity, client.exit_of), Run(identity, key, launch.ports))
+        return Started(Process(identity, client.exit_of), Run(identity, key, launch.ports, launch.home))
 
     def adopt(self, run: Run) -> Process | None:
         """Watch a process that was forked from the zygote `run.zygote`."""
@@ -110,11 +110,11 @@ class ZygoteClient:
             raise
         if "error" in answer:
             raise StartFailed(f"cannot start {spawn.entry}: {answer['error']}")
-        return _identity_in(answer)
+        return Identity.parse(answer)
 
     async def exit_of(self, identity: Identity) -> Exit:
         """How a child ended; unknown when the zygote is gone or has forgotten."""
-        question = {"op": "status", "pid": identity.pid, "startTicks": identity.start_ticks}
+        question = {"op": "status"} | identity.to_json()
         try:
             status = (await self._ask(question, ANSWER_TIMEOUT)).get("status")
         except ZygoteFailed as error:
@@ -140,17 +140,19 @@ class ZygoteClient:
         if answer.get("stale"):
             await self.shut_down()
             return False
-        self._process = Process.adopt(_identity_in(answer))
+        self._process = Process.adopt(Identity.parse(answer))
         return self._process is not None
 
     def _start(self, modules: Sequence[str], env: Mapping[str, str]) -> None:
         """Start it; it need not be ready, since its socket is there already."""
         self._folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         environment = node_environment() | dict(env) | zygote.SINGLE_THREADED
-        environment |= {PROCESS_OF: str(self._folders.state_dir), PROCESS_ROLE: "zygote"}
+        environment |= {PROCESS_OF: str(self._folders.state_dir), PROCESS_HOME: self._folders.home}
+        environment |= {PROCESS_ROLE: "zygote"}
         path = self._folder / SOCKET_NAME
         with unix_sockets.listen(path, BACKLOG) as listener:
             argv = [sys.executable, "-m", zygote.__name__, "--socket", str(path), "--fd", str(listener.fileno())]
+            argv += ["--home", self._folders.home]
             for module in modules:
                 argv += ["--module", module]
             try:
@@ -182,7 +184,7 @@ class ZygoteClient:
             run = Run.parse((self._folder / zygote.RECORD).read_text())
         except FileNotFoundError:
             return None
-        return None if run is None else Process.adopt(run.identity)
+        return None if run is None else Process.adopt(self._folders.own(run).identity)
 
     async def _ask(self, message: dict[str, Any], timeout: float, sent: Sequence[int] = ()) -> dict[str, Any]:
         """Send one request, with the descriptors `sent`, and return its answer. Raises ZygoteFailed."""
@@ -220,10 +222,6 @@ def key_of(modules: Sequence[str], env: Mapping[str, str]) -> str:
     return hashlib.sha256(words.encode()).hexdigest()[:16]
 
 
-def _identity_in(answer: Mapping[str, Any]) -> Identity:
-    return Identity(int(answer["pid"]), int(answer["startTicks"]))
-
-
 def _spawn_of(launch: Launch, key: str) -> Spawn:
     return Spawn(
         entry=launch.command.entry,
@@ -233,5 +231,5 @@ def _spawn_of(launch: Launch, key: str) -> Spawn:
         log=str(launch.log),
         limits=launch.limits,
         record=str(launch.run_file),
-        mark={"zygote": key, "ports": dict(launch.ports)},
+        mark={"zygote": key, "ports": dict(launch.ports), "home": launch.home},
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from clusters import unix_sockets
 from clusters.errors import KnodelError
 from clusters.gateway.admin import Admin
 from clusters.gateway.bootstrap import ADMIN_SOCKET
@@ -20,7 +21,7 @@ async def test_closing_while_others_ask_gives_them_answers_or_a_known_error(tmp_
     app.router.add_get("/stats", stats)
     runner = web.AppRunner(app)
     await runner.setup()
-    await web.UnixSite(runner, str(tmp_path / ADMIN_SOCKET)).start()
+    await web.SockSite(runner, unix_sockets.listen(tmp_path / ADMIN_SOCKET)).start()
     admin, surprises = Admin(tmp_path), []
 
     async def ask() -> None:

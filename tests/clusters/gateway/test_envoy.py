@@ -77,7 +77,7 @@ async def test_an_envoy_with_other_settings_is_replaced(gateway: Envoy) -> None:
 
 @pytest.mark.fault("I10")
 async def test_a_record_of_another_process_adopts_nobody(tmp_path: Path) -> None:
-    processes.write_record(tmp_path / "envoy.pid.json", Identity(os.getpid(), 1))
+    processes.write_record(tmp_path / "envoy.pid.json", processes.Record(Identity(os.getpid(), 1)))
     gateway = Envoy(tmp_path, "127.0.0.1", free_port(), SystemClock())
     assert not await gateway.start()
     await gateway.stop(grace=0.0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.kubelet import end_leftovers, find_leftovers
 from clusters.embedded.kubelet.environment import PROCESS_OF, PROCESS_ROLE
 from clusters.embedded.kubelet.folders import Folders
-from clusters.endpoints import is_ready
+from clusters.endpoints import endpoint_of, is_ready
 from clusters.identity import identify, is_running
 from clusters.objects import ANNOTATION_PROCESS, POD, condition_of, version_of
 from tests.clusters.kubelet.nodes import NAMESPACE, Nodes, ended, get, make_pod, process_of, until
@@ -90,6 +92,62 @@ async def test_a_process_whose_record_was_lost_with_the_kubelet_is_adopted(nodes
     await until(recorded)
     assert process_of(await nodes.pod("a")) == process_of(before)
     assert await nodes.restarts("a") == 0
+
+
+async def test_the_kubelet_of_a_copied_folder_starts_processes_of_its_own(nodes: Nodes, tmp_path: Path) -> None:
+    await nodes.start()
+    await nodes.create(make_pod("a"))
+    original = await nodes.ready("a")
+    await nodes.abandon()
+    copied, place = nodes.state, tmp_path / "copy"
+    shutil.copytree(copied, place)
+    nodes.state = place
+
+    await nodes.start()
+
+    async def started() -> bool:
+        return await nodes.restarts("a") == 1 and is_ready(await nodes.pod("a"))
+
+    await until(started)
+    copy = await nodes.pod("a")
+    assert is_running(process_of(original)) and process_of(copy) != process_of(original)
+    assert endpoint_of(copy) != endpoint_of(original)
+    assert [one.identity for one in find_leftovers(copied)] == [process_of(original)]
+    assert [one.identity for one in find_leftovers(place)] == [process_of(copy)]
+    end_leftovers(find_leftovers(copied), 0.0)
+
+
+async def test_a_copy_in_the_place_of_a_moved_folder_does_not_take_its_processes(nodes: Nodes, tmp_path: Path) -> None:
+    await nodes.start()
+    await nodes.create(make_pod("a"))
+    pod = await nodes.ready("a")
+    await nodes.abandon()
+    moved, place = tmp_path / "moved", nodes.state
+    shutil.copytree(place, tmp_path / "copy")
+    place.rename(moved)
+    (tmp_path / "copy").rename(place)
+
+    assert find_leftovers(place) == []
+    assert [one.identity for one in find_leftovers(moved)] == [process_of(pod)]
+    end_leftovers(find_leftovers(moved), 0.0)
+
+
+async def test_a_record_of_another_boot_is_not_adopted(nodes: Nodes) -> None:
+    """After a reboot another process may have both the pid and the start time of the record."""
+    await nodes.start()
+    await nodes.create(make_pod("a"))
+    pod = await nodes.ready("a")
+    await nodes.abandon()
+    record = Folders(nodes.state).run_file(pod["metadata"]["uid"])
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"boot": "another"}))
+
+    await nodes.start()
+
+    async def started() -> bool:
+        return await nodes.restarts("a") == 1 and is_ready(await nodes.pod("a"))
+
+    await until(started)
+    assert process_of(await nodes.pod("a")) != process_of(pod)
 
 
 async def test_a_process_that_no_pod_claims_is_ended(nodes: Nodes) -> None:

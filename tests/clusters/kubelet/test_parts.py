@@ -202,7 +202,7 @@ def test_records_and_messages_stand_in_the_pods_folder(tmp_path: Path) -> None:
     folders = Folders(tmp_path)
     folders.prepare()
     folders.prepare_pod(POD)
-    run = Run(Identity(1, 2), "", {"8080": 3})
+    run = Run(Identity(1, 2), "", {"8080": 3}, folders.home)
     write_record(folders.run_file("u"), run.to_json())
     folders.termination_log("u").write_text("x" * 5000)
 

@@ -192,6 +192,27 @@ def test_gateway_and_activator_are_ended_also_when_a_crash_lost_their_records(
             pass
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_services_of_the_original_are_not_ended_through_a_copy_of_its_folder(
+    knodel: Knodel, state: Path, tmp_path: Path, recorded: bool
+) -> None:
+    with services(state):
+        copy = tmp_path / "copy"
+        subprocess.run(["cp", "-a", state, copy], check=True)
+        if not recorded:
+            for record in state.glob("*/*.pid.json"):
+                record.unlink()
+        before = find_remains(state)
+        assert [remain.role for remain in before] == ["gateway", "activator"]
+
+        assert find_remains(copy) == []
+        assert knodel("down", "--state", str(copy)).code == 0
+
+        assert find_remains(state) == before
+        (tmp_path / "link").symlink_to(state)
+        assert find_remains(tmp_path / "link") == before
+
+
 def test_reading_the_files_of_a_gateway_does_not_make_a_process_one(knodel: Knodel, state: Path) -> None:
     (state / GATEWAY_FOLDER).mkdir(parents=True)
     program = "print('up', flush=True); import time; time.sleep(60)"
