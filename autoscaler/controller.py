@@ -92,7 +92,8 @@ class Autoscaler:
         )
         self._warm = WarmStarts(
             cluster, informers, self._pool_informers, caller=caller, keys=keys or PoolKey.random(), clock=clock,
-            settings=self._settings.warm, recorder=recorder, log=self._claimed, keep=self._keep,
+            settings=self._settings.warm, recorder=recorder, formats=self._starts.format_of,
+            log=self._claimed, keep=self._keep,
         )  # fmt: skip
         parts = Parts(
             cluster, View(informers), self._fleet, self._collector, activator, zero, self._notes, self._progress,

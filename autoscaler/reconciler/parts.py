@@ -31,7 +31,7 @@ class WarmStarts(Protocol):
         """Have members serve for this Deployment, which is to have `wanted` replicas; how many do so now."""
         ...
 
-    def note(self, deployment: Object, started: int, claimed: int) -> None:
+    def note(self, key: Key, deployment: Object, started: int, claimed: int) -> None:
         """So many replicas were asked for just now, of which so many serve already."""
         ...
 

@@ -192,7 +192,7 @@ class PodAutoscalerReconciler:
             return None
         now = parts.clock.monotonic()
         if missing > 0:
-            parts.warm.note(deployment, missing, claimed)
+            parts.warm.note(key, deployment, missing, claimed)
             self._asked.ask(key, wanted, now, served=claimed >= missing)
         if (left := self._asked.left(key, now)) > 0:
             return left

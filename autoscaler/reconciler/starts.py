@@ -88,14 +88,19 @@ class Starts:
         self._running: dict[str, _Start] = {}
         self._done: set[str] = set()
         self._found: dict[str, Object] = {}  # Pods that were ready before this process saw them
-        self._without_format: set[Key] = set()
+        self._formats: dict[Key, str] = {}  # of revisions: what a server found
 
     def remember(self, key: Key, pod_autoscaler: Object) -> None:
         """The revision is new to this process: tell `started` of what a former one has noted."""
-        if not any(entry.get("format") for entry in read_notes(pod_autoscaler, ANNOTATION_STARTS)):
-            self._without_format.add(key)
+        found = [entry["format"] for entry in read_notes(pod_autoscaler, ANNOTATION_STARTS) if entry.get("format")]
+        if found:
+            self._formats[key] = str(found[-1])
         for seconds in noted_cold_starts(pod_autoscaler):
             self._started(key, seconds)
+
+    def format_of(self, key: Key) -> str:
+        """Return the model format that a server of the revision found, empty while none has been read."""
+        return self._formats.get(key, "")
 
     def asked(self, key: Key) -> None:
         """More replicas are asked for from now on."""
@@ -104,7 +109,7 @@ class Starts:
     def forget(self, key: Key) -> None:
         """The revision is gone."""
         self._asked.pop(key, None)
-        self._without_format.discard(key)
+        self._formats.pop(key, None)
         for pod in [pod for pod, start in self._running.items() if start.key == key]:
             del self._running[pod]
 
@@ -155,9 +160,9 @@ class Starts:
         """Note the start of a Pod that was found running, where nobody has told yet what its server found."""
         for name, pod in list(self._found.items()):
             key = Key(namespace_of(pod), labels_of(pod)[LABEL_REVISION])
-            sample = last(key).get(name) if key in self._without_format else None
+            sample = last(key).get(name) if key not in self._formats else None
             if sample is not None and sample.format:
-                self._without_format.discard(key)
+                self._formats[key] = sample.format
                 self._notes.add_start(key, _entry(name, COLD, *_own_times(pod), (), sample))
                 yield key
 
@@ -198,7 +203,7 @@ class Starts:
         entry = _entry(pod, start.kind, at, seconds, tuple(_steps(start)), sample)
         self._notes.add_start(start.key, entry)
         if "format" in entry:
-            self._without_format.discard(start.key)
+            self._formats[start.key] = entry["format"]
 
 
 def noted_cold_starts(pod_autoscaler: Object) -> list[float]:

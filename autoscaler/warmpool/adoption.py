@@ -9,7 +9,7 @@ from typing import Final
 
 from autoscaler.config import WarmStart
 from autoscaler.warmpool.claim import Steps
-from autoscaler.warmpool.classes import pool_class
+from autoscaler.warmpool.classes import DEFAULT_FORMAT, format_of, pool_class
 from autoscaler.warmpool.marks import LABEL_POOL, LABEL_POOL_CLASS
 from autoscaler.warmpool.members import Members
 from autoscaler.warmpool.pods import is_adoptable, is_claimed, mark_of
@@ -124,10 +124,17 @@ class Adoption:
         return [*looks, SCALE_LOOK if coming > 0 else RETRY] if waiting else looks
 
     def _sorted_out(self, deployment: Object, labelled: Sequence[Object]) -> tuple[list[Object], list[Object]]:
-        """Those that the Deployment may have, ready and old ones first, and those of a former template."""
-        present = "" if is_deleting(deployment) else pool_class(deployment["spec"]["template"])
-        fitting = [pod for pod in labelled if labels_of(pod).get(LABEL_POOL_CLASS) == present]
-        others = [pod for pod in labelled if labels_of(pod).get(LABEL_POOL_CLASS) != present]
+        """Those that the Deployment may have, ready and old ones first, and those of a former template.
+
+        A template without a format takes members of any: they serve already, and the claim knew the format.
+        """
+        template = None if is_deleting(deployment) else deployment["spec"]["template"]
+        fitting: list[Object] = []
+        others: list[Object] = []
+        for pod in labelled:
+            own = format_of(pod["spec"]) or DEFAULT_FORMAT
+            fits = template is not None and labels_of(pod).get(LABEL_POOL_CLASS) == pool_class(template, own)
+            (fitting if fits else others).append(pod)
         return sorted(fitting, key=lambda pod: (not is_ready(pod), pod["metadata"]["creationTimestamp"])), others
 
     async def _adopt(

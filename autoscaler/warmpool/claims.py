@@ -23,7 +23,7 @@ from autoscaler.warmpool.adoption import Adoption
 from autoscaler.warmpool.assignment import Assignment, assignment_of
 from autoscaler.warmpool.caller import LoadCaller, LoadRefused
 from autoscaler.warmpool.claim import ClaimStep, Steps
-from autoscaler.warmpool.classes import pool_class
+from autoscaler.warmpool.classes import format_of, pool_class
 from autoscaler.warmpool.keys import PoolKey
 from autoscaler.warmpool.marks import ANNOTATION_LOAD
 from autoscaler.warmpool.members import Members
@@ -76,7 +76,8 @@ class Claims:
     """Claims for all revisions of this process. One revision's calls come one after the other.
 
     `informers` show WarmPools, Deployments, ReplicaSets and Pods of revisions, `pool_informers` Pods with `LABEL_POOL`:
-    make this before they run. `log` is told each step.
+    make this before they run. `formats` returns the model format that a server of the revision found, empty when none
+    is known. `log` receives each step.
     """
 
     def __init__(
@@ -89,8 +90,10 @@ class Claims:
         keys: PoolKey,
         clock: Clock,
         settings: WarmStart,
+        formats: Callable[[Key], str],
         log: Callable[[ClaimStep], None],
     ) -> None:
+        self._formats = formats
         self._clock = clock
         self._settings = settings
         self._members = Members(informers, pool_informers, keys=keys, clock=clock)
@@ -100,12 +103,13 @@ class Claims:
         self._complained: set[Key] = set()
         self._refused: dict[Key, Assignment] = {}  # what a member said that no server can serve
 
-    def available(self, deployment: Object) -> int:
-        """Free ready members of the Deployment's class, from memory; 0 when its replicas cannot be claimed."""
+    def available(self, key: Key, deployment: Object) -> int:
+        """Return the number of free ready members for the revision, from memory; 0 when none of its can be claimed."""
         template = deployment["spec"]["template"]
         if ANNOTATION_LOAD not in ((template.get("metadata") or {}).get("annotations") or {}):
             return 0
-        return len(self._members.free(namespace_of(deployment), pool_class(template)))
+        found = self._class(key, template)
+        return len(self._members.free(namespace_of(deployment), found)) if found else 0
 
     async def begin(self, key: Key, deployment: Object, wanted: int) -> int:
         """Reserve, assign and label, at once, what the Deployment misses until it has `wanted` replicas.
@@ -156,16 +160,26 @@ class Claims:
         if assignment is None or is_deleting(deployment):
             self._complain(key, template, assignment)
             return None
-        if self._is_refused(key, assignment):
+        found = self._class(key, template)
+        if not found or self._is_refused(key, assignment):
             return None
         return _Request(
             key,
             deployment,
             assignment,
-            pool_class(template),
+            found,
             self._replicas(key, deployment),
             self._clock.monotonic() + self._settings.assign_timeout,
         )
+
+    def _class(self, key: Key, template: Object) -> str:
+        """Return the class of members for the revision, empty while its model's format is unknown.
+
+        A member with another engine would have to import the right one first. That takes longer than a cold start out
+        of a zygote, so no member is better than a wrong one.
+        """
+        model_format = format_of(template["spec"]) or self._formats(key)
+        return pool_class(template, model_format) if model_format else ""
 
     def _complain(self, key: Key, template: Object, assignment: Assignment | None) -> None:
         text = ((template.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_LOAD)

@@ -25,7 +25,7 @@ NAME_VARIABLES: Final = frozenset({
 
 FORMAT_ARGUMENT: Final = "--format"
 DEFAULT_FORMAT: Final = "onnx"
-"""What a member is prepared for that was told no format (`serving.server.options.DEFAULT_POOL_FORMAT`)."""
+"""The format that a member prepares for without `--format` (`serving.server.options.DEFAULT_POOL_FORMAT`)."""
 
 USER_PORT: Final = "user-port"
 """Name of the port of the container that serves, on both clusters."""
@@ -34,15 +34,22 @@ _NAMING_PREFIX = "serving.knative.dev/"
 _PLACING = ("affinity", "topologySpreadConstraints")
 
 
-def pool_class(template: Object) -> str:
-    """The class of a Deployment's `spec.template`, as a label value: `HASH_LENGTH` hex digits.
+def pool_class(template: Object, found: str = DEFAULT_FORMAT) -> str:
+    """Return the class of a Deployment's `spec.template`, as a label value: `HASH_LENGTH` hex digits.
 
     Equal for equal Pod specs after the arguments of the serving container, but for the model's format, and the names of
     revision, configuration and service are taken out. A member has the engine of one format, and may run code only for
-    formats that need it. Namespaces are not in it: whoever compares classes compares namespaces too.
+    formats that need it. `found` is the format of a template that names none: for a revision the one that its server
+    found in the artifact. Namespaces are not in it: whoever compares classes compares namespaces too.
     """
-    text = json.dumps(_essence(template["spec"]), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(_essence(template["spec"], found), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
+
+
+def format_of(spec: Object) -> str:
+    """Return the format that the serving container of a Pod spec is given; empty when it is to find it."""
+    containers = spec.get("containers") or ()
+    return _format(containers[serving_container(spec)].get("args") or ()) if containers else ""
 
 
 def serving_container(spec: Object) -> int:
@@ -53,12 +60,13 @@ def serving_container(spec: Object) -> int:
     return 0
 
 
-def _essence(spec: Object) -> Object:
+def _essence(spec: Object, found: str) -> Object:
     """The Pod spec without what differs between revisions that one member could serve."""
     serving = serving_container(spec)
     essence = {name: value for name, value in spec.items() if value not in (None, [], {}, "")}
     essence["containers"] = [
-        _container(container, serves=index == serving) for index, container in enumerate(spec.get("containers") or ())
+        _container(container, found if index == serving else None)
+        for index, container in enumerate(spec.get("containers") or ())
     ]
     for field in _PLACING:
         if field in essence:
@@ -66,18 +74,18 @@ def _essence(spec: Object) -> Object:
     return essence
 
 
-def _container(container: Object, *, serves: bool) -> Object:
-    kept = {name: value for name, value in container.items() if name != "args" or not serves}
-    if serves and (model_format := _format(container.get("args") or ())) != DEFAULT_FORMAT:
+def _container(container: Object, found: str | None) -> Object:
+    """Return what is compared of a container; `found` is None but for the one that serves."""
+    kept = {name: value for name, value in container.items() if name != "args" or found is None}
+    if found is not None and (model_format := _format(container.get("args") or ()) or found) != DEFAULT_FORMAT:
         kept["args"] = [FORMAT_ARGUMENT, model_format]
     kept["env"] = [one for one in container.get("env") or () if one.get("name") not in NAME_VARIABLES]
     return kept
 
 
 def _format(words: Sequence[str]) -> str:
-    """The model's format among the words for the server; what was not told is `DEFAULT_FORMAT`."""
-    following = (value for word, value in pairwise(words) if word == FORMAT_ARGUMENT)
-    return next(following, DEFAULT_FORMAT)
+    """Return the model's format among the arguments of the server, empty without one."""
+    return next((value for word, value in pairwise(words) if word == FORMAT_ARGUMENT), "")
 
 
 def _nameless(value: Any) -> Any:

@@ -10,7 +10,7 @@ from autoscaler.warmpool.arrivals import ClassKey
 from autoscaler.warmpool.caller import LoadCaller
 from autoscaler.warmpool.claim import ClaimStep
 from autoscaler.warmpool.claims import Claims
-from autoscaler.warmpool.classes import pool_class
+from autoscaler.warmpool.classes import format_of, pool_class
 from autoscaler.warmpool.keep_warm import KeepWarm
 from autoscaler.warmpool.keeper import Hold
 from autoscaler.warmpool.keys import PoolKey
@@ -42,14 +42,17 @@ class WarmStarts:
         clock: Clock,
         settings: WarmStart,
         recorder: Recorder,
+        formats: Callable[[Key], str],
         log: Callable[[ClaimStep], None],
         keep: KeepWarm,
     ) -> None:
         self._keep = keep
-        self._classes: dict[Key, tuple[str, str]] = {}  # version of the Deployment, class of its template
+        self._formats = formats
+        self._classes: dict[Key, tuple[str, str, str]] = {}  # version of the Deployment, format found, class
         self._claims = Claims(
-            cluster, informers, pool_informers, caller=caller, keys=keys, clock=clock, settings=settings, log=log
-        )
+            cluster, informers, pool_informers, caller=caller, keys=keys, clock=clock, settings=settings,
+            formats=formats, log=log,
+        )  # fmt: skip
         self._pools = PoolManager(
             cluster, informers, pool_informers, keys=keys, clock=clock, settings=settings, recorder=recorder, keep=keep
         )
@@ -63,22 +66,20 @@ class WarmStarts:
         """Have members serve for this Deployment, which is to have `wanted` replicas; how many do so now."""
         return await self._claims.begin(key, deployment, wanted)
 
-    def note(self, deployment: Object, started: int, claimed: int) -> None:
+    def note(self, key: Key, deployment: Object, started: int, claimed: int) -> None:
         """So many replicas were asked for just now, of which so many serve already: what the size of pools follows."""
-        if not _is_loadable(deployment):
+        found = self._class(key, deployment)
+        if not found:
             return
-        found = pool_class(deployment["spec"]["template"])
         for number in range(started):
             self._pools.note_start(namespace_of(deployment), found, number < claimed)
 
     def follow(self, key: Key, deployment: Object, set_to: float | None) -> Hold | None:
         """The revision may go to zero, after `set_to` seconds where somebody said so; the hold of the pool's plan."""
-        if not _is_loadable(deployment):
+        found = self._class(key, deployment)
+        if not found:
+            self._keep.unfollow(key)
             return None
-        version, found = self._classes.get(key, ("", ""))
-        if version != version_of(deployment):
-            found = pool_class(deployment["spec"]["template"])
-            self._classes[key] = version_of(deployment), found
         return self._keep.follow(key, ClassKey(namespace_of(deployment), found), set_to)
 
     def unfollow(self, key: Key) -> None:
@@ -95,12 +96,20 @@ class WarmStarts:
         self._keep.forget(key)
         self._classes.pop(key, None)
 
+    def _class(self, key: Key, deployment: Object) -> str:
+        """Return the class of members that could serve the revision; empty when none could or its format is unknown."""
+        template = deployment["spec"]["template"]
+        if ANNOTATION_LOAD not in ((template.get("metadata") or {}).get("annotations") or {}):
+            return ""
+        version, found = version_of(deployment), self._formats(key)
+        known = self._classes.get(key)
+        if known is not None and known[:2] == (version, found):
+            return known[2]
+        model_format = format_of(template["spec"]) or found
+        made = pool_class(template, model_format) if model_format else ""
+        self._classes[key] = version, found, made
+        return made
+
     async def _reap(self, _: Key) -> float | None:
         left = await self._claims.reap()
         return None if left is None else min(left, self._look)
-
-
-def _is_loadable(deployment: Object) -> bool:
-    """Whether a member could serve it: it says what is to be loaded."""
-    annotations = (deployment["spec"]["template"].get("metadata") or {}).get("annotations") or {}
-    return ANNOTATION_LOAD in annotations

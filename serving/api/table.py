@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from autoscaler.warmpool.classes import DEFAULT_FORMAT
 from autoscaler.warmpool.defaults import AUTO
 from clusters.objects import MODEL, WARM_POOL, Kind, Object, condition_of, parse_timestamp
 
@@ -55,6 +56,12 @@ def _spec(name: str) -> Callable[[Object], Cell]:
     return lambda obj: str((obj.get("spec") or {}).get(name, ""))
 
 
+def format_of_pool(pool: Object) -> str:
+    """Return the format whose engine the members of a WarmPool have loaded."""
+    template = (pool.get("spec") or {}).get("template") or {}
+    return str(template.get("modelFormat") or DEFAULT_FORMAT)
+
+
 def _pool_note(obj: Object) -> Cell:
     """What keeps the members away, else the last reason, which is what had the last word on their number."""
     status = obj.get("status") or {}
@@ -79,6 +86,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("Storage", _spec("storageUri"), wide=True),
     ),
     WARM_POOL: (
+        Column("Format", format_of_pool),
         Column("Size", lambda obj: str((obj.get("spec") or {}).get("size", AUTO))),
         Column("Wanted", _status("size"), type="integer"),
         Column("Ready", _status("ready"), type="integer"),

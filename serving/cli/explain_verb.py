@@ -6,13 +6,15 @@ from datetime import UTC, datetime
 
 import click
 
-from clusters.objects import MODEL, POD_AUTOSCALER, Object, condition_of
+from clusters.errors import Forbidden
+from clusters.objects import MODEL, POD_AUTOSCALER, WARM_POOL, Object, condition_of
 from serving.apis.annotations import LABEL_MODEL
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
 from serving.cli.names import model_name
 from serving.cli.output import Output
+from serving.cli.pools import unused_pools
 from serving.cli.replicas import troubles
 from serving.cli.rollouts import rollout_lines
 from serving.cli.schedules import schedule_lines
@@ -46,6 +48,8 @@ def command(session: Session, name: str, again: bool, others: tuple[str, ...]) -
         session.output.text(line)
     _replicas(session.output, model)
     _starts(session.output, model)
+    for line in unused_pools(model, _pools(client, session.namespace)):
+        session.output.text(f"  {line}")
     for trouble in troubles(client, name, session.namespace):
         session.output.text(f"  {trouble}")
 
@@ -122,10 +126,22 @@ def _starts(output: Output, model: Object) -> None:
     for start in starts:
         steps = ", ".join(f"{step.get('name')} {step.get('milliseconds')}" for step in start.get("steps") or ())
         measured = ", ".join(f"{name} {value}" for name, value in (start.get("server") or {}).items())
-        server = f"; the server itself: {measured}" if measured else ""
-        kind = "warm" if start.get("kind") == "warm" else "cold"
+        warm = start.get("kind") == "warm"
+        # a claimed member takes requests before it has loaded, and holds them; a cold replica loads before it is ready
+        server = f"; {'then, before the first answer' if warm else 'the server itself'}: {measured}" if measured else ""
         took = start.get("milliseconds", "(not known how long)")
-        output.text(f"  {start.get('at')}  {start.get('pod')}  {kind} {took}: {steps}{server}")
+        loaded = f" ({start['format']})" if start.get("format") else ""
+        kind = "warm" if warm else "cold"
+        output.text(f"  {start.get('at')}  {start.get('pod')}  {kind} {took}{loaded}: {steps}{server}")
+
+
+def _pools(client: Client, namespace: str) -> list[Object]:
+    """Return the warm pools of the namespace, none for a caller who may not list them."""
+    try:
+        found: list[Object] = client.list(WARM_POOL, namespace)["items"]
+    except Forbidden:
+        return []
+    return found
 
 
 def _undecided(status: Object) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from autoscaler.warmpool.classes import DEFAULT_FORMAT
 from autoscaler.warmpool.defaults import AUTO
 from clusters.errors import NotFound
 from clusters.objects import MODEL, WARM_POOL, Object, name_of, namespace_of
@@ -69,7 +70,7 @@ def list_pools(session: Session, all_namespaces: bool) -> None:
     "model_format",
     metavar="FORMAT",
     shell_complete=formats,
-    help="Format of the models that claim members.",
+    help=f"Format of the models that claim members [{DEFAULT_FORMAT}].",
 )
 def set_pool(session: Session, name: str, size: str | None, like: str | None, **named: Any) -> None:
     """Create the warm pool POOL, or change the fields that options name."""
@@ -145,6 +146,11 @@ def _class_of(client: Client, name: str, namespace: str, named: Mapping[str, Any
             f"--like {name}: its variants ({variants}) need a pool each: give --cpu and --memory of one of them"
         )
     template = {field: spec.get(field) for field in OF_A_MODEL}
+    template["modelFormat"] = spec.get("modelFormat") or (model.get("status") or {}).get("modelFormat")
+    if not (template["modelFormat"] or named["model_format"]):
+        raise UsageError(
+            f"--like {name}: no server has found its format yet: give --format, or try again once the model is ready"
+        )
     resources = spec.get("resources") or {}
     return {**template, "resources": {part: resources.get(part) for part in ("cpu", "memory")}}
 

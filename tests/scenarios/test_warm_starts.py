@@ -10,6 +10,7 @@ import pytest
 from autoscaler.warmpool.marks import LABEL_POOL
 from autoscaler.warmpool.pods import is_claimed
 from clusters.objects import POD, Object, controller_of, is_true, name_of
+from tests.scenarios.test_formats import ROWS
 from tests.scenarios.test_scaling import at_zero, living_pods
 from tests.scenarios.world import SOON, World, reason_of, traffic_of
 
@@ -45,6 +46,39 @@ async def test_a_model_at_zero_wakes_by_a_claim_and_the_pool_is_filled_again(wor
     await world.pool_has("ready", FULL)
     told = await world.until("woken", lambda found: _last_start(found).get("pod") == name_of(pod))
     assert [step["name"] for step in _last_start(told)["steps"]] == ["reserve", "assign", "label", "adopt"]
+
+
+async def test_a_model_without_a_format_is_not_given_a_member_with_another_engine(world: World) -> None:
+    """A claim of an ONNX member would import scikit-learn first, which takes longer than a cold start."""
+    world.needs("sklearn")
+    await world.pool("onnx", 1)
+    await world.deploy("line", storageUri=world.artifacts("line"), maxReplicas=1, scaleToZeroAfter="1s")
+    await at_zero(world, "line-00001")
+    await world.pool_has("onnx", 1)
+    free = {name_of(pod) for pod in await members(world, "onnx")}
+
+    answer = await world.ask("line", body=ROWS)
+    told = await world.until("line", lambda found: _starts(found) == 2)
+
+    assert answer.status == 200, answer.body
+    assert {"kind": "cold", "format": "sklearn"}.items() <= _last_start(told).items()
+    assert {name_of(pod) for pod in await members(world, "onnx")} == free
+
+
+async def test_a_model_without_a_format_is_given_a_member_of_the_format_that_its_server_found(world: World) -> None:
+    world.needs("sklearn")
+    await world.pool("sklearn", 1, modelFormat="sklearn")
+    await world.deploy("line", storageUri=world.artifacts("line"), maxReplicas=1, scaleToZeroAfter="1s")
+    await at_zero(world, "line-00001")
+    await world.pool_has("sklearn", 1)
+    free = {name_of(pod) for pod in await members(world, "sklearn")}
+
+    answer = await world.ask("line", body=ROWS)
+    told = await world.until("line", lambda found: _starts(found) == 2)
+
+    assert answer.status == 200, answer.body
+    assert {"kind": "warm", "format": "sklearn"}.items() <= _last_start(told).items()
+    assert _last_start(told)["pod"] in free
 
 
 @pytest.mark.fault("W5")
@@ -98,6 +132,11 @@ async def test_eight_slow_requests_bring_four_replicas_and_none_is_lost(world: W
     await world.eventually(lambda: has(1), 120)
     assert load.failures == []
     assert load.total > 0
+
+
+def _starts(found: Object) -> int:
+    """How many starts are recorded."""
+    return len((found.get("status") or {}).get("starts") or ())
 
 
 def _last_start(found: Object) -> Object:

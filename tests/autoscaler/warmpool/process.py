@@ -8,6 +8,7 @@ from typing import Any
 
 from autoscaler.warmpool.caller import LoadCaller
 from autoscaler.warmpool.claims import Claims
+from autoscaler.warmpool.classes import DEFAULT_FORMAT
 from autoscaler.warmpool.marks import LABEL_POOL
 from clusters.api import Cluster
 from clusters.embedded.cluster import EmbeddedCluster
@@ -39,6 +40,7 @@ class Process:
             keys=KEYS,
             clock=world.clock,
             settings=SETTINGS,
+            formats=lambda key: world.formats.get(key, DEFAULT_FORMAT),
             log=world.steps.append,
         )
 

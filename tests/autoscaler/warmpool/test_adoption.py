@@ -43,6 +43,7 @@ async def reaping(world: World, process: Process) -> AsyncIterator[WarmStarts]:
         clock=world.clock,
         settings=replace(SETTINGS, look=0.05),
         recorder=Recorder(world.cluster, "test", world.clock),
+        formats=lambda key: world.formats.get(key, "onnx"),
         log=world.steps.append,
         keep=keep_warm(world.clock),
     )

@@ -30,7 +30,7 @@ async def test_a_claimed_member_serves_at_once_and_becomes_a_replica_that_the_re
     key = await world.deploy()
     (member,) = await world.members(1)
     await process.caught_up()
-    assert process.claims.available(await world.deployment(key)) == 1
+    assert process.claims.available(key, await world.deployment(key)) == 1
 
     assert await process.claims.begin(key, await world.deployment(key), 1) == 1
     serving = await world.pod(member)
@@ -38,7 +38,7 @@ async def test_a_claimed_member_serves_at_once_and_becomes_a_replica_that_the_re
     assert template["labels"].items() <= labels_of(serving).items()
     assert template["annotations"].items() <= annotations_of(serving).items()
     assert LABEL_TEMPLATE_HASH not in labels_of(serving), "no ReplicaSet looks at it yet"
-    assert process.claims.available(await world.deployment(key)) == 0
+    assert process.claims.available(key, await world.deployment(key)) == 0
 
     await world.scale(key, 1)
     await process.settled(key, 1)
@@ -116,9 +116,45 @@ async def test_members_that_differ_from_the_revision_are_never_taken(world: Worl
     await world.members(1, keys=PoolKey(b"another process's own key"))
     await world.members(1, "other")
     await process.caught_up()
-    assert process.claims.available(await world.deployment(key)) == 0
+    assert process.claims.available(key, await world.deployment(key)) == 0
     assert await process.start(key, 1) == 0
     assert not world.caller.calls
+
+
+@pytest.mark.parametrize(
+    ("found", "members", "claimed"),
+    [
+        ("onnx", "", 1),
+        ("onnx", "onnx", 1),
+        ("sklearn", "sklearn", 1),
+        ("sklearn", "", 0),  # a default pool: its members have imported ONNX Runtime
+        ("onnx", "sklearn", 0),
+        ("", "", 0),  # nothing is known of the revision's model yet
+        ("", "sklearn", 0),
+    ],
+)
+async def test_a_member_is_claimed_by_the_format_that_the_revisions_server_found(
+    world: World, process: Process, found: str, members: str, claimed: int
+) -> None:
+    key = await world.deploy()
+    world.formats[key] = found
+    await world.members(1, model_format=members)
+    await process.caught_up()
+    assert process.claims.available(key, await world.deployment(key)) == claimed
+    assert await process.start(key, 1) == claimed
+
+
+async def test_a_member_that_serves_is_adopted_by_a_process_that_does_not_know_the_format_yet(
+    world: World, process: Process
+) -> None:
+    key = await world.deploy()
+    world.formats[key] = "sklearn"
+    (member,) = await world.members(1, model_format="sklearn")
+    await process.caught_up()
+    assert await process.start(key, 1) == 1
+    world.formats[key] = ""
+    await process.settled(key, 1)
+    assert await world.owned(key) == {member}
 
 
 async def test_namespaces_are_never_mixed(world: World, process: Process) -> None:
@@ -139,9 +175,9 @@ async def test_a_member_older_than_its_pool_allows_is_not_taken(world: World, pr
     await process.caught_up()
     created = (await world.pod(member))["metadata"]["creationTimestamp"]
     world.clock.step(-(world.clock.now().timestamp() - parse_timestamp(created).timestamp()) + 3_599)
-    assert process.claims.available(await world.deployment(key)) == 1
+    assert process.claims.available(key, await world.deployment(key)) == 1
     world.clock.step(2)
-    assert process.claims.available(await world.deployment(key)) == 0
+    assert process.claims.available(key, await world.deployment(key)) == 0
 
 
 async def test_a_member_of_a_pool_that_is_gone_is_not_taken(world: World, process: Process) -> None:
@@ -149,7 +185,7 @@ async def test_a_member_of_a_pool_that_is_gone_is_not_taken(world: World, proces
     await world.members(1)
     await world.cluster.delete(WARM_POOL, POOL, NAMESPACE)
     await process.caught_up()
-    assert process.claims.available(await world.deployment(key)) == 0
+    assert process.claims.available(key, await world.deployment(key)) == 0
 
 
 # --- how many ---

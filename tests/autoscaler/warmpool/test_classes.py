@@ -101,6 +101,16 @@ def test_the_format_makes_a_class_and_onnx_is_meant_where_none_is_told() -> None
     assert told("--format", "python", "--allow-code") != told("--format", "sklearn")
 
 
+def test_the_format_that_a_server_found_counts_where_the_template_names_none() -> None:
+    def told(found: str, *words: str) -> str:
+        made = template()
+        made["spec"]["containers"][0]["args"] = ["--name", "iris", *words]
+        return pool_class(made, found)
+
+    assert told("sklearn") == told("onnx", "--format", "sklearn") != told("onnx")
+    assert told("onnx") == pool_class(template())
+
+
 def test_without_queue_proxy_the_first_container_serves() -> None:
     one, other = template(), template("wine-00001", "wine", "wine")
     for made in (one, other):

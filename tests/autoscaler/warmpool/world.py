@@ -115,6 +115,8 @@ class World:
         self.clock = SteppedClock()
         self.caller = Acks()
         self.steps: list[ClaimStep] = []
+        self.formats: dict[Key, str] = {}
+        """What servers found, by revision; a revision that is not here is of the format ONNX."""
         self._made = 0
         self._reports = 0
 
@@ -136,16 +138,26 @@ class World:
         await self.cluster.create(WARM_POOL, made, manager=TEST)
 
     async def members(self, number: int, namespace: str = NAMESPACE, **changes: Any) -> list[str]:
-        """Free members, the latest to become ready; `changes`: `image`, `ready`, `restarts`, `keys`."""
+        """Free members, the latest to become ready; `changes`: `image`, `ready`, `restarts`, `keys`, `model_format`."""
         return [await self._member(namespace, **changes) for _ in range(number)]
 
     async def _member(
-        self, namespace: str, *, image: str = "server:1", ready: bool = True, restarts: int = 0, keys: PoolKey = KEYS
+        self,
+        namespace: str,
+        *,
+        image: str = "server:1",
+        ready: bool = True,
+        restarts: int = 0,
+        keys: PoolKey = KEYS,
+        model_format: str = "",
     ) -> str:
         self._made += 1
         name = f"{POOL}-{self._made:04}"
         seed = deployment(f"knodel-pool-{POOL}-00001", namespace, image=image, load="")
-        seed["spec"]["template"]["spec"]["containers"][0]["args"] = ["--pool"]
+        seed["spec"]["template"]["spec"]["containers"][0]["args"] = [
+            "--pool",
+            *(["--format", model_format] if model_format else []),
+        ]
         pool = await self.cluster.get(WARM_POOL, POOL, namespace)
         await self.cluster.create(POD, make_member(pool, seed, name, keys), manager=TEST)
         await self.report(name, namespace, ready=ready, restarts=restarts)

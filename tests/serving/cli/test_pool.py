@@ -41,7 +41,7 @@ async def test_set_makes_a_pool_with_the_fields_that_are_named(served: Served) -
     )  # fmt: skip
 
     assert (done.code, done.err) == (0, "")
-    assert done.out == "warm pool small has size 3: `knodel pool list` shows its members\n"
+    assert done.out == "warm pool small has size 3, for onnx models: `knodel pool list` shows its members\n"
     assert await spec_of(served) == {
         "size": 3,
         "maxAge": "1h",
@@ -94,10 +94,37 @@ async def test_a_pool_like_a_model_has_what_the_model_says_and_nothing_that_was_
 
 
 async def test_options_win_over_the_model_that_a_pool_is_like(served: Served) -> None:
-    await served.deploy("magika")
-    await make(served, "--like", "magika", "--cpu", "3", "--size", "1")
+    await served.deploy("magika", "--format", "onnx")
+    await make(served, "--like", "magika", "--cpu", "3", "--size", "1", "--format", "sklearn")
 
-    assert await spec_of(served) == {"size": 1, "template": {"resources": {"cpu": "3"}}}
+    assert await spec_of(served) == {"size": 1, "template": {"modelFormat": "sklearn", "resources": {"cpu": "3"}}}
+
+
+async def test_a_pool_like_a_model_without_a_format_has_the_one_that_its_server_found(served: Served) -> None:
+    await served.deploy("iris")
+    done = await served.knodel("pool", "set", "small", "--like", "iris", "--size", "1")
+    check(done, 2, ["--like iris: no server has found its format yet: give --format"])
+
+    await served.set_status("iris", {"modelFormat": "sklearn"})
+    await make(served, "--like", "iris", "--size", "1")
+
+    assert await spec_of(served) == {"size": 1, "template": {"modelFormat": "sklearn", "resources": {}}}
+    listed = await served.knodel("pool", "list")
+    assert listed.out.split()[:2] == ["NAME", "FORMAT"] and "sklearn" in listed.out
+
+
+async def test_explain_says_which_pool_is_of_no_use_and_what_it_advises_works(served: Served) -> None:
+    await served.deploy("iris")
+    await served.set_status("iris", {"modelFormat": "sklearn"})
+    await make(served, "--size", "2")
+    assert "for onnx models" in (await served.knodel("pool", "set", "small", "--size", "3")).out
+
+    told = (await served.knodel("explain", "iris")).out
+
+    assert "warm pool small has onnx members, of no use to a sklearn model" in told
+    advice = told.split("`knodel ", 1)[1].split("`")[0]
+    assert (await served.knodel(*advice.split())).code == 0
+    assert "of no use" not in (await served.knodel("explain", "iris")).out
 
 
 async def test_a_model_with_variants_has_no_class_of_its_own(served: Served) -> None:
@@ -108,7 +135,7 @@ async def test_a_model_with_variants_has_no_class_of_its_own(served: Served) -> 
     done = await served.knodel("pool", "set", "small", "--like", "magika")
 
     check(done, 2, ["its variants (a, b) need a pool each"])
-    await make(served, "--like", "magika", "--cpu", "2", "--memory", "1Gi")
+    await make(served, "--like", "magika", "--cpu", "2", "--memory", "1Gi", "--format", "onnx")
 
 
 @pytest.mark.parametrize(
@@ -147,13 +174,13 @@ async def test_pools_are_listed_before_any_model_is_there(served: Served) -> Non
 
     done = await served.knodel("pool", "list")
     rows = [line.split() for line in done.out.splitlines()]
-    assert rows[0] == ["NAME", "SIZE", "WANTED", "READY", "STARTING", "CLAIMED", "NOTE", "AGE"]
-    assert rows[1][:-1] == ["small", "2", "2", "1", "1", "0", "Size:", "as", "asked"]
+    assert rows[0] == ["NAME", "FORMAT", "SIZE", "WANTED", "READY", "STARTING", "CLAIMED", "NOTE", "AGE"]
+    assert rows[1][:-1] == ["small", "onnx", "2", "2", "1", "1", "0", "Size:", "as", "asked"]
     assert len(rows) == 2
     everywhere = (await served.knodel("pool", "list", "-A")).out
     assert [line.split()[:3] for line in everywhere.splitlines()[1:]] == [
-        ["default", "small", "2"],
-        ["team", "other", "auto"],
+        ["default", "small", "onnx"],
+        ["team", "other", "onnx"],
     ]
 
 
@@ -186,7 +213,9 @@ async def test_deploy_takes_pools_from_files(served: Served) -> None:
     done = await served.knodel("deploy", "-f", "-", "--no-wait", stdin=MODEL_AND_POOL)
 
     assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines()[0] == "warm pool small has size 2: `knodel pool list` shows its members"
+    assert (
+        done.out.splitlines()[0] == "warm pool small has size 2, for onnx models: `knodel pool list` shows its members"
+    )
     assert await spec_of(served) == {"size": 2}
     assert (await served.model("magika"))["spec"] == {"storageUri": "https://models.test/magika"}
 
