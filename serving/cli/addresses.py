@@ -29,14 +29,22 @@ def path_address(gateway: tuple[str, int], namespace: str, name: str, tag: str =
     return f"http://{_reachable(host)}:{port}/namespaces/{namespace}/models/{name}{f'@{tag}' if tag else ''}"
 
 
-def address_of(session: Session, model: Object, tag: str = "") -> str:
-    """Return the base URL that reaches the model by its split, or the version with `tag`; empty before it has one."""
+def gateway_of(session: Session) -> tuple[str, int] | None:
+    """Return host and port of the gateway that has the path form, None on Kubernetes. Raises CommandError."""
+    return None if session.kube else session.platform().gateway
+
+
+def address_of(gateway: tuple[str, int] | None, model: Object, tag: str = "") -> str:
+    """Return the base URL that reaches the model by its split, or the version with `tag`; empty before it has one.
+
+    `gateway` is the one of `gateway_of`.
+    """
     status = model.get("status") or {}
     tagged = (one.get("url", "") for one in status.get("traffic") or () if one.get("tag") == tag)
     url = str(next(tagged, "") if tag else status.get("url") or "")
-    if session.kube or not url or is_local(url):
+    if gateway is None or not url or is_local(url):
         return url
-    return path_address(session.platform().gateway, namespace_of(model), name_of(model), tag)
+    return path_address(gateway, namespace_of(model), name_of(model), tag)
 
 
 def is_local(url: str) -> bool:
@@ -55,13 +63,14 @@ def address_lines(session: Session, model: Object, example: str = "") -> list[tu
 
     `example`: the body of an inference request; without one the curl line reads the model's metadata.
     """
-    name, url = name_of(model), address_of(session, model)
+    gateway = gateway_of(session)
+    name, url = name_of(model), address_of(gateway, model)
     if not url:
         return []
     host = str((model.get("status") or {}).get("url", ""))
     lines = [("URL", url)]
     tags = [str(one["tag"]) for one in (model.get("status") or {}).get("traffic") or () if one.get("tag")]
-    lines += [(f"Tag {tag}", address_of(session, model, tag)) for tag in tags]
+    lines += [(f"Tag {tag}", address_of(gateway, model, tag)) for tag in tags]
     if url != host:
         lines.append(("Host URL", f"{host} (where names below {_domain(host)} resolve, as in browsers and curl)"))
     if not is_local(url):

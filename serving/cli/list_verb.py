@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from clusters.objects import MODEL, name_of, namespace_of
 from serving.api.table import URL, age_of, columns_of
-from serving.cli.addresses import address_of
+from serving.cli.addresses import address_of, gateway_of
 from serving.cli.context import Session, every_namespace, verb
 
 
@@ -18,11 +18,11 @@ def command(session: Session, all_namespaces: bool) -> None:
     if session.output.structured:
         session.output.value(found)
         return
-    now = datetime.now(UTC)
+    now, gateway = datetime.now(UTC), gateway_of(session)
     columns = [column for column in columns_of(MODEL) if session.output.wide or not column.wide]
     rows = [
         [*([namespace_of(item)] if all_namespaces else []), name_of(item)]
-        + [address_of(session, item) if column.name == URL else column.cell(item) for column in columns]
+        + [address_of(gateway, item) if column.name == URL else column.cell(item) for column in columns]
         + [age_of(item, now)]
         for item in found["items"]
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from serving.cli.addresses import address_of
+from serving.cli.addresses import address_of, gateway_of
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
 from serving.cli.wait import parse_timeout, wait_until_ready
@@ -20,4 +20,4 @@ def command(session: Session, name: str, timeout: str) -> None:
     if session.output.structured:
         session.output.value(model)
         return
-    session.output.text(f"model {name} is ready at {address_of(session, model)}")
+    session.output.text(f"model {name} is ready at {address_of(gateway_of(session), model)}")
