@@ -30,8 +30,8 @@ ENOUGH: Final = 100
 """Answers: their 0.95 quantile is known to some buckets, and what was longer ago is left out."""
 LONGEST: Final = 60.0
 """s that an answer counts at most: the autoscaler's stable window, by default."""
-MAX_BYTES: Final = 16_384
-"""Bytes of one page; 256 buckets of ten digits take 5 000."""
+MAX_BYTES: Final = 65_536
+"""Bytes of one page: three times 257 buckets of at most 24 bytes, and what the judge of a rollout reads besides."""
 
 _Name = Annotated[str, msgspec.Meta(max_length=253)]
 _Total = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOTAL)]

@@ -8,7 +8,9 @@ REVISION: Final = "Knative-Serving-Revision"  # names the revision to the activa
 NAMESPACE: Final = "Knative-Serving-Namespace"
 TAG: Final = "Knative-Serving-Tag"  # set by the rule of a tag; a caller may send it to choose a tag
 
-STRIPPED_FROM_REQUESTS: Final = (REVISION, NAMESPACE)
+DEFAULT_ROUTE: Final = "Knative-Serving-Default-Route"  # set where the split chooses the revision, and nowhere else
+
+STRIPPED_FROM_REQUESTS: Final = (REVISION, NAMESPACE, DEFAULT_ROUTE)
 """Removed from every request that comes in."""
 
 STRIPPED_PREFIXES: Final = ("k-network-", "k-proxy-", "knodel-internal-", "x-envoy-")

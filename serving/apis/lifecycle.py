@@ -5,6 +5,7 @@ Ready                 True when the three below are, else with the reason of the
 ├── ConfigurationsReady the newest version is ready, in all its variants
 └── RoutesReady         the split in force was seen at the gateway
 TrafficPinned         only while `spec.traffic` decides: what it says; no part of Ready
+RolloutHeld           only while the judge of a rollout cannot go on: why; no part of Ready
 ReplicasStarted       only while a replica does not start: False with the reason; no part of Ready, others may serve
 """
 
@@ -21,6 +22,7 @@ OBJECTS_APPLIED = "ObjectsApplied"
 CONFIGURATIONS_READY = "ConfigurationsReady"
 ROUTES_READY = "RoutesReady"
 TRAFFIC_PINNED = "TrafficPinned"
+ROLLOUT_HELD = "RolloutHeld"
 REPLICAS_STARTED = "ReplicasStarted"
 DEPENDENTS = (OBJECTS_APPLIED, CONFIGURATIONS_READY, ROUTES_READY)
 
@@ -90,6 +92,10 @@ class Lifecycle:
     def mark_traffic_pinned(self, message: str) -> None:
         """`spec.traffic` decides who gets what."""
         self._states[TRAFFIC_PINNED] = State("True", "SpecTraffic", message)
+
+    def mark_rollout_held(self, reason: str, message: str) -> None:
+        """Record why the judge of a rollout lets no step pass."""
+        self._states[ROLLOUT_HELD] = State("True", reason, message)
 
     def mark_replica_waiting(self, reason: str, message: str) -> None:
         """A replica does not start, of whichever version."""

@@ -32,6 +32,9 @@ MAX_ERROR_RATE = 0.01
 """Share of requests that may fail above the stable version's share."""
 MAX_LATENCY_RATIO = 1.25
 """Latency of the new version by that of the stable one, at the quantile."""
+MAX_STABLE_ERROR_RATE = 0.2
+"""Share of requests that the stable version may fail and still be compared with: one that fails every fifth request is
+itself as bad as what the judge takes back at once, and a candidate that fails as often would pass."""
 QUANTILE = 0.95
 """Of the latency that is compared: what one request of twenty exceeds."""
 ON_INSUFFICIENT_TRAFFIC: OnInsufficientTraffic = "hold"
@@ -82,7 +85,9 @@ class MetricRule:
 class Judge:
     """What the new version is held to; `interval` in seconds, rates and quantile as shares of 1.
 
-    `max_error_rate` is above the stable version's own rate, `max_latency_ratio` a multiple of its latency.
+    `max_error_rate` is above the stable version's own rate, `max_latency_ratio` a multiple of its latency. A stable
+    version with more errors than `max_stable_error_rate` is not compared with. `count_4xx` counts the caller's errors
+    (4xx) as errors of the version.
     """
 
     interval: float = INTERVAL
@@ -90,6 +95,8 @@ class Judge:
     max_latency_ratio: float = MAX_LATENCY_RATIO
     quantile: float = QUANTILE
     metrics: tuple[MetricRule, ...] = ()
+    max_stable_error_rate: float = MAX_STABLE_ERROR_RATE
+    count_4xx: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +196,8 @@ def _read_judge(fields: Fields) -> Judge:
         max_error_rate=fields.number("maxErrorRate", MAX_ERROR_RATE, 0.0, 1.0),
         max_latency_ratio=fields.number("maxLatencyRatio", MAX_LATENCY_RATIO, 1.0, LARGEST_RATIO),
         quantile=fields.number("quantile", QUANTILE, LEAST_QUANTILE, MOST_QUANTILE),
+        max_stable_error_rate=fields.number("maxStableErrorRate", MAX_STABLE_ERROR_RATE, 0.0, 1.0),
+        count_4xx=fields.flag("count4xx"),
         metrics=_read_metrics(fields),
     )
     fields.close()

@@ -8,6 +8,7 @@ from typing import Literal
 
 from clusters.objects import Object, condition_of
 from serving.apis.model import HistoryEntry
+from serving.rollout.held import held_by
 from serving.rollout.state import rollout_of, words
 
 
@@ -81,6 +82,8 @@ def _of_rollout(before: Object, after: Object) -> Iterator[Note]:
     if present.phase != (former.phase if former is not None else "Progressing"):
         bad = present.refuses
         yield Note("Warning" if bad else "Normal", f"Rollout{present.phase}", f"{present.candidate}: {said}")
+    elif (held := held_by(present)) is not None and (former is None or held_by(former) is None):
+        yield Note("Warning", "RolloutHeld", f"{present.candidate}: {held[1]}")
     elif former is not None and present.percent != former.percent:
         what = f"{present.candidate} gets {present.percent} %: {said}"
         yield Note("Normal", "RolloutProgressed", what)

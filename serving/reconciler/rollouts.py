@@ -6,8 +6,10 @@ and a repeated one counts none twice; after a restart they go on from what the s
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
 
 from clusters.objects import Key, Object, key_of, uid_of
 from serving.apis.model import Cause, Model
@@ -30,6 +32,8 @@ Step = tuple[str, str, int, int]
 """Candidate, start of its rollout, step, percent: what the totals of a step are told apart by."""
 BASELINE = "the stable version is counted, before the candidate has any traffic: the step to come leaves it none"
 """What the judge says before a first step of 100 %."""
+DEFAULT = "default"
+"""The namespace that the command takes when none is named."""
 CHANGE_OF_LEADER = 10.0
 """s: how long nobody leads after a leader's death, at most (`clusters/manager/process.py`)."""
 
@@ -79,7 +83,8 @@ class Rollouts:
         over = step_is_over(rule, state, now)
         stage = Stage(state.percent, _stages(rule, state), over, over or _is_settled(rule, state, now))
         former = state.look.verdict.numbers if state.look is not None else {}
-        verdict = judge(rule.judge, totals.stable, totals.candidate, stage, readings, former)
+        name = model.name if model.namespace == DEFAULT else f"{model.name} -n {model.namespace}"
+        verdict = judge(rule.judge, totals.stable, totals.candidate, stage, readings, former, name)
         return Looked(Look(verdict, moment(now)), totals.stable, totals.candidate)
 
     async def _read(self, model: Model, situation: Situation, state: RolloutState) -> _Totals:
@@ -91,10 +96,11 @@ class Rollouts:
         stable, candidate = (_revisions(situation, one) for one in (state.stable, state.candidate))
         watched = self._watched[key] = f"{uid_of(model.object)} {state.started_at}"
         seen = await self._observer.read(watched, model.namespace, {*stable, *candidate})
-        for revision in stable:
-            totals = replace(totals, stable=totals.stable.merge(seen.get(revision, NO_ANSWERS)))
-        for revision in candidate:
-            totals = replace(totals, candidate=totals.candidate.merge(seen.get(revision, NO_ANSWERS)))
+        totals = replace(
+            totals,
+            stable=totals.stable.then(_together(seen, stable)),
+            candidate=totals.candidate.then(_together(seen, candidate)),
+        )
         self._totals[key] = totals
         return totals
 
@@ -162,6 +168,10 @@ def cause_of(model: Model, situation: Situation, rollout: RolloutState | None) -
     if rollout is None or rollout.phase != "RolledBack" or newest is None or newest.revision != rollout.candidate:
         return model.cause
     return Cause("rollback", f"{rollout.stable}@{rollout.started_at}")
+
+
+def _together(seen: Mapping[str, Counts], revisions: Iterable[str]) -> Counts:
+    return reduce(Counts.merge, (seen[one] for one in revisions if one in seen), NO_ANSWERS)
 
 
 def _is_settled(rule: Rollout, state: RolloutState, now: datetime) -> bool:

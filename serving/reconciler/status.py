@@ -17,8 +17,10 @@ from serving.reconciler.plan import Plan
 from serving.reconciler.rollouts import NOT_LOOKED, Looked, cause_of, rollout_after, settled_shares
 from serving.resources import names
 from serving.resources.crds.status import make_status_schema
+from serving.rollout.held import held_by
 from serving.rollout.history import advance
 from serving.rollout.outcomes import last_sequence_after, outbox_after
+from serving.rollout.state import RolloutState
 from serving.rollout.versions import Version, shares_of, version_with
 
 KNOWN = frozenset(make_status_schema()["properties"])
@@ -46,7 +48,7 @@ def make_status(model: Model, outcome: Outcome, plan: Plan, now: datetime, looke
     outbox = outbox_after(model, rollout, history, now)
     status = {
         "observedGeneration": model.generation,
-        "conditions": _conditions(model, outcome, plan, now),
+        "conditions": _conditions(model, outcome, plan, rollout, now),
         **_addresses(world, former),
         **latest,
         **_format(world.autoscalers, latest.get("latestReadyRevision", "")),
@@ -80,7 +82,9 @@ def make_broken_status(model_obj: Object, message: str, now: datetime) -> Object
     return {**former, "observedGeneration": generation_of(model_obj), "conditions": lifecycle.conditions()}
 
 
-def _conditions(model: Model, outcome: Outcome, plan: Plan, now: datetime) -> list[Object]:
+def _conditions(
+    model: Model, outcome: Outcome, plan: Plan, rollout: RolloutState | None, now: datetime
+) -> list[Object]:
     world = outcome.world
     lifecycle = Lifecycle(conditions_of(model.object), now)
     _mark_objects(lifecycle, outcome, plan)
@@ -93,6 +97,8 @@ def _conditions(model: Model, outcome: Outcome, plan: Plan, now: datetime) -> li
         )
     if model.spec.traffic:
         lifecycle.mark_traffic_pinned(pinned_message(model, plan.situation))
+    if rollout is not None and (held := held_by(rollout)) is not None:
+        lifecycle.mark_rollout_held(*held)
     reason, message = trouble_of(world)
     if reason:
         lifecycle.mark_replica_waiting(reason, message)

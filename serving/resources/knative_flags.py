@@ -56,7 +56,7 @@ TAG_HEADER = Flag(
     "tag-header-based-routing",
     "enabled",
     "disabled",
-    "tags in spec.traffic, which the header Knative-Serving-Tag reaches",
+    "tags in spec.traffic, and spec.rollout, whose judge counts by its headers what the split sent",
 )
 EMPTY_DIR = Flag(
     "config-features",
@@ -115,7 +115,7 @@ def flags_needed(model: Model) -> tuple[Flag, ...]:
     `ACTIVATOR_METRICS` is none of them: without it a Model keeps a replica. Nor is `ZERO_INITIAL_SCALE`: a WarmPool's.
     """
     needs = {
-        TAG_HEADER: any(entry.tag for entry in model.spec.traffic),
+        TAG_HEADER: model.spec.rollout is not None or any(entry.tag for entry in model.spec.traffic),
         EMPTY_DIR: True,
         NO_LIMIT: model.spec.container_concurrency == 0,
         VOLUME_CLAIMS: bool(claim_of(model.spec.storage_uri)),

@@ -77,6 +77,13 @@ def evidence_below(pair: Pair, margin: Array | float) -> Array:
     return _evidence(pair, margin, np.logaddexp(apart, same) - math.log(2.0), pair.difference < margin)
 
 
+def evidence_of_rate(hits: Array, requests: Array, rate: float) -> Array:
+    """Logarithm of the evidence that one version's true rate is larger than `rate` (0 to 1); 0 when there is none."""
+    likelihood = _times_log(hits, np.asarray(rate)) + _times_log(requests - hits, np.asarray(1.0 - rate))
+    found = _log_mixture(hits, requests) - likelihood
+    return np.where(_rate(hits, requests) > rate, np.maximum(found, 0.0), 0.0)
+
+
 def _rate(hits: Array, requests: Array) -> Array:
     return hits / np.where(requests > 0.0, requests, 1.0)
 

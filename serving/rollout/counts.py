@@ -1,10 +1,10 @@
-"""What a version answered: requests, errors, and latency in the buckets of `serving.apis.latency`. Pure values."""
+"""What a version answered: requests, errors, and times in the buckets of `serving.apis.latency`. Pure values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from serving.apis.latency import upper_edge
@@ -12,14 +12,30 @@ from serving.apis.latency import upper_edge
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of requests, of errors among them (5xx of the server's own), and of latencies by bucket.
+    """What a version made of the requests that the split sent to it.
 
-    `latency` counts the answers whose time says something of the model: those that are no errors.
+    `requests` were answered, `errors` of them with an error of the server's own. `refused` were answered with an error
+    of the caller's own (4xx), `left` are those whose caller left before the answer: neither are among the requests.
+    `latency` counts the times by bucket, of answers that are no errors and of callers that left. `pending` counts
+    requests in flight by their age; it says how things are now, the others are totals.
     """
 
     requests: int = 0
     errors: int = 0
     latency: Mapping[int, int] = field(default_factory=dict)
+    refused: int = 0
+    left: int = 0
+    pending: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def in_flight(self) -> int:
+        """Number of requests in flight."""
+        return sum(self.pending.values())
+
+    @property
+    def oldest(self) -> float:
+        """Age in seconds of the oldest request in flight, rounded up to the edge of its bucket; 0 without any."""
+        return upper_edge(max(self.pending)) if self.pending else 0.0
 
     @property
     def timed(self) -> int:
@@ -27,19 +43,35 @@ class Counts:
         return sum(self.latency.values())
 
     def merge(self, other: Counts) -> Counts:
-        """Both together."""
-        buckets = self.latency.keys() | other.latency.keys()
-        latency = {one: self.latency.get(one, 0) + other.latency.get(one, 0) for one in sorted(buckets)}
-        return Counts(self.requests + other.requests, self.errors + other.errors, latency)
+        """Return both together."""
+        return Counts(
+            self.requests + other.requests,
+            self.errors + other.errors,
+            _sum(self.latency, other.latency),
+            self.refused + other.refused,
+            self.left + other.left,
+            _sum(self.pending, other.pending),
+        )
+
+    def then(self, later: Counts) -> Counts:
+        """Return the totals of both, one after the other, with the requests in flight of the later one."""
+        return replace(self, pending={}).merge(later)
 
     def since(self, former: Counts) -> Counts:
-        """What came after `former`, an earlier reading of the same totals; never below nothing."""
+        """Return what came after `former`, an earlier reading of the same totals; never below nothing."""
         latency = {one: count - former.latency.get(one, 0) for one, count in self.latency.items()}
         return Counts(
             max(self.requests - former.requests, 0),
             max(self.errors - former.errors, 0),
             {one: count for one, count in latency.items() if count > 0},
+            max(self.refused - former.refused, 0),
+            max(self.left - former.left, 0),
+            self.pending,
         )
+
+    def pending_above(self, bucket: int) -> int:
+        """Return the number of requests in flight that are older than the upper edge of the bucket."""
+        return sum(count for one, count in self.pending.items() if one > bucket)
 
     def slower_than(self, bucket: int) -> int:
         """Number of latencies above the upper edge of the bucket."""
@@ -61,9 +93,10 @@ class Counts:
 
 
 def to_json(counts: Counts) -> dict[str, Any]:
-    """As it stands in a status and in a server's statistics."""
+    """Return the totals as they stand in a status; what is in flight now is no part of it."""
     latency = {str(one): count for one, count in sorted(counts.latency.items())}
-    return {"requests": counts.requests, "errors": counts.errors, "latency": latency}
+    apart = {name: count for name, count in (("refused", counts.refused), ("left", counts.left)) if count}
+    return {"requests": counts.requests, "errors": counts.errors, **apart, "latency": latency}
 
 
 def from_json(value: object) -> Counts:
@@ -75,7 +108,12 @@ def from_json(value: object) -> Counts:
     read = {bucket: _count(count) for name, count in pairs if (bucket := _bucket(name)) is not None}
     requests = _count(value.get("requests"))
     errors = min(_count(value.get("errors")), requests)
-    return Counts(requests, errors, {bucket: count for bucket, count in sorted(read.items()) if count})
+    latencies = {bucket: count for bucket, count in sorted(read.items()) if count}
+    return Counts(requests, errors, latencies, _count(value.get("refused")), _count(value.get("left")))
+
+
+def _sum(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    return {bucket: one.get(bucket, 0) + other.get(bucket, 0) for bucket in sorted(one.keys() | other.keys())}
 
 
 def _bucket(name: object) -> int | None:

@@ -6,11 +6,16 @@ Two comparisons of rates, each with bounds that hold at every look (`serving.rol
     latency   share of answers slower than the stable version's quantile,        may exceed by  nothing
               the candidate's measured against maxLatencyRatio times that, or 5 ms more
 
-    some comparison surely exceeds what it may, or a metric its `max`
-    at two looks in a row with the step in force for an interval          fail
+    a metric exceeds its `max` at two looks in a row
+    with the step in force for an interval                                fail
+    else the stable version surely fails more than maxStableErrorRate     hold: there is nothing to compare with
+    else some comparison surely exceeds what it may                       fail
     else the step is over, every comparison surely stays below what
     would be harm at this step, and every metric has a value that it may  pass
     else                                                                  wait
+
+Only requests of the split are counted, so that no caller chooses the version (`serving.server.split`). The caller's own
+errors (4xx) are no answers of the model, unless `count4xx` is set. Requests that hang are errors (`rollout.hanging`).
 
 Harm is what the candidate adds to all answers of the model. At 10 % of the traffic a version that fails 10 points more
 often adds 1 % of errors, at 50 % one that fails 2 points more often does: a step passes once that is ruled out, and how
@@ -26,18 +31,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
+
+import numpy as np
 
 from serving.apis.latency import PER_OCTAVE, bucket_of, upper_edge
 from serving.apis.rollout import Judge, MetricRule
+from serving.rollout.bounds import evidence_of_rate
 from serving.rollout.compare import Comparison, Limits, compare
 from serving.rollout.counts import Counts
-from serving.rollout.verdict import ABOVE, Decision, Stage, Verdict
+from serving.rollout.hanging import hanging, hanging_age, unanswered, with_hanging
+from serving.rollout.verdict import ABOVE, UNANSWERED, Decision, Stage, Verdict
 
 WRONG_FAIL = 0.01
 """Chance that a version no worse than allowed ever fails: over all looks, steps and comparisons of a rollout."""
 WRONG_PASS = 0.01
 """Chance that a version that does harm ever passes that comparison at that step."""
+TO_HOLD = math.log(1.0 / 0.01)
+"""Evidence that the stable version fails more often than it may: a chance of 1 % to hold without need."""
 COMPARISONS = 2
 """Errors and latency: the first of the findings."""
 LEAST_ALLOWANCE = 0.001
@@ -61,27 +73,38 @@ def judge(
     stage: Stage,
     readings: Mapping[str, float | None] = MappingProxyType({}),
     former: Mapping[str, float] = MappingProxyType({}),
+    model: str = "NAME",
 ) -> Verdict:
     """The verdict on the candidate from what both answered since the stage began.
 
     `readings` are the values of the rule's further metrics by name: None, or not there, when the query had no answer.
-    `former` are the numbers of the stage's last verdict: how often in a row a metric was above its `max`.
+    `former` are the numbers of the stage's last verdict: how often in a row a metric was above its `max`. `model` is
+    the model as the command takes it, for remedies.
     """
+    age = hanging_age(stable, rule.quantile)
+    open_question = unanswered(stable, candidate, age, rule.max_error_rate)
+    in_flight = _in_flight(stable, candidate, age)
+    stable, candidate = (with_hanging(_counted(rule, one), age) for one in (stable, candidate))
+    broken = is_broken(rule, stable)
     errors = compare_errors(rule, stable, candidate, stage)
     latency = compare_latency(rule, stable, candidate, stage)
     needed = max(errors.needed, latency.needed if latency else 0.0)
     above = {metric.name: _times_above(metric, readings.get(metric.name), stage, former) for metric in rule.metrics}
+    compared = (_found("errors", errors, error_limits(rule, stage)), _of_latency(latency, rule, stage, stable))
+    if broken:
+        compared = (_of_broken(rule, stable, model), ("hold", "latency: not compared with such a version"))
     findings = (
-        _found("errors", errors, error_limits(rule, stage)),
-        _of_latency(latency, rule, stage, stable),
+        *compared,
         *(_of_metric(metric, readings.get(metric.name), above[metric.name]) for metric in rule.metrics),
     )
     decision = _decision(findings, stage)
     reasons = tuple(reason for kind, reason in findings if decision in (kind, "wait"))
     if decision == "wait":
-        reasons = (_waiting(findings, candidate, needed), *reasons)
+        reasons = (*filter(None, (open_question,)), _waiting(findings, candidate, needed), *reasons)
     numbers = {
         **_numbers(stable, candidate, rule.quantile, needed),
+        **in_flight,
+        **({UNANSWERED: 1.0} if open_question and stage.over else {}),
         **_bounds("errors", errors, error_limits(rule, stage)),
         **(_bounds("slow", latency, slow_limits(rule, stage)) if latency else {}),
         **{f"metric.{name}": value for name, value in readings.items() if value is not None},
@@ -103,10 +126,16 @@ def compare_latency(rule: Judge, stable: Counts, candidate: Counts, stage: Stage
         return None
     up, down = ratio_in_buckets(rule.max_latency_ratio)
     floor = bucket_of(upper_edge(bucket) + LEAST_DIFFERENCE)
-    to_fail = (candidate.slower_than(max(bucket + up, floor)), candidate.timed)
-    to_pass = (candidate.slower_than(max(bucket + down, floor - 1)), candidate.timed)
-    slow = (stable.slower_than(bucket), stable.timed)
+    to_fail = _slow(candidate, max(bucket + up, floor))
+    to_pass = _slow(candidate, max(bucket + down, floor - 1))
+    slow = _slow(stable, bucket)
     return compare(slow, to_fail, to_pass, slow_limits(rule, stage), stage.stable_share)
+
+
+def is_broken(rule: Judge, stable: Counts) -> bool:
+    """Return whether the stable version surely fails more often than a version to compare with may."""
+    hits, requests = np.asarray(float(stable.errors)), np.asarray(float(stable.requests))
+    return bool(evidence_of_rate(hits, requests, rule.max_stable_error_rate) >= TO_HOLD)
 
 
 def error_limits(rule: Judge, stage: Stage) -> Limits:
@@ -125,6 +154,22 @@ def ratio_in_buckets(ratio: float) -> tuple[int, int]:
     return math.ceil(exact), math.floor(exact)
 
 
+def _counted(rule: Judge, counts: Counts) -> Counts:
+    """Return the counts with the caller's errors among the version's where the rule says so."""
+    if not rule.count_4xx:
+        return counts
+    return replace(counts, requests=counts.requests + counts.refused, errors=counts.errors + counts.refused)
+
+
+def _slow(counts: Counts, bucket: int) -> tuple[int, int]:
+    """Return how many requests took longer than the bucket, and of how many that is known.
+
+    Of a request in flight it is known once it has taken longer.
+    """
+    late = counts.pending_above(bucket)
+    return counts.slower_than(bucket) + late, counts.timed + late
+
+
 def _limits(allowed: float, added: float, stage: Stage) -> Limits:
     return Limits(
         allowed=allowed,
@@ -138,6 +183,8 @@ def _decision(findings: Findings, stage: Stage) -> Decision:
     kinds = {kind for kind, _ in findings}
     if "fail" in kinds:
         return "fail"
+    if "hold" in kinds:
+        return "hold"
     return "pass" if stage.over and kinds <= {"pass"} else "wait"
 
 
@@ -150,6 +197,14 @@ def _of_latency(one: Comparison | None, rule: Judge, stage: Stage, stable: Count
     if (1.0 - error_limits(rule, stage).harm) ** stable.errors <= WRONG_PASS:
         return "pass", f"latency: the stable version failed all of {stable.errors} requests, errors alone decide"
     return "wait", "latency: the stable version has no answers yet to compare with"
+
+
+def _of_broken(rule: Judge, stable: Counts, model: str) -> tuple[Decision, str]:
+    return "hold", (
+        f"the stable version itself fails {stable.errors / stable.requests:.0%} of {stable.requests} requests, which "
+        f"is more than judge.maxStableErrorRate ({rule.max_stable_error_rate:.0%}) and nothing to compare with: "
+        f"`knodel promote {model}` gives the candidate all traffic, `knodel abort {model}` takes it back"
+    )
 
 
 def _found(what: str, one: Comparison, limits: Limits) -> tuple[Decision, str]:
@@ -192,6 +247,20 @@ def _waiting(findings: Findings, candidate: Counts, needed: float) -> str:
     if candidate.requests < needed:
         return f"{candidate.requests} of about {needed:.0f} requests that a good version takes to pass"
     return f"{candidate.requests} requests, a good version takes about {needed:.0f}: neither good nor bad for sure"
+
+
+def _in_flight(stable: Counts, candidate: Counts, age: float) -> dict[str, float]:
+    """Return what is in flight (`oldest` in seconds) and what was refused or left, as far as there is any."""
+    found: dict[str, float] = {}
+    for name, one in (("stable", stable), ("candidate", candidate)):
+        found |= {
+            f"{name}.refused": one.refused,
+            f"{name}.left": one.left,
+            f"{name}.inFlight": one.in_flight,
+            f"{name}.oldest": one.oldest,
+            f"{name}.hanging": hanging(one, age),
+        }
+    return {name: value for name, value in found.items() if value}
 
 
 def _numbers(stable: Counts, candidate: Counts, quantile: float, needed: float) -> dict[str, float | None]:

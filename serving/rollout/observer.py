@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 PAGE: Final = "/stats/answers"
 TIMEOUT: Final = 1.0
 """s for one answer, the shortest time between two looks: a Pod that hangs delays a pass by no more."""
-MAX_BYTES: Final = 16_384
-"""Bytes of one answer; 256 buckets of ten digits take 5 000."""
+MAX_BYTES: Final = 65_536
+"""Bytes of one answer: three times 257 buckets of at most 24 bytes, and some totals."""
 MOST_KEPT: Final = 10_000
 """Rollouts remembered; the longest unread one goes first."""
 ENDED: Final = frozenset({"Succeeded", "Failed"})

@@ -8,7 +8,8 @@
                                             replica that stays, and whoever it was at work for got no answer
     that was silent at the first look       nothing at its first reading
 
-What a replica answers between its last reading and its end is not seen: it is read until it has ended.
+What a replica answers between its last reading and its end is not seen: it is read until it has ended. Requests in
+flight are no totals: they are as the last reading has them.
 """
 
 from __future__ import annotations
@@ -37,12 +38,24 @@ class BadReading(KnodelError):
     """What a replica told is no reading."""
 
 
+class _Split(msgspec.Struct):
+    requests: _Total
+    errors: _Total
+    refused: _Total
+    left: _Total
+    latency: dict[_Bucket, _Total]
+    pending: dict[_Bucket, _Total]
+
+
 class _Page(msgspec.Struct):
+    """`split` is absent from a server of a release that counted all requests alike."""
+
     revision: _Name
     process: _Name
     requests: _Total
     errors: _Total
     latency: dict[_Bucket, _Total]
+    split: _Split | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Page)
@@ -67,9 +80,11 @@ def parse_reading(body: bytes) -> Reading:
         page = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadReading(f"/stats/answers did not answer with a reading: {error}") from error
-    totals = Counts(page.requests, page.errors, page.latency)
-    if page.errors + totals.timed != page.requests:
-        raise BadReading(f"{page.errors} errors and {totals.timed} latencies are not the {page.requests} requests")
+    split = page.split or _Split(page.requests, page.errors, 0, 0, page.latency, {})
+    totals = Counts(split.requests, split.errors, split.latency, split.refused, split.left, split.pending)
+    if totals.errors + totals.timed != totals.requests + totals.left:
+        times = f"{totals.errors} errors and {totals.timed} latencies"
+        raise BadReading(f"{times} are not the {totals.requests} requests and {totals.left} callers that left")
     return Reading(page.revision, page.process, totals)
 
 
@@ -81,7 +96,7 @@ def answered_since(former: Seen | None, seen: Seen) -> Mapping[str, Counts]:
     answered: dict[str, Counts] = {}
     for pod, reading in seen.items():
         if reading is not None:
-            more = Counts() if former is None else _since(former, pod, reading)
+            more = Counts(pending=reading.totals.pending) if former is None else _since(former, pod, reading)
             answered[reading.revision] = answered.get(reading.revision, Counts()).merge(more)
     return answered
 
@@ -102,7 +117,7 @@ def _since(former: Seen, pod: str, reading: Reading) -> Counts:
         return reading.totals
     last = former[pod]
     if last is None:
-        return Counts()
+        return Counts(pending=reading.totals.pending)
     if last.process != reading.process:
         return reading.totals.merge(CRASHED)
     return reading.totals.since(last.totals)

@@ -19,7 +19,9 @@
     Progressing   a step is not in force within `progressDeadline`         RolledBack
     Progressing   a step is in force for `stepDuration`, the verdict is    the next step; after the last Promoted
                   pass, or wait and `onInsufficientTraffic` is promote
+                  (but not while requests to the candidate hang)
     Progressing   likewise, wait, and it is rollback                       RolledBack
+    Progressing   likewise, and the verdict is hold                        as it was, with the reason
     else                                                                   as it was
 
 The split follows from the state (`rollout.split`): the state is written first, the traffic moves after it, and a step's
@@ -41,7 +43,7 @@ from serving.rollout.pace import seconds_of_baseline, seconds_to_settle, step_is
 from serving.rollout.sight import Sight
 from serving.rollout.split import Situation
 from serving.rollout.state import NO_ANSWERS, Passed, Phase, RolloutState, moment, seconds_between
-from serving.rollout.verdict import ABOVE, Verdict
+from serving.rollout.verdict import ABOVE, UNANSWERED, Verdict
 from serving.rollout.versions import Version, version_with
 
 
@@ -231,9 +233,11 @@ def _stepped(at: _Pass, state: RolloutState, _: Version) -> RolloutState | None:
         return _next(at, state, look.verdict, "passed")
     if any(name.startswith(ABOVE) for name in look.verdict.numbers):
         return replace(state, reasons=look.verdict.reasons)  # a metric is above its bound once: the next look decides
+    if look.verdict.decision == "hold":
+        return replace(state, reasons=(f"step {state.step + 1} ({state.percent} %) is held", *look.verdict.reasons))
     little = f"step {state.step + 1} ({state.percent} %) is over, and its requests do not tell enough"
     match at.rule.on_insufficient_traffic:
-        case "promote":
+        case "promote" if UNANSWERED not in look.verdict.numbers:
             return _next(at, state, look.verdict, "passed for want of traffic")
         case "rollback":
             return _end(at, state, "RolledBack", little, *look.verdict.reasons)

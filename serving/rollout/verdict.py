@@ -16,7 +16,13 @@ AT_FULL = 0.25
 ABOVE = "above."
 """Numbers of a verdict: before a metric's name, at how many looks in a row its value was above its `max`."""
 
-Decision = Literal["wait", "pass", "fail"]
+UNANSWERED = "unanswered"
+"""Number of a verdict on a step whose time is over: 1 when `onInsufficientTraffic: promote` may not pass it
+(`serving.rollout.hanging`)."""
+
+Decision = Literal["wait", "hold", "pass", "fail"]
+"""`hold`: there is nothing to compare the candidate with, so no step passes or fails until that changes or a person
+decides."""
 
 
 @dataclass(frozen=True, slots=True)

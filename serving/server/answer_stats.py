@@ -1,4 +1,7 @@
-"""What the version that is served answered, for the judge of its rollout: the page `/stats/answers`.
+"""What the version that is served answered: the page `/stats/answers`.
+
+The judge of a rollout reads the part `split`, the requests that the split sent here. The autoscaler reads the latency
+of all requests.
 
 Of the requests for an inference those whose answer may tell one version from another, as totals of this process:
 
@@ -42,7 +45,10 @@ class AnswerStats:
         self._process = secrets.token_hex(_NAME_BYTES)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is now; `latency` has the numbers of timed answers by bucket (`serving.apis.latency`)."""
+        """As it is now; `latency` has the numbers of timed answers by bucket (`serving.apis.latency`).
+
+        `split` has the same of the requests that the judge of a rollout counts (`serving.server.split`).
+        """
         errors, latency = 0, dict[int, int]()
         for protocol, codes in self._metrics.answers.items():
             for code, times in codes.items():
@@ -58,6 +64,7 @@ class AnswerStats:
             "requests": errors + sum(latency.values()),
             "errors": errors,
             "latency": {str(bucket): latency[bucket] for bucket in sorted(latency)},
+            "split": self._metrics.split.to_json(),
         }
 
 

@@ -23,6 +23,7 @@ from serving.server.framing import refusal
 from serving.server.limits import Limits
 from serving.server.outbox import GatheringTransport, Outbox
 from serving.server.pace import Pace
+from serving.server.split import RECEIVED_KEY
 from serving.server.traffic import Traffic
 from serving.server.untaken import Untaken, cut_off
 
@@ -205,6 +206,7 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The request is complete."""
         self._disarm()
+        self.scope[RECEIVED_KEY] = self.loop.time()  # type: ignore[typeddict-unknown-key]
         self._in_head = True
         self._head_size = 0
         super().on_message_complete()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Final, Generic, TypeVar
 
 from serving.engines.errors import Cancelled
@@ -21,10 +22,15 @@ class Handover(Generic[T]):
         self._room = threading.Semaphore(ahead)
         self._parts: asyncio.Queue[T | None] = asyncio.Queue()
         self._ended = False
+        self.waited = 0.0
+        """Seconds that the thread has waited for the task to take a part."""
 
     def put(self, part: T) -> None:
         """Of the thread: blocks until there is room. Raises Cancelled when nobody takes any more."""
-        self._room.acquire()
+        if not self._room.acquire(blocking=False):
+            start = time.monotonic()
+            self._room.acquire()
+            self.waited += time.monotonic() - start
         if self._ended:
             self._room.release()  # of whoever tries again
             raise Cancelled("nobody waits for the rest")

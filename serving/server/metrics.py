@@ -7,56 +7,29 @@ used: counting takes it ten times as long, its import a tenth of a second, and o
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from clusters.exposition import Buckets, Family, Histogram, Labels, process_families, render
 from serving.server.latency import LATENCY_BOUNDS, LATENCY_EDGES, by_bound
+from serving.server.observations import Observations
+from serving.server.split import SplitAnswers
 from serving.server.stats import Stats
 
 BATCH_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _MS: Final = 1000
 
 
-class Observations:
-    """Numbers counted by upper bound, and their sum."""
-
-    __slots__ = ("_bounds", "_counts", "_sum")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def add(self, value: float) -> None:
-        """One more."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
-
-    @property
-    def counts(self) -> Sequence[int]:
-        """Up to each bound but above the one before, at last above all."""
-        return self._counts
-
-    @property
-    def total(self) -> int:
-        """How many there are."""
-        return sum(self._counts)
-
-    @property
-    def sum(self) -> float:
-        """Of all values."""
-        return self._sum
-
-
 class Metrics:
     """Answers by protocol and code, how long they took, and sizes of batches. Used by one event loop.
 
     Times are counted between finer edges than the page has bounds: `answer_stats` reads the same counts in buckets.
+    `split` counts the requests that the judge of a rollout counts; `monotonic` is the loop's time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.split = SplitAnswers(monotonic)
         self._answers: dict[str, dict[int, Observations]] = {}
         self._batches = Observations(BATCH_BOUNDS)
 

@@ -46,7 +46,7 @@ class Observability:
     def __init__(
         self, options: ObservabilityOptions, stats: Stats, out: TextIO, monotonic: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self.metrics = Metrics()
+        self.metrics = Metrics(monotonic)
         self._stats = stats
         self._monotonic = monotonic
         self._access_log = AccessLog(options.access_log, out, random) if options.access_log else None

@@ -11,6 +11,7 @@ from serving.server.access_log import AccessLog
 from serving.server.connection import BROKEN_KEY, REFUSED_KEY
 from serving.server.errors import ClientLeft
 from serving.server.metrics import Metrics
+from serving.server.split import is_of_split
 
 V1: Final = "v1"
 V2: Final = "v2"
@@ -39,11 +40,15 @@ class Observed:
         An answer that breaks after its status has left counts with the status of what broke it.
         """
         start, status = self._monotonic(), 0
+        protocol, split = protocol_of(scope["method"], scope["path"]), self._metrics.split
+        judged = split.begin(scope, start) if protocol != OTHER and is_of_split(scope["headers"]) else None
 
         def seen(message: Message) -> Awaitable[None]:  # no coroutine of its own: this is on the way of every request
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if judged is not None:
+                    judged.answered_at = self._monotonic()
             return send(message)
 
         try:
@@ -52,9 +57,12 @@ class Observed:
             status = _FAILED
             raise
         finally:
-            seconds = self._monotonic() - start
+            now = self._monotonic()
+            seconds = now - start
             status = scope.get(BROKEN_KEY) or status or scope.get(REFUSED_KEY, ClientLeft.status)
-            self._metrics.observe(protocol_of(scope["method"], scope["path"]), status, seconds)
+            self._metrics.observe(protocol, status, seconds)
+            if judged is not None:
+                split.end(judged, status, now)
             if self._access_log is not None:
                 trace = scope.get(TRACE_KEY, "")
                 self._access_log.write(scope["method"], scope["path"], status, seconds, trace)

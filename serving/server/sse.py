@@ -30,6 +30,7 @@ from serving.server.inference import BEGAN, INLINE_BODY
 from serving.server.lifecycle import ServedModel
 from serving.server.limits import Held
 from serving.server.protocol_v2 import Call
+from serving.server.split import PRODUCED_KEY
 
 HEAD: Final = [
     (b"content-type", EVENT_STREAM + b"; charset=utf-8"),
@@ -51,7 +52,12 @@ class Stream(Endpoint):
             partial(self._produce, body, parts), IN_A_THREAD, connection_of(scope), began=scope.get(BEGAN), body=held
         )
         running = loop.create_task(inferring)
-        running.add_done_callback(lambda _: parts.end())
+
+        def produced(_: object) -> None:
+            scope[PRODUCED_KEY] = loop.time() - parts.waited
+            parts.end()
+
+        running.add_done_callback(produced)
         try:
             await _deliver(running, parts, Events(send), scope)
         finally:

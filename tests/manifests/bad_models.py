@@ -178,7 +178,8 @@ _ROLLOUTS = [
     _rollout({"onInsufficientTraffic": "wait"}, "onInsufficientTraffic", "must be hold or promote or rollback"),
     *(_rollout({"judge": {name: value}}, f"judge.{name}")
       for name, value in (("interval", "999ms"), ("maxErrorRate", 1.1), ("maxErrorRate", -0.1),
-                          ("maxLatencyRatio", 0.9), ("quantile", 0.4), ("quantile", 1), ("metrics", []), ("rate", 1))),
+                          ("maxLatencyRatio", 0.9), ("quantile", 0.4), ("quantile", 1), ("metrics", []), ("rate", 1),
+                          ("maxStableErrorRate", 1.1), ("count4xx", "yes"))),
     *(_rollout({"judge": {"metrics": [{"name": "a", "query": "up", "max": 1, **part}]}},
                f"judge.metrics[0].{next(iter(part))}")
       for part in ({"name": "A"}, {"query": ""}, {"query": "a\nb"}, {"max": "1"}, {"min": 0}, {"max": None})),
@@ -232,6 +233,7 @@ FULL_ROLLOUT: Object = {
     "steps": [1, 10, 100], "stepDuration": "90s", "progressDeadline": "1h", "maxSurge": 2, "keepWarm": "0s",
     "onInsufficientTraffic": "promote",
     "judge": {"interval": "5s", "maxErrorRate": 0, "maxLatencyRatio": 2, "quantile": 0.99,
+              "maxStableErrorRate": 0.5, "count4xx": True,
               "metrics": [{"name": "drift", "query": "max(drift{model='magika'})", "max": -0.5}]},
 }  # fmt: skip
 

@@ -52,7 +52,7 @@ async def test_a_rollout_moves_the_traffic_step_by_step_and_loses_no_request(wor
 
 
 async def test_a_version_that_takes_other_inputs_is_rolled_back_though_no_server_failed(world: World) -> None:
-    spec = {**QUICK, "stepDuration": "1h"}
+    spec = {**QUICK, "stepDuration": "1h", "judge": {**QUICK["judge"], "count4xx": True}}
     await world.deploy("other", storageUri=world.artifacts("double"), minReplicas=1, rollout=spec)
     async with world.under_load("other") as load:
         await world.deploy("other", storageUri=world.artifacts("text"), wait=False)

@@ -227,12 +227,14 @@ class World:
         body: Object | None = None,
     ) -> Answer:
         """One inference request, by Host (with a tag in front when given); `body` in the place of `value`'s."""
-        namespace = namespace or self.namespace
-        host = f"{tag}-{name}" if tag else name
-        headers = {"Host": f"{host}.{namespace}.{self._domain}"}
+        headers = {"Host": self.host(f"{tag}-{name}" if tag else name, namespace)}
         if tag_header:
             headers["Knative-Serving-Tag"] = tag_header
         return await self.send("POST", f"/v2/models/{name}/infer", headers, body or infer_body(value))
+
+    def host(self, name: str, namespace: str = "") -> str:
+        """Return the public host of a Model, or of `TAG-NAME`."""
+        return f"{name}.{namespace or self.namespace}.{self._domain}"
 
     async def send(self, method: str, path: str, headers: Mapping[str, str], body: Any = None) -> Answer:
         """Any request to the gateway."""

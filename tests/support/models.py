@@ -190,6 +190,18 @@ def flowers(seconds: float) -> bytes:
     return FLOWERS % seconds
 
 
+def stuck() -> bytes:
+    """As `brisk`, but a call for a flower longer than 50 takes a minute."""
+    predict = b"    def predict(self, flowers):\n"
+    hangs = (
+        b"""%s        if flowers[0][0] > 50:
+            time.sleep(60)
+"""
+        % predict
+    )
+    return flowers(0.01).replace(predict, hangs)
+
+
 def flaky() -> bytes:
     """As `brisk`, but every fifth call fails."""
     predict = b"    def predict(self, flowers):\n"
@@ -216,8 +228,9 @@ MODELS: Mapping[str, Callable[[], bytes]] = {
     "brisk": partial(flowers, 0.01),
     "lame": partial(flowers, 0.03),
     "flaky": flaky,
+    "stuck": stuck,
 }
-SUFFIXES = {"line": ".skops", **dict.fromkeys(("code", "brisk", "lame", "flaky"), ".py")}
+SUFFIXES = {"line": ".skops", **dict.fromkeys(("code", "brisk", "lame", "flaky", "stuck"), ".py")}
 """Of the files that are no `.onnx`."""
 
 

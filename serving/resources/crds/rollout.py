@@ -11,6 +11,7 @@ from serving.resources.crds.schema import (
     Schema,
     array,
     choice,
+    flag,
     integer,
     mapping,
     matches,
@@ -99,6 +100,13 @@ def _judge() -> Schema:
                 rollout.LEAST_QUANTILE,
                 rollout.MOST_QUANTILE,
             ),
+            "maxStableErrorRate": number(
+                "Share of requests that the stable version may fail; beyond it the rollout is held, since there is "
+                f"nothing to compare with; default {rollout.MAX_STABLE_ERROR_RATE:g}.",
+                0.0,
+                1.0,
+            ),
+            "count4xx": flag("Whether 4xx answers count as errors of the version; default false."),
             "metrics": _metrics(),
         },
     )

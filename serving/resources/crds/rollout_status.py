@@ -47,7 +47,7 @@ def _verdict() -> Schema:
     return record(
         "The judge's last look.",
         {
-            "decision": plain("string", "wait, pass or fail."),
+            "decision": plain("string", "wait, hold, pass or fail."),
             "at": plain("string", "When."),
             "reasons": listing("Why.", plain("string")),
             "numbers": {
@@ -62,9 +62,11 @@ def _counts(about: str) -> Schema:
     return record(
         about,
         {
-            "requests": plain("integer", "Answers.", format="int64"),
+            "requests": plain("integer", "Answers to requests of the split.", format="int64"),
             "errors": plain("integer", "Errors of the server's own among them.", format="int64"),
-            "latency": {**plain("object", "Answers by latency bucket."), "additionalProperties": _COUNT},
+            "refused": plain("integer", "Requests besides, answered with the caller's error (4xx).", format="int64"),
+            "left": plain("integer", "Requests besides, whose caller left before the answer.", format="int64"),
+            "latency": {**plain("object", "Times by latency bucket."), "additionalProperties": _COUNT},
         },
     )
 

@@ -17,7 +17,16 @@ from google.protobuf.message import DecodeError
 
 from serving.server.answer_stats import GRPC, GRPC_OTHER
 from serving.server.app import EXTENSIONS, SERVER_NAME
-from serving.server.errors import BadRequest, ClientLeft, ModelFailed, NotFound, ServingError, UnsupportedType
+from serving.server.errors import (
+    BadRequest,
+    ClientLeft,
+    DeadlineExceeded,
+    ModelFailed,
+    NotFound,
+    QueueExpired,
+    ServingError,
+    UnsupportedType,
+)
 from serving.server.grpc import messages
 from serving.server.grpc.codec import GrpcCodec
 from serving.server.grpc.library import grpc
@@ -31,6 +40,7 @@ from serving.server.lifecycle import Lifecycle, ServedModel
 from serving.server.limits import Held
 from serving.server.messages import shape_of
 from serving.server.protocol_v2 import Call
+from serving.server.split import RECEIVED_KEY, InFlight, SplitAnswers, is_of_split
 from serving.server.target import SHOWN, Target
 
 log = logging.getLogger(__name__)
@@ -44,6 +54,7 @@ MODEL_NAME: Final = 1
 """Number of the field `model_name` in a ModelInferRequest."""
 _OK: Final = code_of(grpc.StatusCode.OK)
 _CANCELLED: Final = code_of(grpc.StatusCode.CANCELLED)
+_ANSWERED: Final = 200  # HTTP's status of an answer
 
 Method = Callable[[bytes, Context, Held], Awaitable[bytes]]
 """What a message is answered; it holds memory, for whoever works on it longer than this lasts."""
@@ -52,8 +63,18 @@ Method = Callable[[bytes, Context, Held], Awaitable[bytes]]
 class Observer(Protocol):
     """Who is told of each answer."""
 
+    split: SplitAnswers
+
     def observe(self, protocol: str, code: int, seconds: float) -> None:
         """An answer: gRPC's number of its status, and how long it took."""
+        ...
+
+
+class CallContext(Context, Protocol):
+    """What is used of `grpc.aio.ServicerContext` besides."""
+
+    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]] | None:
+        """The headers of the call, names in lower case."""
         ...
 
 
@@ -135,29 +156,43 @@ class Service:
         }
         return grpc.method_handlers_generic_handler(service, handlers)
 
-    def _endpoint(self, method: Method, protocol: str) -> Callable[[Any, Context], Awaitable[bytes]]:
-        async def endpoint(_: Any, context: Context) -> bytes:
-            start, code = self._monotonic(), _CANCELLED
+    def _endpoint(self, method: Method, protocol: str) -> Callable[[Any, CallContext], Awaitable[bytes]]:
+        async def endpoint(_: Any, context: CallContext) -> bytes:
+            start, code, status = self._monotonic(), _CANCELLED, ClientLeft.status
+            judged = self._judged(context, start) if protocol == GRPC else None
             try:
                 context.set_trailing_metadata(self._labels)
-                answer = await self._answer(method, context)
+                answer = await self._answer(method, context, judged)
                 self._untaken.add(context, answer)
-                code = _OK
+                code, status = _OK, _ANSWERED
                 return answer
             except ServingError as error:
-                status = status_of(error)
-                code = code_of(status)
-                await context.abort(status, str(error), self._labels + metadata_of(error))
+                refusal = status_of(error)
+                code, status = code_of(refusal), _status_of(error, context)
+                await context.abort(refusal, str(error), self._labels + metadata_of(error))
                 raise  # not reached: `abort` raises
             finally:
+                now = self._monotonic()
                 if self._metrics is not None:
-                    self._metrics.observe(protocol, code, self._monotonic() - start)
+                    self._metrics.observe(protocol, code, now - start)
+                    if judged is not None:
+                        self._metrics.split.end(judged, status, now)
 
         return endpoint
 
-    async def _answer(self, method: Method, context: Context) -> bytes:
+    def _judged(self, context: CallContext, now: float) -> InFlight | None:
+        """Return the entry of a call that the split sent here; None for any other."""
+        if self._metrics is None:
+            return None
+        metadata = context.invocation_metadata() or ()
+        headers = ((name.encode(), value.encode() if isinstance(value, str) else value) for name, value in metadata)
+        return self._metrics.split.begin({}, now) if is_of_split(headers) else None
+
+    async def _answer(self, method: Method, context: Context, judged: InFlight | None) -> bytes:
         """The answer, or b"" to a caller that left. Raises ServingError."""
         message = await self._receiver.receive(context)
+        if judged is not None:
+            judged.scope[RECEIVED_KEY] = self._monotonic()
         held = self._receiver.held(message)
         try:
             return await method(message, context, held)
@@ -248,6 +283,14 @@ class Service:
         if made is None or made[0] is not model:
             made = self._codec = model, GrpcCodec(model.codec)
         return made[1]
+
+
+def _status_of(error: ServingError, context: Context) -> int:
+    """Return the HTTP status of the error; that of a caller that left when the caller's own deadline has passed."""
+    left = context.time_remaining()
+    if isinstance(error, DeadlineExceeded | QueueExpired) and left is not None and left <= 0.0:
+        return ClientLeft.status
+    return error.status
 
 
 async def _refuse_repository(*_: object) -> bytes:

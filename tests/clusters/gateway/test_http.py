@@ -10,6 +10,7 @@ import pytest
 from clusters.gateway.envoy import ACCESS_LOG, Envoy
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Route, Split, Table, VirtualHost
+from serving.server.split import is_of_split
 from tests.clusters.gateway.backends import Backend, ask, backend, read_answer
 from tests.clusters.gateway.tables import HEAD, ONE, TWO, is_error, table
 from tests.support.ports import free_port
@@ -118,6 +119,27 @@ async def test_the_platform_answers_for_itself(served: int) -> None:
     refused = await ask(served, "/v2", "localhost", method="POST")
     assert is_error(refused, 405)
     assert refused.headers["allow"] == "GET"
+
+
+async def test_only_the_gateway_marks_what_the_split_sends(gateway: Envoy, first: Backend, second: Backend) -> None:
+    backends = {ONE: (first.address,), TWO: (second.address,)}
+    await gateway.apply(table({"m-00001": 100}, backends, tags={"blue": "m-00002"}))
+    forged = {"Knative-Serving-Default-Route": "true"}
+    tagged = {"Knative-Serving-Tag": "blue"}
+    asked = (
+        ("/", "m.default.localhost", {}, first), ("/", "m.default.localhost", forged, first),
+        ("/v2/models/m/infer", "x", forged, first),
+        ("/", "blue-m.default.localhost", forged, second), ("/", "m.default.localhost", forged | tagged, second),
+        ("/v2/models/m/infer", "x", forged | tagged, second),
+        ("/", "m.default.localhost", forged | {"Knative-Serving-Tag": "unknown"}, first),
+    )  # fmt: skip
+    counted = []
+    for path, host, headers, served in asked:
+        await ask(gateway.port, path, host, headers=headers)
+        got = served.requests[-1].headers
+        counted.append(is_of_split([(name.lower().encode(), value.encode()) for name, value in got.items()]))
+        assert got.getall("Knative-Serving-Default-Route", []) == (["true"] if served is first else [])
+    assert counted == [True, True, True, False, False, False, False]
 
 
 async def test_requests_are_split_by_percent(gateway: Envoy, first: Backend, second: Backend) -> None:

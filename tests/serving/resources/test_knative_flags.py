@@ -77,3 +77,7 @@ def test_what_an_administrator_chose_is_not_overwritten_but_knatives_default_is(
 def test_a_flag_that_is_read_at_the_start_says_what_to_restart() -> None:
     assert ACTIVATOR_METRICS.remedy.endswith("knative-serving and restart its Deployment activator")
     assert "restart" not in TAG_HEADER.remedy
+
+
+def test_a_rollout_needs_the_headers_by_which_its_judge_counts() -> None:
+    assert TAG_HEADER in flags_needed(model(rollout={}))

@@ -39,6 +39,7 @@ class Play:
     reach: int = 100
     standing: dict[str, int] = field(default_factory=dict)
     now: datetime = START
+    numbers: dict[str, float] = field(default_factory=lambda: {"needed": 100.0})
     asked: list[tuple[float, bool]] = field(default_factory=list)
 
     def situation(self) -> Situation:
@@ -75,7 +76,7 @@ class Play:
         over = step_is_over(self.rule, self.state, self.now)
         self.asked.append(((self.now - START).total_seconds(), over))
         decision = self.verdict if over or (self.early == "fail" and self.verdict == "fail") else self.early
-        return Look(Verdict(decision, (f"the judge says {decision}",), {"needed": 100.0}), moment(self.now))
+        return Look(Verdict(decision, (f"the judge says {decision}",), self.numbers), moment(self.now))
 
     def until(self, phase: str, *, tick: float = 1.0, most: int = 10_000) -> RolloutState:
         """Passes every `tick` seconds until the rollout is in this phase."""

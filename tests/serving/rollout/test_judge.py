@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
+from serving.apis.latency import bucket_of
 from serving.apis.rollout import Judge, MetricRule
 from serving.rollout.counts import Counts
 from serving.rollout.judge import error_limits, judge, ratio_in_buckets, slow_limits
-from serving.rollout.verdict import Stage, Verdict
+from serving.rollout.verdict import UNANSWERED, Stage, Verdict
 
 RULE = Judge()
 TENTH, HALF, ALL = Stage(10, 3, True), Stage(50, 3, True), Stage(100, 3, True)
@@ -92,15 +94,65 @@ def test_at_part_of_the_traffic_the_latency_waits_for_the_stable_version() -> No
     assert judge(RULE, Counts(5, 5), answers(2000), HALF).decision == "wait"
 
 
+@pytest.mark.parametrize("candidate", [answers(2000), answers(2000, 400), answers(2000, 2000)])
+@pytest.mark.parametrize("stable", [Counts(20, 20), answers(1000, 800), answers(2000, 500)])
+def test_a_stable_version_that_is_itself_broken_is_nothing_to_compare_with(stable: Counts, candidate: Counts) -> None:
+    for stage in (TENTH, HALF, ALL):
+        verdict = judge(RULE, stable, candidate, stage, model="iris")
+        assert verdict.decision == "hold"
+        assert "the stable version itself fails" in verdict.reasons[0]
+        assert "`knodel promote iris`" in verdict.reasons[0] and "`knodel abort iris`" in verdict.reasons[0]
+
+
 @pytest.mark.parametrize(
-    ("stage", "failed", "decision"), [(TENTH, 20, "wait"), (TENTH, 90, "pass"), (HALF, 90, "wait")]
+    ("limit", "stable", "decision"),
+    [
+        (0.2, answers(3, 1), "wait"),  # a third of three requests shows nothing
+        (0.2, answers(9000, 1800), "pass"),  # as many as are allowed
+        (0.9, answers(9000, 7200), "pass"),
+        (0.0, answers(9000), "pass"),
+        (0.0, answers(9000, 1), "hold"),
+    ],
 )
-def test_what_replaces_a_stable_version_that_only_fails_is_judged_by_errors_alone(
-    stage: Stage, failed: int, decision: str
-) -> None:
-    verdict = judge(RULE, Counts(failed, failed), answers(2000), stage)
-    assert verdict.decision == decision
-    assert (decision == "pass") == any("errors alone decide" in reason for reason in verdict.reasons)
+def test_how_broken_a_stable_version_may_be_is_a_setting(limit: float, stable: Counts, decision: str) -> None:
+    candidate = answers(1000, round(1000 * stable.errors / stable.requests))
+    verdict = judge(Judge(max_stable_error_rate=limit), stable, candidate, TENTH)
+    assert (verdict.decision == "hold") == (decision == "hold")
+
+
+def test_callers_errors_count_for_neither_version_unless_they_are_asked_for() -> None:
+    stable, candidate = replace(answers(900, 1), refused=10), replace(answers(100), refused=500)
+    assert judge(RULE, stable, candidate, TENTH).decision == "pass"
+    asked = judge(Judge(count_4xx=True), stable, candidate, TENTH)
+    assert asked.decision == "fail"
+    assert asked.numbers["candidate.errors"] == pytest.approx(500 / 600, rel=1e-5)
+    assert judge(RULE, stable, candidate, TENTH).numbers["candidate.refused"] == 500
+
+
+OLD, YOUNG = bucket_of(60.0), bucket_of(0.01)
+
+
+def test_a_version_that_hangs_fails_by_its_latency_before_it_has_any_answer() -> None:
+    assert judge(RULE, answers(900), Counts(pending={bucket_of(1.0): 60}), TENTH).decision == "fail"
+    assert judge(RULE, answers(900), Counts(pending={YOUNG: 60}), TENTH).decision == "wait"
+
+
+def test_requests_that_hang_are_errors_of_either_version() -> None:
+    hangs = judge(RULE, answers(900), replace(answers(60), pending={OLD: 60}), TENTH)
+    assert hangs.decision == "fail"
+    assert hangs.numbers["candidate.errors"] == 0.5
+    assert (hangs.numbers["candidate.hanging"], hangs.numbers["candidate.inFlight"]) == (60, 60)
+    assert hangs.numbers["candidate.oldest"] == pytest.approx(60.0, rel=0.1)
+    both = judge(RULE, replace(answers(900), pending={OLD: 90}), replace(answers(100), pending={OLD: 10}), TENTH)
+    assert both.decision == "wait"
+
+
+def test_a_stable_version_of_which_nothing_is_known_does_not_let_a_version_pass_that_hangs() -> None:
+    for stage in (TENTH, HALF, ALL):
+        verdict = judge(RULE, Counts(), Counts(pending={OLD: 551}), stage)
+        assert verdict.decision == "wait"
+        assert UNANSWERED in verdict.numbers
+        assert "551 in flight" in verdict.reasons[0]
 
 
 def test_at_all_of_it_a_stable_version_that_answered_nothing_does_not_hold_the_candidate() -> None:

@@ -96,6 +96,27 @@ def test_what_makes_no_sense_is_no_reading(change: dict[str, Any]) -> None:
         parse_reading(json.dumps(PAGE | change).encode())
 
 
+SPLIT = {"requests": 2, "errors": 1, "refused": 4, "left": 1, "latency": {"-30": 2}, "pending": {"7": 3}}
+
+
+def test_of_a_page_with_a_split_that_alone_is_read() -> None:
+    read = parse_reading(json.dumps(PAGE | {"split": SPLIT}).encode())
+    assert read.totals == Counts(2, 1, {-30: 2}, refused=4, left=1, pending={7: 3})
+
+
+@pytest.mark.parametrize("change", [{"left": 0}, {"refused": -1}, {"pending": {"97": 1}}, {"pending": None}])
+def test_a_split_that_makes_no_sense_is_no_reading(change: dict[str, Any]) -> None:
+    with pytest.raises(BadReading):
+        parse_reading(json.dumps(PAGE | {"split": SPLIT | change}).encode())
+
+
+def test_requests_in_flight_are_as_last_read_and_no_total() -> None:
+    hangs = Counts(10, 1, {-30: 9}, pending={60: 5})
+    said = looks({"a": told(hangs)}, {"a": told(hangs), "b": told(hangs)})
+    assert [one[OLD].pending for one in said] == [{60: 5}, {60: 10}]
+    assert said[0][OLD].then(said[1][OLD]).pending == {60: 10}
+
+
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"\xff", b'{"requests": NaN}'])
 def test_what_is_no_page_is_no_reading(body: bytes) -> None:
     with pytest.raises(BadReading):

@@ -7,11 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from serving.apis.rollout import Judge
+from serving.apis.rollout import Judge, OnInsufficientTraffic
+from serving.rollout.held import STABLE_FAILS, held_by
 from serving.rollout.pace import SETTLING, seconds_to_pass
 from serving.rollout.sight import Sight
 from serving.rollout.state import RolloutState, moment
 from serving.rollout.steps import advance_rollout
+from serving.rollout.verdict import UNANSWERED
 from tests.serving.rollout.play import NEW, NEWER, OLD, START, Play, rule
 
 
@@ -326,3 +328,32 @@ def test_a_candidate_that_was_collected_ends_its_rollout() -> None:
     ended = advance_rollout(play.rule, gone, Sight(), state, play.now)
     assert ended is not None
     assert (ended.phase, ended.reasons) == ("RolledBack", (f"{NEW} is gone",))
+
+
+@pytest.mark.parametrize("policy", ["hold", "promote", "rollback"])
+def test_without_anything_to_compare_with_no_step_passes_or_fails(policy: OnInsufficientTraffic) -> None:
+    play = Play(rule=rule(on_insufficient_traffic=policy), early="hold", verdict="hold")
+    play.at_step(10)
+    for _ in range(200):
+        state = play.passes(5.0)
+    assert (state.phase, state.percent) == ("Progressing", 10)
+    assert state.reasons == ("step 1 (10 %) is held", "the judge says hold")
+    assert held_by(state) == (STABLE_FAILS, "the judge says hold")
+    play.early = play.verdict = "pass"
+    assert play.until("Promoted").percent == 100
+
+
+@pytest.mark.parametrize(
+    ("policy", "phase"), [("hold", "Progressing"), ("promote", "Progressing"), ("rollback", "RolledBack")]
+)
+def test_a_version_that_hangs_is_not_promoted_for_want_of_traffic(policy: OnInsufficientTraffic, phase: str) -> None:
+    numbers = {"needed": 100.0, UNANSWERED: 1.0}
+    play = Play(rule=rule(on_insufficient_traffic=policy), verdict="wait", numbers=numbers)
+    play.at_step(10)
+    for _ in range(200):
+        state = play.passes(5.0)
+    assert (state.phase, state.percent) == (phase, 10 if phase == "Progressing" else 0)
+    assert (held_by(state) is None) == (phase == "RolledBack")
+    play.numbers = {"needed": 100.0}
+    if policy == "promote":
+        assert play.until("Promoted").percent == 100

@@ -11,7 +11,7 @@ import pytest
 
 from serving.apis.latency import bucket_of
 from serving.server.latency import LATENCY_BOUNDS, LATENCY_EDGES, by_bound, by_bucket
-from serving.server.metrics import Observations
+from serving.server.observations import Observations
 
 RANDOM = random.Random(7)
 TIMES = [

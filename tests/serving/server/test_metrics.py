@@ -187,7 +187,8 @@ async def seen(app: Any) -> Metrics:
         return {}
 
     with pytest.raises((ZeroDivisionError, asyncio.CancelledError)):
-        await observed({"method": "POST", "path": "/v2/models/m/infer"}, nothing, nothing)  # type: ignore[arg-type]
+        scope = {"method": "POST", "path": "/v2/models/m/infer", "headers": []}
+        await observed(scope, nothing, nothing)  # type: ignore[arg-type]
     return metrics
 
 

@@ -191,7 +191,7 @@ async def test_an_answer_whose_application_raises_after_its_status_has_left_coun
     async def nowhere(_: Message) -> None: ...
 
     metrics = Metrics()
-    scope = {"type": "http", "method": "POST", "path": STREAM}
+    scope = {"type": "http", "method": "POST", "path": STREAM, "headers": []}
     with pytest.raises(OSError, match="of the application"):
         await Observed(app, metrics, None, time.monotonic)(scope, asyncio.Queue[Message]().get, nowhere)
     assert list(metrics.answers["v2"]) == [500]
