@@ -126,7 +126,7 @@ async def test_only_the_gateway_marks_what_the_split_sends(gateway: Envoy, first
     await gateway.apply(table({"m-00001": 100}, backends, tags={"blue": "m-00002"}))
     forged = {"Knative-Serving-Default-Route": "true"}
     tagged = {"Knative-Serving-Tag": "blue"}
-    asked = (
+    asked: tuple[tuple[str, str, dict[str, str], Backend], ...] = (
         ("/", "m.default.localhost", {}, first), ("/", "m.default.localhost", forged, first),
         ("/v2/models/m/infer", "x", forged, first),
         ("/", "blue-m.default.localhost", forged, second), ("/", "m.default.localhost", forged | tagged, second),
