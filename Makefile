@@ -9,7 +9,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: bad-input security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
+.PHONY: bad-input security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -130,6 +130,9 @@ proto: setup ## Compile the descriptions of the protobuf messages anew
 		--descriptor_set_out=descriptions.binpb health.proto inference.proto
 	cd serving/api && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. \
 		--descriptor_set_out=kubernetes.binpb kubernetes.proto
+
+schemas: setup ## Copy the schemas of Kubernetes' and Knative's kinds anew, after a change of their versions (needs Go)
+	$(BIN)/python -m tests.manifests.schemas
 
 constraints: $(UV) ## Pin the newest versions anew
 	$(UV) pip compile --quiet --upgrade --python-version 3.11 --all-extras --no-header --no-annotate --no-emit-index-url \

@@ -17,9 +17,10 @@ from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.errors import KnodelError, NotFound
 from clusters.objects import POD, Kind, Object
-from serving.api import discovery, openapi
+from serving.api import discovery
 from serving.api.audit import Audit
 from serving.api.guard import Guard, refuse_repeated
+from serving.api.openapi import OpenApi
 from serving.api.resources import Resources, Target, error_response
 from serving.api.status import BadRequest, MethodNotAllowed, failure
 
@@ -67,6 +68,7 @@ class ControlApi:
         self._version = version
         self._ready = ready
         self._trouble = trouble
+        self._openapi = OpenApi(kinds)
         self._resources = Resources(cluster, writable, clock)
 
     def app(self, guard: Guard) -> ASGIApp:
@@ -78,8 +80,8 @@ class ControlApi:
             Route("/version", self._show_version),
             Route("/api", self._discover(lambda: discovery.core_versions())),
             Route("/apis", self._discover(lambda: discovery.group_list(self._kinds))),
-            Route("/openapi/v3", self._discover(lambda: openapi.index(self._kinds))),
-            Route("/openapi/v3/{path:path}", self._openapi),
+            Route("/openapi/v3", self._discover(self._openapi.index)),
+            Route("/openapi/v3/{path:path}", self._show_openapi),
             Route("/apis/{group}", self._group),
             Route("/api/{version}", self._resource_list),
             Route("/apis/{group}/{version}", self._resource_list),
@@ -112,8 +114,17 @@ class ControlApi:
 
         return endpoint
 
-    async def _openapi(self, request: Request) -> Response:
-        return _found(openapi.document(request.path_params["path"], self._kinds), request)
+    async def _show_openapi(self, request: Request) -> Response:
+        """One document: kubectl keeps it as long as its address, which has the hash of its content, is the same."""
+        path = request.path_params["path"]
+        body = self._openapi.document(path)
+        if body is None:
+            raise NotFound(f"{request.url.path}: no such group or version")
+        etag = self._openapi.hashes[path]
+        headers = {"ETag": f'"{etag}"'}
+        if request.query_params.get("hash") == etag:
+            headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return Response(body, headers=headers, media_type="application/json")
 
     async def _group(self, request: Request) -> Response:
         return _found(discovery.group(request.path_params["group"], self._kinds), request)

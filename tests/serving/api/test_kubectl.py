@@ -255,6 +255,36 @@ async def test_kubectl_lists_what_there_is(served: Served) -> None:
     assert version["goVersion"].startswith("python3.")
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("model.spec", ("storageUri\t<string> -required-", "maxReplicas\t<integer>")),
+        ("model.spec.rollout", ("FIELDS:", "stepDuration\t<string>")),
+        ("model.metadata.labels", ("FIELD: labels <map[string]string>",)),
+        ("warmpool.spec", ("FIELDS:", "size")),
+        ("eventsource.spec.auth", ("hmac\t<Object>",)),
+        ("modelevent.spec", ("sequencetype\t<string>",)),
+        ("ksvc.spec.template.spec.containers", ("image\t<string>",)),
+        ("revision.spec", ("timeoutSeconds\t<integer>",)),
+        ("kpa.spec", ("scaleTargetRef\t<Object>",)),
+        ("secret", ("stringData\t<map[string]string>",)),
+        ("pod.spec.containers.env", ("valueFrom\t<EnvVarSource>",)),
+        ("deploy.spec", ("replicas\t<integer>",)),
+        ("lease.spec", ("holderIdentity\t<string>",)),
+    ],
+)
+async def test_kubectl_explains_fields(served: Served, path: str, words: tuple[str, ...]) -> None:
+    explained = await kubectl(served, "explain", path)
+    for word in words:
+        assert word in explained
+
+
+async def test_kubectl_explains_every_kind_with_all_fields(served: Served) -> None:
+    explained = await kubectl(served, "explain", "model", "--recursive")
+    assert "minReplicas" in explained
+    assert "latestCreatedRevision" in explained
+
+
 def pod() -> Object:
     """Return a Pod whose container failed twice."""
     waiting = {"name": "c", "ready": False, "restartCount": 2, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
