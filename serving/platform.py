@@ -163,7 +163,9 @@ class Platform:
 
     def _open_store(self) -> EmbeddedCluster:
         self._store = self._open(self.state / STORE_FILE)
-        return EmbeddedCluster(self._store, clock=self._clock, validators=doors(self._store, self._settings))
+        return EmbeddedCluster(
+            self._store, clock=self._clock, validators=doors(self._store, self._settings), creates_namespaces=False
+        )
 
     def _compose(self) -> None:
         cluster, clock, settings = self.cluster, self._clock, self._settings

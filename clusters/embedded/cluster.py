@@ -35,9 +35,20 @@ NAMESPACE_MANAGER = "knodel"
 
 
 class EmbeddedCluster:
-    """`Cluster` on one machine. `validators` are the admission webhooks, by kind; `run` collects garbage."""
+    """`Cluster` on one machine. `validators` are the admission webhooks, by kind; `run` collects garbage.
 
-    def __init__(self, store: Store, *, clock: Clock, validators: Mapping[Kind, Validator] | None = None) -> None:
+    Without `creates_namespaces`, an object of a namespace that does not exist is refused, as Kubernetes does.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        validators: Mapping[Kind, Validator] | None = None,
+        creates_namespaces: bool = True,
+    ) -> None:
+        self._creates_namespaces = creates_namespaces
         self._store = store
         self._clock = clock
         self._validators = dict(validators or {})
@@ -74,7 +85,7 @@ class EmbeddedCluster:
         return self._store.watch(kind, int(resource_version or 0) or None, self._filter(kind, namespace, selector))
 
     async def create(self, kind: Kind, obj: Object, *, manager: str, dry_run: bool = False) -> Object:
-        """Store a new object. Raises AlreadyExists, Invalid, NotFound for a terminating namespace."""
+        """Store a new object. Raises AlreadyExists, Invalid, NotFound for an absent or terminating namespace."""
         obj = requests.read_object(kind, obj)
         writer = self._writer(kind, manager, "")
         requests.refuse_version(kind, obj)
@@ -124,7 +135,7 @@ class EmbeddedCluster:
 
         def mutate(before: Object | None) -> Object | Remove:
             if before is None:
-                self._refuse_terminating(key)
+                self._require_namespace(key)
             after = writer.apply(before, wanted, uid, force=force)
             return after if after is before else vanish(after)
 
@@ -200,21 +211,26 @@ class EmbeddedCluster:
         def mutate(before: Object | None) -> Object:
             if before is not None:
                 raise AlreadyExists(f"{writer.kind} {str(key)!r} already exists")
-            self._refuse_terminating(key)
+            self._require_namespace(key)
             return writer.create(obj, uid)
 
         return mutate
 
     async def _ensure_namespace(self, kind: Kind, obj: Object, dry_run: bool) -> None:
-        """Namespaces are made on first use."""
+        """Create the object's namespace on its first use, where that is wanted."""
         name = namespace_of(obj)
-        if kind.namespaced and not dry_run and self._store.get(NAMESPACE, Key("", name)) is None:
+        wanted = self._creates_namespaces and kind.namespaced and not dry_run
+        if wanted and self._store.get(NAMESPACE, Key("", name)) is None:
             with contextlib.suppress(AlreadyExists):  # another request was first
                 await self.create(NAMESPACE, {"metadata": {"name": name}}, manager=NAMESPACE_MANAGER)
 
-    def _refuse_terminating(self, key: Key) -> None:
-        """Nothing new in a namespace that is going."""
-        namespace = self._store.get(NAMESPACE, Key("", key.namespace)) if key.namespace else None
+    def _require_namespace(self, key: Key) -> None:
+        """Refuse a new object whose namespace is absent or being deleted. Raises NotFound."""
+        if not key.namespace:
+            return
+        namespace = self._store.get(NAMESPACE, Key("", key.namespace))
+        if namespace is None and not self._creates_namespaces:
+            raise NotFound(f"namespaces {key.namespace!r} not found: `knodel namespace {key.namespace}` creates it")
         if namespace is not None and is_deleting(namespace):
             raise NotFound(f"namespace {key.namespace!r} is being deleted: wait until it is gone")
 

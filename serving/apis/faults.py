@@ -47,6 +47,8 @@ STORES: Mapping[str, tuple[str, str]] = MappingProxyType(
 """Schemes of stores: the pattern of their URIs, as above, and how messages write it. `serving.storage` looks closer."""
 MLFLOW_SCHEMES = ("runs", "models", "mlflow-artifacts")
 """Of URIs that only a tracking server of MLflow can resolve."""
+BUCKETED = ("s3", "gs")
+"""Schemes of object stores."""
 SCHEMES = ("file", "http", "https", *STORES)
 LONGEST_SUBDOMAIN = 253
 """Characters of the name of most objects."""
@@ -155,8 +157,16 @@ def _scheme_fault(scheme: str, uri: str) -> str:
     return f"must not have the unknown scheme {show(scheme)}: {remedy}, not {show(uri)}"
 
 
+def bucket_of(uri: str) -> str:
+    """Return the bucket that a URI of an object store names; empty for all other URIs."""
+    scheme, _, rest = uri.partition("://")
+    return re.split("[/?#]", rest, maxsplit=1)[0] if scheme in BUCKETED else ""
+
+
 def _store_fault(scheme: str, uri: str) -> str:
     pattern, form = STORES[scheme]
+    if scheme in BUCKETED and (bucket := bucket_of(uri)) and (fault := patterns.bucket_fault(scheme, bucket)):
+        return f"must be written as in {form}: {fault}"
     if not re.fullmatch(pattern, uri, re.ASCII):
         return f"must be written as in {form}, not {show(uri)}"
     if ".." in uri.partition("://")[2].split("/"):

@@ -6,7 +6,7 @@ A field that is null counts as absent, as in Kubernetes. What nobody asked for i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,6 +21,18 @@ LONGEST_SHOWN = 60
 
 CLOSE = 0.7
 """How alike an unknown name must be to a known one to be suggested (difflib's ratio)."""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is most like `name`, without regard to case; empty when none is like it.
+
+    Example:
+        >>> closest("storageURI", ["storage", "storageUri"])
+        'storageUri'
+    """
+    folded = {one.casefold(): one for one in known}
+    found = get_close_matches(name.casefold(), folded, n=1, cutoff=CLOSE)
+    return folded[found[0]] if found else ""
 
 
 def show(value: Any) -> str:
@@ -178,6 +190,6 @@ class Fields:
             if name in later:
                 self.refuse(name, f"not supported yet: {later[name]}")
                 continue
-            close = get_close_matches(str(name), [*self._asked, *later], n=1, cutoff=CLOSE)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            close = closest(str(name), [*self._asked, *later])
+            hint = f"; did you mean {close}?" if close else ""
             self.refuse(show(name)[1:-1], f"unknown field{hint}")

@@ -23,7 +23,7 @@ from serving.cli.client import Client
 
 ATTEMPTS = 50  # status writes between a read and its write are rare; this many in a row means something else is wrong
 
-AGAIN = "look at it and run the command again"
+AGAIN = "run the command again"
 NAMED = ("spec", "metadata")  # the parts of an object that a person writes
 WORDS: Mapping[Kind, str] = MappingProxyType({MODEL: "model", WARM_POOL: "warm pool", EVENT_SOURCE: "event source"})
 """The kinds that people write, in their words."""
@@ -58,7 +58,7 @@ def change_object(
             return client.merge(kind, name, namespace, {**patch, "metadata": metadata}, dry_run)
         except Conflict:
             continue  # most often only the status moved
-    raise Conflict(f"{WORDS[kind]} {name} was changed by somebody else meanwhile: {AGAIN}")
+    raise Conflict(f"{WORDS[kind]} {name} was changed by another client meanwhile: {AGAIN}")
 
 
 def store_model(client: Client, model: Object, *, dry_run: bool = False) -> Object:
@@ -97,6 +97,4 @@ def _create(client: Client, kind: Kind, obj: Object, dry_run: bool) -> Object:
     try:
         return client.create(kind, obj, namespace, dry_run=dry_run)
     except AlreadyExists as error:
-        raise Conflict(f"{WORDS[kind]} {name} was made by somebody else meanwhile: {AGAIN}") from error
-    except NotFound as error:  # the object is what is to be made: only its namespace can be missing
-        raise NotFound(f"there is no namespace {namespace}: `knodel namespace {namespace}` makes it") from error
+        raise Conflict(f"{WORDS[kind]} {name} was created by another client meanwhile: {AGAIN}") from error

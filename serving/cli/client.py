@@ -23,6 +23,8 @@ LEAST_TIMEOUT = 5.0  # s; an answer may take that long on a machine with too muc
 WATCH_MARGIN = 5.0  # s that the end of a watch may come after the time that was agreed
 LEAST_PAUSE = 1.0  # s before another try, also when the server says 0
 MANAGER = "knodel-cli"
+TERMINATING = "is being deleted"
+"""In the message of a create in a namespace that ends, on a platform of this machine."""
 SEPARATORS = frozenset("/%")
 """What an API server takes for more than a name, encoded or not (apimachinery `IsValidPathSegmentName`)."""
 JSON = "application/json"
@@ -63,8 +65,14 @@ class Client:
         return self._call("PATCH", path, _writing(dry_run), patch, MERGE, is_good=is_object)
 
     def create(self, kind: Kind, obj: Object, namespace: str = "", *, dry_run: bool = False) -> Object:
-        """Create. Raises AlreadyExists."""
-        return self._call("POST", _path(kind, namespace), _writing(dry_run), obj, is_good=is_object)
+        """Create. Raises AlreadyExists, NotFound for an absent namespace."""
+        try:
+            return self._call("POST", _path(kind, namespace), _writing(dry_run), obj, is_good=is_object)
+        except NotFound as error:
+            if not namespace or TERMINATING in str(error):
+                raise
+            remedy = f"`knodel namespace {namespace}` creates it"
+            raise NotFound(f"there is no namespace {namespace}: {remedy}") from error
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         """Delete. Raises NotFound."""

@@ -135,6 +135,13 @@ def every_namespace(function: F) -> F:
     return click.option("-A", "--all-namespaces", is_flag=True, help="List objects of all namespaces.")(function)
 
 
+def managed_fields_option(function: F) -> F:
+    """Add `--show-managed-fields`."""
+    return click.option("--show-managed-fields", is_flag=True, help="Keep metadata.managedFields in JSON and YAML.")(
+        function
+    )
+
+
 @contextmanager
 def _naming_skew(state: Path | None) -> Iterator[None]:
     """A failure on a platform of another version says so: it may be the cause."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from eventing.presets import PRESETS
-from serving.apis.loader import LoadError, load_documents
+from serving.apis.loader import LARGEST_TEXT, LoadError, load_documents
 from serving.cli.errors import UsageError
 from serving.cli.names import files
 
@@ -48,7 +48,11 @@ def instead_of(mapping: Mapping[str, Any], present: Mapping[str, Any] | None) ->
 
 def _read(file: str) -> dict[str, Any]:
     try:
-        text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8")
+        if file == STDIN:
+            text = sys.stdin.read(LARGEST_TEXT + 1)  # the loader refuses what is longer
+        else:
+            with Path(file).open(encoding="utf-8") as opened:
+                text = opened.read(LARGEST_TEXT + 1)
         documents = load_documents(text, file)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -24,6 +22,7 @@ from eventing.signing import sign
 from eventing.training import TYPE
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
+from serving.cli.data import parse_data, read_data
 from serving.cli.errors import CommandError, UsageError
 from serving.cli.http import Answer, exchange
 from serving.cli.names import formats, models, sources
@@ -160,7 +159,7 @@ def _data(session: Session, model: str | None, named: dict[str, Any]) -> Any:
     given = [name for name, value in fields.items() if value is not None and name != "namespace"]
     if given:
         raise UsageError(f"-d says all of the data: leave {', '.join(given)} out")
-    return _json(named["data"])
+    return parse_data(read_data(named["data"]))
 
 
 def _metrics(given: Sequence[str]) -> dict[str, float]:
@@ -172,17 +171,6 @@ def _metrics(given: Sequence[str]) -> dict[str, float]:
         except ValueError:
             raise UsageError(f"--metric {text}: write it as NAME=NUMBER") from None
     return found
-
-
-def _json(text: str) -> Any:
-    try:
-        if text == "@-":
-            return json.loads(sys.stdin.buffer.read())
-        return json.loads(Path(text[1:]).read_bytes() if text.startswith("@") else text)
-    except OSError as error:
-        raise UsageError(f"--data {text}: cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"--data is no JSON ({error}): give a value, or @FILE for one in a file") from error
 
 
 def _post(webhook: Webhook, body: bytes, headers: dict[str, str]) -> str:

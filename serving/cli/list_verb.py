@@ -7,16 +7,17 @@ from datetime import UTC, datetime
 from clusters.objects import MODEL, name_of, namespace_of
 from serving.api.table import URL, age_of, columns_of
 from serving.cli.addresses import address_of, gateway_of
-from serving.cli.context import Session, every_namespace, verb
+from serving.cli.context import Session, every_namespace, managed_fields_option, verb
 
 
-@verb("list")
+@verb("list", examples=[("List the models of all namespaces", "knodel list -A")])
 @every_namespace
-def command(session: Session, all_namespaces: bool) -> None:
+@managed_fields_option
+def command(session: Session, all_namespaces: bool, show_managed_fields: bool) -> None:
     """List models."""
     found = session.client().list(MODEL, None if all_namespaces else session.namespace)
     if session.output.structured:
-        session.output.value(found)
+        session.output.value(found, managed_fields=show_managed_fields)
         return
     now, gateway = datetime.now(UTC), gateway_of(session)
     columns = [column for column in columns_of(MODEL) if session.output.wide or not column.wide]

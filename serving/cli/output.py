@@ -52,8 +52,9 @@ class Output:
             return None
         return shutil.get_terminal_size((USUAL_COLUMNS, 24)).columns
 
-    def value(self, value: Any) -> None:
-        """A JSON value, in JSON or YAML."""
+    def value(self, value: Any, *, managed_fields: bool = False) -> None:
+        """Print a JSON value in JSON or YAML; `metadata.managedFields` of objects only on request, as kubectl does."""
+        value = value if managed_fields else without_managed_fields(value)
         if self.format == "yaml":
             import yaml  # 20 ms that most commands save
 
@@ -163,6 +164,18 @@ def is_terminal(stream: TextIO | None) -> bool:
 def uses_colour(stream: TextIO | None) -> bool:
     """Whether the stream may have colours: a terminal that knows them, unless NO_COLOR is set (no-color.org)."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def without_managed_fields(value: Any) -> Any:
+    """Return an object, or a list of objects, without `metadata.managedFields`; other values as they are."""
+    if not isinstance(value, dict):
+        return value
+    if isinstance(value.get("items"), list):
+        return {**value, "items": [without_managed_fields(item) for item in value["items"]]}
+    metadata = value.get("metadata")
+    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return value
+    return {**value, "metadata": {key: one for key, one in metadata.items() if key != "managedFields"}}
 
 
 def clean(value: object) -> str:

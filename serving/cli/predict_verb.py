@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
+from http import HTTPStatus
 from typing import Any
 
 import click
 
+from clusters.errors import KnodelError, NotFound
 from clusters.names import dns_label_fault
+from clusters.objects import MODEL, condition_of
 from serving.cli.addresses import curl, path_address
 from serving.cli.context import Session, verb
-from serving.cli.errors import CommandError, NoSuchThing, UsageError
+from serving.cli.data import parse_data, read_data
+from serving.cli.errors import CommandError, NoSuchThing, NotInTime, UsageError
 from serving.cli.example import example_request
 from serving.cli.http import Answer, exchange
 from serving.cli.ingress import entrance_of
@@ -53,7 +55,7 @@ def command(session: Session, name: str, data: str | None, example: bool, tag: s
     with exchange(entrance.endpoint, "POST", target, body=body, headers=headers, timeout=TIMEOUT) as answer:
         content = answer.body()
     if answer.status != 200:
-        raise _failure(name, answer, content)
+        raise _failure(session, name, answer, content)
     if timing:
         click.echo(_timing(answer, measures_holding=session.kube is None), err=True)
     session.output.raw(content.rstrip(b"\n") + b"\n")
@@ -75,20 +77,12 @@ def _timing(answer: Answer, *, measures_holding: bool) -> str:
 
 
 def _body(data: str) -> bytes:
-    try:
-        if data == "@-":
-            content = sys.stdin.buffer.read()
-        else:
-            content = Path(data[1:]).read_bytes() if data.startswith("@") else data.encode()
-        json.loads(content)
-    except OSError as error:
-        raise UsageError(f"--data {data}: cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"--data is no JSON ({error}): give a request, or @FILE for one in a file") from error
+    content = read_data(data)
+    parse_data(content)
     return content
 
 
-def _failure(name: str, answer: Answer, content: bytes) -> CommandError:
+def _failure(session: Session, name: str, answer: Answer, content: bytes) -> CommandError:
     try:
         known: Any = json.loads(content)
         reason = str(known["error"])
@@ -96,6 +90,21 @@ def _failure(name: str, answer: Answer, content: bytes) -> CommandError:
         reason = content[:200].decode("utf-8", "replace")
     retry = answer.headers.get("Retry-After")
     message = f"model {name} answered {answer.status}: {reason}" + (f" (try again in {retry} s)" if retry else "")
-    if answer.status == 404:
-        return NoSuchThing(message)
+    if answer.status == HTTPStatus.NOT_FOUND:
+        return _not_found(session, name, message)
     return UsageError(message) if answer.status in (400, 413, 415) else CommandError(message)
+
+
+def _not_found(session: Session, name: str, message: str) -> CommandError:
+    """The gateway does not know the model: because it does not exist, or because no version of it is ready."""
+    try:
+        model = session.client().get(MODEL, name, session.namespace)
+    except NotFound:
+        return NoSuchThing(f"there is no model {name} in namespace {session.namespace}: `knodel list -A` lists all")
+    except KnodelError:  # who may not read Models gets the gateway's own words
+        return NoSuchThing(message)
+    ready = condition_of(model, "Ready") or {}
+    if ready.get("status") == "True":
+        return NoSuchThing(message)
+    reason = ": ".join(str(ready[part]) for part in ("reason", "message") if ready.get(part)) or "it has no status yet"
+    return NotInTime(f"model {name} is not ready: {reason}: `knodel describe {name}` shows its versions and events")

@@ -6,6 +6,7 @@ import base64
 import os
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -17,6 +18,7 @@ from serving.cli.errors import UsageError
 from serving.cli.names import files as paths
 
 STDIN = "-"
+LARGEST = 1 << 20  # bytes of all values of a Secret, as Kubernetes has it
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -74,11 +76,19 @@ def _from_file(text: str) -> tuple[str, str]:
     if not found:
         key, path = Path(text).name, text
     if found and path == STDIN:
-        return key, _encoded(sys.stdin.buffer.read())
+        return key, _encoded(_bounded(text, sys.stdin.buffer))
     try:
-        return key, _encoded(Path(path).expanduser().read_bytes())
+        with Path(path).expanduser().open("rb") as file:
+            return key, _encoded(_bounded(text, file))
     except OSError as error:
         raise UsageError(f"--file {text}: cannot be read ({error.strerror})") from error
+
+
+def _bounded(text: str, file: BinaryIO) -> bytes:
+    content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise UsageError(f"--file {text}: is larger than {LARGEST} bytes, the largest Secret: give a smaller file")
+    return content
 
 
 def _from_variable(name: str) -> tuple[str, str]:

@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 
+SHORTEST = 0.1
+"""Milliseconds of a stage that is over but took less: 0 means that it is not over."""
+
 
 class Download(msgspec.Struct):
     """How far the files are, in bytes; `total` is None while it is not known. Told by the thread that fetches."""
@@ -51,7 +54,7 @@ class Startup(msgspec.Struct):
         ready_for = None if self.ready_at is None else round((now - self.ready_at) * 1000, 1)
         stages = {"imports": self.imports, "fetch": self.fetch, "load": self.load, "warmup": self.warmup}
         return {
-            **{stage: round(value, 1) for stage, value in stages.items()},
+            **{stage: round(value, 1) or (SHORTEST if value > 0 else 0.0) for stage, value in stages.items()},
             "claimed": self.claimed,
             "readyFor": ready_for,
         }

@@ -6,7 +6,6 @@ hop is checked, bounded, continued and shown as any download is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from serving.storage.disk import MOST_FILES
 from serving.storage.errors import Refused, StorageError
 from serving.storage.files import Remote, bring_files
 from serving.storage.http import Download, Downloader
-from serving.storage.patterns import BUCKET
+from serving.storage.patterns import bucket_fault
 from serving.storage.progress import Progress
 from serving.storage.source import FOLDER, PARTS, File, Folder
 from serving.storage.web import Request
@@ -138,9 +137,10 @@ def parse_page(body: bytes, prefix: str, name: str) -> Page:
 
 def split(uri: str) -> tuple[str, str]:
     """Bucket and key of `SCHEME://BUCKET/KEY`, taken as they are written. Raises StorageError."""
-    bucket, _, key = uri.partition("://")[2].partition("/")
-    usable = re.fullmatch(BUCKET, bucket) and ".." not in bucket and len(key.encode()) <= _LONGEST_KEY
-    if not usable or not key.isprintable() or "?" in key or "#" in key:
-        scheme = uri.partition("://")[0]
+    scheme, _, rest = uri.partition("://")
+    bucket, _, key = rest.partition("/")
+    if fault := bucket_fault(scheme, bucket):
+        raise StorageError(f"{shown(uri)}: {fault}")
+    if len(key.encode()) > _LONGEST_KEY or not key.isprintable() or "?" in key or "#" in key:
         raise StorageError(f"{shown(uri)}: write {scheme}://BUCKET/KEY, without ?, # and control signs")
     return bucket, key

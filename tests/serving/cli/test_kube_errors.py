@@ -136,7 +136,7 @@ def test_of_two_that_make_a_model_at_once_one_is_told(knodel: Knodel, api: FakeA
 
     api.script = script
 
-    check(knodel("deploy", "magika", "--uri", "https://m", *HERE), 1, ["made by somebody else", "run the"])
+    check(knodel("deploy", "magika", "--uri", "https://m", *HERE), 1, ["created by another client", "run the"])
 
 
 @pytest.mark.fault("C4")
@@ -152,7 +152,7 @@ def test_a_change_of_the_spec_meanwhile_is_not_written_over(knodel: Knodel, api:
 
     api.script = script
 
-    check(knodel("deploy", "magika", "--min", "1", *HERE), 1, ["changed by somebody else meanwhile"])
+    check(knodel("deploy", "magika", "--min", "1", *HERE), 1, ["changed by another client meanwhile"])
     assert [seen.method for seen in api.seen].count("PATCH") == 1
 
 
