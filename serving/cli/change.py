@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -88,6 +89,31 @@ def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in fields.items()
         if value is not None
     }
+
+
+def changed_fields(before: Object, after: Object) -> list[str]:
+    """Return a line for each field of spec, labels and annotations that differs, such as `spec.minReplicas: 1 → 3`."""
+    pairs = [
+        (part, before.get(part), after.get(part)) for part in ("spec",)
+    ] + [
+        (f"metadata.{part}", (before.get("metadata") or {}).get(part), (after.get("metadata") or {}).get(part))
+        for part in ("labels", "annotations")
+    ]  # fmt: skip
+    return [line for path, old, new in pairs for line in _differences(path, old, new)]
+
+
+def _differences(path: str, old: Any, new: Any) -> list[str]:
+    if old == new:
+        return []
+    if isinstance(old or {}, dict) and isinstance(new or {}, dict):
+        names = sorted({*(old or {}), *(new or {})})
+        return [
+            line
+            for name in names
+            for line in _differences(f"{path}.{name}", (old or {}).get(name), (new or {}).get(name))
+        ]
+    shown = [json.dumps(value, ensure_ascii=False) if value is not None else "none" for value in (old, new)]
+    return [f"{path}: {shown[0]} → {shown[1]}"]
 
 
 def _create(client: Client, kind: Kind, obj: Object, dry_run: bool) -> Object:

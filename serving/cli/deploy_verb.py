@@ -12,7 +12,7 @@ from clusters.errors import Invalid, KnodelError, NotFound
 from clusters.objects import MODEL, WARM_POOL, Key, Kind, Object, generation_of, key_of, name_of, namespace_of
 from serving.apis.references import collisions
 from serving.cli.addresses import address_lines
-from serving.cli.change import WORDS, store_object
+from serving.cli.change import WORDS, changed_fields, store_object
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
@@ -71,8 +71,7 @@ def command(
     if dry_run or len(objects) > 1:
         checked = _check(client, objects)
         if dry_run:
-            _print(session, checked, "is valid, nothing was changed")
-            _forecast(session, client, checked)
+            _print_plan(session, client, checked)
             return
     before = {key_of(obj): _present(client, obj) for obj in objects if _is_model(obj)}
     if not source:
@@ -98,10 +97,10 @@ def _ready(client: Client, model: Object, seconds: float) -> Object:
     return wait_until_ready(client, name_of(model), namespace_of(model), seconds, generation_of(model))
 
 
-def _present(client: Client, model: Object) -> Object | None:
-    """Return the Model as it is stored; None when there is none."""
+def _present(client: Client, obj: Object) -> Object | None:
+    """Return the object as it is stored; None when there is none."""
     with suppress(NotFound):
-        return client.get(MODEL, name_of(model), namespace_of(model))
+        return client.get(_kind(obj), name_of(obj), namespace_of(obj))
     return None
 
 
@@ -184,17 +183,14 @@ def _uri(text: str, session: Session) -> str:
     return uri
 
 
-def _print(
-    session: Session, objects: list[Object], verdict: str = "", waited: bool = False, same: Collection[Key] = ()
-) -> None:
+def _print(session: Session, objects: list[Object], waited: bool = False, same: Collection[Key] = ()) -> None:
     if session.output.structured:
         many = {"apiVersion": "v1", "kind": "List", "items": objects}
         session.output.value(objects[0] if len(objects) == 1 else many)
         return
     for obj in objects:
-        said = f"{WORDS[_kind(obj)]} {name_of(obj)} {verdict}"
-        if verdict or not _is_model(obj):
-            session.output.text(said if verdict else pool_summary(obj))
+        if not _is_model(obj):
+            session.output.text(pool_summary(obj))
             continue
         session.output.text(_summary(obj))
         if key_of(obj) in same:
@@ -203,19 +199,36 @@ def _print(
             session.output.text(f"  {label + ':':<10} {text}")
 
 
-def _forecast(session: Session, client: Client, objects: list[Object]) -> None:
-    """What the Models would cost, where prices are set and can be read; what programs read is the objects alone."""
+def _print_plan(session: Session, client: Client, checked: list[Object]) -> None:
+    """Print what deploying would change, and what the Models would cost; with -o json the objects alone."""
     if session.output.structured:
+        _print(session, checked)
+        return
+    for obj in checked:
+        before = _present(client, obj)
+        fields = changed_fields(before or {}, obj)
+        plan = "would not be changed" if before and not fields else "would be changed" if before else "would be created"
+        session.output.text(f"{WORDS[_kind(obj)]} {name_of(obj)} is valid and {plan}; nothing was changed")
+        for line in fields if before else ():
+            session.output.text(f"  {line}")
+    _forecast(session, client, checked)
+
+
+def _forecast(session: Session, client: Client, objects: list[Object]) -> None:
+    """Print what the Models would cost, or how to set prices; nothing where prices cannot be read."""
+    if not any(map(_is_model, objects)):
         return
     try:
         prices = prices_in_force(session, client)
     except KnodelError:  # they were checked, which was asked for: a forecast is an extra
         return
-    if not prices.are_set:
-        return
     from serving.apis.validation import read_model  # imports that only this needs
     from serving.cost.forecast import make_forecast
-    from serving.cost.texts import forecast_lines
+    from serving.cost.texts import NO_FORECAST, forecast_lines
+
+    if not prices.are_set:
+        session.output.text(NO_FORECAST)
+        return
 
     for model in filter(_is_model, objects):
         for line in forecast_lines(name_of(model), make_forecast(read_model(model).spec, prices)):

@@ -20,7 +20,7 @@ from eventing.signing import KEY_BYTES, make_secret
 from serving.cli.change import change_object, store_object
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
-from serving.cli.errors import UsageError
+from serving.cli.errors import NoSuchThing, UsageError
 from serving.cli.event_list import list_of
 from serving.cli.event_mapping import instead_of, mapping_of, mapping_options
 from serving.cli.names import sources
@@ -80,6 +80,29 @@ def allow_command(
     _print(session, stored, key)
 
 
+@verb(
+    "deny",
+    prints=False,
+    examples=[("Stop accepting the events of a pipeline, and delete its key", "knodel events deny ci/train")],
+)
+@click.argument("source", shell_complete=sources)
+@click.option("--name", default="", metavar="NAME", help="Name of the EventSource, if several have this source.")
+def deny_command(session: Session, source: str, name: str) -> None:
+    """Delete the EventSource of SOURCE with its key: its events are refused. SOURCE is written as it was allowed."""
+    client = session.client()
+    present = _of_source(client.list(EVENT_SOURCE, session.namespace)["items"], source, name)
+    if not present:
+        named = f" with the name {name}" if name else ""
+        raise NoSuchThing(
+            f"no EventSource of namespace {session.namespace} is for {source}{named}: `knodel events sources` lists all"
+        )
+    if len(present) > 1:
+        names = ", ".join(map(name_of, present))
+        raise UsageError(f"several EventSources are for {source}: give --name with one of {names}")
+    client.delete(EVENT_SOURCE, name_of(present[0]), session.namespace)
+    session.output.text(f"events of {source} are refused: EventSource {name_of(present[0])} and its key are deleted")
+
+
 def name_from(source: str) -> str:
     """An object's name that reminds of the source."""
     return OTHERS.sub("-", source.lower()).strip("-")[: LONGEST_LABEL - len(KEY_SUFFIX)].strip("-") or "all"
@@ -97,14 +120,17 @@ def secret_name(event_source: Object) -> str:
 def _present(client: Client, namespace: str, source: str, name: str) -> Object | None:
     """The EventSource of that source, or of that name."""
     found = client.list(EVENT_SOURCE, namespace)["items"]
-    for one in found:
-        same = (one.get("spec") or {}).get("source") == source
-        if same and name in ("", name_of(one)):
-            return dict(one)
+    for one in _of_source(found, source, name):
+        return dict(one)
     wanted = name or name_from(source)
     if any(name_of(one) == wanted for one in found):
         raise UsageError(f"EventSource {wanted} is for another source: give this one another --name")
     return None
+
+
+def _of_source(found: Iterable[Object], source: str, name: str) -> list[Object]:
+    """The EventSources of that source, and of that name when one is given."""
+    return [one for one in found if (one.get("spec") or {}).get("source") == source and name in ("", name_of(one))]
 
 
 def _fields(models: Iterable[str], prefixes: Iterable[str], flags: dict[str, bool | None]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from serving.cli.event_allow import allow_command
+from serving.cli.event_allow import allow_command, deny_command
 from serving.cli.event_list import list_command, replay_command, show_command
 from serving.cli.event_send import send_command
 from serving.cli.event_sources import sources_command
@@ -16,5 +16,6 @@ def command() -> None:
     """Manage event sources and inspect events."""
 
 
-for _one in (list_command, show_command, send_command, replay_command, trace_command, allow_command, sources_command):
+for _one in (list_command, show_command, send_command, replay_command, trace_command, allow_command, deny_command,
+             sources_command):  # fmt: skip
     command.add_command(_one)

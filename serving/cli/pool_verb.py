@@ -96,7 +96,15 @@ def turn_off(session: Session, name: str) -> None:
     )
 
 
-for _one in (list_pools, set_pool, turn_off):
+@verb("delete", prints=False)
+@pool_name()
+def delete_pool(session: Session, name: str) -> None:
+    """Delete the warm pool POOL with its members."""
+    session.client().delete(WARM_POOL, name, session.namespace)
+    session.output.text(f"warm pool {name} deleted")
+
+
+for _one in (list_pools, set_pool, turn_off, delete_pool):
     command.add_command(_one)
 
 

@@ -11,6 +11,10 @@ UNSET: Final = (
     "no prices are set, so these are pod-hours: `prices: {cpu: 0.03, memory: 0.004}` in the settings "
     "(of a core and a GiB, for an hour) makes them money"
 )
+NO_FORECAST: Final = (
+    "no prices are set, so there is no cost forecast: `prices: {cpu: 0.03, memory: 0.004}` in the settings file "
+    "(of a core and a GiB, for an hour; `knodel up --config FILE` reads it) sets them"
+)
 SMALL: Final = 0.01
 """Below it two decimals would say nothing."""
 

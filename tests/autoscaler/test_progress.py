@@ -18,6 +18,7 @@ from autoscaler.warmpool.marks import ANNOTATION_STARTS
 from clusters.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.endpoints import Endpoint
+from serving.server.stats import Startup
 from tests.autoscaler.pages import answer, serving
 from tests.autoscaler.world import World, running
 from tests.support.clock import SteppedClock
@@ -136,3 +137,10 @@ async def test_a_start_is_noted_with_the_format_that_its_server_found(world: Wor
         return [start["format"] for start in read_notes(await world.pod_autoscaler(), ANNOTATION_STARTS)]
 
     await world.until(formats, ["onnx"])
+
+
+@pytest.mark.parametrize(("startup", "told"), [(Startup(), "fetching the model"), (Startup(fetch=0.02), "loading")])
+def test_a_fetch_that_took_less_than_a_tenth_of_a_millisecond_is_over(startup: Startup, told: str) -> None:
+    body = json.dumps({"startup": startup.to_json(0.0), "download": None}).encode()
+
+    assert read_progress(body) == told

@@ -13,7 +13,7 @@ from autoscaler.apis import AUTO
 from autoscaler.scaling.schedules import Schedule
 from clusters.errors import Invalid
 from serving.apis.model import Batching, Cause, Resources
-from serving.apis.reader import show
+from serving.apis.reader import closest, show
 from serving.apis.validation import read_model, validate_model
 from tests.serving.models import VARIANTS, model_object
 
@@ -328,3 +328,12 @@ def test_an_unknown_field_is_refused_in_a_change_too() -> None:
     old = model_object()
     assert [error.path for error in validate_model(old, old | {"specs": {}})] == ["specs"]
     assert list(validate_model(old, old | {"status": {"url": "x"}})) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("storageURI", "storageUri"), ("STORAGEURI", "storageUri"), ("storage_uri", "storageUri"), ("stroage", "storage"),
+     ("minreplicas", "minReplicas"), ("colour", "")],
+)  # fmt: skip
+def test_an_unknown_field_suggests_the_name_that_is_meant_whatever_its_case(name: str, meant: str) -> None:
+    assert closest(name, ["storage", "storageUri", "minReplicas", "maxReplicas"]) == meant

@@ -37,7 +37,10 @@ from serving.doors import model_door
 from tests.serving.cli.kube import NOTHING, TOKEN, FakeApi, Pki, Reply, fake_api, kubeconfig, make_pki
 
 ARTIFACT = "https://models.test/magika"
-GROUPS = {"pool": ("list", "set", "off"), "events": ("list", "show", "send", "replay", "trace", "allow", "sources")}
+GROUPS = {
+    "pool": ("list", "set", "off", "delete"),
+    "events": ("list", "show", "send", "replay", "trace", "allow", "deny", "sources"),
+}
 COMMANDS = [f"{verb} {one}".strip() for verb in VERBS for one in GROUPS.get(verb, ("",))]
 """Every verb, and each of those that consist of several."""
 
@@ -174,7 +177,8 @@ async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
         EVENT_SOURCE: validate_event_source,
         MODEL_EVENT: validate_model_event,
     }
-    cluster = EmbeddedCluster(store, clock=SystemClock(), validators=checks)
+    cluster = EmbeddedCluster(store, clock=SystemClock(), validators=checks, creates_namespaces=False)
+    await cluster.create(NAMESPACE, {"metadata": {"name": "default"}}, manager="test")
     api = ControlApi(
         cluster,
         kinds=KINDS,

@@ -96,6 +96,7 @@ async def test_another_deploy_leaves_the_pin(served: Served) -> None:
 
 async def test_a_file_deploys_all_its_models_and_stdin_as_well(served: Served, document: Write) -> None:
     assert (await served.knodel("deploy", "-f", document(models("one", "two")), "--no-wait")).code == 0
+    await served.knodel("namespace", "team")
     done = await served.knodel("deploy", "-f", "-", "--no-wait", "-n", "team", "-o", "json", stdin=models("three"))
 
     assert json.loads(done.out)["metadata"]["namespace"] == "team"
@@ -173,6 +174,22 @@ async def test_a_new_model_needs_its_storage(served: Served) -> None:
     assert "spec.storageUri" in done.err
 
 
+async def test_a_dry_run_shows_each_field_that_would_change_and_how_to_set_prices(served: Served) -> None:
+    await served.deploy("magika", "--min", "1")
+
+    changed = await served.knodel("deploy", "magika", "--min", "2", "--version", "new", "--dry-run")
+    same = await served.knodel("deploy", "magika", "--min", "1", "--dry-run")
+
+    assert changed.out.splitlines()[:3] == [
+        "model magika is valid and would be changed; nothing was changed",
+        "  spec.minReplicas: 1 → 2",
+        '  spec.version: none → "new"',
+    ]
+    assert "no prices are set" in changed.out
+    assert "`prices: {" in changed.out
+    assert "would not be changed" in same.out
+
+
 async def test_a_dry_run_validates_and_changes_nothing(served: Served) -> None:
     await served.deploy("magika")
 
@@ -182,7 +199,7 @@ async def test_a_dry_run_validates_and_changes_nothing(served: Served) -> None:
 
     assert (good.code, new.code, bad.code) == (0, 0, 2)
     assert json.loads(good.out)["spec"]["minReplicas"] == 2
-    assert "nothing was changed" in new.out
+    assert "model other is valid and would be created; nothing was changed" in new.out
     assert "minReplicas" not in (await served.model("magika"))["spec"]
     with pytest.raises(NotFound):
         await served.model("other")

@@ -94,3 +94,36 @@ async def test_sources_tell_who_may_send_and_what_is_in_the_way(served: Served) 
     assert [word in listed.out for word in ("False", "SecretNotFound", "there is no Secret mlflow-key")] == [True] * 3
     [told] = json.loads((await served.knodel("events", "sources", "-o", "json")).out)["items"]
     assert told["status"]["conditions"] == [condition]
+
+
+async def test_deny_deletes_the_event_source_that_allow_made(served: Served) -> None:
+    allow = ("events", "allow", "ci/train", "--models", "iris", "--storage-prefix", "s3://models/")
+    assert (await served.knodel(*allow)).code == 0
+
+    done = await served.knodel("events", "deny", "ci/train")
+    again = await served.knodel("events", "deny", "ci/train")
+
+    assert done.code == 0, done.err
+    assert "events of ci/train are refused" in done.out
+    assert (await served.cluster.list(EVENT_SOURCE)).items == []
+    check(again, 3, ["ci/train", "`knodel events sources`"])
+
+
+async def test_of_two_sources_of_a_name_deny_asks_which(served: Served) -> None:
+    allow = ("events", "allow", "ci/train", "--models", "iris", "--storage-prefix", "s3://models/")
+    await served.knodel(*allow)
+    spec = (await served.cluster.list(EVENT_SOURCE)).items[0]["spec"]
+    other = {"apiVersion": EVENT_SOURCE.api_version, "kind": "EventSource", "spec": spec}
+    await served.cluster.create(
+        EVENT_SOURCE, {**other, "metadata": {"name": "other", "namespace": "default"}}, manager="test"
+    )
+
+    check(await served.knodel("events", "deny", "ci/train"), 2, ["--name", "ci-train", "other"])
+    assert (await served.knodel("events", "deny", "ci/train", "--name", "other")).code == 0
+    assert [one["metadata"]["name"] for one in (await served.cluster.list(EVENT_SOURCE)).items] == ["ci-train"]
+
+
+async def test_a_bucket_that_no_provider_has_is_refused_in_a_prefix(served: Served) -> None:
+    done = await served.knodel("events", "allow", "s", "--models", "m", "--storage-prefix", "s3://a/")
+
+    check(done, 2, ["'a' is not a bucket name", "3 to 63 characters"])

@@ -160,7 +160,7 @@ async def test_other_data_of_another_type(served: Served) -> None:
         (("magika", "--uri", "s3://elsewhere/7"), 2, ["403", "storagePrefixes"]),
         (("magika",), 2, ["--uri"]),
         (("magika", "--uri", "s3://models/7", "-d", "{}"), 2, ["-d", "storageUri"]),
-        (("-d", "{",), 2, ["no JSON"]),
+        (("-d", "{",), 2, ["not JSON"]),
         (("magika", "--uri", "s3://models/7", "--metric", "accuracy=high"), 2, ["NAME=NUMBER"]),
         (("magika", "--uri", "s3://models/7", "--source", "/other"), 2, ["/other", "events allow"]),
         (("magika", "--uri", "s3://models/7", "--url", "ftp://x"), 2, ["--url"]),

@@ -92,7 +92,7 @@ def test_a_list_that_fails_says_why(
             1,
             ["failed calling webhook"],
         ),
-        (failure(409, "Conflict", "the object has been modified"), 1, ["changed by somebody else", "run the command"]),
+        (failure(409, "Conflict", "the object has been modified"), 1, ["changed by another client", "run the command"]),
     ],
 )
 def test_a_write_that_is_refused_says_why(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 
 import pytest
@@ -101,8 +102,17 @@ async def test_structured_output_is_the_object_itself(magika: Served, verb: str,
 
     assert done.code == 0
     value = json.loads(done.out) if format == "json" else yaml.safe_load(done.out)
-    model = await magika.model("magika")
+    model = copy.deepcopy(await magika.model("magika"))
+    del model["metadata"]["managedFields"]
     assert value == model if verb != "list" else value["items"] == [model]
+
+
+@pytest.mark.parametrize("verb", ["get magika", "list"])
+async def test_managed_fields_are_shown_on_request(magika: Served, verb: str) -> None:
+    done = await magika.knodel(*verb.split(), "-o", "yaml", "--show-managed-fields")
+
+    model = await magika.model("magika")
+    assert done.value() == model if verb != "list" else done.value()["items"] == [model]
 
 
 @pytest.mark.parametrize(
@@ -218,6 +228,7 @@ async def test_a_split_that_is_not_in_force_in_time_is_exit_code_4(magika: Serve
 
 async def test_all_namespaces_are_listed_when_asked(served: Served) -> None:
     await served.deploy("here")
+    await served.knodel("namespace", "team")
     await served.deploy("there", "-n", "team")
 
     own, everything = await served.knodel("list"), await served.knodel("list", "-A")

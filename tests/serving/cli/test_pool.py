@@ -166,6 +166,7 @@ async def test_what_cannot_be_done_is_one_line(
 
 async def test_pools_are_listed_before_any_model_is_there(served: Served) -> None:
     await make(served, "--size", "2")
+    await served.knodel("namespace", "team")
     assert (await served.knodel("pool", "set", "other", "--min", "1", "-n", "team")).code == 0
     status = {"size": 2, "ready": 1, "starting": 1, "claimed": 0, "reasons": ["Size: as asked"]}
     await served.cluster.patch(
@@ -236,9 +237,9 @@ async def test_a_spec_that_is_no_mapping_is_refused(served: Served, kind: str, s
 
 async def test_a_file_with_a_pool_can_be_checked_alone_and_only_once_in_it(served: Served) -> None:
     done = await served.knodel("deploy", "-f", "-", "--dry-run", stdin=MODEL_AND_POOL)
-    assert done.out.splitlines() == [
-        "model magika is valid, nothing was changed",
-        "warm pool small is valid, nothing was changed",
+    assert done.out.splitlines()[:2] == [
+        "model magika is valid and would be created; nothing was changed",
+        "warm pool small is valid and would be created; nothing was changed",
     ]
     _, pool = MODEL_AND_POOL.split("---")
     check(await served.knodel("deploy", "-f", "-", stdin=f"{pool}---{pool}"), 2, ["warm pool small stands twice"])
@@ -247,3 +248,13 @@ async def test_a_file_with_a_pool_can_be_checked_alone_and_only_once_in_it(serve
 
 async def test_a_context_named_before_the_verb_counts_for_pools_too(served: Served) -> None:
     check(await served.knodel("--kube-context", "absent", "pool", "list"), 1, ["there is no kubeconfig"])
+
+
+async def test_a_pool_is_deleted(served: Served) -> None:
+    assert (await served.knodel("pool", "set", "fast", "--size", "2")).code == 0
+
+    done = await served.knodel("pool", "delete", "fast")
+
+    assert (done.code, done.out) == (0, "warm pool fast deleted\n")
+    assert (await served.cluster.list(WARM_POOL)).items == []
+    check(await served.knodel("pool", "delete", "fast"), 3, ["fast"])
