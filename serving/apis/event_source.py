@@ -15,7 +15,6 @@ from eventing.subjects import ACCOUNT, may_name
 from serving.apis import faults
 from serving.apis.reader import Fault, Fields, show
 from serving.apis.validation import other_than
-from serving.storage import patterns
 
 MOST_ENTRIES = 100
 """Of `models` and of `storagePrefixes`: each event is held against all of them."""
@@ -73,8 +72,7 @@ def prefix_fault(prefix: str) -> str:
         return f"must begin as in s3://bucket/folder/, without '%', '?', '#' and spaces, not {show(prefix)}"
     if _DOTS.fullmatch(prefix.partition("://")[2]):
         return "must not contain '.' or '..' as a folder: write the path as it is"
-    bucket = faults.bucket_of(prefix)
-    if bucket and (fault := patterns.bucket_fault(prefix.partition("://")[0], bucket)):
+    if fault := faults.bucket_fault(prefix):
         return f"must begin as in s3://bucket/folder/: {fault}"
     return _length_fault(prefix)
 

@@ -157,15 +157,16 @@ def _scheme_fault(scheme: str, uri: str) -> str:
     return f"must not have the unknown scheme {show(scheme)}: {remedy}, not {show(uri)}"
 
 
-def bucket_of(uri: str) -> str:
-    """Return the bucket that a URI of an object store names; empty for all other URIs."""
+def bucket_fault(uri: str) -> str:
+    """Return why the bucket of an object store's URI cannot be one; empty when it can, or the URI names none."""
     scheme, _, rest = uri.partition("://")
-    return re.split("[/?#]", rest, maxsplit=1)[0] if scheme in BUCKETED else ""
+    bucket = re.split("[/?#]", rest, maxsplit=1)[0] if scheme in BUCKETED else ""
+    return patterns.bucket_fault(scheme, bucket) if bucket else ""
 
 
 def _store_fault(scheme: str, uri: str) -> str:
     pattern, form = STORES[scheme]
-    if scheme in BUCKETED and (bucket := bucket_of(uri)) and (fault := patterns.bucket_fault(scheme, bucket)):
+    if fault := bucket_fault(uri):
         return f"must be written as in {form}: {fault}"
     if not re.fullmatch(pattern, uri, re.ASCII):
         return f"must be written as in {form}, not {show(uri)}"
