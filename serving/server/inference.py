@@ -36,6 +36,7 @@ from serving.server.errors import (
 )
 from serving.server.lifecycle import DEVICE_LOST, Lifecycle, ServedModel
 from serving.server.limits import NOTHING, Held
+from serving.server.logs import traceback_of
 from serving.server.protocol_v2 import Call
 from serving.server.workers import Job, Workers
 
@@ -249,7 +250,10 @@ def answer(ask: Ask[T], model: ServedModel, cancellation: Cancellation | None) -
 
 
 def attempt(model: ServedModel, job: ModelJob[T], cancellation: Cancellation | None) -> T:
-    """Do the job. Raises ServingError; what else goes wrong is logged under an id that the caller gets."""
+    """Do the job. Raises ServingError; what else goes wrong is logged under an id that the caller gets.
+
+    The log has the traceback of an error that is the model's, with the lines of its code; the answer never has.
+    """
     try:
         return job(model, cancellation)
     except ServingError:
@@ -261,7 +265,7 @@ def attempt(model: ServedModel, job: ModelJob[T], cancellation: Cancellation | N
     except Exception as error:  # engines run code of others
         if is_lost(error):
             raise DeviceLost(f"{DEVICE_LOST} ({_logged(model, error)})") from error
-        raise ModelFailed(f"the model failed on this input ({_logged(model, error)})") from error
+        raise ModelFailed(f"the model failed on this input ({_logged(model, error, traced=True)})") from error
 
 
 def _size_of(answers: Sequence[Tensor]) -> int:
@@ -273,9 +277,10 @@ def _size_of(answers: Sequence[Tensor]) -> int:
     return size + sum(map(len, chain.from_iterable(texts)))
 
 
-def _logged(model: ServedModel, error: Exception) -> str:
-    """Log the error and return the id to find it by."""
+def _logged(model: ServedModel, error: Exception, *, traced: bool = False) -> str:
+    """Log the error, with its traceback if `traced`, and return the id to find it by."""
     number = secrets.token_hex(4)
     words = " ".join(str(error).split())[:LONGEST_WORDS]  # may quote a caller, whose escape sequences `repr` shows
-    log.warning("model=%s error=%s %s: %r", model.name, number, type(error).__name__, words)
+    details = f"\n{traceback_of(error)}" if traced else ""
+    log.warning("model=%s error=%s %s: %r%s", model.name, number, type(error).__name__, words, details)
     return f"error {number}; its details are in the server's log"

@@ -1,4 +1,4 @@
-"""What this process says on stderr. A reader that stalls costs lines, and keeps nobody waiting."""
+"""The log of this process on stderr and stdout. A reader that stalls costs lines of the log, and delays no request."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import os
 import select
 import stat
 import sys
+import traceback
 from typing import Final, TextIO
 
+MOST_LINES: Final = 200  # of one traceback
+LONGEST_LINE: Final = 1000  # characters of a line of a traceback
 FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
@@ -18,6 +21,26 @@ def log_to_stderr() -> None:
     number = _stderr_number()
     handler = logging.StreamHandler(sys.stderr) if number is None else UnwaitingHandler(number)
     logging.basicConfig(format=FORMAT, level=logging.INFO, handlers=[handler], force=True)
+
+
+def flush_each_line() -> None:
+    """Write what a model prints at the end of each line: a file or a pipe would get it after 8 KiB only."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback of an error and its causes for the log: indented lines, bounded, without control characters.
+
+    A message may quote a caller: indented, none of its lines can pass for a record of the log.
+    """
+    lines = "".join(traceback.TracebackException.from_exception(error, compact=True).format()).splitlines()
+    shown = [line if line.isprintable() else ascii(line)[1:-1] for line in lines if line.strip()]
+    if len(shown) > MOST_LINES:
+        half = MOST_LINES // 2
+        shown = [*shown[:half], f"… {len(shown) - MOST_LINES} lines …", *shown[-half:]]
+    return "\n".join(f"    {line[:LONGEST_LINE]}" for line in shown)
 
 
 def own_stderr() -> TextIO:

@@ -25,7 +25,7 @@ from clusters.sockets import LISTEN_FDS
 from serving.server.assignment import Assignment
 from serving.server.assignment_file import AssignmentFile
 from serving.server.errors import BadOptions
-from serving.server.logs import log_to_stderr
+from serving.server.logs import flush_each_line, log_to_stderr
 from serving.server.options import Pool, ServerOptions, parse_options, termination_log
 from serving.server.sockets import Sockets, bind_or_inherit
 from serving.server.stats import Download, Startup
@@ -47,6 +47,7 @@ def main(argv: Sequence[str]) -> int:
     """Serve until told to stop; the exit code: 0 stopped, 1 cannot serve, 2 wrong options."""
     allow_none()
     log_to_stderr()
+    flush_each_line()
     try:
         return _serve(parse_options(argv, os.environ))
     except BadOptions as error:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from serving.server.logs import UnwaitingHandler, log_to_stderr, own_stderr
+from serving.server.logs import MOST_LINES, UnwaitingHandler, log_to_stderr, own_stderr, traceback_of
 
 F_SETPIPE_SZ = 1031  # fcntl.h of Linux
 PIPE = 4096  # bytes, the least that there is
@@ -75,3 +75,31 @@ def test_a_stderr_in_memory_is_written_to(capsys: pytest.CaptureFixture[str]) ->
     logging.getLogger("a").info("said")
     assert capsys.readouterr().err.endswith("INFO a said\n")
     assert own_stderr() is sys.stderr
+
+
+def test_a_traceback_names_the_line_of_each_cause_and_cannot_forge_a_record() -> None:
+    def refuse() -> None:
+        raise ValueError("first\n2026-01-01 00:00:00,000 INFO forged \x1b[2J")
+
+    try:
+        try:
+            refuse()
+        except ValueError as error:
+            raise RuntimeError("the model's") from error
+    except RuntimeError as error:
+        lines = traceback_of(error).splitlines()
+    assert all(line.startswith("    ") and line.isprintable() for line in lines)
+    assert any("test_logs.py" in line and "in refuse" in line for line in lines)
+    assert any("ValueError: first" in line for line in lines)
+    assert any(r"forged \x1b[2J" in line for line in lines)
+    assert lines[-1] == "    RuntimeError: the model's"
+
+
+def test_a_long_traceback_is_cut_in_its_middle() -> None:
+    try:
+        raise ValueError("\n".join(str(number) for number in range(10_000)))
+    except ValueError as error:
+        lines = traceback_of(error).splitlines()
+    assert len(lines) == MOST_LINES + 1
+    assert "lines …" in lines[MOST_LINES // 2]
+    assert lines[-1] == "    9999"
