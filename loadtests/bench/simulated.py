@@ -74,7 +74,7 @@ def fleet() -> Iterator[Figure]:
 def judge() -> Iterator[Figure]:
     """Shares of the rollouts that end wrongly."""
     for case in cases():
-        found = Simulation(case.world, case.rollout, case.rate, ROLLOUTS, SEED).run()
+        found = Simulation(case.world, case.rollout, case.rate, ROLLOUTS, SEED, case.attacks).run(case.longest)
         otherwise = ", too little traffic promotes" if case.rollout.on_insufficient_traffic == "promote" else ""
         what = case.what.partition(", insufficient")[0] + f"{otherwise}, {case.rate:g} requests/s"
         yield Figure(f"{what}, rolled back", 100 * found.rolled_back, "%", _percent(case.wrong))

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from loadtests.bench.figure import Figure
-from loadtests.judge.simulation import Outcomes, Simulation, World
+from loadtests.judge.adversary import ATTACKS, Attack
+from loadtests.judge.simulation import LONGEST, Outcomes, Simulation, World
 from serving.apis.rollout import Rollout
 
 
@@ -26,9 +27,13 @@ class Case:
     wrong: float | None = None
     missed: float | None = None
     within: float | None = None
+    attacks: tuple[Attack, ...] = ()
+    longest: float = LONGEST
     rollout: Rollout = field(default_factory=Rollout)
 
 
+ATTACKED = 1800.0
+"""s of simulated time of a rollout under attack, which may be held for as long as the attack lasts."""
 BAR = 0.01
 """Share of the rollouts that may end wrongly."""
 RATES = (1.0, 10.0, 100.0)
@@ -37,6 +42,15 @@ EQUAL, EQUAL_BAD = World(), World(0.05, 0.05)
 WORSE = World(0.001, 0.05)
 AT_FIFTY = 500.0
 """Requests per second to the model that are 50 to the candidate at the first step of 10 %."""
+
+
+def attacked() -> Iterator[Case]:
+    """The same aims against an adversary who sends as many requests again, in each way and in all together."""
+    for attacks in (*((one,) for one in ATTACKS), ATTACKS):
+        what = attacks[0].what if len(attacks) == 1 else "all of it"
+        yield Case(f"equal; {what}", EQUAL, 10.0, wrong=BAR, attacks=attacks, longest=ATTACKED)
+        yield Case(f"5 % errors; {what}", WORSE, 10.0, missed=BAR, attacks=attacks, longest=ATTACKED)
+        yield Case(f"3 times slower; {what}", World(slower=3.0), 10.0, missed=BAR, attacks=attacks, longest=ATTACKED)
 
 
 def cases() -> Iterator[Case]:
@@ -51,6 +65,7 @@ def cases() -> Iterator[Case]:
     yield Case("equal, 10 % of both fail for a minute", World(outage=0.1), 10.0, wrong=BAR)
     yield Case("equal, 5 % of both take a second", World(pauses=0.05), 10.0, wrong=BAR)
     yield Case("20 % slower, which is allowed", World(slower=1.2), 100.0, wrong=BAR)
+    yield from attacked()
     yield Case("1.5 times slower", World(slower=1.5), 100.0)
     yield Case("3 % errors against 0.1 %", World(0.001, 0.03), 10.0)
     promote = Rollout(on_insufficient_traffic="promote")
@@ -59,7 +74,7 @@ def cases() -> Iterator[Case]:
 
 
 HEAD = (
-    f"{'world':<40}{'req/s':>6}{'promoted':>10}{'rolled back':>13}{'held':>8}"
+    f"{'world':<58}{'req/s':>6}{'promoted':>10}{'rolled back':>13}{'held':>8}"
     f"{'seconds p50':>13}{'requests p50':>14}{'p99':>8}  aims"
 )
 
@@ -76,7 +91,7 @@ def row(case: Case, found: Outcomes) -> tuple[str, bool]:
     ]
     told = [f"{one.what} ≤ {one.aim:g} {'MISSED' if one.missed else 'ok'}" for one in figures if one.aim is not None]
     held = float(np.mean(found.decided == 0))
-    line = f"{case.what:<40}{case.rate:>6g}{found.promoted:>10.2%}{found.rolled_back:>13.2%}{held:>8.2%}"
+    line = f"{case.what:<58}{case.rate:>6g}{found.promoted:>10.2%}{found.rolled_back:>13.2%}{held:>8.2%}"
     line += f"{seconds:>13.0f}{middle:>14.0f}{most:>8.0f}  {', '.join(told)}"
     return line, any(one.missed for one in figures)
 
@@ -91,7 +106,8 @@ def main() -> int:
     missed = False
     for case in cases():
         began = time.perf_counter()
-        found = Simulation(case.world, case.rollout, case.rate, options.rollouts, options.seed).run()
+        simulation = Simulation(case.world, case.rollout, case.rate, options.rollouts, options.seed, case.attacks)
+        found = simulation.run(case.longest)
         line, wrong = row(case, found)
         print(f"{line}  ({time.perf_counter() - began:.1f} s)", flush=True)
         missed = missed or wrong

@@ -1,7 +1,8 @@
 """Many whole rollouts at once, as arrays: what the judge makes of them.
 
 Requests come as a Poisson stream, fail independently, and take lognormal times; the judge looks at every interval,
-and a step that is over waits until it passes or fails (`onInsufficientTraffic: hold`; with `promote` it passes).
+and a step that is over waits until it passes or fails (`onInsufficientTraffic: hold`; with `promote` it passes). With
+attacks, an adversary sends as many requests again (`loadtests.judge.adversary`).
 `verdicts` is `serving.rollout.judge` in the form of arrays, from the same limits and bounds; a test holds them equal.
 """
 
@@ -15,10 +16,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.apis.latency import bucket_of, upper_edge
+from loadtests.judge.adversary import Attack, Effect, effect_of
+from serving.apis.latency import PER_OCTAVE, bucket_of, upper_edge
 from serving.apis.rollout import Judge, Rollout
-from serving.rollout.bounds import Array, Pair, evidence_above, evidence_below
-from serving.rollout.judge import error_limits, ratio_in_buckets, slow_limits
+from serving.rollout.bounds import Array, Pair, evidence_above, evidence_below, evidence_of_rate
+from serving.rollout.judge import TO_HOLD, error_limits, ratio_in_buckets, slow_limits
 from serving.rollout.verdict import Stage
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -107,17 +109,28 @@ class Outcomes:
 
 
 def verdicts(rule: Judge, stable: Tallies, candidate: Tallies, stage: Stage, over: Flags) -> tuple[Flags, Flags]:
-    """(fails, passes) of each row at one stage; `over` says for each whether the stage's time is."""
+    """(fails, passes) of each row at one stage; `over` says for each whether the stage's time is.
+
+    Rows without either wait, or hold on a stable version that is broken.
+    """
+    compared = ~broken_rows(rule, stable)
     errors, slow = error_limits(rule, stage), slow_limits(rule, stage)
     up, down = ratio_in_buckets(rule.max_latency_ratio)
     pair = Pair(stable.errors, stable.requests, candidate.errors, candidate.requests)
     lenient, timed = _slow(rule, stable, candidate, up)
     strict, _ = _slow(rule, stable, candidate, down)
-    fails = _surely(evidence_above, pair, errors.allowed, errors.to_fail, pair.difference > errors.allowed)
-    fails |= _surely(evidence_above, lenient, slow.allowed, slow.to_fail, timed & (lenient.difference > slow.allowed))
-    passes = _surely(evidence_below, pair, errors.harm, errors.to_pass, over & ~fails)
+    worse, slower = pair.difference > errors.allowed, timed & (lenient.difference > slow.allowed)
+    fails = _surely(evidence_above, pair, errors.allowed, errors.to_fail, compared & worse)
+    fails |= _surely(evidence_above, lenient, slow.allowed, slow.to_fail, compared & slower)
+    passes = _surely(evidence_below, pair, errors.harm, errors.to_pass, compared & over & ~fails)
     untimed = passes & ~timed & (stage.stable_share == 0.0)
     return fails, untimed | _surely(evidence_below, strict, slow.harm, slow.to_pass, passes & timed)
+
+
+def broken_rows(rule: Judge, stable: Tallies) -> Flags:
+    """Rows whose stable version is nothing to compare with."""
+    evidence = evidence_of_rate(stable.errors, stable.requests, rule.max_stable_error_rate)
+    return np.asarray(evidence >= TO_HOLD)
 
 
 def _surely(evidence: Callable[[Pair, float], Array], pair: Pair, margin: float, enough: float, rows: Flags) -> Flags:
@@ -142,10 +155,13 @@ def _slow(rule: Judge, stable: Tallies, candidate: Tallies, buckets: int) -> tup
 class Simulation:
     """Many rollouts of one world at `rate` requests per second to the model, together of both versions."""
 
-    def __init__(self, world: World, rollout: Rollout, rate: float, rollouts: int, seed: int) -> None:
-        self._world, self._rollout, self._rate = world, rollout, rate
+    def __init__(
+        self, world: World, rollout: Rollout, rate: float, rollouts: int, seed: int, attacks: tuple[Attack, ...] = ()
+    ) -> None:
+        self._world, self._rollout, self._rate, self._attacks = world, rollout, rate, attacks
         self._random = np.random.default_rng(seed)
-        self._chances = _chances(world)
+        self._first, self._chances = _chances(world, attacks)
+        self._effects: dict[tuple[str, int, float], Effect] = {}
         buckets = self._chances[0].size
         self._stable, self._candidate = Tallies.none(rollouts, buckets), Tallies.none(rollouts, buckets)
         self._step = np.zeros(rollouts, dtype=np.int64)
@@ -184,6 +200,29 @@ class Simulation:
             if tallies is self._candidate:
                 self._result.requests[rows] += failed + answered
 
+        for attack in self._attacks:
+            for number, (tallies, part) in enumerate(((self._stable, 1.0 - share), (self._candidate, share))):
+                if attack.to is not None:
+                    part = float(attack.to == ("stable", "candidate")[number])
+                self._attack(attack, number, tallies, rows, total * part / len(self._attacks), errors[number])
+
+    def _attack(
+        self, attack: Attack, number: int, tallies: Tallies, rows: Flags, mean: float, error_rate: float
+    ) -> None:
+        """Count `mean` requests of the attack on average; `number` is 0 for the stable version, 1 for the candidate."""
+        key = (attack.what, number, error_rate)
+        if key not in self._effects:
+            self._effects[key] = effect_of(attack, error_rate, self._chances[number], self._first)
+        effect, size = self._effects[key], int(rows.sum())
+        failed = self._random.poisson(mean * effect.errors, size).astype(np.float64)
+        answered, left = (
+            self._random.poisson(mean * one, (size, one.size)) if one.any() else np.zeros((size, one.size))
+            for one in (effect.answered, effect.left)
+        )
+        tallies.requests[rows] += failed + answered.sum(axis=1)
+        tallies.errors[rows] += failed
+        tallies.latency[rows] += answered + left
+
     def _latencies(self, mean: float, rows: int, chances: Array) -> Whole:
         """Answers by row and bucket, `mean` in a row on average; few are drawn one by one, many by bucket."""
         if mean > chances.size:
@@ -197,7 +236,10 @@ class Simulation:
         stage = Stage(steps[number], len(steps), True)
         over = now - self._began[rows] >= self._rollout.step_duration
         fails, passes = verdicts(self._rollout.judge, self._stable.at(rows), self._candidate.at(rows), stage, over)
-        passes |= over & ~fails & (self._rollout.on_insufficient_traffic == "promote")
+        if self._rollout.on_insufficient_traffic == "promote":
+            candidate = self._candidate.at(rows)
+            unanswered = (candidate.requests == candidate.errors) & (candidate.requests + candidate.latency.sum(1) > 0)
+            passes |= over & ~fails & ~unanswered & ~broken_rows(self._rollout.judge, self._stable.at(rows))
         places = np.flatnonzero(rows)
         self._close(places[fails], -1, now)
         if number + 1 == len(steps):
@@ -220,11 +262,12 @@ class Simulation:
             self._stable.clear(moved)
 
 
-def _chances(world: World) -> tuple[Array, Array]:
-    """How likely a latency lies in each bucket, of the stable version and of the candidate."""
+def _chances(world: World, attacks: tuple[Attack, ...] = ()) -> tuple[int, tuple[Array, Array]]:
+    """The first bucket, and how likely a latency lies in each from there: of the stable version, of the candidate."""
     first = bucket_of(MEDIAN * math.exp(-SPREAD * world.sigma))
     last = bucket_of(MEDIAN * world.slower * math.exp(SPREAD * world.sigma))
     last = max(last, bucket_of(PAUSE)) if world.pauses else last
+    last += max((math.ceil(math.log2(one.slower) * PER_OCTAVE) for one in attacks), default=0)
     edges = [upper_edge(bucket) for bucket in range(first, last)]
 
     def of(median: float) -> Array:
@@ -233,4 +276,4 @@ def _chances(world: World) -> tuple[Array, Array]:
         chances[min(bucket_of(PAUSE), last) - first] += world.pauses
         return chances
 
-    return of(MEDIAN), of(MEDIAN * world.slower)
+    return first, (of(MEDIAN), of(MEDIAN * world.slower))

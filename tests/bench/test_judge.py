@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from loadtests.judge.adversary import ATTACKS, Attack, effect_of
 from loadtests.judge.simulation import Outcomes, Simulation, Tallies, World, verdicts
+from serving.apis.latency import bucket_of
 from serving.apis.rollout import Judge, Rollout
 from serving.rollout.bounds import Array
 from serving.rollout.counts import Counts
@@ -58,6 +60,36 @@ def test_who_promotes_without_traffic_lets_a_bad_version_through() -> None:
     assert run(World(0.001, 0.05), 1.0, promote).promoted > 0.9
 
 
+FAILING = "bodies on which either version fails"
+"""With half of all requests, they leave nothing to compare with: the rollout is held until they end."""
+
+
+@pytest.mark.parametrize("attacks", [*((one,) for one in ATTACKS), ATTACKS], ids=lambda attacks: attacks[-1].what)
+def test_who_sends_half_of_all_requests_changes_no_verdict(attacks: tuple[Attack, ...]) -> None:
+    def under_attack(world: World) -> Outcomes:
+        return Simulation(world, Rollout(), 10.0, 50, 7, attacks).run(1800.0)
+
+    good, bad, slow = map(under_attack, (EQUAL, World(0.001, 0.05), World(slower=3.0)))
+    assert (good.rolled_back, bad.promoted, slow.promoted) == (0.0, 0.0, 0.0)
+    decided = (good.promoted, bad.rolled_back, slow.rolled_back)
+    if attacks[0].what == FAILING and len(attacks) == 1:
+        assert decided == (0.0, 0.0, 0.0)
+    else:
+        assert min(decided) >= 0.9
+
+
+def test_an_attack_counts_by_the_servers_own_rules() -> None:
+    chances = np.array([0.25, 0.75])
+    found = {one.what: effect_of(one, 0.1, chances, bucket_of(0.05)) for one in ATTACKS}
+    for one in ATTACKS:
+        effect = found[one.what]
+        counts = effect.errors + effect.answered.sum() + effect.left.sum()
+        refused = one.status is not None and one.status < 500
+        assert counts == pytest.approx(0.0 if one.to is not None or refused else 1.0), one.what
+    assert found["valid bodies"].errors == pytest.approx(0.1)
+    assert found["callers that leave at once"].left.sum() == pytest.approx(1.0)
+
+
 def test_the_simulated_judge_is_the_judge() -> None:
     random = np.random.default_rng(11)
     stable, candidate = (_some(random, 250) for _ in range(2))
@@ -68,14 +100,14 @@ def test_the_simulated_judge_is_the_judge() -> None:
             verdict = judge(rule, _counts(stable, row), _counts(candidate, row), stage)
             assert (verdict.decision == "fail", verdict.decision == "pass") == (fails[row], passes[row])
             decisions.add(verdict.decision)
-    assert decisions == {"wait", "pass", "fail"}
+    assert decisions == {"wait", "hold", "pass", "fail"}
 
 
 def _some(random: np.random.Generator, rows: int) -> Tallies:
     """Counts of all sizes, with few and many errors, latencies in 30 buckets."""
     requests: Array = np.floor(10.0 ** random.uniform(0.0, 4.0, rows))
     requests[:10] = 0.0
-    errors = random.binomial(requests.astype(int), random.choice([0.0, 0.001, 0.03, 0.2], rows)).astype(np.float64)
+    errors = random.binomial(requests.astype(int), random.choice([0.0, 0.001, 0.03, 0.2, 0.6], rows)).astype(np.float64)
     bells = np.exp(-(((np.arange(30.0) - random.choice([8.0, 9.0, 14.0], (rows, 1))) / 5.0) ** 2))
     latency = random.multinomial((requests - errors).astype(int), bells / bells.sum(axis=1, keepdims=True))
     return Tallies(requests, errors, latency.astype(np.float64))

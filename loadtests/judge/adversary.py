@@ -1,0 +1,115 @@
+"""A caller who sends half of all requests, and wants another verdict than the versions deserve.
+
+It may use any address, tag, header and body, may leave before the answer, and may read slowly. It cannot choose which
+version the split takes. What its requests count is not written here: each goes through the model server's own rules
+(`serving.server.split`), as the server's middleware applies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from serving.apis.latency import upper_edge
+from serving.rollout.bounds import Array
+from serving.server.errors import ClientLeft
+from serving.server.split import RECEIVED_KEY, SplitAnswers, is_of_split
+
+Version = Literal["stable", "candidate"]
+MARK = {"knative-serving-default-route": "true"}
+"""What the ingress sets where the split chooses, and what a caller may forge elsewhere."""
+INSTANT = 0.001
+"""s; what a request takes that the server refuses unread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One kind of request. `to` names the version of a tag, else the split chooses.
+
+    `status` is the answer's, None for a valid body that is answered as any other. Such an answer takes `slower` times
+    as long. The caller leaves after `leaves` seconds, takes the answer `reads` seconds later than it could, and sends
+    the body in `sends` seconds.
+    """
+
+    what: str
+    headers: Mapping[str, str] = field(default_factory=lambda: MARK)
+    to: Version | None = None
+    status: int | None = None
+    slower: float = 1.0
+    leaves: float = float("inf")
+    reads: float = 0.0
+    sends: float = 0.0
+
+
+def tagged(version: Version) -> Mapping[str, str]:
+    """Headers of a request to a tag, with the ingress' mark forged."""
+    return {**MARK, "knative-serving-tag": version}
+
+
+ATTACKS: tuple[Attack, ...] = (
+    Attack("malformed bodies", status=400),
+    Attack("bodies that are too large", status=413),
+    Attack("more than the queue holds", status=429),
+    Attack("valid bodies"),
+    Attack("valid bodies that take 40 times as long", slower=40.0),
+    Attack("valid bodies, sent within a minute", sends=60.0),
+    Attack("valid bodies, answers read after a minute", reads=60.0),
+    Attack("callers that leave at once", leaves=INSTANT),
+    Attack("callers that leave when half are answered", leaves=0.05),
+    Attack("bodies on which either version fails", status=500),
+    Attack("malformed bodies to candidate", tagged("candidate"), "candidate", 400),
+    Attack("bodies to candidate on which it fails", tagged("candidate"), "candidate", 500),
+    Attack("slow bodies to candidate", tagged("candidate"), "candidate", slower=40.0),
+    Attack("good bodies to candidate", tagged("candidate"), "candidate"),
+    Attack("bodies to stable on which it fails", tagged("stable"), "stable", 500),
+    Attack("slow bodies to stable", tagged("stable"), "stable", slower=40.0),
+    Attack("failing bodies past the ingress", {}, "candidate", 500),
+)
+"""Each by itself, or all in equal parts, is half of all requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What one request counts on average: errors, answers by bucket, and callers that left by bucket."""
+
+    errors: float
+    answered: Array
+    left: Array
+
+
+def effect_of(attack: Attack, error_rate: float, chances: Array, first: int) -> Effect:
+    """Return what a request counts at a version that fails `error_rate` and answers in bucket `first + i` with
+    `chances[i]`.
+    """
+    errors, answered, left = 0.0, np.zeros_like(chances), np.zeros_like(chances)
+    for place, chance in enumerate(chances):
+        seconds = upper_edge(first + place) * attack.slower
+        for status, share in _answers(attack, error_rate):
+            page = _counted(attack, status, seconds)
+            errors += page["errors"] * chance * share
+            for bucket, count in page["latency"].items():
+                column = min(max(int(bucket) - first, 0), chances.size - 1)
+                kind = left if page["left"] else answered
+                kind[column] += count * chance * share
+    return Effect(errors, answered, left)
+
+
+def _answers(attack: Attack, error_rate: float) -> tuple[tuple[int, float], ...]:
+    return ((500, error_rate), (200, 1.0 - error_rate)) if attack.status is None else ((attack.status, 1.0),)
+
+
+def _counted(attack: Attack, status: int, seconds: float) -> dict[str, Any]:
+    """Return what the server's page shows after the request."""
+    took = INSTANT if attack.status is not None else seconds
+    split = SplitAnswers(lambda: 0.0)
+    if is_of_split([(name.encode(), value.encode()) for name, value in attack.headers.items()]):
+        entry = split.begin({RECEIVED_KEY: attack.sends}, 0.0)
+        if took > attack.leaves:
+            split.end(entry, ClientLeft.status, attack.sends + attack.leaves)
+        else:
+            entry.answered_at = attack.sends + took
+            split.end(entry, status, attack.sends + took + attack.reads)
+    return split.to_json()
