@@ -12,8 +12,10 @@ from clusters.embedded.dataplane_view import Hold, HoldPolicy
 from clusters.embedded.kubelet import Image
 from clusters.gateway.envoy import Envoy
 from clusters.gateway.limits import Limits
+from clusters.gateway.route_config import PATH_FORM_DOMAIN
 from clusters.informer import Informers
-from clusters.net.ssrf import LOOPBACK_HOSTS
+from clusters.net.hosts import ANY, LOOPBACK_NAMES
+from clusters.net.ssrf import LOOPBACK_HOSTS, is_loopback
 from clusters.objects import REVISION, Object
 from serving.apis.settings import GatewaySettings, Settings
 from serving.apis.state import ARTIFACTS_FOLDER, GATEWAY_FOLDER, KEPT_FOLDER
@@ -28,17 +30,27 @@ def make_gateway(state: Path, said: GatewaySettings, clock: Clock) -> Envoy:
         header_kib=said.max_header_bytes // 1024,
         header_count=said.max_headers,
         header_seconds=said.header_timeout,
+        hosts=gateway_hosts(said),
     )
     return Envoy(state / GATEWAY_FOLDER, said.address, said.port, clock, limits, said.domain)
+
+
+def gateway_hosts(said: GatewaySettings) -> tuple[str, ...]:
+    """Return the names that Host and Origin may have: any name for a gateway beyond loopback, unless some are set."""
+    named = tuple(name for name in map(str.strip, said.hosts.lower().split(",")) if name)
+    if not (named or is_loopback(said.address)):
+        return (ANY,)
+    own = f"[{said.address}]" if ":" in said.address else said.address
+    return tuple(dict.fromkeys((*LOOPBACK_NAMES, own, f"*.{said.domain}", *named)))
 
 
 def images(state: Path, settings: Settings) -> dict[str, Image]:
     """By name: there are no containers here, so each stands for the server of this installation."""
     names = [settings.server.image, *(one.image for one in settings.runtimes)]
-    return dict.fromkeys(names, _server_image(state))
+    return dict.fromkeys(names, _server_image(state, gateway_hosts(settings.gateway)))
 
 
-def _server_image(state: Path) -> Image:
+def _server_image(state: Path, hosts: tuple[str, ...]) -> Image:
     return Image(
         command=(sys.executable, "-m", "serving.server"),
         entry="serving.server.main:main",
@@ -48,6 +60,7 @@ def _server_image(state: Path) -> Image:
             FOLDER_VARIABLE: str(state / KEPT_FOLDER),
             LIMIT_VARIABLE: os.environ.get(LIMIT_VARIABLE) or str(LIMIT),
             "KNODEL_ALLOW_HOSTS": ",".join(sorted(LOOPBACK_HOSTS)),
+            "KNODEL_ALLOWED_HOSTS": ",".join((*hosts, f"*{PATH_FORM_DOMAIN}")),  # as the gateway sends them
             "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime 1.29 and newer would report to its makers by default
         },
     )

@@ -14,7 +14,7 @@ Pure: the same values give the same bytes; the version of a file is the hash of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,8 +24,9 @@ from clusters.gateway.headers import ADDED_BY_ENVOY, STRIPPED_FROM_ANSWERS
 from clusters.gateway.route_config import (
     ASKED_PATH,
     CLUSTER,
-    VERSION_HOST,
+    VERSION_DOMAIN,
     Json,
+    foreign_host,
     path_form,
     starting_host,
     subset,
@@ -34,7 +35,10 @@ from clusters.gateway.route_config import (
     virtual_host,
 )
 from clusters.gateway.routes import Backend, Table, VirtualHost
+from clusters.net.hosts import ANY
 
+VERSION_HOST: Final = f"tests{VERSION_DOMAIN}"  # a gateway has one that nobody can guess
+ANY_HOST: Final = (ANY,)
 DEFAULT_DOMAIN: Final = "localhost"  # models' hosts are NAME.NAMESPACE.localhost
 ROUTE_TABLE: Final = "gateway"
 ACTIVATOR_SUBSET: Final = "activator"  # no revision is named so: theirs contain a "/"
@@ -61,8 +65,15 @@ class _Rendered:
 class RouteMaker:
     """Makes the RDS file; keeps what it rendered, so that one changed host costs little beside a thousand others."""
 
-    def __init__(self, domain: str = DEFAULT_DOMAIN) -> None:
-        self._unknown = _raw(unknown_model(domain))
+    def __init__(
+        self, domain: str = DEFAULT_DOMAIN, hosts: Sequence[str] = ANY_HOST, version_host: str = VERSION_HOST
+    ) -> None:
+        """`hosts` are the gateway's own names, `*` for any; at `version_host` the table answers its version."""
+        own = [host for host in dict.fromkeys(hosts) if not host.endswith(f".{domain}")]  # those are models'
+        any_host = ANY in own
+        foreign = () if any_host else (foreign_host(),)
+        self._others = [_raw(one) for one in (unknown_model(domain), path_form([ANY] if any_host else own), *foreign)]
+        self._version_host = version_host
         self._known: dict[str, _Rendered] = {}
         self._last: tuple[tuple[VirtualHost, ...], Resource] | None = None
 
@@ -72,7 +83,7 @@ class RouteMaker:
             return self._last[1]
         rendered = [self._render(host) for host in hosts]
         self._known = {one.host.name: one for one in rendered}
-        resource = _route_table([*(one.entry for one in rendered), self._unknown, _raw(path_form())])
+        resource = _route_table([*(one.entry for one in rendered), *self._others], self._version_host)
         self._last = (hosts, resource)
         return resource
 
@@ -83,9 +94,9 @@ class RouteMaker:
         return _Rendered(host, _raw(virtual_host(host)))
 
 
-def starting() -> Resource:
+def starting(version_host: str = VERSION_HOST) -> Resource:
     """The route table of a gateway that has not heard of the cluster yet: 503 with Retry-After for everything."""
-    return _route_table([_raw(starting_host())])
+    return _route_table([_raw(starting_host())], version_host)
 
 
 def endpoints(table: Table) -> Resource:
@@ -113,12 +124,12 @@ def response(resources: Iterable[Json]) -> Resource:
     return _response(version, resources)
 
 
-def _route_table(virtual_hosts: list[msgspec.Raw]) -> Resource:
-    version = _version(bytes(host) for host in virtual_hosts)
+def _route_table(virtual_hosts: list[msgspec.Raw], version_at: str) -> Resource:
+    version = _version([version_at.encode(), *(bytes(host) for host in virtual_hosts)])
     table = {
         "@type": _TYPE + "route.v3.RouteConfiguration",
         "name": ROUTE_TABLE,
-        "virtual_hosts": [_raw(version_host(version)), *virtual_hosts],
+        "virtual_hosts": [_raw(version_host(version_at, version)), *virtual_hosts],
         "request_headers_to_remove": [ASKED_PATH, *ADDED_BY_ENVOY],
         "response_headers_to_remove": STRIPPED_FROM_ANSWERS,
     }
@@ -145,4 +156,4 @@ def _endpoint(backend: Backend, revision: str) -> Json:
     return {"endpoint": {"address": address}, "metadata": subset(revision)}
 
 
-__all__ = ["CLUSTER", "ROUTE_TABLE", "VERSION_HOST", "Resource", "RouteMaker", "endpoints", "response", "starting"]
+__all__ = ["CLUSTER", "ROUTE_TABLE", "Resource", "RouteMaker", "endpoints", "response", "starting"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,7 @@ from clusters.gateway.limits import DEFAULTS, Limits
 from clusters.gateway.listener import listener
 from clusters.gateway.probe import Probe
 from clusters.gateway.process import LOG, EnvoyProcess, require_free
+from clusters.gateway.route_config import VERSION_DOMAIN
 from clusters.gateway.routes import Backend, Table
 from clusters.gateway.xds import XdsFiles, replace_file
 
@@ -72,9 +74,10 @@ class Envoy:
         self._clock = clock
         self._limits = limits
         self._files = XdsFiles(folder)
-        self._maker = RouteMaker(domain)
+        self._version_host = secrets.token_hex(16) + VERSION_DOMAIN
+        self._maker = RouteMaker(domain, limits.hosts, self._version_host)
         self._admin = Admin(folder)
-        self._probe = Probe(host, port)
+        self._probe = Probe(host, port, self._version_host)
         self._process = EnvoyProcess(folder, clock, limits)
         self._confirmed: _Configuration | None = None
         self._refused: _Configuration | None = None
@@ -96,7 +99,7 @@ class Envoy:
         if not adopted:
             require_free(self.host, self.port)
             self._write_fixed()
-            self._files.write(ROUTES, starting())
+            self._files.write(ROUTES, starting(self._version_host))
             self._files.write(ENDPOINTS, endpoints(Table()))
             self._process.start(self.folder / BOOTSTRAP)
         await self._wait_serving()

@@ -37,6 +37,8 @@ class Limits:
     buffer_bytes: int = 128 * 1024
     # before back-pressure, of each of the three buffers that a stream passes: as read, within, to be written; a held
     # request with a large body costs these and no more (tests/faults/ingress/test_large_bodies.py)
+    hosts: tuple[str, ...] = ("*",)
+    # names that Host and Origin may have besides those of models; `*.DOMAIN` any name below DOMAIN, `*` any name
     drain_seconds: int = 5
     # a listener that is replaced, or the gateway going down, tells clients to reconnect for this long
 

@@ -9,11 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.gateway.config import ROUTE_TABLE, VERSION_HOST
+from clusters.gateway.config import ROUTE_TABLE
 from clusters.gateway.headers import STRIPPED_FROM_REQUESTS, STRIPPED_PREFIXES
 from clusters.gateway.limits import Limits
 from clusters.gateway.replies import guards, local_replies
-from clusters.gateway.route_config import LOG_METADATA, LUA_FILTER, PATH_FORM_SCRIPT, PATH_FORM_SCRIPT_NAME
+from clusters.gateway.route_config import (
+    LOG_METADATA,
+    LUA_FILTER,
+    PATH_FORM_SCRIPT,
+    PATH_FORM_SCRIPT_NAME,
+    VERSION_DOMAIN,
+)
 
 STATS_PREFIX: Final = "gateway"
 _EXTENSIONS: Final = "type.googleapis.com/envoy.extensions."
@@ -161,8 +167,10 @@ def _access_log(path: Path) -> Json:
         "path": str(path),
         "log_format": {"json_format": fields},
     }
-    probes = {"name": ":authority", "string_match": {"exact": VERSION_HOST}, "invert_match": True}
-    return {"name": "envoy.access_loggers.file", "filter": {"header_filter": {"header": probes}}, "typed_config": log}
+    other_host = {"name": ":authority", "string_match": {"suffix": VERSION_DOMAIN}, "invert_match": True}
+    no_answer = {"comparison": {"op": "GE", "value": {"default_value": 201, "runtime_key": "knodel.none"}}}
+    all_but_probes = {"filters": [{"header_filter": {"header": other_host}}, {"status_code_filter": no_answer}]}
+    return {"name": "envoy.access_loggers.file", "filter": {"or_filter": all_but_probes}, "typed_config": log}
 
 
 def _seconds(value: float) -> str:

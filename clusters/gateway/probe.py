@@ -12,16 +12,16 @@ from typing import Final
 
 import aiohttp
 
-from clusters.gateway.config import VERSION_HOST
 from clusters.gateway.errors import NotServing
 
 TIMEOUT: Final = 2.0  # s; the answer is made in the listener, in 0.1 ms
 
 
 class Probe:
-    """A client of the gateway at `host:port`."""
+    """A client of the gateway at `host:port`, whose route table answers its version at `version_host`."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, version_host: str) -> None:
+        self._headers = {"Host": version_host}
         self._url = f"http://{host}:{port}/"
         self._session: aiohttp.ClientSession | None = None
 
@@ -31,7 +31,7 @@ class Probe:
             self._session = aiohttp.ClientSession()
         try:
             async with asyncio.timeout(TIMEOUT):
-                async with self._session.get(self._url, headers={"Host": VERSION_HOST}) as response:
+                async with self._session.get(self._url, headers=self._headers) as response:
                     return (await response.text()) if response.status == 200 else ""
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise NotServing(f"the gateway does not answer at {self._url} ({error!r})") from error

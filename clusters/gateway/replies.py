@@ -6,11 +6,14 @@ Envoy's (`envoy.config.accesslog.v3.AccessLogFilter`).
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from clusters.gateway.limits import Limits
-from clusters.gateway.route_config import ASKED_PATH
+from clusters.gateway.route_config import ASKED_PATH, PATH_FORM_DOMAIN
+from clusters.net.hosts import ANY
 
 RETRY_AFTER: Final = "1"  # s; a replica that died is replaced, or the activator takes over, within about this time
 _SHOWN: Final = 128  # characters of a caller's own words that an error repeats
@@ -18,6 +21,7 @@ _FORBIDDEN: Final = 403  # Envoy's status for a request that a guard refused, an
 _BROKEN_OFF: Final = ("UC", "UR")
 """Envoy's flags of an upstream connection that was ended, and of one that was reset, after the request went out: it may
 have been carried out, so nothing asks for another try (502), as where nobody was reached (503)."""
+_ALLOW: Final = "to allow its host name, start the platform with KNODEL_GATEWAY_HOSTS=NAME knodel up"
 BROKEN_OFF: Final = "the model closed the connection before it answered; the request may have been carried out"
 
 Json = dict[str, Any]
@@ -65,7 +69,24 @@ def guards(limits: Limits) -> tuple[Guard, ...]:
             400,
             "the request names two hosts",
         ),
+        Guard(
+            "path form",
+            ({"name": ":authority", "string_match": {"suffix": PATH_FORM_DOMAIN, "ignore_case": True}},),
+            404,
+            "no model answers at a host of the gateway's own",
+        ),
+        *(() if ANY in limits.hosts else (_foreign_origin(limits.hosts),)),
     )
+
+
+def _foreign_origin(hosts: Sequence[str]) -> Guard:
+    """Return the guard against web pages of others: a browser sends its page's origin with each request."""
+    names = "|".join(re.escape(host).replace(r"\*", r"[^/:]+") for host in hosts)
+    known = {"safe_regex": {"regex": f"https?://({names})(:[0-9]+)?"}}
+    present = {"name": "origin", "present_match": True}
+    other = {"name": "origin", "string_match": known, "invert_match": True}
+    message = f"a web page of origin %REQ(ORIGIN):{_SHOWN}% may not call this gateway; {_ALLOW}"
+    return Guard("foreign origin", (present, other), 403, message)
 
 
 def local_replies(limits: Limits) -> Json:
@@ -87,6 +108,7 @@ def replies(limits: Limits) -> tuple[Reply, ...]:
         Reply(_status(404), f"no model answers at {host}; {remedy}"),
         *(_guarded(guard) for guard in guards(limits)),
         Reply(_all(_status(_FORBIDDEN), upgrade), "protocols are not switched here: send the request without Upgrade"),
+        Reply(_status(_FORBIDDEN), f"host %REQ(:AUTHORITY):{_SHOWN}% is not a name of this gateway; {_ALLOW}"),
         Reply(_status(431), headers),
         Reply(_status(405), "this address is read-only: use GET"),
         Reply(_status(408), "the request did not arrive in time"),

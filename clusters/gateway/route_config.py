@@ -6,7 +6,7 @@ Pure. Field names are those of `envoy.config.route.v3`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from clusters.gateway.headers import STRIPPED_FROM_REQUESTS
@@ -15,8 +15,9 @@ from clusters.gateway.routes import Headers, Route, Split, VirtualHost
 CLUSTER: Final = "revisions"
 METADATA: Final = "envoy.lb"  # the namespace in which Envoy's subset load balancer looks
 SUBSET_KEY: Final = "revision"
-VERSION_HOST: Final = "version.gateway.knodel.internal"
-"""Asked with this Host, the listener itself answers the version of the route table in force: a hash, nothing else."""
+VERSION_DOMAIN: Final = ".version.gateway.knodel.internal"
+"""Below it is the Host to which the listener itself answers the version of the route table in force. Each control plane
+chooses a name that callers cannot guess."""
 
 PATH_FORM_DOMAIN: Final = ".path.gateway.knodel.internal"
 SHORT_FORM_NAMESPACE: Final = "default"
@@ -94,11 +95,21 @@ def unknown_model(domain: str) -> Json:
 
     Without it the platform's own answers below `path_form` would stand in for those of a model that is not there.
     """
-    return {"name": "unknown model", "domains": [f"*.{domain}", f"*{PATH_FORM_DOMAIN}"]}
+    domains = [f"*.{domain}", f"*{PATH_FORM_DOMAIN}", f"*{VERSION_DOMAIN}"]
+    return {"name": "unknown model", "domains": domains}
 
 
-def path_form() -> Json:
-    """The virtual host of every other Host: the platform's own answers, then models by their path.
+def foreign_host() -> Json:
+    """Return the virtual host of names that are not the gateway's, as a web page has it by DNS rebinding."""
+    return {
+        "name": "foreign host",
+        "domains": ["*"],
+        "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 403}}],
+    }
+
+
+def path_form(hosts: Sequence[str]) -> Json:
+    """The virtual host of the gateway's own names: the platform's own answers, then models by their path.
 
     `PATH_FORM_SCRIPT` turns the path form into a Host and looks for a route again. The last route is there for it to
     run at all: Envoy asks a route, not a virtual host, which script applies.
@@ -107,18 +118,18 @@ def path_form() -> Json:
     fixed = [entry for path, answer in _FIXED_ANSWERS for entry in _fixed(path, answer)]
     return {
         "name": "path form",
-        "domains": ["*"],
+        "domains": list(hosts),
         "routes": [*fixed, {"match": {"prefix": "/"}, "direct_response": {"status": 404}}],
         "typed_per_filter_config": {LUA_FILTER: by_path},
     }
 
 
-def version_host(version: str) -> Json:
-    """The virtual host that tells the version of the table it stands in."""
+def version_host(host: str, version: str) -> Json:
+    """Return the virtual host `host`, which answers the version of the table that it belongs to."""
     answer = {"status": 200, "body": {"inline_string": version}}
     return {
         "name": "version",
-        "domains": [VERSION_HOST],
+        "domains": [host],
         "routes": [{"match": {"prefix": "/"}, "direct_response": answer}],
     }
 

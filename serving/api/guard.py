@@ -10,6 +10,8 @@ import hmac
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from clusters.net.hosts import KnownHosts, host_name
+
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/livez"})
 """Probes: they tell nothing but that the process lives."""
 
@@ -49,11 +51,12 @@ class Guard:
 
     def refuse(self, path: str, headers: Mapping[str, str]) -> Refusal | None:
         """None when the request may pass; `headers` has lower-case names."""
-        host = _host_name(headers.get("host", ""))
-        if host not in self.hosts:
+        known = KnownHosts(frozenset(self.hosts))
+        host = host_name(headers.get("host", ""))
+        if not known.knows(host):
             return Refusal(403, "Forbidden", f"Host {host!r} is not an address of this API: use {min(self.hosts)}")
         origin = headers.get("origin")
-        if origin is not None and _host_name(origin.partition("://")[2]) not in self.hosts:
+        if origin is not None and not known.knows_origin(origin):
             return Refusal(403, "Forbidden", f"Origin {origin!r} may not use this API: call it without a browser page")
         if path in OPEN_PATHS:
             return None
@@ -75,10 +78,3 @@ def refuse_repeated(headers: Iterable[tuple[str, str]]) -> Refusal | None:
     if len(names) == len(set(names)):
         return None
     return Refusal(400, "BadRequest", f"each of the headers {', '.join(sorted(DECISIVE))} may be sent once")
-
-
-def _host_name(host: str) -> str:
-    """`host[:port]` without the port, lower case; `[::1]:80` gives `[::1]`."""
-    if host.startswith("["):
-        return host.partition("]")[0].lower() + "]"
-    return host.partition(":")[0].lower()

@@ -51,6 +51,7 @@ OTHER_VARIABLES = frozenset(
         "KNODEL_CACHE_LIMIT",
         "KNODEL_CREDENTIALS",
         "KNODEL_ALLOW_HOSTS",
+        "KNODEL_ALLOWED_HOSTS",
         "KNODEL_LOAD_TOKEN_SHA256",
         "KNODEL_EVENTS_URL",
         "KNODEL_EVENTS_SECRET",
@@ -66,6 +67,8 @@ MEBIBYTE = 1024 * 1024  # bytes
 DAY = 86_400.0  # s
 _URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[0-9A-Za-z.-]+)(:[0-9]{1,5})?(/[0-9A-Za-z._~%/-]*)?")
 """Of a server: a scheme, a host, perhaps port and path."""
+_NAME = re.compile(r"\*|(\*\.)?[0-9A-Za-z_-]+(\.[0-9A-Za-z_-]+)*|\[[0-9a-fA-F:.]+\]")
+"""A host name or address without a port, names below a domain, or any name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,9 @@ class GatewaySettings:
     address: str = setting("127.0.0.1", "address", "loopback only unless asked: requests need no token")
     port: int = port_setting(8080, "the usual port of a local HTTP service")
     domain: str = setting("localhost", "domain", "browsers and curl resolve *.localhost without any configuration")
+    hosts: str = setting(
+        "", "names, with commas", "further names of the gateway for requests and web pages; *.DOMAIN, or * for any name"
+    )
     max_request_bytes: int = setting(
         64 * MEBIBYTE, "bytes", "one page of OCR is 13 MB of tensors as JSON", 1024, 1024 * MEBIBYTE
     )
@@ -233,6 +239,7 @@ def _settings_with(given: Mapping[str, Any]) -> Settings:
     _check_url("rollout.prometheusUrl", settings.rollout.prometheus_url)
     _check_url("events.sink", settings.events.sink)
     _check_format(settings.events.format)
+    _check_names("gateway.hosts", settings.gateway.hosts)
     return settings
 
 
@@ -250,6 +257,12 @@ def _slots() -> dict[str, Slot]:
 def _groups() -> dict[str, Any]:
     """The groups of settings with names of ours, each with its dataclass."""
     return {name: made for name, made in get_type_hints(Settings).items() if name not in FREE}
+
+
+def _check_names(key: str, value: str) -> None:
+    wrong = next((name for name in filter(None, map(str.strip, value.split(","))) if not _NAME.fullmatch(name)), None)
+    if wrong is not None:
+        raise SettingsError(f"{key}: {wrong[:80]!r} is not a host name: write NAME, *.DOMAIN or *, without a port")
 
 
 def _camel(name: str) -> str:

@@ -39,11 +39,18 @@ _PORT: Final = click.IntRange(1, 65535)
 )
 @click.option("--max-batch-latency", type=float, metavar="SECONDS", help="Maximum time to wait for a batch to fill.")
 @click.option("--allow-code", is_flag=True, help="Allow formats that run code of the artifact: python, pickle, joblib.")
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Further host name of requests and web pages, *.DOMAIN or * for any; may be repeated.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
 def command(
     session: Session, path: str, models: bool, memory_limit: str | None, load_timeout: float | None, name: str | None,
     port: int, grpc_port: int | None, management_port: int | None, model_format: str, max_batch_size: int | None,
-    max_batch_latency: float | None, allow_code: bool, host: str,
+    max_batch_latency: float | None, allow_code: bool, allowed_hosts: tuple[str, ...], host: str,
 ) -> int:  # fmt: skip
     """Serve the model at PATH (a file, a folder or a URI) without a platform; Ctrl-C stops it."""
     from serving.server.main import main  # the server's imports are heavy
@@ -60,6 +67,7 @@ def command(
         "--max-batch-size": max_batch_size, "--max-batch-latency": max_batch_latency,
     }  # fmt: skip
     given = [f"{option}={value}" for option, value in options.items() if value not in ("", None)]
+    given += [f"--allowed-host={name}" for name in allowed_hosts]
     return main([*what, *given, *(["--allow-code"] if allow_code else [])])
 
 

@@ -14,6 +14,7 @@ from serving.server.limits import SMALL_BODY, BodyBudget
 
 FORM: Final = b"application/x-www-form-urlencoded"
 """What curl calls all data, unless it is told."""
+_OF_BROWSERS: Final = frozenset({b"origin", b"sec-fetch-site"})
 _LONGEST_NUMBER: Final = 12  # digits
 
 
@@ -105,9 +106,17 @@ def _described(headers: Headers) -> tuple[int | None, bool]:
             if is_compressed or value.strip().lower() not in GZIP:
                 raise UnsupportedType("the only Content-Encoding that is read is gzip, once")
             is_compressed = True
-    if content_type and content_type != b"application/json":
+    if not content_type:
+        _check_is_no_page(headers)
+    elif content_type != b"application/json":
         _check_type(content_type)
     return json_length, is_compressed
+
+
+def _check_is_no_page(headers: Headers) -> None:
+    """Refuse a body without a type from a browser, which sends those to other sites without asking them first."""
+    if any(name in _OF_BROWSERS for name, _ in headers):
+        raise UnsupportedType("a web page names the type of its body: send Content-Type: application/json")
 
 
 def _number(value: bytes) -> int:

@@ -5,6 +5,7 @@ KnodelError
 └── ServingError              an answer that is not the wished one
     ├── BadRequest      400   the request breaks the protocol, or the model does not take its input
     ├── Unauthorized    401   a load call without the right token
+    ├── Forbidden       403   the Host or Origin of a web page that this server is not for
     ├── NotFound        404   no such path, model or version
     ├── RequestTimeout  408   head or body came too slowly
     ├── Conflict        409   a load call for a server that has, or can only have, another model
@@ -58,6 +59,12 @@ class Unauthorized(ServingError):
     """The caller has not shown that it may ask for this."""
 
     status = 401
+
+
+class Forbidden(ServingError):
+    """The request names a host, or comes from a web page, that this server is not for."""
+
+    status = 403
 
 
 class NotFound(ServingError):

@@ -10,17 +10,20 @@ of headers. Rules with their source:
 5. the target is a path (3.2.1): no absolute form, which names a second host   400
 6. a body of at most `Limits.body` bytes, when its length is announced         413
 7. no upgrade of a request with a body: the parser would drop the body         400
+8. Host and Origin are known names, where `Limits.hosts` lists them            403
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from serving.server.errors import BadFraming, HeadTooLarge, ServingError, TooLarge
+from clusters.net.hosts import KnownHosts
+from serving.server.errors import BadFraming, Forbidden, HeadTooLarge, ServingError, TooLarge
 from serving.server.headers import Headers
 from serving.server.limits import Limits
 
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade"})
+_GUARDED: Final = _FRAMING | {b"origin"}
 _PER_HEADER: Final = 4  # bytes: colon, space, line end
 _LONGEST_LENGTH: Final = 19  # digits of Content-Length that can be meant
 
@@ -30,17 +33,19 @@ def refusal(http_version: str, target: bytes, headers: Headers, limits: Limits) 
     if len(headers) > limits.headers:
         return HeadTooLarge(f"a request has at most {limits.headers} headers")
     size, found = len(target), []
+    kept = _FRAMING if limits.hosts is None else _GUARDED
     for name, value in headers:
         size += len(name) + len(value) + _PER_HEADER
-        if name in _FRAMING:
+        if name in kept:
             found.append((name, value))
     if size > limits.head:
         return HeadTooLarge(f"the headers of a request have at most {limits.head} bytes")
     if not target.startswith(b"/"):
         return BadFraming("the target of a request is a path")
     if len(found) == 1 and found[0][0] == b"host":
-        return None
-    return _framing(http_version, found, limits)
+        return None if limits.hosts is None else _foreign(limits.hosts, found)
+    refused = _framing(http_version, found, limits)
+    return refused if refused is not None or limits.hosts is None else _foreign(limits.hosts, found)
 
 
 def _framing(http_version: str, found: Headers, limits: Limits) -> ServingError | None:
@@ -62,3 +67,11 @@ def _framing(http_version: str, found: Headers, limits: Limits) -> ServingError 
     if b"upgrade" in values and (encodings or (lengths and int(lengths[0]))):
         return BadFraming("a request with a body cannot be upgraded to another protocol")
     return None
+
+
+def _foreign(hosts: KnownHosts, found: Headers) -> ServingError | None:
+    """Refuse what a web page of somebody else sends; more than one Origin is none that is known."""
+    named = {b"host": None, b"origin": None} | {name: value.decode("latin-1") for name, value in found}
+    several = len([name for name, _ in found if name == b"origin"]) > 1
+    reason = hosts.refusal(named[b"host"], "several" if several else named[b"origin"])
+    return None if reason is None else Forbidden(reason)

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from clusters.net.hosts import KnownHosts
 from serving.server.errors import Overloaded
 
 MEBIBYTE: Final = 1 << 20
@@ -30,6 +31,7 @@ class Limits(msgspec.Struct, frozen=True):
     pong: float = 20.0  # … reads nothing any more, and its connection ends
     end: float = 10.0  # that callers have to take answers when the server ends; Kubernetes grants 30 for all of it
     linger: float = 2.0  # a refused caller may go on sending so long, so that it sees the answer and not a reset
+    hosts: KnownHosts | None = None  # other names in Host and Origin are refused; None: any is accepted
     keep_alive: float = 75.0  # of an idle connection; longer than gateways keep theirs, so that they close first
 
 

@@ -11,6 +11,8 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from clusters.net.hosts import ANY, LOOPBACK_NAMES, KnownHosts
+from clusters.net.ssrf import is_loopback
 from serving.server.assignment import BATCH_LATENCY, Assignment, Batching, Bounds, is_name
 from serving.server.errors import BadOptions
 from serving.server.observability_options import ObservabilityOptions, add_arguments, observability_of
@@ -27,6 +29,9 @@ NO_SCRATCH: Final = "/tmp"  # noqa: S108 - named in messages: set TMPDIR, or mou
 KUBERNETES_TERMINATION_LOG: Final = Path("/dev/termination-log")  # terminationMessagePath's default
 LOAD_TOKEN: Final = "KNODEL_LOAD_TOKEN_SHA256"  # noqa: S105 - a variable's name
 """Hex SHA-256 of the token that load and unload calls need; without it each is refused."""
+
+ALLOWED_HOSTS: Final = "KNODEL_ALLOWED_HOSTS"
+"""What `--allowed-host` names, with commas."""
 
 _LARGEST_PORT: Final = 65535
 
@@ -46,7 +51,8 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
     `models` is the folder of a server of many models, of `format` ("": found for each), which may take `memory_limit`
     bytes together, and one of them `load_timeout` seconds until it is loaded; None for a server of one. `token_sha256`
-    (hex) is that of the token by which models are loaded, "" where none may be.
+    (hex) is that of the token by which models are loaded, "" where none may be. `hosts` are the names that
+    Host and Origin of a request may have, None for any.
     """
 
     assignment: Assignment | None
@@ -68,6 +74,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     load_timeout: float = DEFAULT_LOAD_TIMEOUT
     format: str = ""
     token_sha256: str = ""
+    hosts: KnownHosts | None = None
 
 
 def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOptions:
@@ -87,7 +94,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
         management_port=_port(environ, "MANAGEMENT_PORT", DEFAULT_MANAGEMENT_PORT),
         cache=Path(environ.get("KNODEL_CACHE") or scratch / "knodel-cache"),
         scratch=scratch,
-        allow_hosts=frozenset(filter(None, map(str.strip, environ.get("KNODEL_ALLOW_HOSTS", "").split(",")))),
+        allow_hosts=frozenset(_list(environ, "KNODEL_ALLOW_HOSTS")),
         grpc_port=_port(environ, "GRPC_PORT", 0) if environ.get("GRPC_PORT") else None,
         allow_code=given.allow_code,
         signature=given.signature,
@@ -96,6 +103,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
         load_timeout=given.load_timeout or DEFAULT_LOAD_TIMEOUT,
         format=given.format,
         token_sha256=environ.get(LOAD_TOKEN, "").lower(),
+        hosts=_known_hosts(given.allowed_host or _list(environ, ALLOWED_HOSTS), environ.get("HOST") or DEFAULT_HOST),
     )
 
 
@@ -134,6 +142,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--cpu", type=_seconds, default=1.0, help="CPU limit of the container in cores [%(default)s]")
     add("--signature", default="", help="signature of a SavedModel that has several [serving_default]")
     add("--allow-code", action="store_true", help="serve formats that run code of the artifact: python, pickle, joblib")
+    add("--allowed-host", action="append", default=[], metavar="NAME",
+        help="host name that requests and web pages may have, `*.DOMAIN` or `*` for any; may be repeated "
+        "[on loopback 127.0.0.1, [::1], localhost, *.localhost, else any]")  # fmt: skip
     add_arguments(parser)
     return parser
 
@@ -176,6 +187,18 @@ def _assignment(given: argparse.Namespace, bounds: Bounds, environ: Mapping[str,
 
 def _named(given: argparse.Namespace) -> tuple[tuple[str, str], ...]:
     return ("--name", given.name), ("--storage-uri", given.storage_uri), ("--digest", given.digest)
+
+
+def _known_hosts(allowed: Sequence[str], address: str) -> KnownHosts | None:
+    """Return the names of a server at `address`: any where it is not loopback, unless some are named."""
+    if ANY in allowed or not (allowed or is_loopback(address)):
+        return None
+    own = f"[{address}]" if ":" in address else address
+    return KnownHosts(frozenset(name.strip().lower() for name in (*LOOPBACK_NAMES, own, *allowed)))
+
+
+def _list(environ: Mapping[str, str], variable: str) -> list[str]:
+    return [name for name in map(str.strip, environ.get(variable, "").split(",")) if name]
 
 
 def _count(text: str) -> int:

@@ -39,7 +39,7 @@ async def _serve(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    server = Server(options, sockets, Limits(), startup)
+    server = Server(options, sockets, Limits(hosts=options.hosts), startup)
     await server.rehearse()
     await server.start()
     loading = asyncio.create_task(server.load(artifact))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from clusters.clock import SystemClock
 from clusters.gateway.envoy import ACCESS_LOG, Envoy
+from clusters.gateway.limits import Limits
+from clusters.gateway.route_config import PATH_FORM_DOMAIN, VERSION_DOMAIN
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Route, Split, Table, VirtualHost
 from serving.server.split import is_of_split
@@ -269,6 +274,51 @@ async def test_the_access_log_has_one_json_line_for_each_request_but_no_probes(g
     assert (three["status"], three["path"], three["revision"]) == (200, "/c", "m-00001")
     assert three["path_form"] == "/namespaces/default/models/m/c"
     assert one["path_form"] is None
+
+
+async def test_names_of_the_gateways_own_are_of_no_use_to_callers(gateway: Envoy, first: Backend) -> None:
+    await gateway.apply(table({"m-00001": 100}, {ONE: (first.address,)}))
+    for host in (f"guessed{VERSION_DOMAIN}", f"a.b{VERSION_DOMAIN}", f"m.default{PATH_FORM_DOMAIN}"):
+        for path in ("/", "/v2", "/v2/models/m/infer"):
+            assert is_error(await ask(gateway.port, path, host), 404), (host, path)
+    log = gateway.folder / ACCESS_LOG
+    await eventually(lambda: log.read_text().count("\n") == 9)
+    assert {json.loads(line)["status"] for line in log.read_text().splitlines()} == {404}
+    assert first.requests == []
+
+
+@pytest.fixture
+async def on_a_laptop(tmp_path: Path, first: Backend) -> AsyncIterator[int]:
+    """The port of a gateway that serves its own names only."""
+    hosts = ("127.0.0.1", "localhost", "[::1]", "*.localhost", "models.lan", "*.team.example")
+    made = Envoy(tmp_path / "guarded", "127.0.0.1", free_port(), SystemClock(), Limits(hosts=hosts))
+    await made.start()
+    try:
+        await made.apply(table({"m-00001": 100}, {ONE: (first.address,)}))
+        yield made.port
+    finally:
+        await made.stop(grace=0.0)
+
+
+async def test_a_gateway_of_one_machine_answers_to_its_own_names(on_a_laptop: int) -> None:
+    form, own = "/v2/models/m/infer", {"origin": "http://localhost:3000"}
+    for host in ("127.0.0.1:80", "localhost", "[::1]:80", "LOCALHOST", "models.lan", "a.b.team.example"):
+        assert (await ask(on_a_laptop, form, host, headers=own)).json["backend"] == "first", host
+    for origin in ("http://m.default.localhost:8080", "https://a.team.example", "http://[::1]"):
+        assert (await ask(on_a_laptop, "/", headers={"origin": origin})).json["backend"] == "first", origin
+
+
+async def test_a_gateway_of_one_machine_refuses_pages_of_others(on_a_laptop: int, first: Backend) -> None:
+    for host in ("evil.example:8080", "127.0.0.1.evil.example", "team.example", "10.0.0.1"):
+        answer = await ask(on_a_laptop, "/v2/models/m/infer", host)
+        assert is_error(answer, 403), host
+        assert "KNODEL_GATEWAY_HOSTS=" in answer.json["error"] and host.partition(":")[0] in answer.json["error"]
+    for origin in ("https://evil.example", "null", "http://localhost.evil.example", "http://evil.example/localhost"):
+        for host in ("127.0.0.1", "m.default.localhost"):
+            answer = await ask(on_a_laptop, "/v2/models/m/infer", host, headers={"origin": origin})
+            assert is_error(answer, 403), (origin, host)
+            assert origin in answer.json["error"]
+    assert first.requests == []
 
 
 async def test_a_route_without_splits_is_503(gateway: Envoy) -> None:

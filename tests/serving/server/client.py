@@ -109,7 +109,7 @@ async def ask(place: int | Path, request: bytes) -> Answer:
 
 def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
     """A whole request; `content_type="…"` and the like give headers, with `-` for `_`."""
-    lines = {"host": "model", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    lines = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
     if body:
         lines["content-length"] = str(len(body))
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())

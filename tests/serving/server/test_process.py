@@ -83,6 +83,20 @@ async def test_sigterm_ends_it_with_0_when_all_is_answered(
     assert not Path(environment["KNODEL_TERMINATION_LOG"]).exists()
 
 
+async def test_a_server_on_loopback_refuses_web_pages_of_others(
+    start: Start, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    await start(
+        "--name", "m", "--storage-uri", models.write(tmp_path, "double").as_uri(), "--allowed-host", "models.lan"
+    )  # fmt: skip
+    await ready(environment)
+    for port in (int(environment["PORT"]), int(environment["MANAGEMENT_PORT"])):
+        for headers in ({"host": "evil.example"}, {"origin": "https://evil.example"}):
+            answer = await ask(port, request("GET", "/v2/health/live", **headers))
+            assert answer.status == 403 and "--allowed-host evil.example" in answer.error
+        assert (await ask(port, request("GET", "/v2/health/live", host="models.lan"))).status == 200
+
+
 async def fails(start: Start, environment: dict[str, str], *arguments: str) -> tuple[int, str, str]:
     """Exit code, the line in the termination log, all that went to stderr."""
     process = await start(*arguments)
