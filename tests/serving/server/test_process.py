@@ -91,8 +91,8 @@ async def test_a_server_on_loopback_refuses_web_pages_of_others(
     )  # fmt: skip
     await ready(environment)
     for port in (int(environment["PORT"]), int(environment["MANAGEMENT_PORT"])):
-        for headers in ({"host": "evil.example"}, {"origin": "https://evil.example"}):
-            answer = await ask(port, request("GET", "/v2/health/live", **headers))
+        for name, value in (("host", "evil.example"), ("origin", "https://evil.example")):
+            answer = await ask(port, request("GET", "/v2/health/live", b"", **{name: value}))
             assert answer.status == 403 and "--allowed-host evil.example" in answer.error
         assert (await ask(port, request("GET", "/v2/health/live", host="models.lan"))).status == 200
 
