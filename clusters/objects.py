@@ -69,6 +69,7 @@ NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False, short_na
 POD = Kind("", "v1", "Pod", "pods", short_names=("po",))
 SECRET = Kind("", "v1", "Secret", "secrets", status=False)
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", status=False, short_names=("cm",))
+CORE_SERVICE = Kind("", "v1", "Service", "services", short_names=("svc",))
 EVENT = Kind("", "v1", "Event", "events", status=False, short_names=("ev",))
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments", scale=True, short_names=("deploy",))
 REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets", scale=True, short_names=("rs",))
@@ -101,10 +102,10 @@ OWN_KINDS = (MODEL, WARM_POOL, EVENT_SOURCE, MODEL_EVENT)
 """The kinds of our own API group."""
 
 KINDS = (
-    NAMESPACE, POD, SECRET, CONFIG_MAP, EVENT, DEPLOYMENT, REPLICA_SET, LEASE, SERVICE, CONFIGURATION, REVISION, ROUTE,
-    POD_AUTOSCALER, SERVERLESS_SERVICE, INGRESS, *OWN_KINDS,
+    NAMESPACE, POD, SECRET, CONFIG_MAP, CORE_SERVICE, EVENT, DEPLOYMENT, REPLICA_SET, LEASE, SERVICE, CONFIGURATION,
+    REVISION, ROUTE, POD_AUTOSCALER, SERVERLESS_SERVICE, INGRESS, *OWN_KINDS,
 )  # fmt: skip
-"""Every kind that a cluster of ours stores."""
+"""Every kind that a cluster of ours stores. Core Services are none of ours, but `kubectl cluster-info` lists them."""
 
 # Labels and annotations of Knative and of Kubernetes that more than one part reads.
 LABEL_SERVICE = "serving.knative.dev/service"

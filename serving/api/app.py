@@ -21,7 +21,8 @@ from serving.api import discovery
 from serving.api.audit import Audit
 from serving.api.guard import Guard, refuse_repeated
 from serving.api.openapi import OpenApi
-from serving.api.resources import Resources, Target, error_response
+from serving.api.resources import Resources, Target, about_of, error_response
+from serving.api.reviews import REVIEWS
 from serving.api.status import BadRequest, MethodNotAllowed, failure
 
 log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class ControlApi:
         ]
         routes.extend(Route(path, self._resource, methods=METHODS) for path in OBJECT_PATHS)
         handlers: dict[Any, Any] = {
-            KnodelError: _refused,
+            KnodelError: self._refused,
             404: _unknown_path,
             405: _wrong_method,
             Exception: _unforeseen,
@@ -135,10 +136,21 @@ class ControlApi:
         return _found(discovery.resource_list(group, version, self._kinds, self._writable), request)
 
     async def _resource(self, request: Request) -> Response:
+        given = request.path_params
+        review = REVIEWS.get((given.get("group", ""), given["version"], given["plural"]))
+        if review is not None and request.method == "POST" and not given.get("name"):
+            return await self._resources.review(request, review, self._kinds)
         target = self._target(request)
         if target.subresource == "log":
             return await self._log(request, target)
         return await self._resources.answer(request, target)
+
+    async def _refused(self, request: Request, error: KnodelError) -> Response:
+        """Answer with the Status of an error, which names the object: kubectl prints `The Model "a" is invalid`."""
+        given = request.path_params
+        kind = self._by_path.get((given.get("group", ""), given.get("version", ""), given.get("plural", "")))
+        name = given.get("name") or getattr(request.state, "name", "")
+        return error_response(error, about_of(kind, name) if kind is not None and name else {})
 
     def _target(self, request: Request) -> Target:
         given = request.path_params
@@ -187,10 +199,6 @@ class _Guarded:
         if refusal.code == 401:
             response.headers["WWW-Authenticate"] = "Bearer"
         await response(scope, receive, send)
-
-
-async def _refused(_request: Request, error: KnodelError) -> Response:
-    return error_response(error)
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from clusters.objects import (
     CONFIGURATION,
+    CORE_SERVICE,
     DEPLOYMENT,
     INGRESS,
     OWN_KINDS,
@@ -27,7 +28,7 @@ GO_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 READ_VERBS = ("get", "list", "watch")
 WRITE_VERBS = ("create", "delete", "patch", "update")
 CATEGORIES_OF = {
-    **dict.fromkeys((POD, DEPLOYMENT, REPLICA_SET), ("all",)),
+    **dict.fromkeys((POD, CORE_SERVICE, DEPLOYMENT, REPLICA_SET), ("all",)),
     **dict.fromkeys((SERVICE, CONFIGURATION, REVISION, ROUTE), ("all", "knative", "serving")),
     POD_AUTOSCALER: ("knative-internal", "autoscaling"),
     **dict.fromkeys((SERVERLESS_SERVICE, INGRESS), ("knative-internal", "networking")),

@@ -8,7 +8,7 @@ from typing import Any
 from clusters.objects import Object
 from serving.api.status import BadRequest
 
-FIELDS = ("metadata.name", "metadata.namespace", "status.phase", "type", "reason")
+FIELDS = ("metadata.name", "metadata.namespace", "status.phase", "spec.nodeName", "type", "reason")
 """Selectable paths, as far as Kubernetes has them for the kinds that we serve."""
 
 SHOWN = 100

@@ -18,6 +18,7 @@ import jsonpath
 from clusters.objects import (
     CONFIG_MAP,
     CONFIGURATION,
+    CORE_SERVICE,
     DEPLOYMENT,
     EVENT,
     EVENT_SOURCE,
@@ -204,6 +205,11 @@ def _label_selector(obj: Object, _: datetime) -> Cell:
     return ",".join(f"{name}={labels[name]}" for name in sorted(labels)) or NONE
 
 
+def _ports(service: Object, _: datetime) -> Cell:
+    ports = _at(service, "spec", "ports") or ()
+    return ",".join(f"{one.get('port')}/{one.get('protocol') or 'TCP'}" for one in ports) or NONE
+
+
 def _last_seen(event: Object, now: datetime) -> Cell:
     last = _at(event, "series", "lastObservedTime") or event.get("lastTimestamp")
     return _since(last, now) if last else _first_seen(event, now)
@@ -263,6 +269,14 @@ _CORE: Final[dict[Kind, Sequence[Column]]] = {
         Column("Node", _or_none("spec", "nodeName"), wide=True),
         Column("Nominated Node", _or_none("status", "nominatedNodeName"), wide=True),
         Column("Readiness Gates", _readiness_gates, wide=True),
+    ),
+    CORE_SERVICE: (
+        NAME,
+        Column("Type", _text("spec", "type")),
+        Column("Cluster-IP", _or_none("spec", "clusterIP")),
+        Column("External-IP", _or_none("spec", "externalName")),
+        Column("Port(s)", _ports),
+        AGE,
     ),
     EVENT: (
         Column("Last Seen", _last_seen),

@@ -19,7 +19,7 @@ DESCRIPTIONS: Final = Path(__file__).with_name("kubernetes.binpb")
 KINDS: Final = frozenset({
     ("v1", "Namespace"), ("v1", "Secret"), ("v1", "ConfigMap"), ("v1", "DeleteOptions"),
     ("meta.k8s.io/v1", "DeleteOptions"), ("authorization.k8s.io/v1", "SelfSubjectAccessReview"),
-    ("authentication.k8s.io/v1", "SelfSubjectReview"),
+    ("authorization.k8s.io/v1", "SelfSubjectRulesReview"), ("authentication.k8s.io/v1", "SelfSubjectReview"),
 })  # fmt: skip
 """(apiVersion, kind) of all messages that are accepted."""
 

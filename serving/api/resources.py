@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from clusters.clock import Clock
 from clusters.errors import Conflict, FieldError, Gone, Invalid, KnodelError
 from clusters.objects import OWN_KINDS, Key, Kind, Object, key_of, version_of
 from serving.api import body as bodies
-from serving.api import protobuf
+from serving.api import protobuf, reviews
 from serving.api.bodies import Bodies
 from serving.api.body import APPLY_TYPES, JSON_PATCH_TYPE, MERGE_TYPE, STRATEGIC_TYPE, content_type, parse_object
 from serving.api.fields import parse_field_selector
@@ -54,7 +54,9 @@ class Resources:
         """The response to a request on `target`. Raises ClusterError."""
         if request.method in ("GET", "HEAD"):
             return await self._read(request, target)
-        if target.kind not in self._writable or target.subresource:
+        if target.subresource:
+            raise MethodNotAllowed(f"{target.kind.resource}/{target.subresource} is written by the platform alone")
+        if target.kind not in self._writable:
             raise MethodNotAllowed(f"{target.kind.resource} is written by the platform alone: change a Model instead")
         if request.method == "POST" and not target.name:
             return await self._create(request, target)
@@ -65,6 +67,13 @@ class Resources:
         if request.method == "DELETE" and target.name:
             return await self._delete(request, target)
         raise MethodNotAllowed(f"{request.method} is not possible on {request.url.path}")
+
+    async def review(self, request: Request, review: str, kinds: Sequence[Kind]) -> Response:
+        """The answer to a review of that kind, which is not stored. Raises BadRequest, UnsupportedMediaType."""
+        asked = await self._read_object(request)
+        if asked.get("kind", review) != review:
+            raise BadRequest(f"kind {str(asked['kind'])[:40]!r} does not fit the path: it is {review!r} there")
+        return _json({**asked, "metadata": {}, "status": reviews.answer(review, asked, kinds, self._writable)}, 201)
 
     async def _read(self, request: Request, target: Target) -> Response:
         if target.name:
@@ -119,6 +128,7 @@ class Resources:
 
     async def _create(self, request: Request, target: Target) -> Response:
         obj = _aligned(await self._read_object(request), target)
+        request.state.name = obj["metadata"].get("name", "")  # for the Status of a refusal
         made = await self._cluster.create(target.kind, obj, manager=_manager(request), dry_run=_dry_run(request))
         return self._object(request, target.kind, made, code=201)
 
@@ -290,9 +300,16 @@ def _json(value: Any, code: int = 200) -> Response:
     return Response(msgspec.json.encode(value), code, media_type="application/json")
 
 
-def error_response(error: KnodelError) -> Response:
-    """The Status of an error as a response."""
+def about_of(kind: Kind, name: str) -> Object:
+    """Return the part of a Status's `details` that names an object."""
+    return {"name": name, "group": kind.group, "kind": kind.kind}
+
+
+def error_response(error: KnodelError, about: Object | None = None) -> Response:
+    """The Status of an error as a response; `about` names the object in its `details`."""
     status = status_of(error)
+    if about:
+        status["details"] = {**about, **status.get("details", {})}
     retry = status.get("details", {}).get("retryAfterSeconds")
     response = _json(status, int(status["code"]))
     if retry is not None:

@@ -256,6 +256,45 @@ async def test_kubectl_lists_what_there_is(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (("create", "models"), "yes"),
+        (("patch", "secrets"), "yes"),
+        (("list", "pods"), "yes"),
+        (("get", "pods/log"), "yes"),
+        (("delete", "pods"), "no"),
+        (("create", "deployments.apps"), "no"),
+        (("get", "/version"), "yes"),
+    ],
+)
+async def test_kubectl_knows_what_its_user_may_do(served: Served, arguments: tuple[str, str], answer: str) -> None:
+    verb, resource = arguments
+    shown = await kubectl(served, "auth", "can-i", verb, resource, code=0 if answer == "yes" else 1)
+    assert shown.split()[0] == answer
+
+
+async def test_kubectl_lists_what_its_user_may_do_and_who_it_is(served: Served) -> None:
+    rights = await kubectl(served, "auth", "can-i", "--list")
+    [models] = [line for line in rights.splitlines() if line.startswith("models.knodel.dev ")]
+    assert "create delete get list patch update watch" in models
+    assert "knodel" in await kubectl(served, "auth", "whoami")
+
+
+async def test_kubectl_names_the_object_that_is_refused_or_missing(served: Served) -> None:
+    for verb in ("create", "replace"):
+        manifest = json.dumps(model("magika" if verb == "replace" else "UPPER", storageUri="file:///m"))
+        refused = await kubectl(served, verb, "-f", "-", stdin=manifest, code=1)
+        assert "magika" in refused if verb == "replace" else 'The Model "UPPER" is invalid' in refused
+    assert "NotFound" in await kubectl(served, "get", "secret", "keys", code=1)
+
+
+async def test_kubectl_shows_where_the_cluster_is(served: Served) -> None:
+    shown = await kubectl(served, "cluster-info")
+    assert f"https://127.0.0.1:{served.tls_port}" in shown
+    assert "No resources found" in await kubectl(served, "get", "services")
+
+
+@pytest.mark.parametrize(
     ("path", "words"),
     [
         ("model.spec", ("storageUri\t<string> -required-", "maxReplicas\t<integer>")),

@@ -33,6 +33,11 @@ CREATE_CONFIG_MAP = (
     b'k8s\x00\n\x0f\n\x02v1\x12\tConfigMap\x12$\n\x1a\n\x03cfg\x12\x00\x1a\x07default"\x00*\x002\x008\x00B\x00\x12\x06'
     b'\n\x01a\x12\x01b\x1a\x00"\x00'
 )
+CAN_CREATE_MODELS = (
+    b'k8s\x00\n2\n\x17authorization.k8s.io/v1\x12\x17SelfSubjectAccessReview\x12K\n\x10\n\x00\x12\x00\x1a\x00"\x00*\x002'
+    b'\x008\x00B\x00\x12-\n+\n\x07default\x12\x06create\x1a\nknodel.dev"\x00*\x06models2\x00:\x00\x1a\x08\x08\x00\x12\x00'
+    b'\x1a\x00 \x00\x1a\x00"\x00'
+)
 STREAMED = (
     "allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=20&watch=true"
 )
@@ -131,6 +136,14 @@ async def test_a_replaced_namespace_goes_only_after_its_contents(served: Served,
     merge = {"Content-Type": "application/merge-patch+json"}
     assert (await call(served, "PATCH", "/api/v1/namespaces/team-a", nothing, merge))[0] == 200
     assert (await cluster.get(NAMESPACE, "team-a"))["metadata"]["finalizers"]
+
+
+async def test_a_review_of_rights_is_answered_and_not_stored(served: Served) -> None:
+    for body, allowed in ((CAN_CREATE_MODELS, True), (CAN_CREATE_MODELS.replace(b"models", b"things"), False)):
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        status, answer = await call(served, "POST", path, body, PROTOBUF | ACCEPT)
+        assert (status, answer["kind"], answer["status"]["allowed"]) == (201, "SelfSubjectAccessReview", allowed)
+        assert (await call(served, "GET", path))[0] == 404
 
 
 @pytest.mark.parametrize("path", ["/version", "/api/v1", "/apis/knodel.dev/v1alpha1"])
