@@ -298,6 +298,7 @@ class Platform:
 def run_platform(state: Path, settings: Settings, open_store: OpenStore = Store.open) -> int:
     """Run a platform in this process until SIGINT or SIGTERM; returns the exit code."""
     allow_none()
+    os.umask(0o077)  # logs and records of all processes are for this user only, whatever the mode of the folder
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return uvloop.run(_until_signal(Platform(state, settings, open_store)))

@@ -12,6 +12,8 @@ from clusters.errors import KnodelError
 from clusters.identity import identify
 
 FILE_NAME = "lock"
+ROOT = 0
+OTHERS_WRITE = 0o022  # by the mode of a folder
 READER_ATTEMPTS = 20  # to take the lock from commands that read who holds it, each for some microseconds
 READER_PAUSE = 0.005  # s
 
@@ -32,10 +34,10 @@ class FolderLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock. Raises Locked, naming the process that has it."""
+        """Take the lock. Raises Locked, naming the process that has it, and KnodelError for an unfit folder."""
         path = self._folder / FILE_NAME
+        prepare_folder(self._folder)
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise KnodelError(f"cannot use the state folder {self._folder}: {error.strerror}") from error
@@ -69,6 +71,25 @@ class FolderLock:
     def _told(self, pid: int) -> str:
         who = f"process {pid}" if pid else "another process"
         return f"{who} already runs a platform in {self._folder}: stop it with `knodel down`, or use another folder"
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the state folder, for this user only, or check the one that is there.
+
+    Whoever may write to it could plant links and files there that the platform follows and trusts. Raises KnodelError
+    when another user owns it or may write to it; root may use the folder of any user.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError as error:
+        raise KnodelError(f"cannot use the state folder {folder}: {error.strerror}") from error
+    if os.geteuid() not in (status.st_uid, ROOT):
+        raise KnodelError(
+            f"the state folder {folder} belongs to user {status.st_uid}: name your own with --state or KNODEL_STATE"
+        )
+    if status.st_mode & OTHERS_WRITE:
+        raise KnodelError(f"other users may write to the state folder {folder}: `chmod go-w {folder}`")
 
 
 def holder(folder: Path) -> int | None:

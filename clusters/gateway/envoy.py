@@ -28,10 +28,11 @@ from clusters.gateway.errors import NotServing, Refused
 from clusters.gateway.limits import DEFAULTS, Limits
 from clusters.gateway.listener import listener
 from clusters.gateway.probe import Probe
-from clusters.gateway.process import LOG, EnvoyProcess, require_free
+from clusters.gateway.process import LOG, EnvoyProcess, guard_port
 from clusters.gateway.route_config import VERSION_DOMAIN
 from clusters.gateway.routes import Backend, Table
 from clusters.gateway.xds import XdsFiles, replace_file
+from clusters.sockets import PortGuard
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ class Envoy:
         self._admin = Admin(folder)
         self._probe = Probe(host, port, self._version_host)
         self._process = EnvoyProcess(folder, clock, limits)
+        self._guard: PortGuard | None = None
         self._confirmed: _Configuration | None = None
         self._refused: _Configuration | None = None
         self._refusals = 0
@@ -96,13 +98,17 @@ class Envoy:
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         adopted = await self._adopt()
-        if not adopted:
-            require_free(self.host, self.port)
-            self._write_fixed()
-            self._files.write(ROUTES, starting(self._version_host))
-            self._files.write(ENDPOINTS, endpoints(Table()))
-            self._process.start(self.folder / BOOTSTRAP)
-        await self._wait_serving()
+        try:
+            if not adopted:
+                self._guard = guard_port(self.host, self.port)
+                self._write_fixed()
+                self._files.write(ROUTES, starting(self._version_host))
+                self._files.write(ENDPOINTS, endpoints(Table()))
+                self._process.start(self.folder / BOOTSTRAP)
+            await self._wait_serving()
+        except BaseException:
+            self._release_port()
+            raise
         return adopted
 
     async def run(self) -> None:
@@ -154,8 +160,14 @@ class Envoy:
 
     async def close(self) -> None:
         """Let Envoy go on without this control plane."""
+        self._release_port()
         await self._admin.close()
         await self._probe.close()
+
+    def _release_port(self) -> None:
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
 
     async def _adopt(self) -> bool:
         if not self._process.adopt():
@@ -165,8 +177,10 @@ class Envoy:
                 raise NotServing("it was started with another configuration")
             if not self._process.current:
                 raise NotServing("it is of another version")
+            self._guard = PortGuard.join(self.host, self.port)
             await self._probe.version()
-        except NotServing as error:
+        except (NotServing, OSError) as error:
+            self._release_port()
             log.warning("replacing the Envoy that was left running: %s", error)
             await self._replace()
             return False

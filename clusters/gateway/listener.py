@@ -6,6 +6,7 @@ for edge proxies (https://www.envoyproxy.io/docs/envoy/latest/configuration/best
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,9 +38,21 @@ def listener(host: str, port: int, routes: Path, access_log: Path, limits: Limit
         "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
         "name": f"{host}:{port}",
         "address": {"socket_address": {"address": host, "port_value": port}},
-        "enable_reuse_port": False,  # with it a second platform could share the port unnoticed
+        "enable_reuse_port": False,  # one socket for all workers
+        "socket_options": [_share_with_guard()],
         "per_connection_buffer_limit_bytes": limits.buffer_bytes,
         "filter_chains": [{"filters": [network_filter]}],
+    }
+
+
+def _share_with_guard() -> Json:
+    """SO_REUSEPORT, so that Envoy may listen beside the guard of its port (`clusters.sockets.PortGuard`)."""
+    return {
+        "level": socket.SOL_SOCKET,
+        "name": socket.SO_REUSEPORT,
+        "int_value": 1,
+        "state": "STATE_PREBIND",
+        "description": "SO_REUSEPORT",
     }
 
 

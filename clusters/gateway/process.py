@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import resource
-import socket
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +15,7 @@ from clusters.clock import Clock
 from clusters.gateway.errors import AddressInUse, NotServing
 from clusters.gateway.limits import WORKERS, Limits
 from clusters.identity import Identity, is_running
+from clusters.sockets import PortGuard
 
 log = logging.getLogger(__name__)
 
@@ -117,18 +117,15 @@ def _version(binary: str | Path) -> str:
     return f"{binary} {status.st_size} {status.st_mtime_ns}"
 
 
-def require_free(host: str, port: int) -> None:
-    """Raise AddressInUse when another process listens on `host:port`."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Envoy does: a closed connection is no listener
-        try:
-            trial.bind((host, port))
-            trial.listen()
-        except OSError as error:
-            raise AddressInUse(
-                f"the gateway cannot listen on {host}:{port} ({error.strerror}): stop the process that does, "
-                "or choose another port with --port"
-            ) from error
+def guard_port(host: str, port: int) -> PortGuard:
+    """Keep `host:port` for Envoy, also while none runs. Raises AddressInUse when another process listens there."""
+    try:
+        return PortGuard.take(host, port)
+    except OSError as error:
+        raise AddressInUse(
+            f"the gateway cannot listen on {host}:{port} ({error.strerror}): stop the process that does, "
+            "or choose another port with --port"
+        ) from error
 
 
 def _options(limits: Limits) -> list[str]:

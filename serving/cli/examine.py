@@ -55,6 +55,8 @@ def examine(state: Path, config: Path | None, client: Callable[[float], Client])
     settings, fault = _settings(config)
     yield doctor.judge_settings(fault)
     yield _folder(state)
+    if state.is_dir() and not os.access(state, os.R_OK | os.X_OK):  # of another user: nothing more can be seen
+        return
     yield doctor.judge_secrets(_modes_of_secrets(state))
     yield _kept(state / KEPT_FOLDER)
     pid = holder(state)

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 import click
 
+from clusters.embedded.lock import prepare_folder
 from serving.apis.state import LOG_FILE, Facts, StateError, full_disk
 from serving.cli.context import Session, verb
 from serving.cli.errors import CommandError, NotInTime
@@ -72,8 +73,8 @@ def _detached(session: Session, port: int | None, control_port: int | None, conf
 
 
 def _open_log(log: Path) -> BinaryIO:
+    prepare_folder(log.parent)
     try:
-        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE), "ab")
     except OSError as error:
         raise CommandError(f"cannot use the state folder {log.parent}: {error.strerror}") from error

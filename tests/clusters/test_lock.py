@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -57,6 +59,21 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(KnodelError, match="state folder"):
         FolderLock(tmp_path / "file").acquire()
+
+
+def test_a_folder_into_which_others_may_write_is_refused_until_the_remedy_is_applied(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    folder.chmod(0o770)
+    with pytest.raises(KnodelError, match="other users may write") as refused:
+        FolderLock(folder).acquire()
+    assert list(folder.iterdir()) == []
+
+    remedy = str(refused.value).partition("`")[2].rstrip("`")
+    subprocess.run(shlex.split(remedy), check=True)
+
+    with FolderLock(folder):
+        assert (folder / "lock").exists()
 
 
 @pytest.mark.fault("I10")

@@ -3,7 +3,12 @@
     {"do": "bind", "host", "port", "options": ["SO_REUSEADDR", …]}    keep a bound socket
     {"do": "listen", "port"}                                          listen on the socket that was bound to the port
     {"do": "unbind"}                                                  close all sockets
+    {"do": "callers"}                                                 how many connections came to the sockets
+    {"do": "race", "port"}                                            try without a pause to listen on the port, …
+    {"do": "won"}                                                     … until now: whether that succeeded
     {"do": "read" | "list" | "write" | "connect", "path"}             a file, a folder, a unix socket
+    {"do": "link", "path", "to"}                                      make a symbolic link
+    {"do": "signal", "pid"}                                           end a process
 
 The answer is {"error": errno's name} or {"result": …}. It needs the standard library only, since the user who runs it
 may not read the project.
@@ -16,9 +21,12 @@ import json
 import os
 import socket
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 KEPT: dict[int, socket.socket] = {}
+RACES: list[Race] = []
 
 
 def bind(host: str, port: int, options: list[str]) -> None:
@@ -35,6 +43,49 @@ def bind(host: str, port: int, options: list[str]) -> None:
 
 def listen(port: int) -> None:
     KEPT[port].listen()
+
+
+def callers() -> int:
+    count = 0
+    for one in KEPT.values():
+        one.setblocking(False)
+        try:
+            while True:
+                one.accept()[0].close()
+                count += 1
+        except BlockingIOError:
+            continue
+    return count
+
+
+class Race(threading.Thread):
+    def __init__(self, port: int) -> None:
+        super().__init__(daemon=True)
+        self.port = port
+        self.over = self.won = False
+
+    def run(self) -> None:
+        while not self.over and not self.won:
+            try:
+                with socket.socket() as made:
+                    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    made.bind(("127.0.0.1", self.port))
+                    made.listen()
+                    self.won = True
+            except OSError:
+                continue
+
+
+def race(port: int) -> None:
+    RACES.append(Race(port))
+    RACES[-1].start()
+
+
+def won() -> bool:
+    last = RACES.pop()
+    last.over = True
+    last.join()
+    return last.won
 
 
 def unbind() -> None:
@@ -56,13 +107,25 @@ def connect(path: str) -> None:
         made.connect(f"/proc/self/fd/{folder}/{Path(path).name}")
 
 
+def link(path: str, to: str) -> None:
+    Path(path).symlink_to(to)
+
+
+def signal(pid: int) -> None:
+    os.kill(pid, 9)
+
+
+ACTIONS: dict[str, Callable[..., object]] = {
+    "bind": bind, "listen": listen, "unbind": unbind, "callers": callers, "race": race, "won": won,
+    "read": read, "list": os.listdir, "write": write, "connect": connect, "link": link, "signal": signal,
+}  # fmt: skip
+
+
 def main() -> None:
-    actions = {"bind": bind, "listen": listen, "unbind": unbind, "read": read, "list": os.listdir, "write": write,
-               "connect": connect}  # fmt: skip
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            answer = {"result": actions[request.pop("do")](**request)}  # type: ignore[operator]
+            answer = {"result": ACTIONS[request.pop("do")](**request)}
         except OSError as error:
             answer = {"error": errno.errorcode[error.errno or 0]}
         print(json.dumps(answer), flush=True)

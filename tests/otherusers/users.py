@@ -14,6 +14,7 @@ from typing import Any, Final
 
 OWNER: Final = 65533  # who runs the platform
 ATTACKER: Final = 65532  # who may use the machine, and nothing else
+NEIGHBOUR: Final = 65531  # who runs a platform of their own
 
 HOST: Final = "127.0.0.1"
 ATTEMPTS: Final = [
@@ -24,17 +25,48 @@ ATTEMPTS: Final = [
 """All ways to bind a TCP port of loopback."""
 
 
+PROJECT: Final = Path(__file__).parents[2]
+NEEDED: Final = tuple(dict.fromkeys(Path(path).resolve() for path in (sys.base_prefix, sys.prefix, PROJECT)))
+"""Folders that every user has to read: the interpreter, its packages, the project."""
+
+OPEN_FOLDERS: Final = """
+set -e
+closed=$1; shift
+whole=$(mktemp -d); mount --bind "$closed" "$whole"
+mount -t tmpfs -o mode=755 none "$closed"
+while [ "$1" != -- ]; do
+  mkdir -p "$1"; mount --bind "$whole${1#"$closed"}" "$1"; shift
+done
+shift
+umount "$whole"; rmdir "$whole"
+exec "$@"
+"""
+"""Run a command in a mount namespace where a closed folder is open, with nothing but the folders that are needed."""
+
+
 def missing() -> str:
     """Return why no program can be run as another user here; empty when one can."""
     if os.geteuid() != 0:
         return "programs of other users are started by root only"
-    return "" if shutil.which("setpriv") else "setpriv (Debian's package util-linux) is not installed"
+    if not shutil.which("setpriv") or not shutil.which("unshare"):
+        return "setpriv and unshare (Debian's package util-linux) are not installed"
+    works = subprocess.run(command_as(ATTACKER, sys.executable, "-c", ""), capture_output=True, check=False, cwd="/")
+    return works.stderr.decode(errors="replace").strip()
 
 
 def command_as(uid: int, *command: str) -> list[str]:
-    """Return the command that runs `command` as the user `uid`, who is in no other group and has no capability."""
+    """Return the command that runs `command` as the user `uid`, who is in no other group and has no capability.
+
+    Where a folder that the user needs is below a closed one (an interpreter below /root), a mount namespace opens it.
+    """
     user = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
-    return ["setpriv", *user, "--no-new-privs", *command]
+    as_user = ["setpriv", *user, "--no-new-privs", *command]
+    closed = {folder for path in NEEDED for folder in [*reversed(path.parents)] if not folder.stat().st_mode & 1}
+    if not closed:
+        return as_user
+    top = min(closed, key=lambda folder: len(folder.parts))
+    kept = [str(path) for path in NEEDED if top in path.parents]
+    return ["unshare", "--mount", "sh", "-c", OPEN_FOLDERS, "sh", str(top), *kept, "--", *as_user]
 
 
 class Attacker:
@@ -56,6 +88,15 @@ class Attacker:
     def can_take(self, port: int) -> bool:
         """Whether the user gets connections to the port by any way to bind it."""
         return any(self._listens(port, host, options) for host, options in ATTEMPTS)
+
+    def takes(self, port: int) -> bool:
+        """Listen on the port, until `unbind`; False when that is not possible now."""
+        try:
+            self.do("bind", port=port, host=HOST, options=["SO_REUSEADDR"])
+            self.do("listen", port=port)
+        except Refused:
+            return False
+        return True
 
     def is_refused(self, action: str, **arguments: Any) -> bool:
         """Whether the system forbids the action."""

@@ -1,0 +1,201 @@
+"""A platform that one user runs, attacked by another user of the same machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.otherusers.platform import PROC, Platform, platform_of
+from tests.otherusers.users import NEIGHBOUR, OWNER, Attacker
+from tests.scenarios.world import infer_body
+
+MODEL = "double"
+PATIENCE = 30.0  # s
+
+
+@pytest.fixture(scope="module")
+def platform(attacker: Attacker) -> Iterator[Platform]:
+    """A platform of the user OWNER that serves one model."""
+    with platform_of(OWNER) as made:
+        done = made.up()
+        assert done.returncode == 0, done.stderr
+        made.deploy(MODEL)
+        yield made
+
+
+@pytest.fixture
+def others_folder(platform: Platform) -> Iterator[Path]:
+    """The home folder of the user NEIGHBOUR."""
+    with platform_of(NEIGHBOUR) as other:
+        yield other.folder
+
+
+def test_nobody_else_can_listen_on_any_port_of_the_platform(platform: Platform, attacker: Attacker) -> None:
+    ports = platform.listening()
+
+    assert {platform.gateway, platform.control, platform.tls} < ports
+    assert len(ports) == 6  # and the activator's, and two of the model server
+    assert [port for port in ports if attacker.can_take(port)] == []
+
+
+def test_nobody_else_can_read_a_file_or_reach_a_socket_of_the_state_folder(
+    platform: Platform, attacker: Attacker
+) -> None:
+    paths = [platform.state, *platform.state.rglob("*")]
+    kinds = {"read": Path.is_file, "list": Path.is_dir, "connect": Path.is_socket}
+    tries = [(action, path) for path in paths for action, fits in kinds.items() if fits(path)]
+
+    assert {action for action, _ in tries} == set(kinds)
+    assert [one for one in tries if not attacker.is_refused(one[0], path=str(one[1]))] == []
+    assert attacker.is_refused("write", path=str(platform.state / "token"))
+    assert attacker.is_refused("link", path=str(platform.state / "link"), to="/")
+
+
+def test_nobody_else_can_look_into_a_process(platform: Platform, attacker: Attacker) -> None:
+    secrets = [(platform.state / name).read_text().strip() for name in ("token", "pool-key")]
+
+    for pid, command in platform.processes().items():
+        for name in ("environ", "mem", "maps"):
+            assert attacker.is_refused("read", path=f"/proc/{pid}/{name}"), command
+        assert attacker.is_refused("list", path=f"/proc/{pid}/fd"), command
+        assert attacker.is_refused("list", path=f"/proc/{pid}/cwd"), command
+        assert attacker.is_refused("signal", pid=pid), command
+        assert not any(secret in command for secret in secrets)
+
+
+def test_the_platform_leaves_nothing_that_others_can_read_outside_of_its_folder(platform: Platform) -> None:
+    shared = [Path(folder) for folder in ("/tmp", "/var/tmp", "/dev/shm")]
+    theirs = [path for folder in shared if folder.is_dir() for path in folder.iterdir() if uid_of(path) == OWNER]
+    own = {str(inode) for pid in platform.processes() for inode in sockets_of(pid)}
+    abstract = [
+        line for line in (PROC / "net/unix").read_text().splitlines() if " @" in line and line.split()[6] in own
+    ]
+
+    assert theirs == [platform.folder]
+    assert abstract == []  # every user may connect to such a socket
+
+
+@pytest.mark.parametrize("role", ["server", "gateway"])
+def test_nobody_else_gets_the_port_of_a_process_that_is_killed(
+    platform: Platform, attacker: Attacker, role: str
+) -> None:
+    platform.predict(MODEL)
+    pid, port = victim(platform, role)
+
+    attacker.do("race", port=port)
+    os.kill(pid, signal.SIGKILL)
+    wait_until_answered(platform)
+    assert not attacker.do("won")
+
+
+def test_a_stale_record_sends_nothing_to_who_listens_on_the_control_port(
+    platform: Platform, attacker: Attacker
+) -> None:
+    token = (platform.state / "token").read_text()
+    os.kill(platform.facts()["pid"], signal.SIGKILL)
+    for port in (platform.control, platform.tls):
+        wait_until_free(attacker, port)
+
+    for command in (["list"], ["delete", MODEL], ["down"]):
+        done = platform.run(*command)
+        assert "Traceback" not in done.stderr and "unexpected" not in done.stderr, done.stderr
+    refused = platform.up()
+    callers = attacker.do("callers")
+    attacker.do("unbind")
+
+    assert callers == 0
+    assert refused.returncode == 1 and "--control-port" in refused.stderr
+    again = platform.up()
+    assert again.returncode == 0, again.stderr
+    assert (platform.state / "token").read_text() != token
+    wait_until_answered(platform)
+
+
+def test_a_link_to_a_state_folder_opens_nothing(platform: Platform, others_folder: Path) -> None:
+    before = platform.processes()
+    link = others_folder / "link"
+    link.symlink_to(platform.state)
+    other = Platform(NEIGHBOUR, others_folder, link)
+
+    for done in (other.up(), other.run("list"), other.run("down", "--force"), other.run("doctor")):
+        assert done.returncode != 0 and str(link) in done.stderr + done.stdout, done.stderr
+        assert "unexpected" not in done.stderr
+
+    assert platform.processes() == before
+
+
+def test_a_copy_of_a_state_folder_that_another_user_starts_harms_nothing(
+    platform: Platform, others_folder: Path
+) -> None:
+    wait_until_answered(platform)
+    before = platform.processes()
+    subprocess.run(["cp", "-r", str(platform.state), str(others_folder / "state")], check=False, capture_output=True)
+    for path in [others_folder / "state", *(others_folder / "state").rglob("*")]:
+        os.chown(path, NEIGHBOUR, NEIGHBOUR)
+    other = Platform(NEIGHBOUR, others_folder)
+
+    started = other.up()
+    ended = other.run("down", "--force")
+
+    assert started.returncode == 0, started.stderr
+    assert ended.returncode == 0, ended.stderr
+    assert platform.processes() == before
+    assert platform.predict(MODEL) == [2.0]
+
+
+def test_a_state_folder_of_another_user_is_refused(platform: Platform, others_folder: Path) -> None:
+    planted = others_folder / "planted"
+    planted.mkdir()
+    os.chown(planted, NEIGHBOUR, NEIGHBOUR)
+    planted.chmod(0o777)
+
+    done = Platform(OWNER, platform.folder, planted).up()
+
+    assert done.returncode == 1 and f"belongs to user {NEIGHBOUR}" in done.stderr
+    assert [*planted.iterdir()] == []
+
+
+def victim(platform: Platform, role: str) -> tuple[int, int]:
+    """The process of a role, and a port on which it listens."""
+    if role == "gateway":
+        return next(pid for pid, command in platform.processes().items() if "envoy" in command), platform.gateway
+    run = json.loads(next(platform.state.glob("pods/*/run.json")).read_text())
+    return run["pid"], run["ports"]["8080"]
+
+
+def wait_until_answered(platform: Platform) -> None:
+    """Return once the model answers."""
+    deadline = time.monotonic() + PATIENCE
+    body = json.dumps(infer_body(1.0))
+    while (done := platform.run("predict", MODEL, "-d", body)).returncode:
+        assert time.monotonic() < deadline, done.stderr
+        time.sleep(0.1)
+
+
+def wait_until_free(attacker: Attacker, port: int) -> None:
+    """Let the attacker listen on a port as soon as nobody does."""
+    deadline = time.monotonic() + PATIENCE
+    while not attacker.takes(port):
+        assert time.monotonic() < deadline, f"port {port} is never free"
+        time.sleep(0.01)
+
+
+def uid_of(path: Path) -> int:
+    """The owner of a file; -1 when it is gone."""
+    try:
+        return path.lstat().st_uid
+    except OSError:
+        return -1
+
+
+def sockets_of(pid: int) -> list[str]:
+    """The inodes of the sockets of a process."""
+    links = [str(path.readlink()) for path in (PROC / str(pid) / "fd").iterdir()]
+    return [link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:")]
