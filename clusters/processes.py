@@ -112,7 +112,7 @@ def read_record(path: Path) -> Record | None:
     try:
         content = json.loads(path.read_text())
         identity, home = Identity.parse(content), content["home"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return None
     if home != folder_id(path.parent) or not is_running(identity):
         return None
