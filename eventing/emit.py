@@ -173,7 +173,8 @@ def _key(secret: str) -> str:
     try:
         sign(secret, "", datetime.now(UTC), b"")
     except ValueError as error:
-        raise ValueError(f"{SECRET} is not set to a key whsec_…, as `knodel events allow` prints it") from error
+        remedy = "`knodel events allow SOURCE --rotate` prints a new one"
+        raise ValueError(f"{SECRET} is not set to a key whsec_…: {remedy}") from error
     return secret
 
 

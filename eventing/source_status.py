@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -53,14 +54,15 @@ def of_tokens(auth: OidcAuth) -> Readiness:
 
 def of_keys(source: EventSource, secret: str, texts: Sequence[str] | None) -> Readiness:
     """Of one whose senders sign; `texts` are what its Secret holds, None when there is no such Secret."""
-    remedy = f"`knodel events allow {source.source}` makes one"
+    name = shlex.quote(source.source)
+    remedy = f"`knodel events allow {name}` makes one"
     if texts is None:
         return Readiness("False", "SecretNotFound", f"there is no Secret {secret}: {remedy}")
     if not texts:
         return Readiness("False", "KeyUnusable", f"Secret {secret} has neither `current` nor `previous`: {remedy}")
     faults = [fault for text in texts if (fault := _fault(text, _schemes(source)))]
     if len(faults) == len(texts):
-        message = f"Secret {secret}: {faults[0]}: `knodel events allow {source.source} --rotate` makes another"
+        message = f"Secret {secret}: {faults[0]}: `knodel events allow {name} --rotate` makes another"
         return Readiness("False", "KeyUnusable", message)
     return Readiness("True", "Keys", f"signatures by the keys of Secret {secret} are taken")
 
@@ -69,7 +71,7 @@ def of_forbidden(source: EventSource, secret: str) -> Readiness:
     """Of one whose key we may not read: the webhook has rights of its own."""
     message = (
         f"the controller may not read Secret {secret}, so its key is not checked: "
-        f"`knodel events allow {source.source}` grants that"
+        f"`knodel events allow {shlex.quote(source.source)}` grants that"
     )
     return Readiness("Unknown", "SecretForbidden", message)
 

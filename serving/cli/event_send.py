@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -95,19 +96,20 @@ def _extensions(sequence: str) -> dict[str, str]:
 
 def _headers(client: Client, by: EventSource, body: bytes) -> dict[str, str]:
     name = by.auth.secret if isinstance(by.auth, HmacAuth) else ""
+    source = shlex.quote(by.source)
     try:
         keys = keys_of(client.get(SECRET, name, by.namespace))
     except NotFound:
         keys = ()
     if not keys:
         raise CommandError(
-            f"EventSource {by.name} has no key in the Secret {name}: `knodel events allow {by.source}` makes one"
+            f"EventSource {by.name} has no key in the Secret {name}: `knodel events allow {source}` makes one"
         )
     try:
         signed = sign(keys[0], f"msg_{uuid.uuid4().hex}", datetime.now(UTC), body)
     except ValueError as error:
         raise CommandError(
-            f"the Secret {name} holds no key ({error}): `knodel events allow --rotate` mends it"
+            f"the Secret {name} holds no key ({error}): `knodel events allow {source} --rotate` makes another"
         ) from error
     return {"Content-Type": STRUCTURED, **signed}
 

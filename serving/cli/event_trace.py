@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from clusters.errors import NotFound
-from clusters.objects import MODEL, Object
+from clusters.objects import MODEL, Object, name_of
 from eventing.outgoing import is_outgoing
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
@@ -36,7 +36,7 @@ def _cause_of(client: Client, namespace: str, event: Object) -> Object:
     """The event that caused one of ours."""
     cause = cause_of(event)
     if cause.get("by") != "event":
-        raise UsageError(f"no event caused {spec_of(event).get('id')}: `knodel events show` tells of it")
+        raise UsageError(f"no event caused {spec_of(event).get('id')}: `knodel events show {name_of(event)}` shows it")
     return find_event(client, namespace, str(cause.get("id")), str(cause.get("source", "")))
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import click
 
 from clusters.errors import Forbidden
-from clusters.objects import MODEL, POD_AUTOSCALER, WARM_POOL, Object, condition_of
+from clusters.objects import MODEL, POD_AUTOSCALER, WARM_POOL, Object, condition_of, name_of
 from serving.apis.annotations import LABEL_MODEL
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
@@ -91,7 +91,7 @@ def _is_ready(model: Object) -> bool:
 def _rule(model: Object) -> str:
     spec, state = model["spec"], rollout_of(model)
     if spec.get("traffic"):
-        return "pinned by spec.traffic (`knodel promote` lifts the pin)"
+        return f"pinned by spec.traffic (`knodel promote {name_of(model)}` lifts the pin)"
     if spec.get("canaryTrafficPercent") is not None:
         return f"spec.canaryTrafficPercent gives the latest ready version {spec['canaryTrafficPercent']} %"
     if state is not None and state.runs:

@@ -80,7 +80,8 @@ async def _install(
             if wait and not dry_run:
                 await installer.wait(objects, deadline)
     except NotDone as error:
-        raise NotInTime(f"{error}; what is there stays, and `knodel install` can be run again") from error
+        again = f"`knodel install --kube-context {session.kube.name if session.kube else 'NAME'}`"
+        raise NotInTime(f"{error}; what is there stays, and {again} can be run again") from error
     finally:
         progress.clear()
     notes = [

@@ -40,7 +40,11 @@ def print_changes(output: Output, changes: Sequence[Change], notes: Iterable[str
 def flag_lines(off: Sequence[Flag], done: Sequence[Flag], configure: bool, dry_run: bool) -> list[str]:
     """What was done about flags that were off, and what is to be done; `done` are those that were, or would be, set."""
     lines = [_flag_line(flag, flag in done, dry_run) for flag in off]
-    return [*lines, "`knodel install --configure-knative` sets them"] if off and not configure else lines
+    return (
+        [*lines, "`knodel install --kube-context NAME --configure-knative` sets them"]
+        if off and not configure
+        else lines
+    )
 
 
 def ingress_lines(settings: Settings | None) -> list[str]:

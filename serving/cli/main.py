@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
@@ -122,7 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KnodelError as error:
         return _fail("; ".join([str(error), *getattr(error, "__notes__", ())]), exit_code_of(error), given)
     except Exception as error:  # a fault of ours: still one line, the traceback on request
-        about = f"unexpected {error.__class__.__name__}: {error}; `knodel --debug VERB` shows where"
+        again = shlex.join(["knodel", "--debug", *given])
+        about = f"unexpected {error.__class__.__name__}: {error}; `{again}` shows where"
         return _fail(about, FAILED, given)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from clusters.objects import Object, condition_of, key_of
+from clusters.objects import Object, condition_of, key_of, name_of, namespace_of
 from serving.apis.lifecycle import REPLICAS_STARTED
 from serving.cli.doctor import Finding
 from serving.engines.registry import FORMATS
@@ -22,26 +22,33 @@ PULL_FAULTS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImag
 def judge_models(models: Sequence[Object]) -> Finding:
     """Whether all are Ready, or on their way: a Model that is `Unknown` is being made."""
     failed = [
-        f"{key_of(one)} ({condition.get('reason') or 'no reason given'})"
+        (one, f"{key_of(one)} ({condition.get('reason') or 'no reason given'})")
         for one in models
         if (condition := condition_of(one, "Ready") or {}).get("status") == "False"
     ]
     if failed:
-        return Finding("models", False, f"not ready: {some(failed)}", "`knodel describe NAME` says why, and what helps")
+        remedy = f"`knodel describe {_named(failed[0][0])}` shows the reason and the remedy"
+        return Finding("models", False, f"not ready: {some([words for _, words in failed])}", remedy)
     return Finding("models", True, f"{len(models)}, none failed" if models else "none yet")
 
 
 def judge_replicas(models: Sequence[Object]) -> Finding:
     """Whether all replicas start: of a Model that serves, one more may find no node."""
     stuck = [
-        f"{key_of(one)} ({condition.get('reason')}: {condition.get('message')})"
+        (one, f"{key_of(one)} ({condition.get('reason')}: {condition.get('message')})")
         for one in models
         if (condition := condition_of(one, REPLICAS_STARTED) or {}).get("status") == "False"
     ]
     if stuck:
-        remedy = "`knodel explain NAME` says what each waits for; `maxReplicas` keeps a model to what there is room for"
-        return Finding("replicas", False, f"do not start: {some(stuck)}", remedy)
+        explain = f"`knodel explain {_named(stuck[0][0])}` shows what its replicas wait for"
+        remedy = f"{explain}; `maxReplicas` limits a model to the room that there is"
+        return Finding("replicas", False, f"do not start: {some([words for _, words in stuck])}", remedy)
     return Finding("replicas", True, "none is kept from starting")
+
+
+def _named(model: Object) -> str:
+    """The arguments by which verbs find the Model, from whatever namespace."""
+    return f"{name_of(model)} -n {namespace_of(model)}"
 
 
 def judge_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
@@ -81,7 +88,7 @@ def judge_stores(users: Mapping[tuple[str, int], Sequence[str]], faults: Mapping
 def judge_sources(sources: Sequence[Object]) -> Finding:
     """Whether anybody may send events, and whether each EventSource can be used. To have none is no fault."""
     if not sources:
-        remedy = "`knodel events allow SOURCE --models NAME` lets trainings redeploy"
+        remedy = "`knodel events allow SOURCE --models NAME --storage-prefix PREFIX` lets trainings redeploy"
         return Finding("events", True, "no EventSource: every event is refused with 401", remedy)
     broken = [
         f"{key_of(one)} ({condition.get('reason') or 'no reason given'})"
@@ -89,7 +96,7 @@ def judge_sources(sources: Sequence[Object]) -> Finding:
         if (condition := condition_of(one, "Ready") or {}).get("status") == "False"
     ]
     if broken:
-        remedy = "`knodel events sources` says why; `knodel events allow` writes them anew"
+        remedy = "`knodel events sources -A` shows the reason and the remedy"
         return Finding("events", False, f"EventSources that cannot be used: {some(broken)}", remedy)
     return Finding("events", True, f"{len(sources)} EventSources")
 

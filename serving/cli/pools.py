@@ -14,7 +14,7 @@ def pool_summary(pool: Object) -> str:
     """Return one line on a pool that was made or changed."""
     name, size = name_of(pool), (pool.get("spec") or {}).get("size", AUTO)
     if size == 0:
-        return f"warm pool {name} is off: `knodel pool set {name} --size N` turns it on"
+        return f"warm pool {name} is off: `knodel pool set {name} --size 1` turns it on"
     models = f"{format_of_pool(pool)} models"
     return f"warm pool {name} has size {size}, for {models}: `knodel pool list` shows its members"
 

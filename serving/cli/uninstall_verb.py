@@ -46,7 +46,8 @@ async def _uninstall(session: Session, may_delete: bool, dry_run: bool, seconds:
                 changes += await delete_owned(cluster, owned, deadline)
             changes += await remove_all(cluster, deadline, dry_run)
     except NotDone as error:
-        raise NotInTime(f"{error}; `knodel uninstall` can be run again") from error
+        again = f"`knodel uninstall --kube-context {session.kube.name if session.kube else 'NAME'}`"
+        raise NotInTime(f"{error}; {again} can be run again") from error
     finally:
         progress.clear()
     notes = () if changes else ("Knodel is not on this cluster",)

@@ -142,7 +142,7 @@ def _state_of(configuration: Object) -> Seed:
 
 def _explain(error: ClusterError) -> str:
     words = _causes(error) if isinstance(error, Invalid) else str(error)
-    remedy = f"{ZERO_INITIAL_SCALE.remedy}, as `knodel install --configure-knative` does"
+    remedy = f"{ZERO_INITIAL_SCALE.remedy}, as `knodel install --kube-context NAME --configure-knative` does"
     return f"{words}: {remedy}" if INITIAL_SCALE in words else words
 
 

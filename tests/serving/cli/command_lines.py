@@ -32,7 +32,9 @@ def parse_command(line: str) -> None:
     assert program == "knodel", line
     command: click.Command = knodel
     while isinstance(command, click.Group):
-        context = command.make_context("knodel", list(arguments), resilient_parsing=False)
+        if arguments == ["--help"]:
+            return
+        context = command.make_context("knodel", list(arguments))
         arguments = [*context._protected_args, *context.args]
         if not arguments:
             return  # `knodel --help`

@@ -72,7 +72,7 @@ async def test_off_sets_size_0_until_set(served: Served) -> None:
     await make(served, "--size", "3", "--cpu", "2")
 
     done = await served.knodel("pool", "off", "small")
-    assert done.out == "warm pool small is off: `knodel pool set small --size N` turns it on\n"
+    assert done.out == "warm pool small is off: `knodel pool set small --size 1` turns it on\n"
     assert await spec_of(served) == {"size": 0, "template": {"resources": {"cpu": "2"}}}
 
     await make(served, "--size", "1")

@@ -1,0 +1,49 @@
+"""Commands that messages advise, and each as a person would type it; `tests.serving.cli.test_advice` tells more."""
+
+from __future__ import annotations
+
+PLACEHOLDERS = ("SOURCE", "GLOB", "PREFIX", "@FILE", "FILE", "NAME")
+"""Words that a message leaves to the reader: what it cannot know."""
+ADVICE = {
+    "knodel --help": "knodel --help",
+    "knodel abort {}": "knodel abort iris",
+    "knodel deploy {} --rollout": "knodel deploy iris --rollout",
+    "knodel describe {}": "knodel describe iris",
+    "knodel doctor": "knodel doctor",
+    "knodel doctor --kube-context NAME": "knodel doctor --kube-context prod",
+    "knodel doctor --kube-context {}": "knodel doctor --kube-context prod",
+    "knodel down": "knodel down",
+    "knodel down --force": "knodel down --force",
+    "knodel events allow SOURCE --models GLOB --storage-prefix PREFIX":
+        "knodel events allow ci/new --models iris --storage-prefix s3://models/",
+    "knodel events allow SOURCE --models NAME --storage-prefix PREFIX":
+        "knodel events allow ci/other --models iris --storage-prefix s3://models/",
+    "knodel events allow SOURCE --rotate": "knodel events allow ci/train --rotate",
+    "knodel events allow {}": "knodel events allow ci/train",
+    "knodel events allow {} --rotate": "knodel events allow ci/train --rotate",
+    "knodel events list": "knodel events list",
+    "knodel events replay {}": "knodel events replay train-42",
+    "knodel events show {}": "knodel events show train-42",
+    "knodel events sources": "knodel events sources",
+    "knodel events sources -A": "knodel events sources -A",
+    "knodel explain {}": "knodel explain iris",
+    "knodel get NAME": "knodel get iris",
+    "knodel get {}": "knodel get iris",
+    "knodel install --kube-context {}": "knodel install --kube-context prod",
+    "knodel install --kube-context NAME --configure-knative": "knodel install --kube-context prod --configure-knative",
+    "knodel list": "knodel list",
+    "knodel list -A": "knodel list -A",
+    "knodel namespace {}": "knodel namespace team",
+    "knodel namespace {} --label {}={}": "knodel namespace team --label knodel.dev/allow-code=true",
+    "knodel pool list": "knodel pool list",
+    "knodel pool set {} --like {} --size 1{}": "knodel pool set onnx --like iris --size 1 -n default",
+    "knodel pool set {} --size 1": "knodel pool set fast --size 1",
+    "knodel predict {} -d @FILE": "knodel predict iris -d @request.json",
+    "knodel promote {}": "knodel promote iris",
+    "knodel uninstall --kube-context {}": "knodel uninstall --kube-context prod",
+    "knodel up": "knodel up",
+    "knodel up --config FILE": "knodel up --config settings.yaml",
+    "knodel up --detach": "knodel up --detach",
+    "knodel {}": "knodel serve model.onnx",
+    "knodel {} --kube-context NAME": "knodel install --kube-context prod",
+}  # fmt: skip

@@ -1,0 +1,50 @@
+"""Find the commands that messages of the product advise: backticked command lines in string literals."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ("clusters", "autoscaler", "eventing", "serving")
+SPAN = re.compile(r"`([^`]+)`")
+HOLE = "{}"
+"""A value that a message fills in."""
+
+
+def advised_commands() -> dict[str, list[str]]:
+    """Command lines of `knodel` by their text, with `{}` for values that are filled in, and where each stands."""
+    found: dict[str, list[str]] = {}
+    for span, place in advised():
+        if span == "knodel" or span.startswith("knodel "):
+            found.setdefault(span, []).append(place)
+    return found
+
+
+def advised() -> Iterator[tuple[str, str]]:
+    """Every backticked span of a message, and its place. Docstrings and click's help texts are no messages."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            documents = _docstrings(tree)
+            parts = {id(value) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for value in node.values}
+            for node in ast.walk(tree):
+                text = _text_of(node) if id(node) not in documents | parts else ""
+                for span in SPAN.findall(text):
+                    line = getattr(node, "lineno", 0)
+                    yield span, f"{path.relative_to(ROOT)}:{line}"
+
+
+def _docstrings(tree: ast.AST) -> set[int]:
+    """Every string that is a statement of its own."""
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def _text_of(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else HOLE for part in node.values)
+    return ""
