@@ -1,7 +1,7 @@
 """Secrets and ConfigMaps of the embedded cluster: what the API server checks of them, and Secrets' values. Pure.
 
-Source: kubernetes `pkg/apis/core/validation` (`ValidateSecret`, `ValidateConfigMap`). The one difference: `stringData`
-stays as it was written and goes over `data` when the values are read, where the API server merges it at the write.
+Sources: kubernetes `pkg/apis/core/validation` (`ValidateSecret`, `ValidateConfigMap`), and for `stringData`
+`pkg/apis/core/v1/conversion.go`.
 """
 
 from __future__ import annotations
@@ -41,6 +41,21 @@ def validate_secret(old: Object | None, new: Object) -> Sequence[FieldError]:
     return ()
 
 
+def merge_string_data(secret: Object) -> Object:
+    """Return the Secret with its `stringData` in `data`, as the API server stores it.
+
+    A `stringData` or `data` that is malformed stays as it is, for `validate_secret` to name its faults.
+    """
+    texts, data = secret.get("stringData"), secret.get("data") or {}
+    if texts is None:
+        return secret
+    if not isinstance(texts, dict) or not isinstance(data, dict) or not all(map(_is_text, texts.values())):
+        return secret
+    merged = {**data, **{key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}}
+    rest = {field: value for field, value in secret.items() if field not in ("data", "stringData")}
+    return {**rest, "data": merged} if merged else rest
+
+
 def validate_config_map(old: Object | None, new: Object) -> Sequence[FieldError]:
     """Return every fault of a ConfigMap."""
     faults = [FieldError(shown_name(field), "unknown field") for field in new if field not in _CONFIG_MAP_FIELDS]
@@ -59,7 +74,7 @@ def validate_config_map(old: Object | None, new: Object) -> Sequence[FieldError]
 
 
 def values_of(secret: Object) -> dict[str, bytes]:
-    """The decoded values by key, of a Secret that passed `validate_secret`."""
+    """The decoded values by key, of a Secret that passed `validate_secret`; an old one may have `stringData` still."""
     decoded = {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
     return decoded | {key: value.encode() for key, value in (secret.get("stringData") or {}).items()}
 

@@ -13,10 +13,11 @@ from typing import Any
 from clusters import fieldsets
 from clusters.api import Subresource
 from clusters.embedded.admission import Validator, metadata_faults, shape_faults, unknown_faults, unknown_fields
+from clusters.embedded.secrets import merge_string_data
 from clusters.errors import Conflict, FieldError, Invalid, NotFound
 from clusters.fieldsets import same
 from clusters.managed_fields import Manager, Operation, read_managers, write_created, write_managers
-from clusters.objects import NAMESPACE, Kind, Object, generation_of, is_deleting, uid_of, version_of
+from clusters.objects import NAMESPACE, SECRET, Kind, Object, generation_of, is_deleting, uid_of, version_of
 
 CONTENTS_FINALIZER = "embedded.knodel.dev/contents"
 """On every Namespace, so that it goes only after what is in it."""
@@ -51,7 +52,7 @@ class Writer:
     def create(self, obj: Object, uid: str, operation: Operation = "Update") -> Object:
         """A new object from `obj`, whose name is settled. Raises Invalid."""
         self._refuse(unknown_faults(None, obj), obj)
-        fresh = self._bare(obj)
+        fresh = self._bare(self._merged(obj))
         metadata = fresh["metadata"]
         metadata["uid"] = uid
         metadata["creationTimestamp"] = self.now
@@ -69,6 +70,7 @@ class Writer:
             check_preconditions(self.kind, None, {**obj["metadata"], "resourceVersion": ""})
             return self.create({**obj, **fieldsets.without_nulls(_content(obj))}, uid, "Apply")
         self._refuse(unknown_faults(before, obj), obj)
+        obj = self._merged(obj)
         check_preconditions(self.kind, before, obj["metadata"])
         before = _without(before, {field for field, value in obj["metadata"].items() if value is None})
         managers, live, wanted = read_managers(before), self._ownable(before), self._ownable(obj)
@@ -82,8 +84,7 @@ class Writer:
         check_preconditions(self.kind, before, wanted["metadata"])
         self._refuse(_identity_faults(before, wanted), before)
         before = _without(before, unknown_fields(before) - unknown_fields(wanted))
-        if self.kind.resource == NAMESPACE.resource:
-            wanted = _kept_open(before, wanted)
+        wanted = _kept_open(before, wanted) if self.kind.resource == NAMESPACE.resource else self._merged(wanted)
         owned, live = self._ownable(wanted), self._ownable(before)
         if same(owned, live):
             return before
@@ -91,6 +92,9 @@ class Writer:
         if self.subresource == "scale" and not any(_REPLICAS in manager.fields for manager in managers):
             return self._finish(before, owned, managers, managers)
         return self._finish(before, owned, managers, fieldsets.updated(managers, live, owned, self._me("Update")))
+
+    def _merged(self, obj: Object) -> Object:
+        return merge_string_data(obj) if self.kind.resource == SECRET.resource else obj
 
     def _finish(self, before: Object, owned: Object, former: Sequence[Manager], managers: Sequence[Manager]) -> Object:
         """`before` with its ownable part replaced by `owned`: validated, with generation and managers."""

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.embedded.secrets import LARGEST, is_key, validate_config_map, validate_secret, values_of
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.secrets import (
+    LARGEST,
+    is_key,
+    merge_string_data,
+    validate_config_map,
+    validate_secret,
+    values_of,
+)
+from clusters.objects import SECRET
 
 
 def secret(**fields: Any) -> dict[str, Any]:
@@ -90,3 +99,33 @@ def test_an_immutable_config_map_keeps_its_data() -> None:
     old = {"metadata": {"name": "c"}, "data": {"a": "1"}, "immutable": True}
     assert [error.path for error in validate_config_map(old, {**old, "data": {"a": "2"}})] == ["data"]
     assert validate_config_map(old, {**old, "metadata": {"name": "c", "labels": {"a": "b"}}}) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ({"data": {"a": "MQ=="}}, {"data": {"a": "MQ=="}}),
+        ({"stringData": {"a": "2", "b": "3"}, "data": {"a": "MQ=="}}, {"data": {"a": "Mg==", "b": "Mw=="}}),
+        ({"stringData": {}}, {}),
+        ({"stringData": {"a": 1}}, {"stringData": {"a": 1}}),
+        ({"stringData": "a"}, {"stringData": "a"}),
+        ({"stringData": {"a": "1"}, "data": [1]}, {"stringData": {"a": "1"}, "data": [1]}),
+    ],
+)
+def test_string_data_is_merged_into_data(given: dict[str, Any], stored: dict[str, Any]) -> None:
+    assert merge_string_data(given) == stored
+
+
+async def test_a_secret_is_stored_without_string_data_whoever_writes_it(cluster: EmbeddedCluster) -> None:
+    metadata = {"name": "keys", "namespace": "default"}
+    made = await cluster.create(SECRET, {"metadata": metadata, "stringData": {"a": "1"}}, manager="test")
+    patched = await cluster.patch(SECRET, "keys", {"stringData": {"b": "2"}}, "default", manager="test")
+    applied = await cluster.apply(SECRET, {"metadata": metadata, "stringData": {"c": "3"}}, manager="other")
+    same = await cluster.apply(SECRET, {"metadata": metadata, "stringData": {"c": "3"}}, manager="other")
+    gone = await cluster.apply(SECRET, {"metadata": metadata}, manager="other")
+
+    assert (made["data"], patched["data"]) == ({"a": "MQ=="}, {"a": "MQ==", "b": "Mg=="})
+    assert applied["data"] == {"a": "MQ==", "b": "Mg==", "c": "Mw=="}
+    assert same["metadata"]["resourceVersion"] == applied["metadata"]["resourceVersion"]
+    assert gone["data"] == patched["data"]
+    assert not any("stringData" in one for one in (made, patched, applied, gone))

@@ -133,14 +133,16 @@ async def test_kubectl_changes_core_objects_in_every_way(
 ) -> None:
     manifest = json.dumps({**NAMES, "stringData": {"a": "1", "b": "2"}})
     await kubectl(served, "apply", "-f", "-", stdin=manifest)
-    await kubectl(served, "apply", "-f", "-", stdin=json.dumps({**NAMES, "stringData": {"a": "3"}}))
-    assert values_of(await cluster.get(SECRET, "keys", "default")) == {"a": b"3"}
+    await kubectl(served, "apply", "-f", "-", stdin=json.dumps({**NAMES, "data": {"a": "Mw=="}}))
+    secret = await cluster.get(SECRET, "keys", "default")
+    assert "stringData" not in secret
+    assert values_of(secret) == {"a": b"3", "b": b"2"}  # kubectl removes a key of `data` only if it was applied there
 
     await kubectl(served, "patch", "secret", "keys", "-p", '{"stringData": {"c": "4"}}')
     await kubectl(served, "label", "secret", "keys", "team=a")
     await kubectl(served, "annotate", "secret", "keys", "note=b")
     secret = await cluster.get(SECRET, "keys", "default")
-    assert values_of(secret) == {"a": b"3", "c": b"4"}
+    assert values_of(secret) == {"a": b"3", "b": b"2", "c": b"4"}
     assert (labels_of(secret), secret["metadata"]["annotations"]["note"]) == ({"team": "a"}, "b")
 
     manifest = json.dumps({**NAMES, "data": {"d": "NQ=="}})
