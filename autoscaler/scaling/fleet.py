@@ -123,7 +123,9 @@ class Fleet:
 
     def touch(self, key: Key, now: float) -> None:
         """There was work just now: idle time starts anew."""
-        self._measured.idle_from[self._roster.number(key)] = now
+        row = self._roster.number(key)
+        self._measured.idle_from[row] = now
+        self._state.at_rest[row] = False
 
     def is_at_zero(self, key: Key) -> bool:
         """Whether the revision has no replica, and may be sent a request at any moment."""
@@ -167,6 +169,7 @@ class Fleet:
         start = np.where(np.isnan(last), now - self._settings.sampling.tick, last)
         self._windows.record(rows, start, now, work, told.missing)
         told.busy[(queued > 0.0) | (active > 0.0)] = True
+        self._state.at_rest[rows[told.busy]] = False
         measured.take_in(rows, told, self._specs.stable_window[rows], now)
 
     def decide(self, keys: Iterable[Key], now: float) -> list[Change]:

@@ -133,6 +133,7 @@ class State(Columns):
     panic_peak: IntArray = field(metadata=default(0))  # most replicas wanted during this panic
     below_since: FloatArray = field(metadata=default(NAN))  # since when less than the current count is enough
     below_peak: IntArray = field(metadata=default(0))  # most replicas wanted in that time
+    at_rest: BoolArray = field(metadata=default(False))  # idle for long enough when it was last known
     starting_since: FloatArray = field(metadata=default(NAN))  # when the first was asked for, while none is ready
     slow_until: FloatArray = field(metadata=default(NEVER))  # until when slow answers call for no further replicas
     hold_width: FloatArray = field(metadata=default(NAN))  # s of a bucket of the peak-hold; NaN before its first

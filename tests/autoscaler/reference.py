@@ -186,13 +186,18 @@ class One:
         peak = max(0 if fresh else self.state.below_peak, desired)
         return (peak, math.nan, 0) if self.now - since >= delay else (current, since, peak)
 
+    def at_rest(self, limit: float) -> bool:
+        seen = self.seen
+        idle = self.state.at_rest if math.isnan(seen.idle) else seen.idle >= limit
+        return bool(idle and seen.queued <= 0 and seen.active <= 0)
+
     def bounded(self, desired: int) -> int:
         seen, spec = self.seen, self.spec
         if seen.current > 0 or seen.queued > 0:
             desired = max(desired, 1)
         after = spec.scale_to_zero_after
         limit = max(self.settings.least_idle, self.hold) if after < 0 else after
-        if seen.queued <= 0 and seen.active <= 0 and seen.idle >= max(limit, spec.scale_down_delay):
+        if self.at_rest(max(limit, spec.scale_down_delay)):
             desired = 0
         desired = min(max(desired, self.least), spec.max)
         hopeless = spec.expired and (not spec.initialized or self.least == 0) and seen.queued <= 0

@@ -67,6 +67,7 @@ state_rows = st.fixed_dictionaries(
         "panic_peak": counts,
         "below_since": st.floats(0, 100) | st.just(NAN),
         "below_peak": counts,
+        "at_rest": st.booleans(),
         "starting_since": st.floats(0, 100) | st.just(NAN),
         "slow_until": st.floats(0, 300) | st.just(NEVER),
         "hold_width": st.floats(1, 60) | st.just(NAN),

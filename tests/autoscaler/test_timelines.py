@@ -316,3 +316,39 @@ def test_late_answers_of_busy_replicas_add_one_step_and_silence_adds_none() -> N
     assert Rule.SLOW in line.rules
     assert line.seconds(5, work=3.0, latency=1.5, answers=30.0) == 3
     assert line.seconds(20, work=None) == 3
+
+
+def resting() -> Timeline:
+    """Four replicas that were busy for a minute, of a version that was refused: all are to go at once."""
+    line = warm()
+    assert line.seconds(70, work=8.0) == 4
+    line.wish(scale_to_zero_after=1.0)
+    line.follows = False
+    assert line.seconds(2) == 0
+    return line
+
+
+@pytest.mark.parametrize("ready", [4, 3, 1])
+@pytest.mark.parametrize("asked", [4, 0])
+def test_replicas_that_go_and_do_not_answer_any_more_do_not_come_back(asked: int, ready: int) -> None:
+    line = resting()
+    line.replicas(asked, ready)
+    assert [line.seconds(1, work=None) for _ in range(5)] == [0] * 5
+    assert line.seconds(1, work=0.0, complete=False) == 0
+    assert line.seconds(1) == 0
+    assert line.rules[-1] is Rule.IDLE
+
+
+def test_work_that_comes_before_they_are_gone_keeps_them() -> None:
+    def heard_of_work(line: Timeline) -> int:
+        return line.seconds(1, work=1.0, complete=False)
+
+    def waits(line: Timeline) -> int:
+        line.activator.holds(queued=1)
+        return line.seconds(1, work=None)
+
+    def found_busy(line: Timeline) -> int:
+        line.fleet.touch(KEY, line.clock.monotonic())
+        return line.seconds(1, work=None)
+
+    assert [keeps(resting()) for keeps in (heard_of_work, waits, found_busy)] == [4, 4, 4]

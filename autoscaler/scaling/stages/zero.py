@@ -29,7 +29,12 @@ def keep_one(at: Situation, desired: IntArray) -> Outcome:
 
 
 def idle(at: Situation, desired: IntArray) -> Outcome:
-    """All replicas go once none of them, nor the activator, had work for long enough."""
+    """All replicas go once none of them, nor the activator, had work for long enough.
+
+    A replica that goes does not answer any more. Its silence is no work: averages of the time before would bring all
+    replicas back, only for them to go again.
+    """
     seen, limit = at.seen, idle_limit(at)
-    over = (seen.idle >= limit) & (seen.active <= 0.0) & ~at.is_waited_for
-    return Outcome(desired * ~over, lambda: {"idle": seen.idle, "limit": limit})
+    silent = at.state.at_rest & np.isnan(seen.idle)
+    over = (silent | (seen.idle >= limit)) & (seen.active <= 0.0) & ~at.is_waited_for
+    return Outcome(desired * ~over, lambda: {"idle": seen.idle, "limit": limit}, {"at_rest": over})
