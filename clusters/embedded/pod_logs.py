@@ -1,19 +1,28 @@
-"""Reading the log of a Pod's process: the last lines, then, when asked, each new piece."""
+"""Logs of Pods' processes: the last lines, then each new piece; and the logs of Pods that have ended."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from clusters.clock import Clock
-from clusters.embedded.kubelet.folders import log_path
+from clusters.embedded.kubelet.folders import has_ended, log_path, previous_log, read_description
 from clusters.objects import Object
 
 CHUNK: Final = 64 * 1024  # bytes read at once
 LOOK_EVERY: Final = 0.25  # s between two looks at a followed log; only while somebody follows
+
+
+@dataclass(frozen=True, slots=True)
+class EndedLog:
+    """The log of a Pod that is gone: its name, and the file with the output of its last process."""
+
+    pod: str
+    path: Path
 
 
 class PodLogs:
@@ -23,44 +32,88 @@ class PodLogs:
         self._state_dir = state_dir
         self._clock = clock
 
-    async def follow(self, pod: Object, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
-        """The last `tail` lines (None: all), then, with `follow`, each new piece until the log is removed.
+    def has_previous(self, pod: Object) -> bool:
+        """Return whether the Pod's container ran before and was restarted."""
+        return previous_log(log_path(self._state_dir, pod)).exists()
 
-        A log that was cut to nothing by rotation is read on from its new beginning.
+    async def follow(
+        self, pod: Object, *, tail: int | None, follow: bool, previous: bool = False
+    ) -> AsyncIterator[bytes]:
+        """Yield the last `tail` lines (None: all), then, with `follow`, each new piece until the Pod has ended.
+
+        A follower gets a log to its last byte before it goes on with the one of a restarted container, and reads one
+        that rotation has cut from its new beginning. `previous`: the log of the container's former run.
         """
         path = log_path(self._state_dir, pod)
-        position = await asyncio.to_thread(_start_of_tail, path, tail)
-        while True:
-            chunk, position = await asyncio.to_thread(_read, path, position)
-            if chunk:
-                yield chunk
-            elif not follow or not path.exists():
-                return
-            else:
-                await self._clock.sleep(LOOK_EVERY)
+        if previous:
+            path = previous_log(path)
+        file = await asyncio.to_thread(_open, path, tail)
+        try:
+            while file is not None:
+                # looked at before the read: what is read then is all that there will ever be in this file
+                ending, replaced = has_ended(path.parent), await asyncio.to_thread(_is_replaced, file, path)
+                chunk = await asyncio.to_thread(file.read, CHUNK)
+                if chunk:
+                    yield chunk
+                elif replaced:
+                    file.close()
+                    file = await asyncio.to_thread(_open, path, None)
+                elif not follow or ending:
+                    return
+                elif await asyncio.to_thread(_was_cut, file):
+                    file.seek(0)
+                else:
+                    await self._clock.sleep(LOOK_EVERY)
+        finally:
+            if file is not None:
+                file.close()
 
 
-def _read(path: Path, position: int) -> tuple[bytes, int]:
+def ended_logs(state_dir: Path, namespace: str, labels: Mapping[str, str]) -> list[EndedLog]:
+    """Return the logs of ended Pods of the namespace that had these labels, in the order of their ends."""
+    found: list[tuple[float, EndedLog]] = []
+    for folder in (state_dir / "logs").glob(f"{namespace}_*"):
+        known = read_description(folder) if has_ended(folder) else None
+        if known is None or known.namespace != namespace or not labels.items() <= dict(known.labels).items():
+            continue
+        path = folder / f"{known.container}.log"
+        try:
+            found.append((path.stat().st_mtime, EndedLog(known.name, path)))
+        except OSError:
+            continue  # it was removed meanwhile
+    return [log for _, log in sorted(found, key=lambda one: one[0])]
+
+
+def last_lines(path: Path, tail: int | None) -> bytes:
+    """Return the last `tail` lines of a log (None: all of it), nothing of one that is not there."""
+    file = _open(path, tail)
+    if file is None:
+        return b""
+    with file:
+        return file.read()
+
+
+def _open(path: Path, tail: int | None) -> BinaryIO | None:
+    """Open the file where the last `tail` lines begin; None when it is not there."""
     try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size < position:
-                position = 0
-            file.seek(position)
-            chunk = file.read(CHUNK)
+        file = path.open("rb", buffering=0)
     except FileNotFoundError:
-        return b"", position
-    return chunk, position + len(chunk)
+        return None
+    if tail is not None:
+        file.seek(_find_tail(file.fileno(), os.fstat(file.fileno()).st_size, tail))
+    return file
 
 
-def _start_of_tail(path: Path, tail: int | None) -> int:
-    """The offset at which the last `tail` lines begin."""
-    if tail is None:
-        return 0
+def _is_replaced(file: BinaryIO, path: Path) -> bool:
+    """Return whether another file, or none, is where `file` was opened."""
     try:
-        with path.open("rb") as file:
-            return _find_tail(file.fileno(), os.fstat(file.fileno()).st_size, tail)
+        return not os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
-        return 0
+        return True
+
+
+def _was_cut(file: BinaryIO) -> bool:
+    return os.fstat(file.fileno()).st_size < file.tell()
 
 
 def _find_tail(descriptor: int, size: int, tail: int) -> int:

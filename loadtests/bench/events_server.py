@@ -59,11 +59,15 @@ async def run(folder: Path) -> None:
 class _NoLogs:
     """`serving.api.app.PodLogs` without Pods."""
 
-    async def follow(self, pod: Object, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+    async def follow(self, pod: Object, *, tail: int | None, follow: bool, previous: bool) -> AsyncIterator[bytes]:
         """Nothing."""
         empty: tuple[bytes, ...] = ()
         for line in empty:
             yield line
+
+    def has_previous(self, pod: Object) -> bool:
+        """No Pod has run."""
+        return False
 
 
 if __name__ == "__main__":

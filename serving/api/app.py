@@ -40,8 +40,15 @@ OBJECT_PATHS = tuple(
 class PodLogs(Protocol):
     """Where the lines of a Pod's processes are."""
 
-    def follow(self, pod: Object, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
-        """The last `tail` lines (None: all), then, with `follow`, each new piece until the Pod is gone."""
+    def follow(self, pod: Object, *, tail: int | None, follow: bool, previous: bool) -> AsyncIterator[bytes]:
+        """Yield the last `tail` lines (None: all), then, with `follow`, each new piece until the Pod is gone.
+
+        `previous`: the log of the container's former run.
+        """
+        ...
+
+    def has_previous(self, pod: Object) -> bool:
+        """Return whether the Pod's container ran before and was restarted."""
         ...
 
 
@@ -172,7 +179,11 @@ class ControlApi:
         if tail and not (tail.isascii() and tail.isdigit() and len(tail) < 10):
             raise BadRequest(f"tailLines {tail[:40]!r} is no number of lines")
         follow = request.query_params.get("follow", "") in ("1", "true")
-        lines = self._logs.follow(pod, tail=int(tail) if tail else None, follow=follow)
+        previous = request.query_params.get("previous", "") in ("1", "true")
+        if previous and not self._logs.has_previous(pod):  # in the words of a kubelet
+            container = str(pod["spec"]["containers"][0]["name"])
+            raise BadRequest(f'previous terminated container "{container}" in pod "{target.name}" not found')
+        lines = self._logs.follow(pod, tail=int(tail) if tail else None, follow=follow, previous=previous)
         return StreamingResponse(lines, media_type="text/plain")
 
 

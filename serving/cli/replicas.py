@@ -15,6 +15,7 @@ from serving.cli.client import Client
 SIDECAR = "queue-proxy"  # Knative's container beside the model's
 STARTING = ("ContainerCreating", "PodInitializing")  # reasons of a container with which nothing is wrong
 PLAIN = ("", "Error", "Completed")  # reasons of an end that say no more than its exit code
+PENDING = "Pending"  # phase of a Pod that no node runs yet
 MOST = 3  # replicas that are told of; those of one version end alike
 
 
@@ -41,6 +42,18 @@ def troubles(client: Client, name: str, namespace: str) -> list[str]:
         return []
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), reverse=True)
     return [f"replica {name_of(pod)} {said}" for pod in newest if (said := _trouble(pod))][:MOST]
+
+
+def not_started(pod: Object) -> str:
+    """Why the container has no log, empty when it has one: it runs, or it ran before it was restarted."""
+    status, found = pod.get("status") or {}, status_of(pod)
+    waiting = (found.get("state") or {}).get("waiting")
+    if found.get("restartCount") or (waiting is None and (found or status.get("phase") != PENDING)):
+        return ""
+    unmet: Object = next((one for one in status.get("conditions") or () if one.get("status") == "False"), {})
+    reason = waiting or unmet  # a Pod that no node has yet has conditions only
+    words = [str(reason[part]) for part in ("reason", "message") if reason.get(part)]
+    return f"replica {name_of(pod)} has not started: {': '.join(words) or 'no reason given yet'}"
 
 
 def _trouble(pod: Object) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from clusters.clock import SystemClock
-from clusters.embedded.kubelet.folders import log_path
-from clusters.embedded.pod_logs import PodLogs
+from clusters.embedded.kubelet.folders import ENDED, Folders, log_path
+from clusters.embedded.pod_logs import PodLogs, ended_logs, last_lines
 
 POD = {
     "metadata": {"name": "p", "namespace": "default", "uid": "u"},
@@ -71,3 +72,56 @@ async def test_a_follower_gets_new_lines_also_after_the_log_was_cut(tmp_path: Pa
         path.write_bytes(b"3\n")
         assert await chunks.get() == b"3\n"
         path.unlink()
+
+
+async def test_a_follower_gets_a_log_to_its_end_before_that_of_the_restarted_container(tmp_path: Path) -> None:
+    path = write(tmp_path, b"one\n")
+    logs = PodLogs(tmp_path, SystemClock())
+    assert not logs.has_previous(POD)
+    chunks: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def follow() -> None:
+        async for chunk in logs.follow(POD, tail=None, follow=True):
+            chunks.put_nowait(chunk)
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(follow())
+        assert await chunks.get() == b"one\n"
+        with path.open("ab") as file:
+            file.write(b"last words\n")
+        Folders(tmp_path).keep_previous_log(POD, "server")
+        path.write_bytes(b"a longer beginning than what was there\n")
+        assert await chunks.get() == b"last words\n"
+        assert await chunks.get() == b"a longer beginning than what was there\n"
+        (path.parent / ENDED).touch()  # the Pod is gone, its log stays
+
+    former = [chunk async for chunk in logs.follow(POD, tail=1, follow=False, previous=True)]
+    assert (logs.has_previous(POD), former) == (True, [b"last words\n"])
+
+
+def test_the_logs_of_ended_pods_are_found_by_labels_in_the_order_of_their_ends(tmp_path: Path) -> None:
+    folders = Folders(tmp_path)
+    folders.prepare()
+    for number, (name, namespace, model) in enumerate(
+        [
+            ("late", "default", "a"),
+            ("early", "default", "a"),
+            ("b", "default", "b"),
+            ("c", "other", "a"),
+            ("d", "default", "a"),
+        ]
+    ):
+        metadata = {"name": name, "namespace": namespace, "uid": name, "labels": {"model": model}}
+        pod = {"metadata": metadata, "spec": {"containers": [{"name": "server"}]}}
+        folders.prepare_pod(pod)
+        folders.log(pod, "server").write_text(f"of {name}\n")
+        os.utime(folders.log(pod, "server"), (0, 9 - number))
+        if name != "d":
+            folders.remove_pod(pod)
+            assert not folders.scratch(name).exists()
+
+    found = ended_logs(tmp_path, "default", {"model": "a"})
+
+    assert [one.pod for one in found] == ["early", "late"]
+    assert last_lines(found[0].path, None) == b"of early\n"
+    assert last_lines(tmp_path / "nothing", None) == b""

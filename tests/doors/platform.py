@@ -36,9 +36,13 @@ HOST = "127.0.0.1"
 class NoLogs:
     """No Pod runs here."""
 
-    async def follow(self, pod: Object, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+    async def follow(self, pod: Object, *, tail: int | None, follow: bool, previous: bool) -> AsyncIterator[bytes]:
         """Nothing to speak of."""
         yield b""
+
+    def has_previous(self, pod: Object) -> bool:
+        """No container was restarted."""
+        return False
 
 
 class NoFetcher:

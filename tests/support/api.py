@@ -28,9 +28,13 @@ TOKEN = "t0ken"
 class NoLogs:
     """No Pod runs here."""
 
-    async def follow(self, pod: Object, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+    async def follow(self, pod: Object, *, tail: int | None, follow: bool, previous: bool) -> AsyncIterator[bytes]:
         """Nothing to speak of."""
         yield b""
+
+    def has_previous(self, pod: Object) -> bool:
+        """No container was restarted."""
+        return False
 
 
 class WithStatus:

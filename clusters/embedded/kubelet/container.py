@@ -108,6 +108,7 @@ class Container:
         try:
             self._node.folders.prepare_pod(self._pod)
             self._node.folders.forget_last_run(self._uid)
+            self._node.folders.keep_previous_log(self._pod, str(self._spec["name"]))
             self.ports = self._node.ports.allocate(container_ports(self._spec), self.ports)
             with self._node.ports.listening(self.ports.values()) as listeners:
                 launch = await make_launch(self._node, self._pod, self._spec, self.ports, listeners)

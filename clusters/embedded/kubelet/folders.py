@@ -4,7 +4,8 @@ STATE/pods/UID/scratch/            the process's working directory (an emptyDir)
 STATE/pods/UID/volumes/NAME/       the keys of a Secret as files
 STATE/pods/UID/termination-log     why the process ended, in its own words
 STATE/pods/UID/run.json            the process that was started, written by whoever starts it
-STATE/logs/NAMESPACE_NAME_UID/CONTAINER.log, .log.1 …
+STATE/logs/NAMESPACE_NAME_UID/CONTAINER.log, .log.1 …, CONTAINER.previous.log of the run before a restart
+STATE/logs/NAMESPACE_NAME_UID/pod.json, ended   name and labels of the Pod; it is gone, `logs` removes the folder later
 STATE/zygotes/KEY/                 socket, record and log of a zygote
 """
 
@@ -13,15 +14,17 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from clusters.identity import NOBODY, Identity, folder_id
-from clusters.objects import Object, name_of, namespace_of, uid_of
+from clusters.objects import Object, labels_of, name_of, namespace_of, uid_of
 
 PRIVATE: Final = 0o700  # models and requests pass through these folders
 LARGEST_MESSAGE: Final = 4096  # bytes; Kubernetes: MaxContainerTerminationMessageLength
+DESCRIPTION: Final = "pod.json"
+ENDED: Final = "ended"
 LONGEST_NAME: Final = 150  # characters of a Pod name in a folder name: a file name has at most 255 bytes
 
 
@@ -55,6 +58,16 @@ class Run:
             return None
 
 
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The Pod whose logs a folder has; `container` is the one that serves."""
+
+    namespace: str
+    name: str
+    container: str
+    labels: Mapping[str, str]
+
+
 class Folders:
     """The paths of one state folder."""
 
@@ -82,20 +95,38 @@ class Folders:
         """Make the folders of a Pod."""
         self.scratch(uid_of(pod)).mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         self.log(pod, "").parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        self._describe(pod)
 
     def remove_pod(self, pod: Object) -> None:
-        """Remove all that belongs to a Pod, logs too, as Kubernetes does."""
+        """Remove all that belongs to a Pod but its logs, which `logs.remove_ended` bounds in age and size."""
         shutil.rmtree(self.pods / uid_of(pod), ignore_errors=True)
-        shutil.rmtree(self.log(pod, "").parent, ignore_errors=True)
+        folder = self.log(pod, "").parent
+        try:
+            self._describe(pod)  # its labels may have changed since it started: a claimed pool member's do
+            (folder / ENDED).touch(mode=0o600)
+        except (OSError, LookupError, TypeError, AttributeError):  # it never ran, is malformed, or the disk is full
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _describe(self, pod: Object) -> None:
+        folder = self.log(pod, "").parent
+        container = str(pod["spec"]["containers"][0]["name"])
+        known = Description(namespace_of(pod), name_of(pod), container, dict(labels_of(pod)))
+        write_record(folder / DESCRIPTION, asdict(known))
+
+    def keep_previous_log(self, pod: Object, container: str) -> None:
+        """Set the log of a container's former run aside, before it runs again."""
+        path = self.log(pod, container)
+        if path.exists():
+            path.replace(previous_log(path))
 
     def remove_all_but(self, uids: Collection[str]) -> None:
-        """Remove what belongs to other Pods than these."""
+        """Remove what belongs to other Pods than these, and mark their logs as those of ended Pods."""
         for folder in self.pods.iterdir():
             if folder.name not in uids:
                 shutil.rmtree(folder, ignore_errors=True)
         for folder in self.logs.iterdir():
-            if folder.name.rpartition("_")[2] not in uids:
-                shutil.rmtree(folder, ignore_errors=True)
+            if folder.name.rpartition("_")[2] not in uids and not has_ended(folder):
+                (folder / ENDED).touch(mode=0o600)
 
     def log(self, pod: Object, container: str) -> Path:
         """The log file of a container."""
@@ -143,6 +174,26 @@ class Folders:
         """Clear what the former process of the Pod left behind, before a new one is started."""
         self.termination_log(uid).unlink(missing_ok=True)
         self.run_file(uid).unlink(missing_ok=True)
+
+
+def previous_log(path: Path) -> Path:
+    """Return the file with the log of the former run of the container whose present log is `path`."""
+    return path.with_name(f"{path.stem}.previous.log")
+
+
+def has_ended(folder: Path) -> bool:
+    """Return whether the Pod whose logs are in the folder is gone."""
+    return (folder / ENDED).exists()
+
+
+def read_description(folder: Path) -> Description | None:
+    """Return the Pod whose logs are in the folder, None when it is not known."""
+    try:
+        found = json.loads((folder / DESCRIPTION).read_text())
+        labels = {str(name): str(value) for name, value in found["labels"].items()}
+        return Description(str(found["namespace"]), str(found["name"]), str(found["container"]), labels)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def log_path(state_dir: Path, pod: Object, container: str = "") -> Path:

@@ -1,4 +1,4 @@
-"""Rotation of container logs: bounded in size though the processes hold their log files open.
+"""Bounds of container logs: rotation while processes hold their log files open, and removal after Pods have ended.
 
 A process writes straight into its file, so that it goes on when the control plane is gone; a pipe would break. So a
 full log is copied and then cut to nothing (all writers append). Lines written in the microseconds between the last
@@ -10,17 +10,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 from glob import glob
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 from clusters.clock import Clock
+from clusters.embedded.kubelet.folders import ENDED
 
 log = logging.getLogger(__name__)
 
 LARGEST_LOG: Final = 10 << 20  # bytes of one file; as Kubernetes: containerLogMaxSize
 KEPT_LOGS: Final = 4  # rotated files beside the present one; as Kubernetes: containerLogMaxFiles is 5 with it
 LOOK_EVERY: Final = 10.0  # s; as Kubernetes: containerLogMonitorInterval
+KEPT_AFTER_END: Final = 86_400.0  # s that the logs of an ended Pod are kept
+LARGEST_ENDED: Final = 100 << 20  # bytes of the logs of all ended Pods together
+MOST_ENDED: Final = 500  # ended Pods with logs
+REMOVE_EVERY: Final = 6  # looks
 _CHUNK: Final = 1 << 20  # bytes
 
 
@@ -35,8 +42,10 @@ class LogRotator:
 
     async def run(self) -> None:
         """Look at the logs now and then, until cancelled."""
-        while True:
+        for number in count(1):
             await self._clock.sleep(LOOK_EVERY)
+            if number % REMOVE_EVERY == 0:
+                await asyncio.to_thread(remove_ended, self._folder, self._clock.now().timestamp())
             names = glob("*/*.log", root_dir=self._folder)  # noqa: PTH207 - Path.glob raises when a folder goes meanwhile
             for name in sorted(names):
                 await self._look(self._folder / name)
@@ -49,6 +58,32 @@ class LogRotator:
             return  # its Pod was deleted
         except OSError as error:
             log.warning("cannot rotate %s: %s", path, error)
+
+
+def remove_ended(
+    folder: Path, now: float, *, age: float = KEPT_AFTER_END, size: int = LARGEST_ENDED, number: int = MOST_ENDED
+) -> None:
+    """Remove logs of ended Pods, the oldest first: those older than `age` seconds, and what is beyond `size` bytes or
+    `number` Pods. `now` is in seconds since 1970.
+    """
+    ended: list[tuple[float, Path]] = []
+    for one in folder.iterdir():
+        try:
+            ended.append(((one / ENDED).stat().st_mtime, one))
+        except OSError:
+            continue  # its Pod is there
+    taken = 0
+    for place, (at, one) in enumerate(sorted(ended, reverse=True)):
+        taken += _size(one)
+        if now - at > age or taken > size or place >= number:
+            shutil.rmtree(one, ignore_errors=True)
+
+
+def _size(folder: Path) -> int:
+    try:
+        return sum(file.stat().st_size for file in folder.iterdir())
+    except OSError:
+        return 0  # somebody else removes it
 
 
 def rotate(path: Path, kept: int) -> None:

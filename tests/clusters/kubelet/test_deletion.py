@@ -12,7 +12,7 @@ import pytest
 
 from clusters.embedded.kubelet import find_leftovers
 from clusters.embedded.kubelet.container import Container
-from clusters.embedded.kubelet.folders import Folders, log_path
+from clusters.embedded.kubelet.folders import Folders, has_ended, log_path
 from clusters.endpoints import is_ready
 from clusters.errors import NotFound
 from clusters.identity import PROC, session_of
@@ -51,7 +51,7 @@ async def test_a_deleted_pod_is_unready_then_drained_then_ended(nodes: Nodes) ->
     assert seen == [("False", False)]
     assert ended(process_of(pod))
     assert not (folders.pods / pod["metadata"]["uid"]).exists()
-    assert not log_path(nodes.state, pod).exists()
+    assert has_ended(log_path(nodes.state, pod).parent), "its log stays for a while"
 
 
 async def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(nodes: Nodes) -> None:

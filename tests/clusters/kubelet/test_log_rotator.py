@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from clusters.embedded.kubelet.logs import LOOK_EVERY, LogRotator
+from clusters.embedded.kubelet.folders import ENDED
+from clusters.embedded.kubelet.logs import LOOK_EVERY, REMOVE_EVERY, LogRotator, remove_ended
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 
@@ -37,5 +38,46 @@ async def test_a_pod_that_goes_while_logs_are_listed_keeps_no_other_log_from_its
         await eventually(lambda: running.done() or (tmp_path / "staying" / "model.log.1").exists())
         assert not running.done()
         assert not (tmp_path / "going").exists()
+    finally:
+        running.cancel()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "left"),
+    [
+        ({}, {"1", "2", "3", "lives"}),
+        ({"age": 15.0}, {"3", "lives"}),
+        ({"size": 250}, {"2", "3", "lives"}),
+        ({"number": 1}, {"3", "lives"}),
+    ],
+)
+def test_the_logs_of_ended_pods_go_by_age_size_and_number_the_oldest_first(
+    tmp_path: Path, bounds: dict[str, Any], left: set[str]
+) -> None:
+    for name in ("1", "2", "3", "lives"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "server.log").write_bytes(b"x" * 100)
+        if name != "lives":
+            (tmp_path / name / ENDED).touch()
+            os.utime(tmp_path / name / ENDED, (0, int(name) * 10))
+    (tmp_path / "not a folder").touch()
+
+    remove_ended(tmp_path, 40.0, **bounds)
+
+    assert {one.name for one in tmp_path.iterdir() if one.is_dir()} == left
+
+
+async def test_a_rotator_removes_what_ended_a_day_ago(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / ENDED).touch()
+    os.utime(tmp_path / "old" / ENDED, (0, 0))
+    clock = SteppedClock()
+    running = asyncio.create_task(LogRotator(tmp_path, clock).run())
+    try:
+        for _ in range(REMOVE_EVERY):
+            await asyncio.sleep(0)
+            clock.step(LOOK_EVERY)
+            await asyncio.sleep(0.05)
+        await eventually(lambda: not (tmp_path / "old").exists())
     finally:
         running.cancel()

@@ -24,10 +24,14 @@ TOKEN = "t0ken"
 class NoLogs:
     """No Pod runs here."""
 
-    async def follow(self, pod: Object, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+    async def follow(self, pod: Object, *, tail: int | None, follow: bool, previous: bool) -> AsyncIterator[bytes]:
         """Three lines."""
         for number in range(3 if tail is None else tail):
             yield f"line {number}\n".encode()
+
+    def has_previous(self, pod: Object) -> bool:
+        """No container was restarted."""
+        return False
 
 
 @dataclass(frozen=True)

@@ -107,10 +107,14 @@ def announce(
 class NoLogs:
     """No Pod runs here."""
 
-    async def follow(self, pod: Object, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+    async def follow(self, pod: Object, *, tail: int | None, follow: bool, previous: bool) -> AsyncIterator[bytes]:
         """Two lines, the second with an escape code."""
         yield b"first\n"
         yield b"second \x1b[31mred\n"
+
+    def has_previous(self, pod: Object) -> bool:
+        """No container was restarted."""
+        return False
 
 
 class NoFetcher:

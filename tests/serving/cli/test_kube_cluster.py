@@ -224,6 +224,7 @@ def pod(name: str, *, state: Object, restarts: int = 0, phase: str = "Running") 
     }
 
 
+GONE = failure(404, "NotFound", 'models "magika" not found')
 RUNNING: Object = {"running": {}}
 PULLING: Object = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
 CRASHED: Object = {"waiting": {"reason": "CrashLoopBackOff"}}
@@ -247,7 +248,17 @@ def test_a_replica_that_has_not_started_is_told_beside_the_logs_of_the_others(
     knodel: Knodel, api: FakeApi, config: Config, follow: list[str]
 ) -> None:
     items = [pod("a", state=RUNNING), pod("b", state=PULLING, phase="Pending"), pod("c", state=RUNNING)]
-    api.script = cluster_with(paths={"/pods": Reply(200, {"items": items}), "/log": Reply(200, text="line\n")})
+    present = cluster_with(paths={"/pods": Reply(200, {"items": items}), "/log": Reply(200, text="line\n")})
+    asked = {"logs": 0}
+
+    def script(seen: Seen) -> Reply:
+        """The model is there until both logs were read."""
+        asked["logs"] += seen.path.endswith("/log")
+        if follow and asked["logs"] >= 2 and not seen.path.endswith("/log"):
+            return Reply(200, {"items": []}) if seen.path.endswith("/pods") else GONE
+        return present(seen)
+
+    api.script = script
 
     done = knodel("logs", "magika", *follow, *HERE)
 
