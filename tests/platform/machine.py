@@ -32,7 +32,13 @@ class Machine:
 
     def run(self, *arguments: str, code: int = 0, stdin: str | None = None) -> str:
         """Stdout of a command that ends with `code`; with another, the test fails with what it said."""
-        done = subprocess.run(
+        done = self.complete(*arguments, stdin=stdin)
+        assert done.returncode == code, f"knodel {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout if code == 0 else done.stderr
+
+    def complete(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """A command and how it ended."""
+        return subprocess.run(
             [*KNODEL, *arguments],
             env=self.environment,
             input=stdin,
@@ -41,8 +47,6 @@ class Machine:
             timeout=PATIENCE,
             check=False,
         )
-        assert done.returncode == code, f"knodel {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
-        return done.stdout if code == 0 else done.stderr
 
     def up(self, code: int = 0) -> str:
         """`knodel up --detach`."""

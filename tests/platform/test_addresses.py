@@ -56,6 +56,7 @@ def test_every_printed_address_works_from_python_and_from_curl(tmp_path: Path) -
     with machine(tmp_path) as here:
         here.up()
         deployed = here.run("deploy", "iris", "--uri", here.artifact("double"))
+        here.run("namespace", "team")
         here.run("deploy", "iris", "--uri", here.artifact("double"), "-n", "team")
 
         answer = paste(example_of(deployed))

@@ -1,0 +1,56 @@
+"""Every command that messages advise, typed literally on a platform that runs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.platform.machine import Machine, machine
+from tests.scenarios.world import infer_body
+from tests.serving.cli.advice import ADVICE
+
+ON_A_CLUSTER = "--kube-context"
+OWN_LIFE = ("knodel up", "knodel down", "knodel serve")
+"""Commands that start or end what the others need: they have tests of their own, in `test_life`."""
+FINDINGS = {"knodel doctor": (0, 1)}
+"""Exit codes beside 0 that mean that the command worked."""
+RUN = [line for line in ADVICE.values() if ON_A_CLUSTER not in line and not line.startswith(OWN_LIFE)]
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A platform with a model in a rollout, a pool, an EventSource, and an event of its training."""
+    folder = tmp_path_factory.mktemp("advice")
+    with machine(folder) as running:
+        running.up()
+        (folder / "request.json").write_text(json.dumps(infer_body(1.0)))
+        running.run("deploy", "iris", "--uri", running.artifact("double"))
+        running.run("pool", "set", "fast", "--size", "0")
+        running.run(
+            "events",
+            "allow",
+            "ci/train",
+            "--models",
+            "iris",
+            "--storage-prefix",
+            Path(running.artifact("double")).as_uri(),
+        )
+        uri = Path(running.artifact("double")).as_uri()
+        running.run("events", "send", "iris", "--id", "train-42", "--source", "ci/train", "--uri", uri)
+        yield running
+
+
+@pytest.mark.parametrize("line", RUN)
+def test_an_advised_command_works_when_it_is_typed(platform: Machine, line: str) -> None:
+    program, *arguments = shlex.split(line.replace("@request.json", f"@{platform.folder}/request.json"))
+    assert program == "knodel"
+    if arguments[0] == "abort":
+        platform.run("deploy", "iris", "--uri", platform.artifact("slow"), "--rollout", "--no-wait")
+
+    done = platform.complete(*arguments)
+
+    assert done.returncode in FINDINGS.get(line, (0,)), done.stdout + done.stderr
