@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from starlette.types import Message, Receive, Scope
 
-from serving.server.compressed import GZIP, inflated
+from serving.server.compressed import CODINGS, inflated
 from serving.server.errors import BadRequest, ClientLeft, UnsupportedType
 from serving.server.headers import JSON_LENGTH, Headers, media_type
 from serving.server.limits import SMALL_BODY, BodyBudget
@@ -34,12 +34,12 @@ async def read_body(scope: Scope, receive: Receive, budget: BodyBudget, limit: i
 
     Raises BadRequest, ClientLeft, Overloaded, TooLarge, UnsupportedType.
     """
-    json_length, is_compressed = _described(scope["headers"])
+    json_length, coding = _described(scope["headers"])
     content, lent = await read_content(receive, budget)
-    if not is_compressed:
+    if coding is None:
         return Body(content, json_length, lent)
     try:
-        content, inflated_lent = await inflated(content, budget, limit)
+        content, inflated_lent = await inflated(content, budget, limit, coding)
     finally:
         budget.give_back(lent)
     return Body(content, json_length, inflated_lent)
@@ -90,9 +90,9 @@ class Reread:
         return {"type": "http.request", "body": content, "more_body": False}
 
 
-def _described(headers: Headers) -> tuple[int | None, bool]:
-    """Where binary data begins, and whether it is compressed. Raises UnsupportedType for another kind, BadRequest."""
-    json_length, content_type, is_compressed = None, b"", False
+def _described(headers: Headers) -> tuple[int | None, bytes | None]:
+    """Return where binary data begins, and the body's coding. Raises UnsupportedType for another kind, BadRequest."""
+    json_length, content_type, coding = None, b"", None
     for name, value in headers:
         if name == b"content-type":
             if content_type:
@@ -103,14 +103,14 @@ def _described(headers: Headers) -> tuple[int | None, bool]:
                 raise BadRequest("Inference-Header-Content-Length is given twice")
             json_length = _number(value)
         elif name == b"content-encoding" and value.strip().lower() != b"identity":
-            if is_compressed or value.strip().lower() not in GZIP:
-                raise UnsupportedType("the only Content-Encoding that is read is gzip, once")
-            is_compressed = True
+            if coding is not None or value.strip().lower() not in CODINGS:
+                raise UnsupportedType("a body has one Content-Encoding: gzip or deflate")
+            coding = value.strip().lower()
     if not content_type:
         _check_is_no_page(headers)
     elif content_type != b"application/json":
         _check_type(content_type)
-    return json_length, is_compressed
+    return json_length, coding
 
 
 def _check_is_no_page(headers: Headers) -> None:

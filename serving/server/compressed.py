@@ -1,4 +1,4 @@
-"""Bodies in gzip: read piece by piece, so that neither memory nor the event loop is taken by what they inflate to."""
+"""Inflate compressed bodies piece by piece, so that they take neither all memory nor the event loop."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 from serving.server.errors import BadRequest, TooLarge
 from serving.server.limits import BodyBudget
 
-GZIP: Final = frozenset({b"gzip", b"x-gzip"})
-"""Names of the one coding that is read (RFC 9110, 8.4.1.3)."""
+GZIP: Final = b"gzip"
+CODINGS: Final = {GZIP: 16 + zlib.MAX_WBITS, b"x-gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}
+"""Codings (RFC 9110, 8.4.1) and their windows in zlib's terms; deflate is zlib's own format with a check sum."""
 STEP: Final = 16 * 1024  # bytes that are given to zlib at once; it copies what it does not take
 PIECE: Final = 128 * 1024  # bytes that are inflated between two looks at other requests: under a millisecond
-_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS  # zlib's word for "with a gzip header and its check sum"
 
 
-async def inflated(content: bytes, budget: BodyBudget, limit: int) -> tuple[bytes, int]:
-    """What `content` inflates to, at most `limit` bytes, all of them lent by `budget`.
+async def inflated(content: bytes, budget: BodyBudget, limit: int, coding: bytes = GZIP) -> tuple[bytes, int]:
+    """Return what `content` inflates to, at most `limit` bytes, and how many of them `budget` lends: all.
 
-    It is one gzip member. Raises BadRequest, Overloaded, TooLarge; then nothing is lent.
+    The content is one gzip member, or one zlib stream. Raises BadRequest, Overloaded, TooLarge; then nothing is lent.
     """
-    inflating = _Inflating(content)
+    inflating = _Inflating(content, coding)
     pieces: list[bytes] = []
     lent = 0
     try:
@@ -40,10 +40,11 @@ async def inflated(content: bytes, budget: BodyBudget, limit: int) -> tuple[byte
 
 
 class _Inflating:
-    """A gzip member on its way."""
+    """A gzip member or zlib stream on its way."""
 
-    def __init__(self, content: bytes) -> None:
-        self._inflater = zlib.decompressobj(_GZIP_WINDOW)
+    def __init__(self, content: bytes, coding: bytes) -> None:
+        self._coding = coding.decode()
+        self._inflater = zlib.decompressobj(CODINGS[coding])
         self._rest = memoryview(content)
         self._more = False  # whether there is output that the last piece had no room for
 
@@ -51,7 +52,7 @@ class _Inflating:
     def done(self) -> bool:
         """Whether all was inflated. Raises BadRequest when something is left over."""
         if self._inflater.eof and (self._inflater.unused_data or self._rest):
-            raise BadRequest("bytes are left over behind the gzip body")
+            raise BadRequest(f"bytes are left over behind the {self._coding} body")
         return self._inflater.eof
 
     def next_piece(self) -> bytes:
@@ -60,10 +61,10 @@ class _Inflating:
         if not given and not self._more:
             given, self._rest = self._rest[:STEP], self._rest[STEP:]
             if not given:
-                raise BadRequest("the gzip body is cut off")
+                raise BadRequest(f"the {self._coding} body is cut off")
         try:
             piece = self._inflater.decompress(given, PIECE)
         except zlib.error as error:
-            raise BadRequest("the body is no gzip") from error
+            raise BadRequest(f"the body is no {self._coding}") from error
         self._more = len(piece) == PIECE
         return piece

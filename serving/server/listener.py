@@ -12,6 +12,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from clusters.sockets import BACKLOG
+from serving.server.compressing import Compressing
 from serving.server.connection import Connection
 from serving.server.headers import REVISION
 from serving.server.limits import Limits
@@ -31,7 +32,7 @@ class Listener:
         self._state = ServerState()
         self._outbox = Outbox(asyncio.get_running_loop(), self._state.tasks)
         self._config = Config(
-            app,
+            Compressing(app),
             http=Connection,
             ws="none",
             lifespan="off",
@@ -57,7 +58,7 @@ class Listener:
 
     def answer_by(self, app: ASGIApp) -> None:
         """Requests that begin from now on are for `app`, on connections that there are, too."""
-        self._config.loaded_app = app
+        self._config.loaded_app = Compressing(app)
 
     async def start(self) -> None:
         """Serve."""

@@ -12,11 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
+from serving.server.compressed import inflated
 from serving.server.errors import ClientLeft, Overloaded, RequestTimeout, ServingError
 from serving.server.grpc.library import grpc
 from serving.server.limits import MEBIBYTE, SMALL_BODY, BodyBudget, Held, Limits
 
 PROMPT: Final = 0.5  # s; by then, or once more so long, a message is here that is not large
+GZIP_MAGIC: Final = b"\x1f\x8b"
+"""How a compressed message begins, and no message of the protocol: its first byte is a key of wire type 7."""
 LONGEST: Final = 60.0  # s; the largest message in this time is 1 MB/s
 LOAN: Final = 16 * MEBIBYTE  # for a message that is not here yet; one page of OCR is 13 MB
 SHARE: Final = 2  # the part of the budget that slow messages may have is one half
@@ -31,6 +34,14 @@ class Context(Protocol):
 
     def time_remaining(self) -> float | None:
         """Seconds until the caller's deadline; None without one."""
+        ...
+
+    def set_compression(self, compression: Any) -> None:
+        """Compress the answer."""
+        ...
+
+    async def send_initial_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None:
+        """Send the headers of the answer."""
         ...
 
     def set_trailing_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None:
@@ -54,6 +65,7 @@ class Messages:
         longest: float = LONGEST,
     ) -> None:  # fmt: skip
         self._budget = budget
+        self._largest = limits.body
         self._loan = min(LOAN, limits.body)
         self._most_slow = max(1, limits.bodies // SHARE // self._loan)
         self._loop = loop
@@ -65,7 +77,10 @@ class Messages:
         self._timer: asyncio.TimerHandle | None = None
 
     async def receive(self, context: Context) -> bytes:
-        """The message of a call. Raises ClientLeft, Overloaded, RequestTimeout."""
+        """Return the message of a call, inflated.
+
+        Raises BadRequest, ClientLeft, Overloaded, RequestTimeout, TooLarge.
+        """
         task = _task()
         self._begun[task] = self._loop.time()
         if self._timer is None:  # one for all: nearly every message is here before it fires
@@ -81,9 +96,24 @@ class Messages:
             self._end(task)
         if message is grpc.aio.EOF:
             raise ClientLeft
-        if len(message) > SMALL_BODY:
+        if message.startswith(GZIP_MAGIC):
+            message = await self._inflated(message)
+            context.set_compression(grpc.Compression.Gzip)  # a caller that compresses reads compressed answers
+            await context.send_initial_metadata(())  # else `grpc.aio` forgets the compression
+        elif len(message) > SMALL_BODY:
             self._budget.borrow(len(message))
         return bytes(message)
+
+    async def _inflated(self, message: bytes) -> bytes:
+        """Raises BadRequest, Overloaded, TooLarge."""
+        self._budget.borrow(len(message))
+        try:
+            content, lent = await inflated(message, self._budget, self._largest)
+        finally:
+            self._budget.give_back(len(message))
+        if len(content) <= SMALL_BODY:
+            self._budget.give_back(lent)
+        return content
 
     def held(self, message: bytes) -> Held:
         """Its memory."""

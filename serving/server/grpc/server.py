@@ -94,6 +94,10 @@ class GrpcServer:
         await self._server.stop(within)
 
 
+_UNCOMPRESSED: Final = 1
+_GZIP: Final = 1 << int(grpc.Compression.Gzip)
+
+
 def _options(limits: Limits) -> list[tuple[str, Any]]:
     """Of gRPC's core; names and meanings in its `channel_arg_names.h`."""
     return [
@@ -104,7 +108,8 @@ def _options(limits: Limits) -> list[tuple[str, Any]]:
         ("grpc.max_concurrent_streams", MOST_STREAMS),
         ("grpc.server.max_pending_requests", MOST_WAITING),
         ("grpc.server.max_pending_requests_hard_limit", MOST_WAITING),
-        ("grpc.compression_enabled_algorithms_bitset", 1),  # none: what a message inflates to has no bound there
+        ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED | _GZIP),
+        ("grpc.per_message_decompression", 0),  # `Messages` inflates: gRPC bounds what comes, not what it inflates to
         ("grpc.keepalive_time_ms", int(limits.ping * _MS)),
         ("grpc.keepalive_timeout_ms", int(limits.pong * _MS)),
         ("grpc.http2.max_pings_without_data", 0),  # no bound: a caller that does not read is sent no data

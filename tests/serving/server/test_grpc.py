@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -147,10 +148,52 @@ async def test_a_message_as_large_as_the_limit_is_answered() -> None:
         assert parts.budget.lent == 0
 
 
+@asynccontextmanager
+async def counted(port: int) -> AsyncIterator[tuple[int, list[int]]]:
+    """A port before `port`, and the sizes of all that came back through it."""
+    received: list[int] = []
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sizes: list[int]) -> None:
+        while data := await reader.read(1 << 16):
+            sizes.append(len(data))
+            writer.write(data)
+        writer.close()
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream, to = await asyncio.open_connection(HOST, port)
+        await asyncio.gather(copy(reader, to, []), copy(upstream, writer, received), return_exceptions=True)
+
+    async with await asyncio.start_server(connect, HOST, 0) as server:
+        yield server.sockets[0].getsockname()[1], received
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.NoCompression])
+async def test_a_message_is_answered_as_it_came(double: Parts, compression: grpc.Compression) -> None:
+    content = asked({"name": "x", "datatype": "FP32", "shape": [50_000]}, raw_input_contents=[bytes(200_000)])
+    async with counted(double.port) as (port, received):
+        async with grpc.aio.insecure_channel(f"{HOST}:{port}", compression=compression) as channel:
+            answer = messages.ModelInferResponse.FromString(await begin(channel, "ModelInfer", content))
+        assert answer.raw_output_contents == [bytes(200_000)]
+        assert (sum(received) < 20_000) is (compression == grpc.Compression.Gzip)
+    assert double.budget.lent == 0
+
+
 @pytest.mark.bad_input("infer-grpc")
-async def test_a_compressed_message_is_refused(double: Parts) -> None:
+async def test_what_a_compressed_message_inflates_to_is_bounded() -> None:
+    async with serving(models.double(), limits=Limits(body=MEBIBYTE)) as parts:
+        address = f"{HOST}:{parts.port}"
+        async with grpc.aio.insecure_channel(address, compression=grpc.Compression.Gzip) as channel:
+            bomb = asked({"name": "x", "datatype": "FP32", "shape": [1]}, raw_input_contents=[bytes(32 * MEBIBYTE)])
+            error = await refused(begin(channel, "ModelInfer", bomb))
+            assert error.code() == Code.RESOURCE_EXHAUSTED and str(MEBIBYTE) in error.details()
+            assert (await infer(channel, floats(1.0))).outputs
+        assert parts.budget.lent == 0
+
+
+@pytest.mark.bad_input("infer-grpc")
+async def test_another_compression_is_refused(double: Parts) -> None:
     address = f"{HOST}:{double.port}"
-    async with grpc.aio.insecure_channel(address, compression=grpc.Compression.Gzip) as channel:
+    async with grpc.aio.insecure_channel(address, compression=grpc.Compression.Deflate) as channel:
         error = await refused(begin(channel, "ModelInfer", asked(floats(*[1.0] * 1000))))
     assert error.code() == Code.UNIMPLEMENTED
 

@@ -48,6 +48,16 @@ def given(array: Any, datatype: str, name: str = "x") -> Any:
     return made
 
 
+@pytest.mark.parametrize("algorithm", ["gzip", None])
+@pytest.mark.parametrize("count", [1, 100_000])
+async def test_messages_may_be_compressed(double: Parts, algorithm: str | None, count: int) -> None:
+    array = np.full(count, 1.5, np.float32)
+    async with client_of(double) as client:
+        result = await client.infer(NAME, [given(array, "FP32")], compression_algorithm=algorithm)
+    np.testing.assert_array_equal(result.as_numpy("y"), 2 * array)
+    assert double.budget.lent == 0
+
+
 async def test_health_and_metadata(double: Parts) -> None:
     async with client_of(double) as client:
         assert await client.is_server_live()

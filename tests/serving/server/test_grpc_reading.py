@@ -29,6 +29,12 @@ class Call:
     def time_remaining(self) -> float | None:
         return None
 
+    def set_compression(self, compression: Any) -> None:
+        """Not asked for."""
+
+    async def send_initial_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None:
+        """Not asked for."""
+
     def set_trailing_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None:
         """Not asked for."""
 

@@ -50,7 +50,7 @@ async def test_tritons_client_sees_a_server_and_a_model(client: Any) -> None:
 
 @pytest.mark.parametrize("binary_in", [True, False])
 @pytest.mark.parametrize("binary_out", [True, False])
-@pytest.mark.parametrize("coding", [None, "gzip"])
+@pytest.mark.parametrize("coding", [None, "gzip", "deflate"])
 async def test_tritons_client_infers(client: Any, binary_in: bool, binary_out: bool, coding: str | None) -> None:
     result = await client.infer(
         NAME,
@@ -61,6 +61,20 @@ async def test_tritons_client_infers(client: Any, binary_in: bool, binary_out: b
     )
     np.testing.assert_array_equal(result.as_numpy("y"), [2, 5])
     assert (result.get_response()["id"], result.get_response()["model_version"]) == ("7", REVISION)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("asked", ["gzip", "deflate"])
+async def test_tritons_client_reads_compressed_answers(client: Any, asked: str, binary: bool) -> None:
+    values = [1.5] * 5000
+    result = await client.infer(
+        NAME,
+        [given(values, "FP32", np.float32, binary=True)],
+        outputs=[triton.InferRequestedOutput("y", binary_data=binary)],
+        request_compression_algorithm="deflate",
+        response_compression_algorithm=asked,
+    )
+    np.testing.assert_array_equal(result.as_numpy("y"), np.full(5000, 3.0))
 
 
 async def test_tritons_client_gets_the_outputs_that_it_asks_for(serve: Serve) -> None:
