@@ -76,11 +76,13 @@ def judge_open_files(soft: int, hard: int) -> Finding:
     return Finding("open files", True, shown)
 
 
-def judge_packages(missing: Mapping[str, str]) -> Finding:
-    """`missing`: package → how to install it."""
+def judge_packages(missing: Mapping[str, str], engines: Mapping[str, str | None]) -> Finding:
+    """`missing`: required package → how to install it; `engines`: format → how to install its engine, None if it is."""
     if missing:
         return Finding("packages", False, f"not installed: {', '.join(missing)}", "; ".join(missing.values()))
-    return Finding("packages", True, "gateway and engines are installed")
+    here = ", ".join(name for name, how in engines.items() if how is None) or "none"
+    absent = "; ".join(f"{name}: {how}" for name, how in engines.items() if how is not None)
+    return Finding("packages", True, f"gateway; engines of {here}" + (f"; not installed: {absent}" if absent else ""))
 
 
 def judge_folder(state: Path, exists: bool, mode: int, writable: bool, full: bool = False) -> Finding:

@@ -35,6 +35,7 @@ from serving.cli.examine_models import examine_here
 from serving.cli.http import exchange
 from serving.cli.sockets import is_taken, listeners
 from serving.cli.state import Platform
+from serving.engines.registry import FORMATS
 
 PATIENCE = 3.0  # s for one answer of a platform on this machine; it takes milliseconds
 GATEWAY = "envoy"
@@ -51,7 +52,7 @@ def examine(state: Path, config: Path | None, client: Callable[[float], Client])
     yield doctor.judge_system(sys.platform, has_proc)
     yield doctor.judge_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
     missing = {name: how for name, how in PACKAGES.items() if not importlib.util.find_spec(name)}
-    yield doctor.judge_packages(missing)
+    yield doctor.judge_packages(missing, _engines())
     settings, fault = _settings(config)
     yield doctor.judge_settings(fault)
     yield _folder(state)
@@ -70,6 +71,14 @@ def examine(state: Path, config: Path | None, client: Callable[[float], Client])
             yield from examine_here(client(PATIENCE))
     if has_proc and GATEWAY not in missing:  # without them nothing runs, and nobody can look
         yield from _processes_and_ports(state, pid is not None, settings)
+
+
+def _engines() -> dict[str, str | None]:
+    """Return each format with how to install its engine; None when the package is there."""
+    return {
+        made.name: None if importlib.util.find_spec(made.package) else f"pip install 'knodel[{made.extra}]'"
+        for made in FORMATS.values()
+    }
 
 
 def _settings(config: Path | None) -> tuple[Settings, str]:

@@ -9,7 +9,8 @@ from urllib.parse import SplitResult, urlsplit
 from clusters.objects import Object, condition_of, key_of, name_of, namespace_of
 from serving.apis.lifecycle import REPLICAS_STARTED
 from serving.cli.doctor import Finding
-from serving.engines.registry import FORMATS
+from serving.engines.errors import UnknownFormat
+from serving.engines.registry import FORMATS, Format, find_format
 
 SHOWN: Final = 5
 """Things that one finding names; how many others there are it says."""
@@ -52,10 +53,13 @@ def _named(model: Object) -> str:
 
 
 def judge_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
-    """Whether the engine of each Model that names its format is installed. `missing`: packages that are not."""
+    """Judge whether the engines of all Models are installed, as far as their formats are known.
+
+    `missing`: packages of engines that are not.
+    """
     wanting: dict[str, list[str]] = {}
     for model in models:
-        known = FORMATS.get(str(model["spec"].get("modelFormat", "")))
+        known = _format_of(model)
         if known is not None and known.package in missing:
             wanting.setdefault(known.extra, []).append(str(key_of(model)))
     if wanting:
@@ -63,6 +67,17 @@ def judge_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
         remedy = f"`pip install 'knodel[{','.join(wanting)}]'` where the platform runs"
         return Finding("engines", False, f"not installed, but needed: {users}", remedy)
     return Finding("engines", True, "those of all Models are installed")
+
+
+def _format_of(model: Object) -> Format | None:
+    """Return the format that the Model names, or that its server found, or that the file of its URI has."""
+    named = model["spec"].get("modelFormat") or model.get("status", {}).get("modelFormat")
+    if named:
+        return FORMATS.get(str(named))
+    try:
+        return find_format("", [str(model["spec"].get("storageUri", "")).partition("?")[0]])
+    except UnknownFormat:
+        return None
 
 
 def places(models: Sequence[Object]) -> dict[tuple[str, int], list[str]]:

@@ -1,4 +1,4 @@
-"""What a fitted scikit-learn estimator takes: a matrix of numbers, texts, or columns of both by their names.
+"""What a fitted scikit-learn estimator takes: a matrix of numbers, texts, or a data frame's columns by their names.
 
 An estimator does not say which of its columns are texts. Its first steps do: encoders keep the categories that they
 have seen, imputers what they put in, vectorizers say that they take texts. So no data frame is needed where one was
@@ -45,13 +45,15 @@ def features_of(model: Any) -> Features:
     )
     if count is None and isinstance(first, BaseEstimator) and not get_tags(first).input_tags.two_d_array:
         return _texts(first)
+    if names is not None and len(set(names)) < len(names):
+        names = None  # as many columns of one name cannot be inputs: all are numbered
     used = _columns(first, count or 0)
     width = count or 0
     texts = sum(isinstance(value, str) for value in used.values())
     if texts == width > 0 and names is None:
         spec = TensorSpec(INPUT, BYTES, (ANY, width))
         return Features((spec,), _text_rows, np.array([[used[at] for at in range(width)]], dtype=object))
-    if texts or (names is not None and len(used) < width):
+    if texts or names is not None:
         return _named(used, width, names)
     example = [[used.get(at, 0.0) for at in range(count or 1)]]
     return Features((matrix(count),), first_input, np.array(example, DATATYPES[FLOATS].dtype))

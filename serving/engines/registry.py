@@ -62,8 +62,11 @@ FORMATS: Final = {
 }  # fmt: skip
 
 
-def find_format(name: str, files: Sequence[str]) -> Format:
-    """The format called `name`, or, without a name, the one that `files` are of. Raises UnknownFormat."""
+def find_format(name: str, files: Sequence[str], *, allow_code: bool = False) -> Format:
+    """Return the format called `name`, or, without a name, the one that `files` are of. Raises UnknownFormat.
+
+    `allow_code` is whether code may run already, for the advice in the error.
+    """
     if name:
         if name not in FORMATS:
             raise UnknownFormat(f"modelFormat {name[:80]!r}: this server knows {', '.join(FORMATS)}")
@@ -76,7 +79,7 @@ def find_format(name: str, files: Sequence[str]) -> Format:
     if safe:
         both = " and of ".join(made.name for made in safe)
         raise UnknownFormat(f"the artifact has files of {both}: set modelFormat to the one that is to be served")
-    raise UnknownFormat(_unknown(found))
+    raise UnknownFormat(_unknown(found, allow_code))
 
 
 def loader_of(made: Format) -> Loader:
@@ -107,11 +110,15 @@ def _by_name(paths: Sequence[str]) -> list[Format]:
     return [made for made in FORMATS.values() if not names.isdisjoint(made.names)]
 
 
-def _unknown(code: Sequence[Format]) -> str:
+def _unknown(code: Sequence[Format], allow_code: bool) -> str:
     if code:
         name = code[0].name
+        reason = f"the artifact looks like {name}, which runs code as it is loaded"
+        if allow_code:
+            return f"{reason}: name the format with --format {name}"
         return (
-            f"the artifact looks like {name}, which runs code as it is loaded: set modelFormat {name} and {ALLOW_CODE}"
+            f"{reason}: start the server with --format {name} --allow-code; on a platform set modelFormat {name} "
+            "and label the namespace knodel.dev/allow-code=true"
         )
     marks = ", ".join(mark for made in FORMATS.values() if not made.runs_code for mark in made.marks())
     return f"the artifact has no file of a known format ({marks}): set modelFormat, one of {', '.join(FORMATS)}"

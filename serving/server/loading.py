@@ -44,7 +44,7 @@ def load_model(
     files = artifact()
     startup.fetch = (monotonic() - start) * _MS
     options = engine_options or EngineOptions(assignment.bounds.threads)
-    found = find_format(assignment.format, files.names())
+    found = find_format(assignment.format, files.names(), allow_code=options.allow_code)
     startup.format = found.name
     load = loader_of(found)
     before = gauge(found.name)

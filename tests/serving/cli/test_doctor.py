@@ -15,7 +15,7 @@ from clusters.embedded.lock import FolderLock
 from clusters.embedded.store import Store
 from clusters.objects import Object
 from serving.apis.state import Facts
-from serving.cli import doctor, model_doctor
+from serving.cli import doctor, examine, model_doctor
 from serving.cli.doctor import INFINITY, Finding, Listener, Reply
 from serving.cli.sockets import is_taken, listeners, listening_inodes
 from tests.serving.cli.conftest import Knodel, Served, announce
@@ -51,8 +51,13 @@ def homeless(name: str) -> Object:
         (doctor.judge_open_files(INFINITY, INFINITY), True, "unlimited"),
         (doctor.judge_open_files(256, 1_048_576), False, "ulimit -n 1024"),
         (doctor.judge_open_files(1024, 1024), False, "limits.conf"),
-        (doctor.judge_packages({}), True, ""),
-        (doctor.judge_packages({"onnxruntime": "`pip install 'knodel[onnx]'`"}), False, "knodel[onnx]"),
+        (doctor.judge_packages({}, {"onnx": None, "sklearn": None}), True, "engines of onnx, sklearn"),
+        (
+            doctor.judge_packages({}, {"onnx": None, "sklearn": "pip install 'knodel[sklearn]'"}),
+            True,
+            "not installed: sklearn: pip install 'knodel[sklearn]'",
+        ),
+        (doctor.judge_packages({"onnxruntime": "`pip install 'knodel[onnx]'`"}, {}), False, "knodel[onnx]"),
         (doctor.judge_folder(STATE, True, 0o700, True), True, ""),
         (doctor.judge_folder(STATE, False, 0, True), True, "knodel up"),
         (doctor.judge_folder(STATE, True, 0o755, True), False, "chmod 700 /state"),
@@ -85,6 +90,16 @@ def homeless(name: str) -> Object:
         (model_doctor.judge_replicas([model("iris")]), True, "none"),
         (model_doctor.judge_replicas([homeless("iris")]), False, "default/iris (Unschedulable: iris-00001: no room)"),
         (model_doctor.judge_engines([model("iris")], ["skops"]), True, "installed"),
+        (
+            model_doctor.judge_engines([model("iris", storageUri="file:///m/iris.skops?a=b")], ["skops"]),
+            False,
+            "knodel[sklearn]",
+        ),
+        (
+            model_doctor.judge_engines([model("iris") | {"status": {"modelFormat": "sklearn"}}], ["skops"]),
+            False,
+            "knodel[sklearn]",
+        ),
         (model_doctor.judge_engines([model("iris", modelFormat="sklearn")], ["skops"]), False, "knodel[sklearn]"),
         (model_doctor.judge_engines([model("iris", modelFormat="sklearn")], []), True, "installed"),
         (model_doctor.judge_engines([model("iris", modelFormat="none such")], ["skops"]), True, "installed"),
@@ -144,6 +159,13 @@ def free_ports(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, one in zip(("GATEWAY_PORT", "CONTROL_PORT", "CONTROL_TLS_PORT"), sockets, strict=True):
         monkeypatch.setenv(f"KNODEL_{name}", str(one.getsockname()[1]))
         one.close()
+
+
+def test_an_engine_without_its_package_is_not_called_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "skops" else there(name))
+    engines = examine._engines()
+    assert engines["sklearn"] == "pip install 'knodel[sklearn]'" and engines["onnx"] is None
 
 
 def test_a_machine_where_nothing_is_wrong_is_exit_code_0(knodel: Knodel, state: Path) -> None:

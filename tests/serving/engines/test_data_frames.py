@@ -82,21 +82,31 @@ def test_a_search_finds_the_columns_of_what_it_found() -> None:
     np.testing.assert_allclose(ask(made, "probabilities", *columns), expected)
 
 
-def test_numbers_of_a_data_frame_are_a_matrix_and_nothing_warns() -> None:
+def test_numbers_of_a_data_frame_are_inputs_by_its_columns_and_nothing_warns() -> None:
     features, kinds = iris()
-    frame = pandas.DataFrame(features, columns=list("abcd"))
+    frame = pandas.DataFrame(features, columns=["sepal length", "b", "c", "d"])
     calibrated = CalibratedClassifierCV(DecisionTreeClassifier(), cv=2)
     voting = VotingClassifier([("one", LogisticRegression(max_iter=1000)), ("two", BaggingClassifier())])
-    for model in (make_pipeline(StandardScaler(), LogisticRegression()), calibrated, voting):
+    search = GridSearchCV(LogisticRegression(max_iter=1000), {"C": [1.0]}, cv=2)
+    for model in (make_pipeline(StandardScaler(), LogisticRegression()), calibrated, voting, search):
         made = engine(model.fit(frame, kinds))
-        assert inputs_of(made) == {"input-0": ("FP64", (ANY, 4))}
-        assert (ask(made, "output-0", features) == kinds).mean() > 0.9
+        assert list(inputs_of(made).items()) == [(name, ("FP64", (ANY,))) for name in frame.columns]
+        assert (ask(made, "output-0", *features.T) == kinds).mean() > 0.9
+
+
+def test_columns_of_one_name_are_a_matrix() -> None:
+    features, kinds = iris()
+    model = LogisticRegression(max_iter=1000).fit(features, kinds)
+    model.feature_names_in_ = np.array(list("abca"), object)  # as older releases keep them
+    made = engine(model)
+    assert inputs_of(made) == {"input-0": ("FP64", (ANY, 4))}
+    assert (ask(made, "output-0", features) == kinds).mean() > 0.9
 
 
 def test_a_model_that_makes_data_frames_gives_arrays() -> None:
     features, _ = iris()
     scaler = StandardScaler().set_output(transform="pandas").fit(pandas.DataFrame(features, columns=list("abcd")))
-    np.testing.assert_allclose(ask(engine(scaler), "output-0", features).mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(ask(engine(scaler), "output-0", *features.T).mean(axis=0), 0, atol=1e-9)
 
 
 def test_a_text_column_of_a_data_frame_goes_to_its_vectorizer() -> None:

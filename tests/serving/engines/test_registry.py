@@ -69,8 +69,12 @@ def test_a_name_that_is_not_known_is_refused_with_those_that_are() -> None:
     [(["m.pkl"], "pickle"), (["m.pickle"], "pickle"), (["m.joblib"], "joblib"), (["model.py"], "python")],
 )
 def test_a_format_that_runs_code_is_never_found_but_named(files: list[str], name: str) -> None:
-    with pytest.raises(UnknownFormat, match=f"looks like {name}, which runs code .* set modelFormat {name} and label"):
+    with pytest.raises(UnknownFormat, match=f"looks like {name}, which runs code .*: start .* {name} --allow-code;"):
         find_format("", files)
+    with pytest.raises(
+        UnknownFormat, match=f"looks like {name}, which runs code .*: name the format with --format {name}$"
+    ):
+        find_format("", files, allow_code=True)
 
 
 @pytest.mark.bad_input("artifact-code")
