@@ -30,6 +30,12 @@ DECISIONS_ANNOTATION = "autoscaling.knodel.dev/decisions"
 """On the PodAutoscaler: the last 20 decisions, oldest first, `[{"at":"2026-01-01T00:00:00Z","from":0,"to":1,
 "reasons":[{"rule":"Waiting","message":"…","values":{…}}]}]`; at most one write a second."""
 
+LOADED_ANNOTATION = "autoscaling.knodel.dev/loaded-digest"
+"""On the PodAutoscaler: the digest of what the revision's first replica loaded (`sha256:9f…`); written once."""
+
+HELD_ANNOTATION = "autoscaling.knodel.dev/held-to-digest"
+"""On the PodAutoscaler, by the controller of Models: the digest that later replicas are held to from now on."""
+
 LARGEST = 1e15  # of any number: what is more might not fit a float
 MAX_REPLICAS = 1_000  # what a Model may ask for, and what a Knative Service without max-scale gets
 Entry = dict[str, Any]

@@ -169,6 +169,10 @@ class Autoscaler:
         self._keep.heard(readings)
         for key in self._silences.tick(self._reconciler.targets(targets), readings):  # as of now: some have gone
             self.controller.queue.add(key)
+        for key in targets:
+            for _, sample in sorted(self._collector.last(key).items()):
+                if self._notes.add_digest(key, sample.digest):
+                    self.controller.queue.add(key)
         for key in self._starts.heard(self._collector.last):
             self.controller.queue.add(key)
         active = self._fleet.active()

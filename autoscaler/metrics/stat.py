@@ -24,6 +24,8 @@ STAGES = ("imports", "load", "warmup")
 LONGEST_STAGE = 1e7  # ms; nothing starts for hours
 FORMAT: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")  # names of model formats; other text of a Pod is not passed on
 
+DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+
 Startup = dict[str, float | bool | None]
 """Of the page: ms of each stage that has ended, else 0; whether it was claimed; null for what is not known yet."""
 
@@ -48,6 +50,7 @@ class _Stats(msgspec.Struct, rename="camel"):
     slots: float = 0.0
     startup: Startup | None = None
     format: str | None = None
+    digest: str | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Stats)
@@ -68,6 +71,7 @@ class Sample:
     startup: Mapping[str, float] | None = None  # ms of the stages of the replica's start, where it tells them
     lag: float = 0.0
     format: str = ""  # of the model, where it tells that
+    digest: str = ""  # of the model's files, likewise
 
     @property
     def in_flight(self) -> float:
@@ -82,12 +86,17 @@ def parse_stats(body: bytes, at: float) -> Sample:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadSample(f"/stats did not answer with a reading: {error}") from error
     totals = (stats.busy_seconds, stats.requests, stats.active, stats.queued)
-    return checked(Sample(at, *totals, _stages(stats.startup), format=known_format(stats.format)))
+    stages = _stages(stats.startup)
+    return checked(Sample(at, *totals, stages, format=known_format(stats.format), digest=_digest(stats.digest)))
 
 
 def known_format(name: str | None) -> str:
     """The name of a format as it is passed on; empty where there is none."""
     return name if name is not None and FORMAT.fullmatch(name) else ""
+
+
+def _digest(text: str | None) -> str:
+    return text if text is not None and DIGEST.fullmatch(text) else ""
 
 
 def _stages(startup: Startup | None) -> Mapping[str, float]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from autoscaler.apis import DECISIONS_ANNOTATION, Entry, read_notes
+from autoscaler.apis import DECISIONS_ANNOTATION, LOADED_ANNOTATION, Entry, read_notes
 from autoscaler.config import Records
 from autoscaler.scaling.fleet import Change
 from autoscaler.scaling.replay import INPUTS_ANNOTATION
@@ -17,7 +17,7 @@ from autoscaler.warmpool.marks import ANNOTATION_STARTS
 from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.errors import ClusterError
-from clusters.objects import POD_AUTOSCALER, Key, Object, key_of, timestamp
+from clusters.objects import POD_AUTOSCALER, Key, Object, annotations_of, key_of, timestamp
 
 Lists = dict[str, list[Entry]]  # annotation → entries, oldest first
 
@@ -37,6 +37,7 @@ class Notes:
         self._manager = manager
         self._pending: dict[Key, Lists] = {}
         self._written: dict[Key, tuple[float, Lists]] = {}
+        self._digests: dict[Key, str] = {}
 
     def add_decision(self, change: Change) -> None:
         """Note a decision."""
@@ -55,25 +56,34 @@ class Notes:
         """Note a start of a replica (`reconciler/starts.py`)."""
         self._add(key, ANNOTATION_STARTS, dict(entry))
 
+    def add_digest(self, key: Key, digest: str) -> bool:
+        """Note what a replica loaded, unless an earlier one was noted; whether it is new to this process."""
+        if not digest or key in self._digests:
+            return False
+        self._digests[key] = digest
+        return True
+
     def forget(self, key: Key) -> None:
         """The revision is gone."""
+        self._digests.pop(key, None)
         self._pending.pop(key, None)
         self._written.pop(key, None)
 
     async def write(self, pod_autoscaler: Object) -> float | None:
         """Write what is noted; returns the seconds to wait when the last write is too recent. Raises as the cluster."""
         key = key_of(pod_autoscaler)
-        pending = self._pending.get(key)
-        if not pending:
+        pending, digest = self._pending.get(key) or {}, self._digests.get(key, "")
+        is_loaded = bool(digest) and LOADED_ANNOTATION not in annotations_of(pod_autoscaler)
+        if not pending and not is_loaded:
             return None
         at, written = self._written.get(key) or (float("-inf"), {})
         rest = at + self._interval - self._clock.monotonic()
-        if rest > 0.0:
+        if rest > 0.0 and not is_loaded:
             return rest
         lists = {name: self._joined(pod_autoscaler, written, name, added) for name, added in pending.items()}
         texts = {name: json.dumps(some, separators=(",", ":"), ensure_ascii=False) for name, some in lists.items()}
-        patch = {"metadata": {"annotations": texts}}
-        del self._pending[key]  # what is added while this is written is written next
+        patch = {"metadata": {"annotations": texts | ({LOADED_ANNOTATION: digest} if is_loaded else {})}}
+        self._pending.pop(key, None)  # what is added while this is written is written next
         try:
             await self._cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=self._manager)
         except ClusterError:

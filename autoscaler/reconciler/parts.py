@@ -27,7 +27,7 @@ from clusters.recorder import Recorder
 class WarmStarts(Protocol):
     """Replicas out of warm pools (`warmpool/claims.py`)."""
 
-    async def begin(self, key: Key, deployment: Object, wanted: int) -> int:
+    async def begin(self, key: Key, deployment: Object, wanted: int, digest: str = "") -> int:
         """Have members serve for this Deployment, which is to have `wanted` replicas; how many do so now."""
         ...
 

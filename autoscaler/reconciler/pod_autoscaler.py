@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from autoscaler.apis import AUTO, POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
+from autoscaler.apis import AUTO, HELD_ANNOTATION, POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
 from autoscaler.metrics.collector import Target
 from autoscaler.reconciler.asked import Asked
 from autoscaler.reconciler.idle_first import IdleFirst
@@ -186,7 +186,8 @@ class PodAutoscalerReconciler:
             parts.fleet.set_replicas(key, wanted, observed.ready, parts.clock.monotonic())
         claimed = 0
         if missing > 0 and wanted > observed.ready and is_initialized(observed.pod_autoscaler):
-            claimed = await parts.warm.begin(key, deployment, wanted)
+            held_to = annotations_of(observed.pod_autoscaler).get(HELD_ANNOTATION, "")
+            claimed = await parts.warm.begin(key, deployment, wanted, held_to)
         if wanted <= observed.current:
             self._asked.forget(key)
             return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from autoscaler.warmpool.marks import ANNOTATION_LOAD
+from autoscaler.warmpool.marks import ANNOTATION_LOAD, DIGESTS_VOLUME
 from clusters.objects import Object
 
 PARAMETERS: Final = ("storageUri", "digest", "modelFormat", "slots", "timeout", "cpu")
@@ -27,8 +27,10 @@ class Assignment:
         return {"parameters": dict(self.parameters)}
 
 
-def assignment_of(template: Object, revision: str) -> Assignment | None:
+def assignment_of(template: Object, revision: str, digest: str = "") -> Assignment | None:
     """What a replica of this Deployment's `spec.template` serves, as `revision`.
+
+    `digest` is what its first replica loaded, for a template that promises none.
 
     None when the template carries no `ANNOTATION_LOAD`, or one that cannot be read: then nothing is claimed for it.
     """
@@ -42,11 +44,19 @@ def assignment_of(template: Object, revision: str) -> Assignment | None:
     if not isinstance(found, dict):
         return None
     name, parameters = found.get("name"), {key: found[key] for key in PARAMETERS if found.get(key) is not None}
+    if digest:
+        parameters.setdefault("digest", digest)
     if not _is_text(name) or not _is_text(parameters.get("storageUri")):
         return None
     if not all(_is_scalar(value) for value in parameters.values()):
         return None
     return Assignment(str(name), MappingProxyType({**parameters, "revision": revision}))
+
+
+def loads_anything(template: Object) -> bool:
+    """Whether replicas load whatever is at their URI until they are told a digest."""
+    volumes = (template.get("spec") or {}).get("volumes") or ()
+    return any(volume.get("name") == DIGESTS_VOLUME for volume in volumes)
 
 
 def _is_text(value: Any) -> bool:

@@ -20,7 +20,7 @@ from typing import Final
 
 from autoscaler.config import WarmStart
 from autoscaler.warmpool.adoption import Adoption
-from autoscaler.warmpool.assignment import Assignment, assignment_of
+from autoscaler.warmpool.assignment import Assignment, assignment_of, loads_anything
 from autoscaler.warmpool.caller import LoadCaller, LoadRefused
 from autoscaler.warmpool.claim import ClaimStep, Steps
 from autoscaler.warmpool.classes import format_of, pool_class
@@ -111,14 +111,17 @@ class Claims:
         found = self._class(key, template)
         return len(self._members.free(namespace_of(deployment), found)) if found else 0
 
-    async def begin(self, key: Key, deployment: Object, wanted: int) -> int:
+    async def begin(self, key: Key, deployment: Object, wanted: int, digest: str = "") -> int:
         """Reserve, assign and label, at once, what the Deployment misses until it has `wanted` replicas.
 
         `claims_wanted` says how many; returns how many members serve that did not before. One that fails is given up,
         deleted if it was reserved, and the next one is tried, for as long as `WarmStart.assign_timeout` after the call
         came: then the caller starts replicas cold, and calls again. Raises nothing for a member's or a cluster's sake.
+        `digest` is what all replicas load, of a revision that promises none. Without one, such a revision claims none.
         """
-        request = self._request(key, deployment)
+        if not digest and loads_anything(deployment["spec"]["template"]):
+            return 0
+        request = self._request(key, deployment, digest)
         if request is None:
             return 0
         free = len(self._members.free(key.namespace, request.pool_class))
@@ -154,9 +157,9 @@ class Claims:
             any_ready=any(is_ready(pod) for pod in pods),
         )
 
-    def _request(self, key: Key, deployment: Object) -> _Request | None:
+    def _request(self, key: Key, deployment: Object, digest: str) -> _Request | None:
         template = deployment["spec"]["template"]
-        assignment = assignment_of(template, key.name)
+        assignment = assignment_of(template, key.name, digest)
         if assignment is None or is_deleting(deployment):
             self._complain(key, template, assignment)
             return None

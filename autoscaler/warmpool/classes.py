@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from autoscaler.warmpool.marks import DIGESTS_VARIABLE, DIGESTS_VOLUME
 from clusters.objects import Object
 
 HASH_LENGTH: Final = 16
@@ -22,6 +23,8 @@ NAME_VARIABLES: Final = frozenset({
     "K_REVISION", "K_CONFIGURATION", "K_SERVICE", "SERVING_REVISION", "SERVING_CONFIGURATION", "SERVING_SERVICE",
 })  # fmt: skip
 """Variables that tell a container or queue-proxy whose it is; only logs and traces show them."""
+
+UNTOLD_VARIABLES: Final = NAME_VARIABLES | {DIGESTS_VARIABLE}
 
 FORMAT_ARGUMENT: Final = "--format"
 DEFAULT_FORMAT: Final = "onnx"
@@ -63,7 +66,8 @@ def serving_container(spec: Object) -> int:
 def _essence(spec: Object, found: str) -> Object:
     """The Pod spec without what differs between revisions that one member could serve."""
     serving = serving_container(spec)
-    essence = {name: value for name, value in spec.items() if value not in (None, [], {}, "")}
+    volumes = [one for one in spec.get("volumes") or () if one.get("name") != DIGESTS_VOLUME]
+    essence = {name: value for name, value in {**spec, "volumes": volumes}.items() if value not in (None, [], {}, "")}
     essence["containers"] = [
         _container(container, found if index == serving else None)
         for index, container in enumerate(spec.get("containers") or ())
@@ -79,7 +83,11 @@ def _container(container: Object, found: str | None) -> Object:
     kept = {name: value for name, value in container.items() if name != "args" or found is None}
     if found is not None and (model_format := _format(container.get("args") or ()) or found) != DEFAULT_FORMAT:
         kept["args"] = [FORMAT_ARGUMENT, model_format]
-    kept["env"] = [one for one in container.get("env") or () if one.get("name") not in NAME_VARIABLES]
+    kept["env"] = [one for one in container.get("env") or () if one.get("name") not in UNTOLD_VARIABLES]
+    if mounts := [one for one in container.get("volumeMounts") or () if one.get("name") != DIGESTS_VOLUME]:
+        kept["volumeMounts"] = mounts
+    else:
+        kept.pop("volumeMounts", None)
     return kept
 
 

@@ -37,3 +37,10 @@ ENV_TOKEN: Final = "KNODEL_LOAD_TOKEN_SHA256"  # noqa: S105 - a variable's name
 
 SEED_PREFIX: Final = "knodel-pool-"
 """The seed Configuration of WarmPool NAME is `knodel-pool-NAME`."""
+
+DIGESTS_VOLUME = "digests"
+"""Volume of a replica whose Model promises no digest: a file for each revision, with the digest that it loaded first.
+A member of a pool has none: the load call brings the digest."""
+
+DIGESTS_VARIABLE = "KNODEL_DIGESTS"
+"""Variable by which a replica learns where that volume is."""

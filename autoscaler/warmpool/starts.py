@@ -62,9 +62,12 @@ class WarmStarts:
             reaper.watches_mapped(pods, lambda pod: [ALL] if is_half(pod) else [], lambda *_: settings.look)
         self.controllers = (self._pools.controller, reaper)
 
-    async def begin(self, key: Key, deployment: Object, wanted: int) -> int:
-        """Have members serve for this Deployment, which is to have `wanted` replicas; how many do so now."""
-        return await self._claims.begin(key, deployment, wanted)
+    async def begin(self, key: Key, deployment: Object, wanted: int, digest: str = "") -> int:
+        """Have members serve for this Deployment, which is to have `wanted` replicas; how many do so now.
+
+        `digest` is what they are held to, of a revision that promises none.
+        """
+        return await self._claims.begin(key, deployment, wanted, digest)
 
     def note(self, key: Key, deployment: Object, started: int, claimed: int) -> None:
         """So many replicas were asked for just now, of which so many serve already: what the size of pools follows."""

@@ -50,6 +50,7 @@ MLFLOW_SCHEMES = ("runs", "models", "mlflow-artifacts")
 BUCKETED = ("s3", "gs")
 """Schemes of object stores."""
 SCHEMES = ("file", "http", "https", *STORES)
+_FORM = "must be a URI such as file:///models/magika or https://host/path"
 LONGEST_SUBDOMAIN = 253
 """Characters of the name of most objects."""
 
@@ -133,13 +134,13 @@ def storage_uri_fault(uri: str) -> str:
         parts = urlsplit(uri)
         port_is_usable = parts.port is None or parts.port > 0
     except ValueError:
-        return f"must be a URI such as file:///models/magika or https://host/path, not {show(uri)}"
+        return f"{_FORM}, not {show(uri)}"
     if parts.scheme in STORES:
         return _store_fault(parts.scheme, uri)
     if parts.scheme and parts.scheme not in SCHEMES:
         return _scheme_fault(parts.scheme, uri)
     if parts.scheme not in SCHEMES or not port_is_usable:
-        return f"must be a URI such as file:///models/magika or https://host/path, not {show(uri)}"
+        return f"{_FORM}, not {show(uri)}"
     return _file_fault(parts, uri) if parts.scheme == "file" else _http_fault(parts, uri)
 
 
@@ -154,7 +155,7 @@ def _scheme_fault(scheme: str, uri: str) -> str:
     if scheme in MLFLOW_SCHEMES:
         fetch = f"`mlflow artifacts download --artifact-uri {uri} --dst-path DIR`"
         remedy = f"{fetch} fetches it; deploy what is in DIR, or the store's own URI of it"
-    return f"must not have the unknown scheme {show(scheme)}: {remedy}, not {show(uri)}"
+    return f"{_FORM}, not {show(uri)}: the scheme {show(scheme)} is unknown, {remedy}"
 
 
 def bucket_fault(uri: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clusters.objects import MODEL
 from serving.cli.context import Session, verb
+from serving.cli.local_files import short_digest
 from serving.cli.names import model_name
 from serving.cli.rollouts import rollout_lines
 
@@ -24,10 +25,12 @@ def command(session: Session, name: str) -> None:
             record.get("outcome", ""),
             (record.get("cause") or {}).get("by", ""),
             record.get("at", ""),
+            short_digest(record.get("digest", "")),
             record.get("storageUri", ""),
         ]
         for record in records
     ]
-    session.output.table(["revision", "version", "outcome", "by", "at", "storage"], rows, optional=("storage", "by"))
+    heads = ["revision", "version", "outcome", "by", "at", "digest", "storage"]
+    session.output.table(heads, rows, optional=("storage", "by"))
     for line in rollout_lines(model)[:2]:
         session.output.text(line)

@@ -40,7 +40,7 @@ async def carry_out(cluster: Cluster, plan: Plan, world: World, own: OwnWrites) 
     """
     refusals: list[Refusal] = []
     model = key_of(world.model)
-    for group in (plan.objects, *((mark,) for mark in plan.marks)):
+    for group in (plan.objects, plan.digests, *((mark,) for mark in plan.marks)):
         for action in group:
             if own.is_spent(model, action.kind, _key(action), action.version):
                 break

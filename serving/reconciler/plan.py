@@ -54,6 +54,7 @@ from serving.apis.model import HistoryEntry, Model, history_of
 from serving.apis.rollout import Rollout
 from serving.apis.settings import Settings
 from serving.reconciler.actions import Action, Delete, Patch
+from serving.reconciler.digests import alone, loaded, recording, unheld
 from serving.reconciler.observe import World, has_taken_over
 from serving.reconciler.obstacles import Obstacle
 from serving.reconciler.shape import shape_actions
@@ -79,7 +80,7 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`objects` in this order, the first refusal ends them; `marks` are independent of each other.
+    """`objects` in this order, the first refusal ends them, `digests` likewise; `marks` are independent of each other.
 
     With an `obstacle` in its way nothing is to be written: the Model is refused as a door would refuse it.
     """
@@ -91,6 +92,7 @@ class Plan:
     situation: Situation
     obstacle: Obstacle | None = None
     capacity: Capacity = AS_SPECIFIED
+    digests: tuple[Action, ...] = ()
 
 
 def make_plan(model: Model, world: World, settings: Settings, obstacle: Obstacle | None = None) -> Plan:
@@ -110,12 +112,13 @@ def make_plan(model: Model, world: World, settings: Settings, obstacle: Obstacle
         split=split,
         situation=situation,
         capacity=capacity,
+        digests=tuple(recording(model, world)),
     )
 
 
 def _situation(model: Model, world: World, settings: Settings, history: tuple[HistoryEntry, ...]) -> Situation:
     generation = generation_of_version(model, settings)
-    versions = versions_of(world.revisions, [entry.revision for entry in history])
+    versions = versions_of(world.revisions, [entry.revision for entry in history], loaded(world), unheld(world))
     versions = newest_last(versions, _latest_created(model, world, generation))
     percents, rollout, by_hand = _last_percents(world), rollout_of(model.object), is_by_hand(model.spec)
     return situation_of(versions, generation, history, percents, rollout, by_hand=by_hand)
@@ -217,9 +220,12 @@ def _kept_version(world: World, situation: Situation) -> Version | None:
 
 def _policies(model: Model, world: World, capacity: Capacity, situation: Situation) -> Iterator[Action]:
     """The scaling policy, and whether the replicas are a canary's: both for the autoscaler, in one write."""
+    open_revisions = unheld(world)
     for autoscaler in world.autoscalers:
         concurrency = int((autoscaler.get("spec") or {}).get("containerConcurrency") or 0)
         scaling = capacity.scaling.get(name_of(autoscaler), model.spec.scaling)
+        if name_of(autoscaler) in open_revisions:
+            scaling = alone(scaling)
         policy = make_policy(scaling, concurrency)
         canary = "true" if is_on_trial(model.spec, situation, name_of(autoscaler)) else None
         said = annotations_of(autoscaler)

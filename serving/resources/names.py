@@ -27,6 +27,11 @@ def variant_configuration(model: Model, variant: Variant) -> str:
     return f"{model.name}-{variant.name}"
 
 
+def digests(model: Model) -> str:
+    """The ConfigMap with the digests that the Model's revisions loaded first; of this Model, not of a namesake."""
+    return f"knodel-digests-{model.uid or model.name}"
+
+
 def configurations(model: Model) -> tuple[str, ...]:
     """All Configurations that the Model's version has, in the order of the spec."""
     return tuple(variant_configuration(model, variant) for variant in model.spec.variants) or (configuration(model),)

@@ -27,7 +27,8 @@ from serving.apis.faults import claim_of
 from serving.apis.model import Model, ModelSpec, Resources, Variant
 from serving.apis.settings import ServerSettings
 from serving.apis.warm_pool import PoolTemplate
-from serving.resources.volumes import Mount, claim, credentials, scratch
+from serving.resources import names
+from serving.resources.volumes import Mount, claim, credentials, digests, scratch
 
 CONTAINER = "server"
 PORT_NAME = "http1"
@@ -64,7 +65,8 @@ def make_template(model: Model, variant: Variant | None, server: ServerSettings)
 def make_revision_spec(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
     """A RevisionSpec with one container, which runs the model."""
     resources = _resources(model, variant)
-    mounts = _mounts(model.spec.secret, claim_of(model.spec.storage_uri))
+    record = "" if model.spec.digest else names.digests(model)
+    mounts = _mounts(model.spec.secret, claim_of(model.spec.storage_uri), record)
     return _revision_spec(model.spec, resources, _arguments(model, resources), mounts, server)
 
 
@@ -114,13 +116,15 @@ def _revision_spec(
     return made
 
 
-def _mounts(secret: str, volume_claim: str = "") -> list[Mount]:
+def _mounts(secret: str, volume_claim: str = "", record: str = "") -> list[Mount]:
     """What a replica finds in its file system beside its image."""
     found = [scratch()]
     if secret:
         found.append(credentials(secret))
     if volume_claim:
         found.append(claim(volume_claim))
+    if record:
+        found.append(digests(record))
     return found
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from autoscaler.warmpool.marks import DIGESTS_VARIABLE, DIGESTS_VOLUME
 from clusters.objects import Object
 
 CREDENTIALS_PATH: Final = "/etc/knodel/credentials"
 CREDENTIALS: Final = "KNODEL_CREDENTIALS"
 """Variable by which the server learns where its credentials are (`serving.storage.credentials`)."""
+DIGESTS_PATH: Final = "/etc/knodel/digests"
 CLAIMS_PATH: Final = "/mnt/pvc"
 """Where the server looks for the claims of `pvc://CLAIM/PATH`, each at its name (`serving.storage.local`)."""
 
@@ -43,6 +45,12 @@ def scratch() -> Mount:
 def credentials(secret: str) -> Mount:
     """The keys of a Secret as files."""
     return Mount("credentials", CREDENTIALS_PATH, {"secret": {"secretName": secret}}, True, CREDENTIALS)
+
+
+def digests(config_map: str) -> Mount:
+    """The digests that revisions loaded first, each in a file of the revision's name; absent before the first one."""
+    source = {"configMap": {"name": config_map, "optional": True}}
+    return Mount(DIGESTS_VOLUME, DIGESTS_PATH, source, True, DIGESTS_VARIABLE)
 
 
 def claim(name: str) -> Mount:

@@ -47,7 +47,7 @@ def advance(
     rollout took back, maybe before anybody saw its traffic.
     """
     cause = _fresh_cause(history, cause)
-    log = [*history, *_newcomers(history, versions, cause, now)]
+    log = [*_with_digests(history, versions), *_newcomers(history, versions, cause, now)]
     log = _promote(log, shares, cause, now)
     return _trimmed(_refused(_judged(log, versions, shares, coming), refused))
 
@@ -91,6 +91,12 @@ def rollback_target(history: Sequence[HistoryEntry], shares: Shares) -> HistoryE
     """
     holder = next((revision for revision, share in shares.items() if share >= ALL), None)
     return next((entry for entry in reversed(history) if entry.promoted_at and entry.revision != holder), None)
+
+
+def _with_digests(history: Sequence[HistoryEntry], versions: Sequence[Version]) -> list[HistoryEntry]:
+    """Return the history with the digests that became known once the first replicas had loaded."""
+    known = {version.revision: version.digest for version in versions}
+    return [entry if entry.digest else replace(entry, digest=known.get(entry.revision, "")) for entry in history]
 
 
 def _fresh_cause(history: Sequence[HistoryEntry], cause: Cause) -> Cause:

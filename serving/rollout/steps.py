@@ -192,6 +192,9 @@ def _started(at: _Pass, state: RolloutState, candidate: Version) -> RolloutState
     if not at.situation.is_usable(candidate):
         return state
     ready = f"{candidate.revision} is ready"
+    if not candidate.held:
+        waits = f"{ready}, the digest of its files is not recorded yet: a later replica could load other bytes"
+        return replace(state, reasons=(waits,))
     if seconds_of_baseline(at.rule, state, at.now) > 0.0:
         return replace(state, reasons=(f"{ready}, {state.stable} is counted first: the step leaves it nothing",))
     begun = replace(state, since=at.at, stood=grown(state.stood, at.sight.standing))

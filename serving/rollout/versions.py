@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from clusters.objects import (
     LABEL_CONFIGURATION,
@@ -48,6 +49,7 @@ class Failure:
 class Version:
     """One version: `revision` stands for it, `revisions` has all of it by Configuration, `variants` likewise.
 
+    Not `held` while later replicas may load other bytes than the first one.
     Not `complete` while some variant's Revision is not made yet, or no more because Knative has collected it.
     """
 
@@ -61,13 +63,23 @@ class Version:
     version: str
     digest: str
     storage_uri: str
+    held: bool = True
 
     def __contains__(self, revision: str) -> bool:
         return revision in self.revisions.values()
 
 
-def versions_of(revisions: Iterable[Object], known: Sequence[str] = ()) -> tuple[Version, ...]:
-    """All versions, oldest first; of two made in the same second the order of `known` (from history) decides."""
+def versions_of(
+    revisions: Iterable[Object],
+    known: Sequence[str] = (),
+    loaded: Mapping[str, str] = MappingProxyType({}),
+    unheld: Collection[str] = (),
+) -> tuple[Version, ...]:
+    """Return all versions, oldest first; of two made in the same second the order of `known` (from history) decides.
+
+    `loaded` has the digests of what revisions that promise none loaded first; `unheld` are those of them that may still
+    load other bytes.
+    """
     groups: dict[str, dict[str, list[Object]]] = defaultdict(lambda: defaultdict(list))
     for revision in revisions:
         labels = labels_of(revision)
@@ -76,7 +88,7 @@ def versions_of(revisions: Iterable[Object], known: Sequence[str] = ()) -> tuple
             groups[generation][labels[LABEL_CONFIGURATION]].append(revision)
     rank = {revision: index for index, revision in reversed(list(enumerate(known)))}
     found = [
-        (_age(members, rank), _version(generation, members))
+        (_age(members, rank), _version(generation, members, loaded, unheld))
         for generation, by_configuration in groups.items()
         for members in _occurrences(by_configuration)
     ]
@@ -115,8 +127,11 @@ def _age(members: Mapping[str, Object], rank: Mapping[str, int]) -> tuple[str, i
     return (created, rank.get(name_of(first), len(rank)), _number(first), name_of(first))
 
 
-def _version(generation: str, members: Mapping[str, Object]) -> Version:
+def _version(
+    generation: str, members: Mapping[str, Object], loaded: Mapping[str, str], unheld: Collection[str]
+) -> Version:
     first = next(iter(members.values()))
+    found = {loaded[name_of(member)] for member in members.values() if name_of(member) in loaded}
     facts = annotations_of(first)
     wanted = {name for name in facts.get(ANNOTATION_VARIANTS, "").split(",") if name}
     variants = {name: labels_of(member).get(LABEL_VARIANT, "") for name, member in members.items()}
@@ -128,11 +143,21 @@ def _version(generation: str, members: Mapping[str, Object]) -> Version:
         generation=generation,
         complete=complete,
         ready=complete and all(is_true(member, "Ready") for member in members.values()),
-        failure=next((failure for member in members.values() if (failure := _failure(member))), None),
+        failure=_difference(first, found)
+        or next((failure for member in members.values() if (failure := _failure(member))), None),
         version=facts.get(ANNOTATION_VERSION, ""),
-        digest=facts.get(ANNOTATION_DIGEST, ""),
+        digest=facts.get(ANNOTATION_DIGEST) or loaded.get(name_of(first), ""),
         storage_uri=facts.get(ANNOTATION_STORAGE_URI, ""),
+        held=not any(name_of(member) in unheld for member in members.values()),
     )
+
+
+def _difference(first: Object, digests: Collection[str]) -> Failure | None:
+    """Return the failure of a version whose variants loaded different bytes."""
+    if len(digests) <= 1:
+        return None
+    message = f"its variants loaded {' and '.join(sorted(digests))}: deploy again, with the digest that is meant"
+    return Failure(name_of(first), "DigestsDiffer", message)
 
 
 def _failure(revision: Object) -> Failure | None:

@@ -43,6 +43,7 @@ def load_model(
     start = monotonic()
     files = artifact()
     startup.fetch = (monotonic() - start) * _MS
+    startup.digest = files.digest
     options = engine_options or EngineOptions(assignment.bounds.threads)
     found = find_format(assignment.format, files.names(), allow_code=options.allow_code)
     startup.format = found.name

@@ -21,6 +21,7 @@ from serving.server.assignment import Assignment, BadAssignment, assignment_of
 from serving.server.assignment_file import AssignmentFile
 from serving.server.claim import Claim
 from serving.server.errors import BadOptions, BadRequest, Conflict, NotReady
+from serving.server.first_digest import remember
 from serving.server.hold import Hold
 from serving.server.lifecycle import Lifecycle
 from serving.server.options import ServerOptions
@@ -166,6 +167,8 @@ class OneModel:
         startup = self._stats.startup
         warm = not startup.claimed  # somebody waits for a claim, whose inference is the first: another is in its way
         model = await unit.load(artifact or partial(unit.fetch, startup.download), startup, warm=warm)
+        if self._options.remembers:
+            remember(self._options.scratch, startup.digest)
         self._stats.served(model.memory)
         self._answer_by(unit)
         self.hold.open(unit.app)

@@ -15,6 +15,7 @@ from clusters.net.hosts import ANY, LOOPBACK_NAMES, KnownHosts
 from clusters.net.ssrf import is_loopback
 from serving.server.assignment import BATCH_LATENCY, Assignment, Batching, Bounds, is_name
 from serving.server.errors import BadOptions
+from serving.server.first_digest import RECORD, first_digest
 from serving.server.observability_options import ObservabilityOptions, add_arguments, observability_of
 
 DEFAULT_SLOTS: Final = 4  # requests inside the model at once; scaleTarget's default
@@ -52,7 +53,8 @@ class ServerOptions(msgspec.Struct, frozen=True):
     `models` is the folder of a server of many models, of `format` ("": found for each), which may take `memory_limit`
     bytes together, and one of them `load_timeout` seconds until it is loaded; None for a server of one. `token_sha256`
     (hex) is that of the token by which models are loaded, "" where none may be. `hosts` are the names that
-    Host and Origin of a request may have, None for any.
+    Host and Origin of a request may have, None for any. A server that `remembers` keeps the digest of what it loaded
+    (`first_digest`).
     """
 
     assignment: Assignment | None
@@ -75,6 +77,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     format: str = ""
     token_sha256: str = ""
     hosts: KnownHosts | None = None
+    remembers: bool = False
 
 
 def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOptions:
@@ -104,6 +107,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
         format=given.format,
         token_sha256=environ.get(LOAD_TOKEN, "").lower(),
         hosts=_known_hosts(given.allowed_host or _list(environ, ALLOWED_HOSTS), environ.get("HOST") or DEFAULT_HOST),
+        remembers=bool(environ.get(RECORD)),
     )
 
 
@@ -182,7 +186,8 @@ def _assignment(given: argparse.Namespace, bounds: Bounds, environ: Mapping[str,
     revision = environ.get("K_REVISION") or f"{given.name}-00001"  # without a platform: the only one
     if not is_name(revision):
         raise BadOptions(f"K_REVISION={revision[:80]!r} is no name of a revision")
-    return Assignment(given.name, revision, given.storage_uri, given.digest, given.format, bounds)
+    digest = given.digest or first_digest(environ, revision, _scratch(environ))
+    return Assignment(given.name, revision, given.storage_uri, digest, given.format, bounds)
 
 
 def _named(given: argparse.Namespace) -> tuple[tuple[str, str], ...]:

@@ -32,7 +32,7 @@ class Startup(msgspec.Struct):
 
     `fetch`, part of `load`: until the files were here. `claimed`: the process waited in a pool, so that its imports
     took nobody's time. `ready_at` is when the model was served first (`monotonic`, seconds). `format` is that of the
-    files, "" until it is found.
+    files, "" until it is found; `digest` likewise.
     """
 
     imports: float = 0.0
@@ -43,6 +43,7 @@ class Startup(msgspec.Struct):
     ready_at: float | None = None
     download: Download = msgspec.field(default_factory=Download)
     format: str = ""
+    digest: str = ""
 
     @property
     def fetched(self) -> bool:
@@ -120,6 +121,7 @@ class Stats:
             "startup": self.startup.to_json(self._monotonic()),
             "download": self.startup.download.to_json(),
             "format": self.startup.format or None,
+            "digest": self.startup.digest or None,
         }
 
     def _integrate(self) -> None:

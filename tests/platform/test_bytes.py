@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import pytest
+
+from autoscaler.apis import HELD_ANNOTATION
+from clusters.objects import POD_AUTOSCALER
+from serving.cli.client import Client
+from serving.cli.state import Platform
+from serving.storage.digest import of_bytes
 from serving.storage.kept import size_of
 from tests.platform.machine import Machine, machine
 from tests.support import models
+
+
+def wait_for(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Return once it holds."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.1)
 
 
 def overwrite(source: Path, with_bytes_of: Path) -> None:
@@ -58,3 +80,60 @@ def test_a_missing_path_is_refused_and_changes_nothing(tmp_path: Path) -> None:
             assert "no.onnx: cannot be opened (No such file or directory)" in said
         assert here.run("get", "m", code=3)
         assert size_of(here.state / "kept") == 0
+
+
+class Store(BaseHTTPRequestHandler):
+    """A store whose one file may change at any moment."""
+
+    content = b""
+
+    def do_GET(self) -> None:
+        """Answer with the content of now."""
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.content)))
+        self.end_headers()
+        self.wfile.write(self.content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Stay quiet."""
+
+
+@contextmanager
+def store() -> Iterator[str]:
+    """The URI of the file."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Store) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/model.onnx"
+        server.shutdown()
+
+
+def is_held(here: Machine, revision: str) -> bool:
+    """Whether later replicas of the revision are held to what the first one loaded."""
+    obj = Client(Platform.find(here.state)).get(POD_AUTOSCALER, revision, "default")
+    return HELD_ANNOTATION in obj["metadata"]["annotations"]
+
+
+@pytest.mark.timeout(300)
+def test_later_replicas_are_held_to_what_the_first_one_loaded(tmp_path: Path) -> None:
+    double, triple = (models.write(tmp_path / name, name).read_bytes() for name in ("double", "triple"))
+    with store() as uri, machine(tmp_path) as here:
+        here.up()
+        Store.content = double
+        here.run("deploy", "m", "--uri", uri, "--min", "1")
+        wait_for(lambda: is_held(here, "m-00001"))
+        assert of_bytes(double)[7:19] in here.run("history", "m")
+
+        Store.content = triple
+        here.run("deploy", "m", "--min", "3")
+        wait_for(lambda: here.model("m")["status"]["replicas"]["ready"] == 3)
+        assert {here.ask("m") for _ in range(12)} == {2.0}
+
+        here.run("deploy", "m", "--uri", uri, "--version", "2")
+        assert here.ask("m") == 3.0
+        here.run("down")
+        shutil.rmtree(here.state / "artifacts")  # as on another node: only the store has the bytes, and it has others
+        here.up()
+        here.run("wait", "m")
+        here.run("rollback", "m", "--timeout", "30s", code=1)
+        wait_for(lambda: of_bytes(double) in json.dumps(here.model("m")["status"]["conditions"]))
+        assert of_bytes(triple) in json.dumps(here.model("m")["status"]["conditions"])

@@ -16,7 +16,7 @@ from clusters.embedded.kubelet.environment import (
 )
 from clusters.embedded.kubelet.images import command_of, image_of
 from clusters.embedded.kubelet.limits import limits_of
-from clusters.embedded.kubelet.mounts import lead_to, mount_secrets
+from clusters.embedded.kubelet.mounts import lead_to, mount_files
 from clusters.embedded.kubelet.node import HOST, Node
 from clusters.embedded.kubelet.runtime import Launch
 from clusters.endpoints import DEFAULT_PORT, MANAGEMENT_PORT, declared_port
@@ -38,7 +38,7 @@ async def make_launch(
     """
     uid = uid_of(pod)
     env = node_environment() | dict(image_of(container, node.images).env)
-    places = await mount_secrets(pod, container, node.folders.volumes(uid), node.read_secret)
+    places = await mount_files(pod, container, node.folders.volumes(uid), node.read_secret, node.read_config_map)
     env |= lead_to(places, await declared_environment(pod, container, node.read_secret))
     env |= _contract(node, pod, ports)
     return Launch(

@@ -1,7 +1,8 @@
-"""Volumes of a node without mounts: a Secret becomes files in a folder of the Pod's, and variables lead there.
+"""Volumes of a node without mounts: a Secret or ConfigMap becomes files in a folder of the Pod's, and variables lead
+there.
 
 A container of Kubernetes finds a volume at its `mountPath`. A process of this machine cannot: so where the value of a
-declared variable is a `mountPath` of a Secret, or lies below one, the folder's own path takes its place. The files are
+declared variable is a `mountPath` of one, or lies below one, the folder's own path takes its place. The files are
 written anew at each start of the process.
 """
 
@@ -25,15 +26,24 @@ Places = Mapping[str, Path]
 """`mountPath` → the folder that stands for it."""
 
 
-async def mount_secrets(pod: Object, container: Object, folder: Path, read_secret: ReadSecret) -> Places:
-    """Write the Secrets that the container mounts below `folder`. Raises BadContainerConfig, Unavailable, OSError."""
+async def mount_files(
+    pod: Object, container: Object, folder: Path, read_secret: ReadSecret, read_config_map: ReadSecret
+) -> Places:
+    """Write the Secrets and ConfigMaps that the container mounts below `folder`.
+
+    Raises BadContainerConfig, Unavailable, OSError.
+    """
     volumes = {str(one.get("name")): one for one in pod["spec"].get("volumes") or ()}
     places = {}
     for mount in container.get("volumeMounts") or ():
         name = str(mount.get("name"))
-        source = (volumes.get(name) or {}).get("secret")
-        if source is not None:
-            places[str(mount["mountPath"])] = await _mount(pod, source, folder / name, read_secret)
+        volume = volumes.get(name) or {}
+        for field, named, read in (("secret", "secretName", read_secret), ("configMap", "name", read_config_map)):
+            source = volume.get(field)
+            if source is not None:
+                values = await _values(field, str(source.get(named, "")), pod, source, read)
+                _write_files(folder / name, values)
+                places[str(mount["mountPath"])] = folder / name
     return places
 
 
@@ -49,17 +59,16 @@ def _led(places: Places, value: str) -> str:
     return value
 
 
-async def _mount(pod: Object, source: Object, folder: Path, read_secret: ReadSecret) -> Path:
-    name, namespace = str(source.get("secretName", "")), namespace_of(pod)
-    values = await read_secret(namespace, name)
+async def _values(field: str, name: str, pod: Object, source: Object, read: ReadSecret) -> Mapping[str, bytes]:
+    namespace = namespace_of(pod)
+    values = await read(namespace, name)
     if values is None and not source.get("optional"):
         raise BadContainerConfig(
-            f"volume: secret {name!r} does not exist in namespace {namespace!r}: create it, or correct the name"
+            f"volume: {field} {name!r} does not exist in namespace {namespace!r}: create it, or correct the name"
         )
     if wrong := [key for key in values or {} if not is_key(key)]:
-        raise BadContainerConfig(f"volume: secret {name!r} has the key {wrong[0]!r}, which is no name of a file")
-    _write_files(folder, values or {})
-    return folder
+        raise BadContainerConfig(f"volume: {field} {name!r} has the key {wrong[0]!r}, which is no name of a file")
+    return values or {}
 
 
 def _write_files(folder: Path, values: Mapping[str, bytes]) -> None:

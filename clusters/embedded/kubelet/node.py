@@ -16,7 +16,7 @@ from clusters.embedded.kubelet.pod_runtime import PodRuntime
 from clusters.embedded.kubelet.ports import PortAllocator
 from clusters.embedded.secrets import values_of
 from clusters.errors import ClusterError, NotFound
-from clusters.objects import POD, SECRET, Object, key_of
+from clusters.objects import CONFIG_MAP, POD, SECRET, Object, key_of
 from clusters.recorder import EventType, Recorder
 
 log = logging.getLogger(__name__)
@@ -67,3 +67,11 @@ class Node:
         except NotFound:
             return None
         return values_of(secret)
+
+    async def read_config_map(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
+        """Return the texts of a ConfigMap, encoded; None when there is none. Raises Unavailable."""
+        try:
+            found = await self.cluster.get(CONFIG_MAP, name, namespace)
+        except NotFound:
+            return None
+        return {key: str(value).encode() for key, value in (found.get("data") or {}).items()}

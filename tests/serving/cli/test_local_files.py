@@ -88,9 +88,12 @@ async def test_a_uri_without_digest_leaves_that_of_the_files_before_behind(serve
 @pytest.mark.parametrize(
     ("uri", "words"),
     [
-        ("runs:/0a1b/model", ["unknown scheme 'runs'", "`mlflow artifacts download --artifact-uri runs:/0a1b/model"]),
-        ("models:/iris/Production", ["unknown scheme 'models'", "mlflow artifacts download"]),
-        ("ftp://host/m.onnx", ["unknown scheme 'ftp'", "use one of file, http, https, s3"]),
+        (
+            "runs:/0a1b/model",
+            ["the scheme 'runs' is unknown", "`mlflow artifacts download --artifact-uri runs:/0a1b/model"],
+        ),
+        ("models:/iris/Production", ["the scheme 'models' is unknown", "mlflow artifacts download"]),
+        ("ftp://host/m.onnx", ["the scheme 'ftp' is unknown", "use one of file, http, https, s3"]),
     ],
 )
 async def test_unknown_schemes_are_refused_with_the_remedy(served: Served, uri: str, words: list[str]) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from autoscaler.apis import LOADED_ANNOTATION
 from clusters.api import Cluster
 from clusters.clock import Clock, SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
 from clusters.embedded.knative.validation import VALIDATORS
 from clusters.informer import Informers
-from clusters.objects import EVENT, INGRESS, MODEL, ROUTE, Object, condition_of
+from clusters.objects import EVENT, INGRESS, MODEL, POD_AUTOSCALER, ROUTE, Object, condition_of
 from clusters.recorder import Recorder
 from serving.apis.settings import Settings
 from serving.apis.validation import validate_model
@@ -29,10 +30,24 @@ from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 USER = "tester"
+DIGEST = "sha256:" + "0" * 64
 
 
 class ModelStage(Stage):
     """A stage on which Models are played."""
+
+    async def autoscaler_reports(
+        self, revision: str, ready: Object, *, initialized: bool = True, scale: int = 1
+    ) -> None:
+        """The autoscaler, which also notes what the first replica loaded."""
+        await super().autoscaler_reports(revision, ready, initialized=initialized, scale=scale)
+        if scale:
+            await self.loaded(revision, DIGEST)
+
+    async def loaded(self, revision: str, digest: str) -> None:
+        """The autoscaler notes what a revision's first replica loaded."""
+        patch = {"metadata": {"annotations": {LOADED_ANNOTATION: digest}}}
+        await self.cluster.patch(POD_AUTOSCALER, revision, patch, NAMESPACE, manager="autoscaler")
 
     async def deploy(self, obj: Object) -> Object:
         """A user applies a whole Model."""

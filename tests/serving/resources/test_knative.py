@@ -108,13 +108,22 @@ def test_the_server_is_told_what_to_run_and_slots_only_by_the_hard_limit() -> No
     assert container["args"][-6:] == ["--slots", "2", "--timeout", "300", "--cpu", "0.5"]
 
 
+def test_the_record_of_first_digests_is_mounted_where_none_is_promised() -> None:
+    [template] = templates().values()
+    assert template["spec"]["volumes"][1] == {
+        "name": "digests", "configMap": {"name": "knodel-digests-u1", "optional": True}
+    }  # fmt: skip
+    [promised] = templates(digest=DIGEST).values()
+    assert [volume["name"] for volume in promised["spec"]["volumes"]] == ["scratch"]
+
+
 def test_the_pod_is_restricted() -> None:
     spec = templates()["magika"]["spec"]
     [container] = spec["containers"]
     assert container["securityContext"]["runAsNonRoot"] is True
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert spec["automountServiceAccountToken"] is False
-    assert "env" not in container
+    assert container["env"] == [{"name": "KNODEL_DIGESTS", "value": "/etc/knodel/digests"}]
 
 
 def test_a_stored_model_owns_what_is_made_and_a_file_owns_nothing() -> None:
@@ -181,7 +190,7 @@ def container_of(**spec: Any) -> Object:
 
 
 def test_credentials_are_files_of_a_secret_and_a_variable_says_where() -> None:
-    [template] = templates(storage={"secretRef": {"name": "keys"}}).values()
+    [template] = templates(storage={"secretRef": {"name": "keys"}}, digest=DIGEST).values()
 
     spec, container = template["spec"], template["spec"]["containers"][0]
     assert spec["volumes"][1] == {"name": "credentials", "secret": {"secretName": "keys"}}
@@ -251,10 +260,10 @@ def test_a_runtime_is_chosen_by_its_name_then_by_the_format() -> None:
 
 def test_hosts_that_may_be_private_reach_the_server_as_a_variable_and_make_a_version() -> None:
     settings = Settings(server=ServerSettings(allow_hosts="models.internal"))
-    [template] = make_templates(model(), settings).values()
+    [template] = make_templates(model(digest=DIGEST), settings).values()
 
     [container] = template["spec"]["containers"]
     assert container["env"] == [{"name": "KNODEL_ALLOW_HOSTS", "value": "models.internal"}]
-    [plain] = make_templates(model(), SETTINGS).values()
+    [plain] = make_templates(model(digest=DIGEST), SETTINGS).values()
     assert "env" not in plain["spec"]["containers"][0]
     assert plain["metadata"]["labels"] != template["metadata"]["labels"]
