@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -12,12 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from clusters.identity import identify
 from tests.otherusers.platform import PROC, Platform, platform_of
-from tests.otherusers.users import NEIGHBOUR, OWNER, Attacker
+from tests.otherusers.users import NEIGHBOUR, OWNER, Attacker, command_as
 from tests.scenarios.world import infer_body
 
 MODEL = "double"
 PATIENCE = 30.0  # s
+ROLES = ("server", "gateway", "activator")
+ACTIVATOR = "clusters.embedded.activator"
+RECORDS = ("gateway/envoy.pid.json", "activator/activator.pid.json", "pods/*/run.json", "zygotes/*/zygote.json")
 
 
 @pytest.fixture(scope="module")
@@ -82,17 +87,11 @@ def test_the_platform_leaves_nothing_that_others_can_read_outside_of_its_folder(
     assert abstract == []  # every user may connect to such a socket
 
 
-@pytest.mark.parametrize("role", ["server", "gateway"])
+@pytest.mark.parametrize("role", ROLES)
 def test_nobody_else_gets_the_port_of_a_process_that_is_killed(
     platform: Platform, attacker: Attacker, role: str
 ) -> None:
-    platform.predict(MODEL)
-    pid, port = victim(platform, role)
-
-    attacker.do("race", port=port)
-    os.kill(pid, signal.SIGKILL)
-    wait_until_answered(platform)
-    assert not attacker.do("won")
+    assert not wins_the_port(attacker, platform, role)
 
 
 def test_a_stale_record_sends_nothing_to_who_listens_on_the_control_port(
@@ -116,6 +115,19 @@ def test_a_stale_record_sends_nothing_to_who_listens_on_the_control_port(
     assert again.returncode == 0, again.stderr
     assert (platform.state / "token").read_text() != token
     wait_until_answered(platform)
+
+
+def test_nor_the_port_of_one_that_a_new_platform_adopted(platform: Platform, attacker: Attacker) -> None:
+    wait_until_answered(platform)
+    before = [victim(platform, role) for role in ROLES]
+    os.kill(platform.facts()["pid"], signal.SIGKILL)
+    wait_until_free(attacker, platform.control)
+    attacker.do("unbind")
+    again = platform.up()
+    assert again.returncode == 0, again.stderr
+    assert [victim(platform, role) for role in ROLES] == before
+
+    assert [role for role in ROLES if wins_the_port(attacker, platform, role)] == []
 
 
 def test_a_link_to_a_state_folder_opens_nothing(platform: Platform, others_folder: Path) -> None:
@@ -162,12 +174,58 @@ def test_a_state_folder_of_another_user_is_refused(platform: Platform, others_fo
     assert [*planted.iterdir()] == []
 
 
+def test_records_of_a_former_boot_name_no_process(platform: Platform) -> None:
+    wait_until_answered(platform)
+    with subprocess.Popen(command_as(OWNER, "sleep", "300"), start_new_session=True) as bystander:
+        for pid in [platform.facts()["pid"], *platform.processes()]:
+            if pid != bystander.pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        identity = identify(bystander.pid)
+        assert identity is not None
+        records = [path for name in RECORDS for path in platform.state.glob(name)]
+        for path in records:
+            record = json.loads(path.read_text())
+            path.write_text(json.dumps(record | identity.to_json() | {"boot": "a former boot"}))
+
+        again = platform.up()
+
+        assert len(records) == len(RECORDS)
+        assert again.returncode == 0, again.stderr
+        wait_until_answered(platform)
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def wins_the_port(attacker: Attacker, platform: Platform, role: str) -> bool:
+    """Whether another user gets the port of a process when that process is killed."""
+    wait_until_answered(platform)
+    pid, port = victim(platform, role)
+    attacker.do("race", port=port)
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + PATIENCE
+    while victim(platform, role)[0] in (0, pid) or port not in platform.listening():
+        assert time.monotonic() < deadline, f"the {role} is not restarted"
+        time.sleep(0.01)
+    won: bool = attacker.do("won")
+    return won
+
+
 def victim(platform: Platform, role: str) -> tuple[int, int]:
-    """The process of a role, and a port on which it listens."""
-    if role == "gateway":
-        return next(pid for pid, command in platform.processes().items() if "envoy" in command), platform.gateway
-    run = json.loads(next(platform.state.glob("pods/*/run.json")).read_text())
+    """The process of a role (0 while none runs), and a port on which it listens."""
+    if role != "server":
+        word, port = ("envoy.json", platform.gateway) if role == "gateway" else (ACTIVATOR, activator_port(platform))
+        return next((pid for pid, command in platform.processes().items() if word in command), 0), port
+    path = next(platform.state.glob("pods/*/run.json"), None)
+    if path is None:  # it is being restarted
+        return 0, 0
+    run = json.loads(path.read_text())
     return run["pid"], run["ports"]["8080"]
+
+
+def activator_port(platform: Platform) -> int:
+    """The port of the activator."""
+    return int(json.loads((platform.state / "activator/activator.address.json").read_text())["port"])
 
 
 def wait_until_answered(platform: Platform) -> None:

@@ -11,20 +11,21 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
 import random
 import signal
+import socket
 import sys
 from pathlib import Path
 
 from clusters import processes, unix_sockets
 from clusters.clock import Clock
-from clusters.embedded.activator.tcp import listen
+from clusters.embedded.activator.tcp import RECEIVE_BUFFER
 from clusters.embedded.activator.wire import LINE_LIMIT, decode
 from clusters.embedded.activator_link import ActivatorLink
 from clusters.embedded.kubelet.environment import node_environment
 from clusters.errors import KnodelError
 from clusters.identity import Identity, folder_id, identify, is_running
+from clusters.sockets import PortGuard
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,8 @@ class ActivatorProcess:
         self._identity: Identity | None = None
         self._version = code_version()
         self._outdated = False
-        self._listener: int | None = None
+        self._guard: PortGuard | None = None
+        self._listener: socket.socket | None = None
         self._stopping = False
         self._backoff = FIRST_BACKOFF
         self.address = self._choose_address()
@@ -80,6 +82,8 @@ class ActivatorProcess:
             version = record.version if record is not None else ""
             self._outdated = version != self._version
             self._hold(found, version)
+            with contextlib.suppress(OSError):  # one of a version that did not share its port
+                self._guard = PortGuard.join(*self.address)
             return
         if former is not None:
             log.warning("the activator (pid %d) does not answer: replaced", former.pid)
@@ -153,10 +157,14 @@ class ActivatorProcess:
         """Start one on the listening socket. Raises ActivatorFailed, OSError."""
         listener = self._listen()
         _write_address(self._folder / ADDRESS, self.address)
-        command = [sys.executable, "-P", "-m", "clusters.embedded.activator", "--fd", str(listener)]
+        command = [sys.executable, "-P", "-m", "clusters.embedded.activator", "--fd", str(listener.fileno())]
         command += ["--control", str(self._folder / SOCKET), "--log", str(self._folder / LOG)]
         launched = processes.start_detached(
-            command, log=self._folder / OUTPUT, cwd=self._folder, environment=node_environment(), files=[listener]
+            command,
+            log=self._folder / OUTPUT,
+            cwd=self._folder,
+            environment=node_environment(),
+            files=[listener.fileno()],
         )
         self._hold(launched, self._version)
         return launched
@@ -165,20 +173,23 @@ class ActivatorProcess:
         self._identity = identity
         processes.write_record(self._folder / RECORD, processes.Record(identity, version))
 
-    def _listen(self) -> int:
+    def _listen(self) -> socket.socket:
         """Return the listening socket, which is kept. Raises ActivatorFailed when the address is taken."""
         if self._listener is None:
             try:
-                self._listener = listen(*self.address).detach()
+                self._guard = self._guard or PortGuard.take(*self.address)
+                self._listener = self._guard.listen()
+                self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)  # of callers' sockets
             except OSError as error:
                 host, port = self.address
                 raise ActivatorFailed(f"the activator cannot listen on {host}:{port}: {error.strerror}") from error
         return self._listener
 
     def _stop_listening(self) -> None:
-        if self._listener is not None:
-            os.close(self._listener)
-            self._listener = None
+        for held in (self._listener, self._guard):
+            if held is not None:
+                held.close()
+        self._listener = self._guard = None
 
     def _choose_address(self) -> tuple[str, int]:
         """The address in the folder, when a former activator may still run there or it is free, else another."""
@@ -257,7 +268,7 @@ def _free_port() -> int:
 
 def _is_free(host: str, port: int) -> bool:
     try:
-        listen(host, port).close()
+        PortGuard.take(host, port).close()
     except OSError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""The activator's listening socket, and what the kernel knows of a connection before the event loop does."""
+"""What the kernel knows of a connection before the event loop does, and what it holds for us."""
 
 from __future__ import annotations
 
@@ -8,21 +8,6 @@ import socket
 BACKLOG = 4096  # connections that the kernel holds for us; a thousand callers may come at once
 RECEIVE_BUFFER = 32 * 1024  # bytes; SO_RCVBUF of callers' sockets, bounds what one held request keeps of its body
 ESTABLISHED = 1  # linux/tcp_states.h; first byte of struct tcp_info
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises OSError when the address is taken."""
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-        sock.bind((host, port))
-        sock.listen(BACKLOG)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 def is_established(transport: asyncio.BaseTransport) -> bool:
