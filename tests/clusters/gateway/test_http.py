@@ -136,6 +136,7 @@ async def test_only_the_gateway_marks_what_the_split_sends(gateway: Envoy, first
         ("/v2/models/m/infer", "x", forged, first),
         ("/", "blue-m.default.localhost", forged, second), ("/", "m.default.localhost", forged | tagged, second),
         ("/v2/models/m/infer", "x", forged | tagged, second),
+        ("/namespaces/default/models/m@blue/v2/models/m/infer", "x", forged, second),
         ("/", "m.default.localhost", forged | {"Knative-Serving-Tag": "unknown"}, first),
     )  # fmt: skip
     counted = []
@@ -144,7 +145,7 @@ async def test_only_the_gateway_marks_what_the_split_sends(gateway: Envoy, first
         got = served.requests[-1].headers
         counted.append(is_of_split([(name.lower().encode(), value.encode()) for name, value in got.items()]))
         assert got.getall("Knative-Serving-Default-Route", []) == (["true"] if served is first else [])
-    assert counted == [True, True, True, False, False, False, False]
+    assert counted == [True] * 3 + [False] * 5
 
 
 async def test_requests_are_split_by_percent(gateway: Envoy, first: Backend, second: Backend) -> None:
