@@ -177,6 +177,7 @@ class Resources:
     async def _update(self, request: Request, target: Target) -> Response:
         obj = _aligned(await self._read_object(request), target)
         if target.kind in OWN_KINDS and not version_of(obj):
+            await self._cluster.get(target.kind, target.name, target.namespace or "")  # raises NotFound first
             fault = FieldError("metadata.resourceVersion", "it must be specified for an update")
             raise Invalid(f"{target.kind} {target.name!r}", [fault])
         return await self._replace(request, target, obj)

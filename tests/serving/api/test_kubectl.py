@@ -283,11 +283,13 @@ async def test_kubectl_lists_what_its_user_may_do_and_who_it_is(served: Served) 
 
 
 async def test_kubectl_names_the_object_that_is_refused_or_missing(served: Served) -> None:
-    for verb in ("create", "replace"):
-        manifest = json.dumps(model("magika" if verb == "replace" else "UPPER", storageUri="file:///m"))
-        refused = await kubectl(served, verb, "-f", "-", stdin=manifest, code=1)
-        assert "magika" in refused if verb == "replace" else 'The Model "UPPER" is invalid' in refused
-    assert "NotFound" in await kubectl(served, "get", "secret", "keys", code=1)
+    invalid = json.dumps(model("UPPER", storageUri="file:///m"))
+    refused = await kubectl(served, "create", "-f", "-", stdin=invalid, code=1)
+    missing = await kubectl(served, "replace", "-f", "-", stdin=MANIFEST, code=1)
+
+    assert 'The Model "UPPER" is invalid' in refused
+    assert "NotFound" in missing
+    assert "magika" in missing
 
 
 async def test_kubectl_shows_where_the_cluster_is(served: Served) -> None:

@@ -125,6 +125,8 @@ async def test_an_update_replaces_all_but_status_and_what_the_server_writes(
     assert answer["metadata"]["creationTimestamp"] == obj["metadata"]["creationTimestamp"]
     status, answer = await call(served, "PUT", f"{MODELS}/a", json.dumps(body).encode())
     assert (status, answer["reason"]) == (409, "Conflict")
+    del body["metadata"]["resourceVersion"]
+    assert (await call(served, "PUT", f"{MODELS}/a", json.dumps(body).encode()))[0] == 422
 
 
 async def test_a_replaced_namespace_goes_only_after_its_contents(served: Served, cluster: EmbeddedCluster) -> None:

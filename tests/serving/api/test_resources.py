@@ -72,7 +72,7 @@ async def call(
         ("DELETE", f"{MODELS}/x", b'{"preconditions": {"uid": 5}}', {}, 400),
         ("DELETE", f"{MODELS}/x", b'{"preconditions": {"uid": null}}', {}, 404),
         ("PATCH", f"{MODELS}/x", b"{}", {}, 415),
-        ("PUT", f"{MODELS}/x", b"{}", {}, 422),
+        ("PUT", f"{MODELS}/x", b"{}", {}, 404),
         ("PUT", f"{MODELS}/x", b'{"metadata": {"resourceVersion": "1"}}', {}, 404),
         ("PUT", f"{MODELS}/x", b'{"metadata": {"name": "y", "resourceVersion": "1"}}', {}, 400),
         ("PUT", MODELS, b"{}", {}, 405),
