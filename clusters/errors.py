@@ -9,6 +9,7 @@
     │   ├── Forbidden       (403)     this caller may not
     │   ├── Gone            (410)     the resourceVersion is older than the watch history: list again
     │   └── Unavailable     (503)     no answer now; `retry_after` seconds when the cluster says so
+    ├── AddressInUse                  an address at which a part of the platform is to listen cannot be used
     ├── TemporaryError                a reconcile pass that wants to be tried again after `delay` seconds
     └── PermanentError                a reconcile pass that only a changed object can help
 
@@ -111,6 +112,10 @@ class Unavailable(ClusterError):
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class AddressInUse(KnodelError):
+    """An address at which the platform is to listen cannot be used."""
 
 
 class TemporaryError(KnodelError):

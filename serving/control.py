@@ -34,7 +34,7 @@ class Control:
     """The control API. It listens at its ports from the start and answers after `serve`."""
 
     def __init__(self, state: Path, settings: ControlSettings) -> None:
-        """Raises PortInUse."""
+        """Raises AddressInUse."""
         self._state = state
         self._settings = settings
         self._sockets = [listen(settings.address, settings.port, "--control-port")]

@@ -31,6 +31,7 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane import DataPlane
 from clusters.embedded.knative import KnativeServing
 from clusters.embedded.kubelet import Kubelet
+from clusters.embedded.kubelet.logs import LogRotator
 from clusters.embedded.lock import FolderLock
 from clusters.embedded.pod_logs import PodLogs
 from clusters.embedded.store import Store
@@ -59,7 +60,9 @@ from serving.apis.prices import prices_to_dict
 from serving.apis.settings import Settings
 from serving.apis.state import (
     ACTIVATOR_FOLDER,
+    GATEWAY_FOLDER,
     KEPT_FOLDER,
+    LOG_FILE,
     POOL_KEY_FILE,
     STORE_FILE,
     Facts,
@@ -88,6 +91,9 @@ HOME = "default"
 
 SCALING = Scaling(warm=WarmStart(create_burst=1))
 """Members of a pool start one after the other: here the replicas that serve have the same processors."""
+
+LOGS = (LOG_FILE, f"{GATEWAY_FOLDER}/envoy.log", f"{ACTIVATOR_FOLDER}/*.out", "zygotes/*/*.log")
+"""Output of processes that do not rotate it themselves."""
 
 OpenStore = Callable[[Path], Store]
 
@@ -224,6 +230,7 @@ class Platform:
             self._gateway.run(),
             self._activator.run(),
             self._kubelet.run(),
+            LogRotator(self.state, self._clock, patterns=LOGS, kept=1).run(),
             *(part.run() for part in (*self._machine, *self._controllers.parts)),
             collect_kept_files(self.state / KEPT_FOLDER, self._informers, self._clock),
         ):

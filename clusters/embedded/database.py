@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
+from errno import EACCES
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,6 +93,7 @@ class Database:
         try:
             if not path.exists():
                 _make(path)
+            _require_writable(path)
             _refuse_empty(path)
             connection = _connect(path)
         except (OSError, sqlite3.Error) as error:
@@ -232,6 +234,18 @@ def _make(path: Path) -> None:
 def _refuse_empty(path: Path) -> None:
     if path.stat().st_size == 0:  # SQLite would take it for a new database
         raise StoreError(f"the state file {path} is empty, it was cut off: {_RESTORE}")
+
+
+def _require_writable(path: Path) -> None:
+    """Raise StoreError when the file or its log cannot be written: SQLite would open them all the same."""
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        try:
+            file.open("r+b").close()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            remedy = f"let its owner write it with `chmod u+w {file}`" if error.errno == EACCES else "look at its disk"
+            raise StoreError(f"the state file {file} cannot be written ({error.strerror}): {remedy}") from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:

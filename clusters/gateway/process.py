@@ -12,7 +12,8 @@ import envoy
 
 from clusters import processes
 from clusters.clock import Clock
-from clusters.gateway.errors import AddressInUse, NotServing
+from clusters.errors import AddressInUse
+from clusters.gateway.errors import NotServing
 from clusters.gateway.limits import WORKERS, Limits
 from clusters.identity import Identity, is_running
 from clusters.sockets import PortGuard
@@ -123,8 +124,7 @@ def guard_port(host: str, port: int) -> PortGuard:
         return PortGuard.take(host, port)
     except OSError as error:
         raise AddressInUse(
-            f"the gateway cannot listen on {host}:{port} ({error.strerror}): stop the process that does, "
-            "or choose another port with --port"
+            f"the gateway cannot listen on {host}:{port} ({error.strerror}): choose another port with --port"
         ) from error
 
 

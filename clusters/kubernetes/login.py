@@ -71,7 +71,7 @@ def login_for(context: str | None, kubeconfig: Path | None) -> LogIn:
     """How to log in: the given kubeconfig or context, else $KUBECONFIG, else as this Pod, else ~/.kube/config."""
     if kubeconfig is None and context is None and not os.environ.get("KUBECONFIG") and os.environ.get(SERVICE_HOST):
         return _as_service_account
-    files = str(kubeconfig or os.environ.get("KUBECONFIG") or Path(DEFAULT_KUBECONFIG).expanduser())
+    files = str(kubeconfig or os.environ.get("KUBECONFIG") or os.path.expanduser(DEFAULT_KUBECONFIG))  # noqa: PTH111 - Path's raises without a home
 
     async def log_in() -> Login:
         return await _by_kubeconfig(files, context)
@@ -155,7 +155,7 @@ def _complaints() -> Iterator[list[str]]:
 
 
 def _exists(files: str) -> bool:
-    return any(Path(path).expanduser().is_file() for path in files.split(os.pathsep))
+    return any(Path(os.path.expanduser(path)).is_file() for path in files.split(os.pathsep))  # noqa: PTH111 - Path's raises without a home
 
 
 def _login(client: Any) -> Login:

@@ -16,7 +16,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from clusters.errors import KnodelError
+from clusters.errors import AddressInUse
 from serving.api.body import MAX_BODY
 from serving.server.connection import Connection
 from serving.server.limits import Limits
@@ -27,12 +27,8 @@ LIMITS = Limits(body=2 * MAX_BODY)  # the application says first, as a Status, t
 SHUTDOWN = 2  # s that open watches get to end
 
 
-class PortInUse(KnodelError):
-    """An address that the platform needs is taken."""
-
-
 def listen(host: str, port: int, setting: str) -> socket.socket:
-    """A listening TCP socket. Raises PortInUse, which names `setting`, the option that changes the port."""
+    """A listening TCP socket. Raises AddressInUse, which names `setting`, the option that changes the port."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -40,8 +36,8 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
         listener.listen(1024)
     except OSError as error:
         listener.close()
-        raise PortInUse(
-            f"{host}:{port} cannot be used ({error.strerror}): free it or choose another by {setting}"
+        raise AddressInUse(
+            f"the control API cannot listen on {host}:{port} ({error.strerror}): choose another port with {setting}"
         ) from error
     listener.setblocking(False)
     return listener

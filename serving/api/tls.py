@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import logging
+import ssl
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import yaml
 
 from serving.apis.state import write_private
+
+log = logging.getLogger(__name__)
 
 LIFETIME = timedelta(days=825)  # the longest that common TLS clients accept for a leaf certificate
 RENEW_BEFORE = timedelta(days=30)
@@ -21,12 +25,14 @@ ADDRESSES = ("127.0.0.1", "::1")
 
 
 def ensure_certificate(folder: Path, now: datetime) -> tuple[Path, Path, Path]:
-    """(CA certificate, server certificate, server key) in `folder`, made when absent or soon to expire.
+    """Return (CA certificate, server certificate, server key) in `folder`.
+
+    They are made when one is absent or broken, when key and certificate do not belong together, and before they expire.
 
     The CA's own key is not kept: it signs one server certificate and is forgotten.
     """
     authority, certificate, key = folder / "ca.crt", folder / "server.crt", folder / "server.key"
-    if authority.exists() and certificate.exists() and key.exists() and _expires(certificate) - now > RENEW_BEFORE:
+    if _is_usable(authority, certificate, key) and _expires(certificate) - now > RENEW_BEFORE:
         return authority, certificate, key
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path, content in zip((authority, certificate, key), _issue(now), strict=True):
@@ -46,6 +52,23 @@ def kubeconfig(server: str, authority: bytes, token: str) -> str:
         "contexts": [{"name": "knodel", "context": {"cluster": "knodel", "user": "knodel", "namespace": "default"}}],
     }
     return yaml.safe_dump(config, sort_keys=False)
+
+
+def _is_usable(authority: Path, certificate: Path, key: Path) -> bool:
+    try:
+        ssl.create_default_context(cafile=str(authority))
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        log.warning("%s is replaced, with a new kubeconfig: its files cannot be used (%s)", certificate.parent, error)
+        return False
+    return True
+
+
+def _no_password() -> str:
+    """Return what opens no key: OpenSSL would ask for the password of an encrypted one at the terminal."""
+    return ""
 
 
 def _expires(certificate: Path) -> datetime:

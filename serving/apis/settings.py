@@ -94,8 +94,8 @@ class ControlSettings:
     """Where the control API listens."""
 
     address: str = setting("127.0.0.1", "address", "loopback only unless asked")
-    port: int = port_setting(8081, "next to the gateway's")
-    tls_port: int = port_setting(8443, "the same API over TLS: kubectl sends no token over plain HTTP")
+    port: int = port_setting(8081, "next to the gateway's; with another gateway.port the next one")
+    tls_port: int = port_setting(8443, "for kubectl, over TLS; with another gateway.port the next but one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,8 @@ def load_settings(
 ) -> Settings:
     """The settings in force: defaults, the file `config`, variables, then what the command line names.
 
-    Raises SettingsError, LoadError.
+    With another port of the gateway, the ports of the control API that are not set are the next ones, so that one port
+    is enough for a second platform on a machine. Raises SettingsError, LoadError.
     """
     given: dict[str, Any] = {}
     if config is not None:
@@ -187,7 +188,18 @@ def load_settings(
     for key, value in (("gateway.port", gateway_port), ("control.port", control_port)):
         if value is not None:
             given[key] = value
-    return _settings_with(given)
+    return _settings_with(_next_ports(given) | given)
+
+
+def _next_ports(given: Mapping[str, Any]) -> dict[str, int]:
+    """Return the ports of the control API that follow from a port of the gateway; none without a good one."""
+    port, last = given.get("gateway.port"), 65_535
+    if not isinstance(port, int) or isinstance(port, bool) or not 0 < port <= last:
+        return {}
+    keys = [key for key in ("control.port", "control.tlsPort") if key not in given]
+    taken = {value for key, value in given.items() if key in ("gateway.port", "control.port", "control.tlsPort")}
+    candidates = (*range(port + 1, last + 1), *range(port - 1, 0, -1))
+    return dict(zip(keys, (other for other in candidates if other not in taken), strict=False))
 
 
 def settings_from_text(text: str, where: str) -> Settings:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT_VARIABLE = "KNODEL_KUBE_CONTEXT"
+NO_FOLDER = Path("/nonexistent")
+"""The state folder of verbs that use none: they work without a home folder."""
 DEFAULT_NAMESPACE = "default"
 Place = Literal["machine", "cluster", "either", "nowhere"]
 """Where a verb works: on the platform of this machine, on a Kubernetes cluster, on the one that the caller names, or
@@ -94,8 +96,8 @@ def verb(
             chosen = namespace if namespace is not None else kube.namespace if kube else DEFAULT_NAMESPACE
             if fault := dns_label_fault(chosen):
                 raise UsageError(f"--namespace: {fault}")
-            folder = state_folder(state)
-            with _naming_skew(None if kube else folder):
+            folder = NO_FOLDER if place == "nowhere" else state_folder(state)
+            with _naming_skew(None if kube or place == "nowhere" else folder):
                 return function(Session(folder, chosen, Output(output), kube, namespace is not None), **arguments)
 
         wrapped: Any = run

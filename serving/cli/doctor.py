@@ -171,7 +171,7 @@ def judge_kept(used: int, limit: int) -> Finding:
 
 
 def judge_port(
-    what: str, address: str, setting: str, taken_by: Sequence[Listener] | None, ours: frozenset[int]
+    what: str, address: str, remedy: str, taken_by: Sequence[Listener] | None, ours: frozenset[int]
 ) -> Finding:
     """`taken_by`: who has the port, None when it is free. `ours`: pids that the next `knodel up` takes over."""
     if taken_by is None:
@@ -179,7 +179,7 @@ def judge_port(
     if taken_by and all(listener.pid in ours for listener in taken_by):
         return Finding(f"{what} port", True, f"{address} is held by what this platform left running")
     who = ", ".join(map(str, taken_by)) or "a process of another user"
-    return Finding(f"{what} port", False, f"{address} is taken by {who}", f"end it, or choose another by {setting}")
+    return Finding(f"{what} port", False, f"{address} is taken by {who}", remedy)
 
 
 def judge_settings(fault: str) -> Finding:

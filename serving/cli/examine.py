@@ -33,6 +33,7 @@ from serving.cli.doctor import Finding, Reply
 from serving.cli.errors import CommandError
 from serving.cli.examine_models import examine_here
 from serving.cli.http import exchange
+from serving.cli.ports import ports_of, propose
 from serving.cli.sockets import is_taken, listeners
 from serving.cli.state import Platform
 from serving.engines.registry import FORMATS
@@ -70,7 +71,7 @@ def examine(state: Path, config: Path | None, client: Callable[[float], Client])
         if all(answer.ok for answer in answers):
             yield from examine_here(client(PATIENCE))
     if has_proc and GATEWAY not in missing:  # without them nothing runs, and nobody can look
-        yield from _processes_and_ports(state, pid is not None, settings)
+        yield from _processes_and_ports(state, pid is not None, settings, config)
 
 
 def _engines() -> dict[str, str | None]:
@@ -182,18 +183,17 @@ def _get(address: str, path: str) -> Reply:
             connection.close()
 
 
-def _processes_and_ports(state: Path, running: bool, settings: Settings) -> Iterator[Finding]:
+def _processes_and_ports(state: Path, running: bool, settings: Settings, config: Path | None) -> Iterator[Finding]:
     from serving.cli.remains import find_remains, summary  # the parts of the platform are heavy
 
     remains = find_remains(state)
     yield doctor.judge_leftovers(running, summary(remains))
     if running:
         return  # it has its ports
+    taken = {address for address in ports_of(settings) if is_taken(*address)}
+    remedy = propose(state, str(config) if config else None) if taken else ""
     ours = frozenset(remain.identity.pid for remain in remains)
-    for what, host, port, setting in (
-        ("gateway", settings.gateway.address, settings.gateway.port, "--port"),
-        ("control", settings.control.address, settings.control.port, "--control-port"),
-        ("control TLS", settings.control.address, settings.control.tls_port, "KNODEL_CONTROL_TLS_PORT"),
-    ):
-        taken_by = listeners(port) if is_taken(host, port) else None
-        yield doctor.judge_port(what, f"{host}:{port}", setting, taken_by, ours)
+    for what, address in zip(("gateway", "control", "control TLS"), ports_of(settings), strict=True):
+        host, port = address
+        taken_by = listeners(port) if address in taken else None
+        yield doctor.judge_port(what, f"{host}:{port}", remedy, taken_by, ours)

@@ -10,6 +10,7 @@ from clusters.objects import Object
 from serving.apis.faults import storage_uri_fault
 from serving.apis.state import KEPT_FOLDER
 from serving.cli.errors import UsageError
+from serving.cli.home import expand
 
 _SCHEME = re.compile(r"[A-Za-z][-+.A-Za-z0-9]*:")
 SHORT = 12
@@ -18,7 +19,7 @@ SHORT = 12
 
 def uri_of(text: str) -> str:
     """Return the URI that `text` is, or the file:// URI of the path that it is."""
-    path = Path(text).expanduser()
+    path = expand(text)
     if "://" in text or (_SCHEME.match(text) and not path.exists()):  # of unknown schemes the platform knows the remedy
         return text
     return path.absolute().as_uri()

@@ -15,6 +15,7 @@ from clusters.objects import SECRET, Object, annotations_of
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
+from serving.cli.home import expand
 from serving.cli.names import files as paths
 
 STDIN = "-"
@@ -78,7 +79,7 @@ def _from_file(text: str) -> tuple[str, str]:
     if found and path == STDIN:
         return key, _encoded(_bounded(text, sys.stdin.buffer))
     try:
-        with Path(path).expanduser().open("rb") as file:
+        with expand(path).open("rb") as file:
             return key, _encoded(_bounded(text, file))
     except OSError as error:
         raise UsageError(f"--file {text}: cannot be read ({error.strerror})") from error

@@ -10,6 +10,7 @@ import click
 
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
+from serving.cli.home import expand
 from serving.cli.local_files import uri_of
 from serving.cli.names import files, formats
 
@@ -61,7 +62,7 @@ def command(
     os.environ.update({"HOST": host, **ports})
     model = "" if models else name or _name_of(path)
     click.echo(f"serving {model or path} on http://{host}:{port}/v2/models/{model or 'NAME'}", err=True)
-    what = [f"--models={Path(path).expanduser()}"] if models else ["--name", model, "--storage-uri", _uri_of(path)]
+    what = [f"--models={expand(path)}"] if models else ["--name", model, "--storage-uri", _uri_of(path)]
     options = {
         "--format": model_format, "--memory-limit": memory_limit, "--load-timeout": load_timeout,
         "--max-batch-size": max_batch_size, "--max-batch-latency": max_batch_latency,

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from clusters.embedded.lock import holder
 from serving.apis.state import CONTROL_SOCKET, TOKEN_FILE, Facts, StateError, split_address
-from serving.cli.errors import CommandError, Unreachable
+from serving.cli.errors import CommandError, Unreachable, UsageError
+from serving.cli.home import expand
 from serving.cli.http import FOREIGN, Endpoint
 
 REMEDY = "`knodel doctor` looks for the cause, `knodel up --detach` starts it"
@@ -23,17 +24,19 @@ HOST = "localhost"  # the Host of requests over the platform's unix socket
 def state_folder(given: str | None) -> Path:
     """Return the state folder: `--state`, else KNODEL_STATE, else `knodel` in the XDG state home.
 
-    A relative XDG_STATE_HOME is ignored, as the XDG base directory specification requires. Raises CommandError when the
+    A relative XDG_STATE_HOME is ignored, as the XDG base directory specification requires. Raises UsageError when the
     home folder is not known.
     """
     chosen = given or os.environ.get("KNODEL_STATE")
+    if chosen:
+        return expand(chosen).absolute()
+    base = Path(os.environ.get("XDG_STATE_HOME") or "")
+    if base.is_absolute():
+        return base / "knodel"
     try:
-        if chosen:
-            return Path(chosen).expanduser().absolute()
-        base = Path(os.environ.get("XDG_STATE_HOME") or "")
-        return (base if base.is_absolute() else Path("~/.local/state").expanduser()) / "knodel"
+        return Path("~/.local/state/knodel").expanduser()
     except RuntimeError as error:
-        raise CommandError(f"{error}: name the state folder by its path, with --state or KNODEL_STATE") from error
+        raise UsageError("this user has no home folder: name the state folder with --state or KNODEL_STATE") from error
 
 
 def version_skew(state: Path) -> str:

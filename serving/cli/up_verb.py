@@ -12,11 +12,14 @@ from typing import BinaryIO
 
 import click
 
-from clusters.embedded.lock import prepare_folder
-from serving.apis.state import LOG_FILE, Facts, StateError, full_disk
+from clusters.embedded.lock import holder, prepare_folder
+from clusters.errors import AddressInUse
+from serving.apis.state import LOG_FILE, Facts, StateError, full_disk, split_address
 from serving.cli.context import Session, verb
-from serving.cli.errors import CommandError, NotInTime
+from serving.cli.errors import CommandError, NotInTime, UsageError
 from serving.cli.output import Progress
+from serving.cli.ports import propose
+from serving.cli.state import running
 
 READY_WITHIN = 60.0  # s that a detached platform gets to become ready; it needs about one
 PRIVATE = 0o600  # names of models and callers stand in the log
@@ -27,22 +30,65 @@ POLL = 0.02  # s between two looks
     "up", place="machine", namespaced=False,
     examples=[
         ("Start the platform in the background", "knodel up --detach"),
-        ("Start a second one, on other ports", "knodel up --detach --state ~/second --port 8180 --control-port 8181"),
+        ("Start a second one, on other ports", "knodel up --detach --state ~/second --port 8180"),
     ],
 )  # fmt: skip
-@click.option("--port", type=click.IntRange(1, 65535), help="Port of the gateway [8080].")
-@click.option("--control-port", type=click.IntRange(1, 65535), help="Port of the control API [8081].")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Port of the gateway; the control API takes the next two [8080]."
+)
+@click.option("--control-port", type=click.IntRange(1, 65535), help="Port of events and probes [the next one].")
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
 @click.option("--detach", is_flag=True, help="Run in the background; return once it is ready.")
 def command(session: Session, port: int | None, control_port: int | None, config: str | None, detach: bool) -> int:
-    """Start the platform on this machine; Ctrl-C stops it."""
+    """Start the platform on this machine; Ctrl-C stops it. One that runs already stays as it is."""
+    facts = _find_running(session)
+    if facts is not None:
+        _check_ports(session, facts, port, control_port)
+        _show(session, facts)
+        note = "; --config has no effect before `knodel down`" if config else ""
+        click.echo(f"the platform on {session.state} is up already (process {facts.pid}){note}", err=True)
+        return 0
     if detach:
         return _detached(session, port, control_port, config)
     from serving.cli.files import settings_of
     from serving.platform import run_platform  # everything heavy hangs on this import
 
     settings = settings_of(config, gateway_port=port, control_port=control_port)
-    return run_platform(session.state, settings)
+    try:
+        return run_platform(session.state, settings)
+    except AddressInUse as error:
+        what = str(error).partition(": choose ")[0]
+        raise CommandError(f"{what}: {propose(session.state, config)}") from error
+
+
+def _find_running(session: Session) -> Facts | None:
+    """Return the facts of the platform on the folder, once it is ready; None when none runs there.
+
+    Raises NotInTime when one holds the folder and does not become ready, CommandError for a broken platform.json.
+    """
+    deadline, progress = time.monotonic() + READY_WITHIN, Progress()
+    try:
+        while (pid := holder(session.state)) is not None:
+            if (facts := running(session.state)) is not None:
+                return facts
+            if time.monotonic() > deadline:
+                log = session.state / LOG_FILE
+                raise NotInTime(f"process {pid} holds {session.state} and is not ready: see {log}")
+            progress.show(f"another process ({pid}) starts or ends the platform")
+            time.sleep(POLL)
+    finally:
+        progress.clear()
+    return None
+
+
+def _check_ports(session: Session, facts: Facts, port: int | None, control_port: int | None) -> None:
+    """Refuse ports that a running platform does not have. Raises UsageError."""
+    for option, wanted, address in (("--port", port, facts.gateway), ("--control-port", control_port, facts.control)):
+        if wanted is not None and wanted != split_address(address)[1]:
+            raise UsageError(
+                f"{option} {wanted}: the platform on {session.state} runs already, at {address}: "
+                f"`knodel down` ends it, `knodel up` then takes {option}"
+            )
 
 
 def _detached(session: Session, port: int | None, control_port: int | None, config: str | None) -> int:
@@ -63,13 +109,17 @@ def _detached(session: Session, port: int | None, control_port: int | None, conf
     facts = Facts.read(session.state)
     if facts is None:
         raise CommandError(f"the platform ended again: see {log}")
+    _show(session, facts)
+    return 0
+
+
+def _show(session: Session, facts: Facts) -> None:
     if session.output.structured:
         session.output.value(asdict(facts))
     else:
         session.output.text(
             f"gateway http://{facts.gateway}, control https://{facts.control_tls}, events http://{facts.control}/events"
         )
-    return 0
 
 
 def _open_log(log: Path) -> BinaryIO:

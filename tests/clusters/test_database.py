@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +25,21 @@ def filled(folder: Path, rows: int = 400) -> Path:
     database.write([Row("models.knodel.dev", Key("ns", f"m{n}"), value) for n in range(rows)], 2 + rows)
     database.close()
     return path
+
+
+def test_a_file_that_may_not_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    path.chmod(0o444)
+    program = (
+        "import sys; from pathlib import Path; from clusters.embedded.store import Store; Store.open(Path(sys.argv[1]))"
+    )
+    rights = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []  # root may write any file
+
+    done = subprocess.run([*rights, sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
+
+    assert re.search(rf"StoreError: .*cannot be written \(Permission denied\).*`chmod u\+w {path}`", done.stderr), (
+        done.stderr
+    )
 
 
 def overwrite(path: Path, at: int, data: bytes) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from clusters.embedded.knative.validation import VALIDATORS
-from clusters.objects import KINDS
+from clusters.objects import KINDS, REVISION
 from serving.apis.loader import read_models
 from serving.apis.settings import load_settings
 from serving.apis.validation import validate_model
+from serving.cli.client import Client
+from serving.cli.state import Platform
 from serving.resources.render import render
 from tests.platform.machine import machine
 
@@ -24,19 +26,20 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 def test_the_quickstart_ends_with_a_real_answer_of_a_real_model(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         ports = {"KNODEL_GATEWAY_PORT": str(here.port), "KNODEL_CONTROL_PORT": str(here.control)}
-        done = subprocess.run(
-            [sys.executable, str(ROOT / "examples" / "quickstart.py")],
-            env=here.environment | ports,
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=False,
-        )
+        for _ in range(2):  # `make run` finds the platform of the first one up
+            done = subprocess.run(
+                [sys.executable, str(ROOT / "examples" / "quickstart.py")],
+                env=here.environment | ports,
+                capture_output=True,
+                text=True,
+                timeout=90,
+                check=False,
+            )
 
-        assert done.returncode == 0, done.stderr
-        assert re.search(r"quickstart\.py is python \(score 0\.\d+\)", done.stdout)
-        assert f"127.0.0.1:{here.port}" in done.stdout
-        assert "magika" in here.run("list")
+            assert done.returncode == 0, done.stderr
+            assert re.search(r"quickstart\.py is python \(score 0\.\d+\)", done.stdout)
+            assert f"127.0.0.1:{here.port}" in done.stdout
+        assert len(Client(Platform.find(here.state)).list(REVISION, "default")["items"]) == 1
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import threading
@@ -201,26 +202,34 @@ def status_with_token(here: Machine) -> int:
 
 
 @pytest.mark.fault("I10")
-def test_a_second_platform_on_one_state_is_refused(tmp_path: Path) -> None:
+def test_up_on_a_folder_with_a_platform_changes_nothing_and_says_so(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
-        here.up()
+        first = here.up()
+        facts = here.facts()
 
-        refused = here.up(code=1)
+        assert here.up() == first
+        assert json.loads(here.run("up", "--detach", "-o", "json")) == facts
+        (tmp_path / "link").symlink_to(here.state)
+        assert here.run("up", "--state", str(tmp_path / "link")) == first
+        refused = here.run("up", "--detach", "--port", "1", code=2)
+        assert f"runs already, at 127.0.0.1:{here.port}" in refused and "`knodel down`" in refused
+        assert here.facts() == facts
 
-        assert "already runs a platform" in refused
-        assert len(refused.splitlines()) == 1
-        here.run("list")
 
-
-@pytest.mark.parametrize("taken", ["port", "control"])
+@pytest.mark.parametrize("offset", [0, 1, 2], ids=["gateway", "control", "control TLS"])
 @pytest.mark.fault("I10")
-def test_a_port_in_use_is_named_and_nothing_is_left(tmp_path: Path, taken: str) -> None:
-    with machine(tmp_path) as here, socket.create_server(("127.0.0.1", getattr(here, taken))):
-        refused = here.up(code=1)
+def test_a_port_in_use_is_named_with_a_command_that_starts_the_platform_on_others(tmp_path: Path, offset: int) -> None:
+    with machine(tmp_path) as here, socket.create_server(("127.0.0.1", 0)) as other:
+        del here.environment["KNODEL_CONTROL_TLS_PORT"]
+        taken = other.getsockname()[1]
+        refused = here.run("up", "--detach", "--port", str(taken - offset), code=1)
 
-        assert str(getattr(here, taken)) in refused
+        assert f"127.0.0.1:{taken} (Address already in use)" in refused
         assert len(refused.splitlines()) == 1
         assert here.processes() == []
+        (command,) = re.findall("`knodel (up [^`]*)`", refused)
+        here.run(*command.split())
+        here.run("list")
 
 
 @pytest.mark.fault("I10")

@@ -1,4 +1,4 @@
-"""Bounds of container logs: rotation while processes hold their log files open, and removal after Pods have ended.
+"""Bounds of logs: rotation while processes hold their log files open, and removal after Pods have ended.
 
 A process writes straight into its file, so that it goes on when the control plane is gone; a pipe would break. So a
 full log is copied and then cut to nothing (all writers append). Lines written in the microseconds between the last
@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import shutil
+from collections.abc import Sequence
 from glob import glob
 from itertools import count
 from pathlib import Path
@@ -28,14 +29,24 @@ KEPT_AFTER_END: Final = 86_400.0  # s that the logs of an ended Pod are kept
 LARGEST_ENDED: Final = 100 << 20  # bytes of the logs of all ended Pods together
 MOST_ENDED: Final = 500  # ended Pods with logs
 REMOVE_EVERY: Final = 6  # looks
+POD_LOGS: Final = ("*/*.log",)  # below a node's folder of logs
 _CHUNK: Final = 1 << 20  # bytes
 
 
 class LogRotator:
-    """Keeps all logs below a folder within bounds."""
+    """Keeps the files below a folder that match one of the glob `patterns` within bounds."""
 
-    def __init__(self, folder: Path, clock: Clock, *, largest: int = LARGEST_LOG, kept: int = KEPT_LOGS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        *,
+        patterns: Sequence[str] = POD_LOGS,
+        largest: int = LARGEST_LOG,
+        kept: int = KEPT_LOGS,
+    ) -> None:
         self._folder = folder
+        self._patterns = patterns
         self._clock = clock
         self._largest = largest
         self._kept = kept
@@ -44,11 +55,12 @@ class LogRotator:
         """Look at the logs now and then, until cancelled."""
         for number in count(1):
             await self._clock.sleep(LOOK_EVERY)
-            if number % REMOVE_EVERY == 0:
+            if number % REMOVE_EVERY == 0 and self._patterns == POD_LOGS:
                 await asyncio.to_thread(remove_ended, self._folder, self._clock.now().timestamp())
-            names = glob("*/*.log", root_dir=self._folder)  # noqa: PTH207 - Path.glob raises when a folder goes meanwhile
-            for name in sorted(names):
-                await self._look(self._folder / name)
+            for pattern in self._patterns:
+                names = glob(pattern, root_dir=self._folder)  # noqa: PTH207 - Path.glob raises when a folder goes meanwhile
+                for name in sorted(names):
+                    await self._look(self._folder / name)
 
     async def _look(self, path: Path) -> None:
         try:

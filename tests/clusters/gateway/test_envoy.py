@@ -16,9 +16,10 @@ import pytest
 
 from clusters import processes
 from clusters.clock import SystemClock
+from clusters.errors import AddressInUse
 from clusters.gateway import envoy
 from clusters.gateway.envoy import ROUTES, Envoy
-from clusters.gateway.errors import AddressInUse, NotServing, Refused
+from clusters.gateway.errors import NotServing, Refused
 from clusters.gateway.limits import Limits
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Route, Split, Table, VirtualHost

@@ -12,6 +12,7 @@ import pytest
 
 from clusters.embedded.kubelet.folders import ENDED
 from clusters.embedded.kubelet.logs import LOOK_EVERY, REMOVE_EVERY, LogRotator, remove_ended
+from serving.platform import LOGS
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 
@@ -79,5 +80,23 @@ async def test_a_rotator_removes_what_ended_a_day_ago(tmp_path: Path) -> None:
             clock.step(LOOK_EVERY)
             await asyncio.sleep(0.05)
         await eventually(lambda: not (tmp_path / "old").exists())
+    finally:
+        running.cancel()
+
+
+async def test_the_output_of_the_platform_and_its_processes_is_bounded(tmp_path: Path) -> None:
+    names = ["platform.log", "gateway/envoy.log", "activator/activator.out", "zygotes/abc/zygote.log"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x" * 10)
+    (tmp_path / "gateway" / "access.log").write_bytes(b"x" * 10)  # Envoy's, rotated by renaming
+    clock = SteppedClock()
+    running = asyncio.create_task(LogRotator(tmp_path, clock, patterns=LOGS, largest=5, kept=1).run())
+    try:
+        await asyncio.sleep(0)
+        clock.step(LOOK_EVERY)
+        await eventually(lambda: all((tmp_path / name).stat().st_size == 0 for name in names))
+        assert all((tmp_path / f"{name}.1").read_bytes() == b"x" * 10 for name in names)
+        assert (tmp_path / "gateway" / "access.log").stat().st_size == 10
     finally:
         running.cancel()

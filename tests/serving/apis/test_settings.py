@@ -33,6 +33,25 @@ def test_variables_win_over_the_file_and_the_command_line_over_both(tmp_path: Pa
     assert settings.gateway.header_timeout == 3.0
 
 
+@pytest.mark.parametrize(
+    ("variables", "option", "ports"),
+    [
+        ({}, 8180, (8180, 8181, 8182)),
+        ({"KNODEL_GATEWAY_PORT": "8081"}, None, (8081, 8082, 8083)),
+        ({"KNODEL_CONTROL_PORT": "8182"}, 8180, (8180, 8182, 8181)),
+        ({"KNODEL_CONTROL_TLS_PORT": "8181"}, 8180, (8180, 8182, 8181)),
+        ({"KNODEL_CONTROL_PORT": "9000"}, None, (8080, 9000, 8443)),
+        ({}, 65535, (65535, 65534, 65533)),
+    ],
+)
+def test_a_port_of_the_gateway_is_enough_for_a_second_platform(
+    variables: dict[str, str], option: int | None, ports: tuple[int, ...]
+) -> None:
+    settings = load_settings(environ=variables, gateway_port=option)
+
+    assert (settings.gateway.port, settings.control.port, settings.control.tls_port) == ports
+
+
 def test_what_is_printed_reads_back_the_same(tmp_path: Path) -> None:
     import yaml
 
@@ -49,7 +68,7 @@ def test_what_is_printed_reads_back_the_same(tmp_path: Path) -> None:
         ("gateway: {prot: 1}", "gateway.prot: unknown setting"),
         ("gateway: {port: true}", "gateway.port: True is no whole number"),
         ("gateway: {port: 70000}", "gateway.port: 70000 is out of bounds"),
-        ("gateway: {port: 8081}", "control.port: 8081 is gateway.port already"),
+        ("gateway: {port: 9000}\ncontrol: {port: 9000}", "control.port: 9000 is gateway.port already"),
         ("gateway: {headerTimeout: 10}", "gateway.headerTimeout: 10 is no duration"),
         ("gateway: {headerTimeout: x}", "gateway.headerTimeout: 'x' must be a duration"),
         ("gateway: {address: ''}", "gateway.address: '' is no text"),

@@ -95,7 +95,7 @@ def test_config_prints_defaults_then_file_then_variables(
 
     settings = yaml.safe_load(done.out)
     assert (settings["gateway"]["port"], settings["control"]["port"]) == (9001, 9002)
-    assert settings["control"]["tlsPort"] == 8443
+    assert settings["control"]["tlsPort"] == 9003  # the next to the ports that are set
     assert json.loads(knodel("config", "--config", path, "-o", "json").out) == settings
 
 
