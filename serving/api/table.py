@@ -37,6 +37,12 @@ def _traffic(obj: Object) -> Cell:
     return ",".join(shares)
 
 
+def _version(obj: Object) -> Cell:
+    """Return the label of the version with the largest share, as the definition's printer column has it."""
+    entries = (obj.get("status") or {}).get("traffic") or ()
+    return str(entries[0].get("version", "")) if entries else ""
+
+
 def _replicas(obj: Object) -> Cell:
     replicas = (obj.get("status") or {}).get("replicas") or {}
     return f"{replicas.get('ready', 0)}/{replicas.get('desired', 0)}"
@@ -80,7 +86,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         REASON,
         Column("Replicas", _replicas),
         Column("Traffic", _traffic),
-        Column("Version", _spec("version")),
+        Column("Version", _version),
         Column("Rollout", _status("rollout", "phase")),
         Column(URL, _status("url")),
         Column("Storage", _spec("storageUri"), wide=True),

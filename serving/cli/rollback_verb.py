@@ -19,7 +19,7 @@ from serving.rollout.commands import rollback
 )
 @model_name()
 @click.option(
-    "--to", "to", metavar="REVISION", shell_complete=revisions, help="Revision to go back to [the previous one]."
+    "--to", "to", metavar="REVISION|LABEL", shell_complete=revisions, help="Version to go back to [the previous one]."
 )
 @click.option("--timeout", default="60s", show_default=True, help="Longest time to wait until it is in force.")
 def command(session: Session, name: str, to: str | None, timeout: str) -> None:

@@ -20,7 +20,7 @@ from serving.rollout.commands import traffic
     ],
 )
 @model_name()
-@click.argument("shares", nargs=-1, required=True, metavar="REVISION=PERCENT...", shell_complete=of_traffic)
+@click.argument("shares", nargs=-1, required=True, metavar="REVISION|LABEL=PERCENT...", shell_complete=of_traffic)
 @click.option("--timeout", default="60s", show_default=True, help="Longest time to wait until it is in force.")
 def command(session: Session, name: str, shares: tuple[str, ...], timeout: str) -> None:
     """Split the traffic of the model NAME between versions; `latest` is the latest ready version."""

@@ -90,13 +90,14 @@ def resume(model: Object) -> Object:
 
 
 def rollback(model: Object, revisions: Sequence[Object], to: str | None = None) -> Object:
-    """All traffic to the version that last had it all before the present one, or to revision `to`.
+    """All traffic to the version that last had it all before the present one, or to `to`: a revision or a label.
 
-    A version that Knative has collected is made anew from its history record. Raises NothingToRollBackTo, NotFound.
+    A version that Knative has collected is made anew from its history record. Raises NothingToRollBackTo, NotFound, and
+    Invalid for a label that several versions have.
     """
     history = history_of(model)
     versions = versions_of(revisions, [entry.revision for entry in history])
-    target = to or _before(model, history, versions)
+    target = _revision_of(to, history, versions) if to else _before(model, history, versions)
     living = version_with(versions, target)
     if living is not None and living.complete:
         entry = {"revision": target, "percent": ALL, **_tag_of(model, target)}
@@ -113,11 +114,12 @@ def rollback(model: Object, revisions: Sequence[Object], to: str | None = None) 
 
 
 def traffic(model: Object, targets: Sequence[tuple[str, int]], revisions: Sequence[Object]) -> Object:
-    """Traffic by hand: (revision or `latest`, percent) each. Tags of what is named again stay.
+    """Traffic by hand: (revision, version label or `latest`, percent) each. Tags of what is named again stay.
 
-    Raises Invalid for percents, NotFound for an unknown revision.
+    Raises Invalid for percents and for a label that several versions have, NotFound for an unknown revision.
     """
     versions = versions_of(revisions)
+    targets = [(_revision_of(name, (), versions), percent) for name, percent in targets]
     _check_percents(model, targets)
     for revision, _ in targets:
         if revision != LATEST and version_with(versions, revision) is None:
@@ -187,6 +189,22 @@ def _before(model: Object, history: Sequence[HistoryEntry], versions: Sequence[V
             f"model {name_of(model)} has no earlier version that had all the traffic: name one with --to"
         )
     return target.revision
+
+
+def _revision_of(name: str, history: Sequence[HistoryEntry], versions: Sequence[Version]) -> str:
+    """Return the revision that `name` is, or the one whose version has it for a label.
+
+    Raises Invalid for a label that several versions have.
+    """
+    entries = {entry.revision: entry.version for entry in history}
+    labels = entries | {version.revision: version.version for version in versions}
+    if name == LATEST or name in labels or version_with(versions, name) is not None:
+        return name
+    found = [revision for revision, label in labels.items() if label == name]
+    if len(found) > 1:
+        fault = f"is the label of {' and '.join(found)}: name the revision that is meant"
+        raise Invalid(f"version {name!r}", [FieldError(name, fault)])
+    return found[0] if found else name
 
 
 def _tag_of(model: Object, revision: str) -> Object:

@@ -86,6 +86,25 @@ def test_rollback_to_an_unknown_revision_names_the_known_ones() -> None:
         rollback(model([], {}), LIVING, "magika-00009")
 
 
+def test_versions_can_be_named_by_their_labels() -> None:
+    history = [("magika-00001", True), ("magika-00002", True)]
+    assert rollback(model(history, {}), LIVING, "1")["spec"]["traffic"] == [
+        {"revision": "magika-00001", "percent": 100}
+    ]
+    split = traffic(model(history, {}), [("2", 90), ("latest", 10)], LIVING)["spec"]["traffic"]
+    assert split == [{"revision": "magika-00002", "percent": 90}, {"latest": True, "percent": 10}]
+
+
+def test_a_label_that_two_versions_have_names_neither() -> None:
+    same = revision(2)
+    same["metadata"]["annotations"]["knodel.dev/version"] = "1"
+    words = "is the label of magika-00001 and magika-00002: name the revision"
+    with pytest.raises(Invalid, match=words):
+        rollback(model([], {}), [revision(1), same], "1")
+    with pytest.raises(Invalid, match=words):
+        traffic(model([], {}), [("1", 100)], [revision(1), same])
+
+
 def test_a_collected_version_is_made_anew_from_its_record() -> None:
     patch = rollback(model([("magika-00001", True)], {}), [revision(2)], "magika-00001")
     assert patch["spec"] == {
