@@ -55,10 +55,11 @@ READERS: Final = (WEBHOOK, "knodel-controller")
 @click.option("--allow-code/--no-allow-code", default=None, help="Allow formats that run code.")
 @mapping_options
 @click.option("--rotate", is_flag=True, help="Create a new key; the previous one stays valid until the next.")
+@click.option("--key-only", is_flag=True, help="Print only the new key, for a script to read.")
 @click.option("--name", default="", metavar="NAME", help="Name of the EventSource [made from SOURCE].")
 def allow_command(
-    session: Session, source: str, models: tuple[str, ...], prefixes: tuple[str, ...], rotate: bool, name: str,
-    preset: str | None, mapping: str | None, **flags: bool | None,
+    session: Session, source: str, models: tuple[str, ...], prefixes: tuple[str, ...], rotate: bool, key_only: bool,
+    name: str, preset: str | None, mapping: str | None, **flags: bool | None,
 ) -> None:  # fmt: skip
     """Allow events of SOURCE to change models. SOURCE is exact, or a prefix that ends with *."""
     client = session.client()
@@ -77,7 +78,12 @@ def allow_command(
     key = _ensure_key(client, stored, session.namespace, rotate)
     if is_kubernetes(session, client):
         _let_webhook_read(client, stored, session.namespace)
-    _print(session, stored, key)
+    if not key_only:
+        _print(session, stored, key)
+    elif key:
+        session.output.text(key)
+    else:
+        raise UsageError(f"the key of {source} was shown when it was created: add --rotate to create a new one")
 
 
 @verb(

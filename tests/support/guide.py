@@ -1,4 +1,4 @@
-"""The guide `docs/server.md` as files to write and commands to run.
+"""Pages of the documentation as files to write and commands to run: the guide `docs/server.md`, the README.
 
 A fenced block whose second word is a path is that file. A `console` block is a session: lines that begin with `$ ` are
 commands, what follows is what they print, where `…` stands for anything. A command that starts a server goes on until

@@ -98,6 +98,15 @@ async def test_a_rotated_key_leaves_the_former_valid(served: Served) -> None:
     assert (previous, current in done.out, current != first) == (first, True, True)
 
 
+async def test_a_script_reads_the_key_alone_and_only_a_new_one(served: Served) -> None:
+    made = await allow(served, "--models", "*", "--storage-prefix", "s3://models/", "--key-only")
+    [key] = keys_of(await served.cluster.get(SECRET, "train-magika-key", "default"))
+    again = await served.knodel("events", "allow", SOURCE, "--key-only")
+    assert (made.out, again.code, again.out) == (f"{key}\n", 2, "")
+    assert "add --rotate" in again.err
+    assert (await allow(served, "--key-only", "--rotate")).out.startswith("whsec_")
+
+
 async def test_allow_as_json_is_the_objects(served: Served) -> None:
     done = await allow(served, "--models", "*", "--storage-prefix", "s3://models/", "-o", "json")
     source, secret = json.loads(done.out)["items"]
