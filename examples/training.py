@@ -1,11 +1,10 @@
-"""Train a model, keep it, and tell Knodel: the new version is served as soon as it is loaded.
+r"""Train a model, keep it, and send Knodel the event: the new version is served as soon as it is loaded.
 
     knodel up --detach
-    knodel events allow /training/iris --models iris --storage-prefix file:///tmp/iris/ --create-models
-    export KNODEL_EVENTS_URL=http://127.0.0.1:8081/events KNODEL_EVENTS_SECRET=whsec_…
+    export KNODEL_EVENTS_URL=http://127.0.0.1:8081/events
+    export KNODEL_EVENTS_SECRET=$(knodel events allow /training/iris --models iris \
+        --storage-prefix file:///tmp/iris/ --create-models --key-only)
     python examples/training.py /tmp/iris
-
-The second command prints the key for the third, once.
 """
 
 from __future__ import annotations
@@ -41,13 +40,16 @@ def main() -> None:
     parser.add_argument("--version", default=f"{datetime.now(UTC):%Y%m%d-%H%M%S}", help="default: the time")
     parser.add_argument("--iterations", type=int, default=1000, help="of the solver (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="of the split in seen and unseen flowers (default: 0)")
+    parser.add_argument("--no-event", action="store_true", help="only train and keep the model")
     given = parser.parse_args()
 
     model, accuracy = train(given.iterations, given.seed)
-    artifact = given.folder / given.version / "model.skops"
+    artifact = given.folder.absolute() / given.version / "model.skops"
     artifact.parent.mkdir(parents=True, exist_ok=True)
     skops.io.dump(model, artifact)
     print(f"version {given.version} of {given.model}: accuracy {accuracy:.3f}, kept in {artifact.parent}")
+    if given.no_event:
+        return
 
     event = emit_training_completed(
         given.model,

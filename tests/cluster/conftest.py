@@ -48,6 +48,7 @@ EXCLUSIVE = frozenset(
         "test_kills.py",  # these kill, replace or remove what others use
         "test_planted_secrets.py",
         "test_conformance.py",
+        "test_readme.py",
         "test_training.py",
         "test_rapid_reset.py",  # these put the machine under load, or measure it
         "test_signals.py",
