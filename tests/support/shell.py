@@ -24,7 +24,8 @@ class Shell:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def run(self, command: str, within: float) -> str:
         """Type a command; return what it prints, stderr included.
@@ -33,7 +34,7 @@ class Shell:
         """
         mark = f"end-{uuid.uuid4().hex}"
         assert self._bash.stdin is not None
-        self._bash.stdin.write(f"{command.rstrip()}\necho; echo {mark} $?\n")
+        self._bash.stdin.write(f"{command.rstrip()}\ncode=$?; echo; echo {mark} $code\n")
         self._bash.stdin.flush()
         printed, deadline = "", time.monotonic() + within
         while True:
@@ -59,3 +60,7 @@ class Shell:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._bash.pid, signal.SIGKILL)
         self._bash.wait()
+        self._reader.join()
+        for stream in (self._bash.stdin, self._bash.stdout):
+            if stream is not None:
+                stream.close()
