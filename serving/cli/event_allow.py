@@ -64,6 +64,8 @@ def allow_command(
     """Allow events of SOURCE to change models. SOURCE is exact, or a prefix that ends with *."""
     client = session.client()
     present = _present(client, session.namespace, source, name)
+    if key_only and present is not None and not rotate:
+        raise UsageError(f"the key of {source} was shown when it was created: add --rotate to create a new one")
     fields = _fields(models, prefixes, flags)
     if (said := mapping_of(preset, mapping)) is not None:
         fields["mapping"] = instead_of(said, (present or {}).get("spec", {}).get("mapping"))
@@ -78,12 +80,10 @@ def allow_command(
     key = _ensure_key(client, stored, session.namespace, rotate)
     if is_kubernetes(session, client):
         _let_webhook_read(client, stored, session.namespace)
-    if not key_only:
-        _print(session, stored, key)
-    elif key:
+    if key_only:
         session.output.text(key)
     else:
-        raise UsageError(f"the key of {source} was shown when it was created: add --rotate to create a new one")
+        _print(session, stored, key)
 
 
 @verb(
