@@ -107,12 +107,19 @@ class ActivatorProcess:
     async def stop(self, grace: float) -> None:
         """Let it finish what it holds for `grace` seconds at most, then end it; nothing of it is left."""
         self._stopping = True
-        self._stop_listening()
+        self.close()
         if self._identity is not None:
             await processes.terminate(self._identity, grace)
             self._identity = None
         for name in (RECORD, SOCKET):
             (self._folder / name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let the activator go on without this control plane, which gives up its share of the listening socket."""
+        for held in (self._listener, self._guard):
+            if held is not None:
+                held.close()
+        self._listener = self._guard = None
 
     async def _keep_running(self) -> None:
         while True:
@@ -184,12 +191,6 @@ class ActivatorProcess:
                 host, port = self.address
                 raise ActivatorFailed(f"the activator cannot listen on {host}:{port}: {error.strerror}") from error
         return self._listener
-
-    def _stop_listening(self) -> None:
-        for held in (self._listener, self._guard):
-            if held is not None:
-                held.close()
-        self._listener = self._guard = None
 
     def _choose_address(self) -> tuple[str, int]:
         """The address in the folder, when a former activator may still run there or it is free, else another."""

@@ -89,6 +89,7 @@ def services(state: Path) -> Iterator[int]:
         await gateway.start()
         await activator.start()
         await gateway.close()
+        activator.close()
         assert activator.identity is not None
         return [gateway.pid or 0, activator.identity.pid]
 
