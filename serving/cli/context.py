@@ -97,8 +97,12 @@ def verb(
             if fault := dns_label_fault(chosen):
                 raise UsageError(f"--namespace: {fault}")
             folder = NO_FOLDER if place == "nowhere" else state_folder(state)
+            places = {"--namespace": namespace, "--state": state, "--kube-context": named}
+            options = {option: value for option, value in places.items() if value is not None}
+            click.get_current_context().ensure_object(dict).update(options)
             with _naming_skew(None if kube or place == "nowhere" else folder):
-                return function(Session(folder, chosen, Output(output), kube, namespace is not None), **arguments)
+                printer = Output(output, options)
+                return function(Session(folder, chosen, printer, kube, namespace is not None), **arguments)
 
         wrapped: Any = run
         for option in _options(place, namespaced, prints):

@@ -79,7 +79,7 @@ def command(
     stored = [store_object(client, _kind(obj), obj) for obj in sorted(objects, key=_is_model)]  # pools come first
     same = {key_of(obj) for obj in stored if _is_model(obj) and _is_same(before[key_of(obj)], obj)}
     for obj in filter(_is_model, stored):
-        _warn_of_pin(obj)
+        _warn_of_pin(session, obj)
     if wait:
         stored = [_ready(client, obj, seconds) if _is_model(obj) else obj for obj in stored]
     _print(session, stored, waited=wait, same=same)
@@ -109,13 +109,13 @@ def _is_same(before: Object | None, after: Object) -> bool:
     return before is not None and generation_of(before) == generation_of(after) > 0
 
 
-def _warn_of_pin(model: Object) -> None:
+def _warn_of_pin(session: Session, model: Object) -> None:
     """Warn on stderr that a pin keeps all traffic from the newest version."""
     pinned = model["spec"].get("traffic")
     if pinned and not any(entry.get("latest") and entry.get("percent") for entry in pinned):
         name = name_of(model)
         remedy = f"`knodel promote {name}` gives it all of the traffic"
-        click.echo(f"the traffic of model {name} is pinned: the newest version gets 0 %, {remedy}", err=True)
+        session.output.note(f"the traffic of model {name} is pinned: the newest version gets 0 %, {remedy}")
 
 
 def _check(client: Client, objects: list[Object]) -> list[Object]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clusters.errors import KnodelError
+from serving.cli.advice import complete_advice
 from serving.cli.errors import FAILED, INTERRUPTED, USAGE, exit_code_of
 from serving.cli.output import clean, uses_colour
 
@@ -108,8 +109,9 @@ def knodel(debug: bool, kube_context: str | None) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Errors are one line on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    options: dict[str, str] = {}  # filled by the verb: by which the caller chose namespace and place
     try:
-        result = knodel.main(given, prog_name="knodel", standalone_mode=False)
+        result = knodel.main(given, prog_name="knodel", standalone_mode=False, obj=options)
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -121,7 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(error.format_message(), USAGE, given)
     except KnodelError as error:
-        return _fail("; ".join([str(error), *getattr(error, "__notes__", ())]), exit_code_of(error), given)
+        message = "; ".join([str(error), *getattr(error, "__notes__", ())])
+        return _fail(complete_advice(message, options), exit_code_of(error), given)
     except Exception as error:  # a fault of ours: still one line, the traceback on request
         again = shlex.join(["knodel", "--debug", *given])
         about = f"unexpected {error.__class__.__name__}: {error}; `{again}` shows where"

@@ -14,12 +14,13 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
+from serving.cli.advice import complete_advice
 from serving.cli.errors import CommandError
 from serving.cli.tables import lay_out
 
@@ -32,8 +33,10 @@ TICK = 1.0  # s between two updates of the elapsed time
 class Output:
     """Prints results in the chosen format."""
 
-    def __init__(self, format: str) -> None:
+    def __init__(self, format: str, options: Mapping[str, str] | None = None) -> None:
+        """Advice in texts gets the `options` by which the caller chose namespace and place."""
         self.format = format
+        self._options = options or {}
 
     @property
     def structured(self) -> bool:
@@ -72,13 +75,20 @@ class Output:
         `optional` names columns to drop, in this order, when the table does not fit; `wrapped` names the last column
         when its cells are to go on below instead of being shortened.
         """
-        cells = [[clean(head.upper()) for head in heads], *([clean(cell) for cell in row] for row in rows)]
+        cells = [[clean(head.upper()) for head in heads], *([self._cell(cell) for cell in row] for row in rows)]
         coloured = uses_colour(sys.stdout)
         self._write(lay_out(cells, self.columns, optional=optional, wrapped=wrapped, coloured=coloured))
 
     def text(self, line: str) -> None:
         """One line for people."""
-        self._write(clean(line) + "\n")
+        self._write(self._cell(line) + "\n")
+
+    def note(self, line: str) -> None:
+        """Print one line for people beside the result, on stderr."""
+        click.echo(self._cell(line), err=True)
+
+    def _cell(self, value: object) -> str:
+        return clean(complete_advice(str(value), self._options))
 
     def raw(self, content: bytes) -> None:
         """Bytes as they are (logs, an answer of a model), escape codes included only when stdout is no terminal."""

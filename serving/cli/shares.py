@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import click
-
 from clusters.objects import MODEL, REVISION, Object, generation_of
 from serving.apis.annotations import LABEL_MODEL
 from serving.cli.change import change_model
@@ -33,7 +31,7 @@ def change_split(
     changed = change_model(client, name, session.namespace, patch)
     makes_a_version = "storageUri" in sent.get("spec", {})  # a rollback to a version that was collected
     if makes_a_version and (changed.get("spec") or {}).get("rollout") is not None:
-        click.echo(f"{COLLECTED}: `knodel promote {name}` gives it all the traffic at once", err=True)
+        session.output.note(f"{COLLECTED}: `knodel promote {name}` gives it all the traffic at once")
     wait = wait_until_ready if makes_a_version else wait_until_routed
     show_split(session, wait(client, name, session.namespace, seconds, generation_of(changed)))
 

@@ -1,0 +1,47 @@
+"""Complete the commands that messages advise: with the options by which the caller chose namespace and place."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+_COMMAND: Final = re.compile(r"`(knodel [^`]+)`")
+_NOWHERE: Final = frozenset({"serve", "completion"})
+_CLUSTER: Final = frozenset({"install", "uninstall"})
+_MACHINE: Final = frozenset({"up", "down"})
+REFUSED_BY: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "--namespace": _NOWHERE | _CLUSTER | _MACHINE | {"namespace", "config"},
+        "--state": _NOWHERE | _CLUSTER,
+        "--kube-context": _NOWHERE | _MACHINE,
+    }
+)
+"""Verbs that do not take an option of the others."""
+_SAME: Final = MappingProxyType({"--namespace": ("-n", "-A", "--all-namespaces")})
+
+
+def complete_advice(text: str, options: Mapping[str, str]) -> str:
+    """Return the text with the options added to each advised command that takes them and does not have them. Pure.
+
+    Example:
+        >>> complete_advice("`knodel promote iris` moves it", {"--namespace": "team"})
+        '`knodel promote iris --namespace team` moves it'
+    """
+    if not options or "`knodel " not in text:
+        return text
+    return _COMMAND.sub(lambda found: f"`{_completed(found[1], options)}`", text)
+
+
+def _completed(command: str, options: Mapping[str, str]) -> str:
+    words = command.split()
+    if words[1].startswith("-"):  # `knodel --help`
+        return command
+    added = [
+        f"{option} {shlex.quote(value)}"
+        for option, value in options.items()
+        if words[1] not in REFUSED_BY[option] and not {option, *_SAME.get(option, ())} & set(words)
+    ]
+    return " ".join([command, *added])
