@@ -51,7 +51,8 @@ def start_by_exec(file: Path, name: str, body: bytes) -> float:
 
 
 def _answers(port: int, name: str, body: bytes) -> bool:
-    head = f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
+    head = f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    head += f"Content-Length: {len(body)}\r\n"
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
             connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
