@@ -27,7 +27,7 @@ ACCESS_REVIEW = Kind(
 """A question to the API server, which no cluster stores."""
 EMBEDDED = "+knodel."
 """Part of the `gitVersion` of every platform of `knodel up`."""
-OF_A_PLATFORM = "`knodel doctor` without --kube-context looks at it"
+OF_A_PLATFORM = "leave --kube-context out: `doctor` then checks the platform of this machine"
 CORE = ("controller", "webhook", "activator", "autoscaler")
 """The Deployments of Knative Serving without which no revision comes up; others may stand beside them."""
 

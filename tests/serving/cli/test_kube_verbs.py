@@ -175,7 +175,7 @@ async def test_a_doctor_of_clusters_knows_a_platform_of_this_machine(tls: OverTl
     done = await tls.knodel("doctor")
 
     assert done.code == 1
-    assert "`knodel doctor` without --kube-context looks at it" in done.out
+    assert "leave --kube-context out: `doctor` then checks the platform of this machine" in done.out
 
 
 async def test_pools_are_made_listed_and_turned_off(tls: OverTls) -> None:
