@@ -34,7 +34,8 @@ class Shell:
         """
         mark = f"end-{uuid.uuid4().hex}"
         assert self._bash.stdin is not None
-        self._bash.stdin.write(f"{command.rstrip()}\ncode=$?; echo; echo {mark} $code\n")
+        # A program that reads its stdin must not get the next commands.
+        self._bash.stdin.write(f"{{ {command.rstrip()}\n}} < /dev/null\ncode=$?; echo; echo {mark} $code\n")
         self._bash.stdin.flush()
         printed, deadline = "", time.monotonic() + within
         while True:
