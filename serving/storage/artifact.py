@@ -16,7 +16,8 @@ class Artifact(msgspec.Struct, frozen=True):
 
     path      the file, only for its name; or the folder, by its real path: what does not lie below it is not read
     content   of a file: the very bytes that were verified, read once; None for a folder
-    digests   of a folder: relative path → digest of each of its files when it was fetched
+    digests   of a folder: relative path → digest of each of its files when it was fetched; {} when nothing was promised
+              of a folder that is read where it is
     uri       what it was fetched from, as shown to people
     hold      what keeps a folder in the cache for as long as the artifact lives
     digest    of the whole, in the form in which a Model promises it (`serving.storage.digest`)
