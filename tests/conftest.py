@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from clusters.embedded.cluster import EmbeddedCluster
@@ -18,6 +19,8 @@ FAULTS = Path(__file__).parent / "faults"
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before anything imports ONNX Runtime: it would report to its makers
 own_home.enter()
+hypothesis.settings.register_profile("knodel", deadline=None)  # no test depends on how fast the machine is
+hypothesis.settings.load_profile("knodel")
 IN_HOME = own_home.entries()
 
 

@@ -42,6 +42,7 @@ CLUSTERS: Final = "clusters.json"
 ROUTES: Final = "routes.json"
 ENDPOINTS: Final = "endpoints.json"
 ACCESS_LOG: Final = "access.log"
+VERSION_LABEL: Final = "version-label"  # the file with the first label of the Host at which Envoy answers its version
 
 START_TIMEOUT: Final = 15.0  # s from the start of Envoy to its first answer; 0.1 s on a quiet machine
 APPLY_TIMEOUT: Final = 5.0  # s from a written file to a probe that sees it; 2 ms on a quiet machine
@@ -75,7 +76,7 @@ class Envoy:
         self._clock = clock
         self._limits = limits
         self._files = XdsFiles(folder)
-        self._version_host = secrets.token_hex(16) + VERSION_DOMAIN
+        self._version_host = _secret_label(folder) + VERSION_DOMAIN
         self._maker = RouteMaker(domain, limits.hosts, self._version_host)
         self._admin = Admin(folder)
         self._probe = Probe(host, port, self._version_host)
@@ -277,3 +278,12 @@ class Envoy:
                     await self._admin.reopen_logs()
                 except NotServing as error:
                     log.warning("the access log was renamed but not opened anew: %s", error)
+
+
+def _secret_label(folder: Path) -> str:
+    """Return a label that callers cannot guess: the former control plane's, so that its routes stay the same."""
+    path = folder / VERSION_LABEL
+    if not path.exists():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(path, secrets.token_hex(16).encode())
+    return path.read_text()

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from autoscaler.apis import CLASS
 from clusters.clock import SystemClock
-from clusters.objects import Key
+from clusters.objects import NAMESPACE, Key
 from serving.apis.settings import Settings
 from tests.golden.cases import CASES, play
 from tests.golden.comparison import differences, vocabulary
@@ -39,6 +39,8 @@ async def traces(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mapp
         stage = Stage(
             world.cluster, CLASS, Settings().server, world.artifacts, Asks(world), DEADLINE, WINDOW, WITHIN, QUIET
         )
+        for case in CASES:
+            await world.cluster.create(NAMESPACE, {"metadata": {"name": f"golden-{case}"}}, manager="tests")
         played = await asyncio.gather(*(play(case, stage, f"golden-{case}", SystemClock()) for case in CASES))
         yield dict(zip(CASES, played, strict=True))
 

@@ -110,7 +110,7 @@ def test_a_stale_record_sends_nothing_to_who_listens_on_the_control_port(
     attacker.do("unbind")
 
     assert callers == 0
-    assert refused.returncode == 1 and "--control-port" in refused.stderr
+    assert refused.returncode == 1 and "`control.port`" in refused.stderr
     again = platform.up()
     assert again.returncode == 0, again.stderr
     assert (platform.state / "token").read_text() != token

@@ -166,7 +166,7 @@ def test_a_namespace_that_is_not_there_is_named(knodel: Knodel, api: FakeApi, co
 
     done = knodel("deploy", "magika", "--uri", "https://m", "-n", "team", *HERE)
 
-    check(done, 3, ["there is no namespace team", "`knodel namespace team`"])
+    check(done, 3, ["there is no namespace team", "`knodel namespace team --kube-context lab`"])
 
 
 @pytest.mark.parametrize(

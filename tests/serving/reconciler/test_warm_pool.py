@@ -266,7 +266,7 @@ async def test_a_knative_that_refuses_initial_scale_0_is_named_with_the_remedy(t
         seed = await seed_is(cluster, lambda seed: "initial-scale" in seed.get("message", ""))
         assert not seed["ready"]
         assert 'set allow-zero-initial-scale to "true" in ConfigMap config-autoscaler' in seed["message"]
-        assert "`knodel install --configure-knative`" in seed["message"]
+        assert "`knodel install --kube-context NAME --configure-knative`" in seed["message"]
 
 
 async def test_a_deleted_pool_takes_its_seed_along(guarded: EmbeddedCluster) -> None:

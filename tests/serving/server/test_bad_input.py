@@ -57,7 +57,7 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "a form without boundary": {"content_type": "multipart/form-data"},
     "XML": {"content_type": "application/xml"},
     "another charset": {"content_type": "application/json; charset=utf-7"},
-    "deflate": {"content_encoding": "deflate"},
+    "brotli": {"content_encoding": "br"},
 }
 NAMES = ("..", "../x", "%2e%2e", "%2e%2e%2f", "..%5c", "%00", "m%00", "m%0d%0aX:1", "%C0%AE", "%ff", "м", "m.", "M",
          "m;x", "m%20", "x" * 10_000, "{name}", "${jndi:x}", "%25s")  # fmt: skip

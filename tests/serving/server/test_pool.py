@@ -73,7 +73,8 @@ async def test_a_free_member_is_ready_on_both_ports_and_reports_nothing(member: 
             answer = await ask(port, request("GET", path))
             assert (answer.status, "knodel-revision" in answer.headers) == (200, False)
     assert await member.stats() == {
-        "revision": "", "slots": 0, "active": 0, "queued": 0, "requests": 0, "busySeconds": 0.0, "memory": 0,
+        "revision": "", "digest": None,
+        "slots": 0, "active": 0, "queued": 0, "requests": 0, "busySeconds": 0.0, "memory": 0,
         "startup": {"imports": 0.0, "fetch": 0.0, "load": 0.0, "warmup": 0.0, "claimed": False, "readyFor": None},
         "download": None, "format": None,
     }  # fmt: skip
