@@ -62,5 +62,6 @@ def sessions(text: str) -> Iterator[Session]:
 
 def _steps(block: str) -> Iterator[Step]:
     for part in re.split(rf"^{re.escape(PROMPT)}", block, flags=re.MULTILINE)[1:]:
-        command, _, expected = part.partition("\n")
-        yield Step(command, expected)
+        lines = part.splitlines(keepends=True)
+        ends = next(number for number, line in enumerate(lines, 1) if not line.endswith("\\\n"))
+        yield Step("".join(lines[:ends]).rstrip("\n"), "".join(lines[ends:]))
