@@ -173,7 +173,10 @@ def _key(secret: str) -> str:
     try:
         sign(secret, "", datetime.now(UTC), b"")
     except ValueError as error:
-        remedy = "`knodel events allow SOURCE --rotate` prints a new one"
+        remedy = (
+            "`knodel events allow SOURCE --models NAME --storage-prefix PREFIX` prints that of a new source, "
+            "`knodel events allow SOURCE --rotate` a new one of a source that exists"
+        )
         raise ValueError(f"{SECRET} is not set to a key whsec_…: {remedy}") from error
     return secret
 

@@ -10,6 +10,7 @@ r"""Train a model, keep it, and send Knodel the event: the new version is served
 from __future__ import annotations
 
 import argparse
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from eventing import emit_training_completed
+from eventing import NotEmitted, emit_training_completed
 
 
 def train(iterations: int, seed: int) -> tuple[Any, float]:
@@ -51,14 +52,17 @@ def main() -> None:
     if given.no_event:
         return
 
-    event = emit_training_completed(
-        given.model,
-        f"{given.address}/{given.version}/{artifact.name}" if given.address else artifact.parent,
-        version=given.version,
-        model_format="sklearn",
-        metrics={"accuracy": accuracy},
-        id=f"{given.model}-{given.version}",
-    )
+    try:
+        event = emit_training_completed(
+            given.model,
+            f"{given.address}/{given.version}/{artifact.name}" if given.address else artifact.parent,
+            version=given.version,
+            model_format="sklearn",
+            metrics={"accuracy": accuracy},
+            id=f"{given.model}-{given.version}",
+        )
+    except (NotEmitted, ValueError) as error:
+        sys.exit(f"training.py: {' '.join(str(error).split())}")  # to stderr, with exit code 1
     print(f"told Knodel: event {event}")
 
 

@@ -30,7 +30,7 @@ class Rule(StrEnum):
 
 _TEXTS = {
     Rule.STABLE: "{work:.2f} slots in use over {window:g} s, {per_replica:g} per replica: {after}",
-    Rule.WAITING: "{queued:g} requests wait ({backlog:.1f} slots after what starts drains) and {work:.2f} slots are in "
+    Rule.WAITING: "{queued:g} {requests} ({backlog:.1f} slots after what starts drains) and {work:.2f} slots are in "
     "use, {per_replica:g} per replica: {after}",
     Rule.CROWDED: "requests wait inside replicas, {crowd:g} slots are used or waited for, {per_replica:g} per "
     "replica: {after}",
@@ -68,4 +68,5 @@ class Reason:
 
 def render(reason: Reason) -> str:
     """One line for people."""
-    return _TEXTS[reason.rule].format(**reason.values, before=reason.before, after=reason.after)
+    requests = "request waits" if reason.values.get("queued") == 1 else "requests wait"
+    return _TEXTS[reason.rule].format(**reason.values, requests=requests, before=reason.before, after=reason.after)

@@ -30,6 +30,10 @@ LONGEST_WATCH = (
     3600.0  # s; a watch without timeoutSeconds ends after this, as kube-apiserver ends its own after 30-60 min
 )
 
+LONGEST_NUMBER = 19
+"""Digits of a parameter of a list, which Kubernetes reads as a signed 64-bit integer."""
+_BOOLEANS = {"": False, "0": False, "false": False, "1": True, "true": True}
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -81,6 +85,7 @@ class Resources:
             return self._object(request, target.kind, obj)
         if _flag(request, "watch"):
             return await self._watch(request, target)
+        _check_list(request)
         found = await self._cluster.list(target.kind, target.namespace, _selector(request))
         matches = parse_field_selector(request.query_params.get("fieldSelector", ""))
         items = [item for item in found.items if matches(item)]
@@ -326,7 +331,24 @@ def _initial_events_end(kind: Kind, version: str) -> Object:
 
 
 def _flag(request: Request, name: str) -> bool:
-    return request.query_params.get(name, "") in ("1", "true")
+    """Return a Boolean parameter. Raises BadRequest for what is none."""
+    text = request.query_params.get(name, "").lower()
+    if text not in _BOOLEANS:
+        raise BadRequest(f"{name} {text[:40]!r} is neither true nor false")
+    return _BOOLEANS[text]
+
+
+def _check_list(request: Request) -> None:
+    """Raise BadRequest for parameters of a list that cannot be.
+
+    A list is always whole and new, so a version and a limit change nothing, and there is nowhere to continue.
+    """
+    for name in ("resourceVersion", "limit"):
+        text = request.query_params.get(name, "")
+        if text and not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
+            raise BadRequest(f"{name} {text[:40]!r} is no whole number from 0 on")
+    if request.query_params.get("continue"):
+        raise BadRequest("continue: no list here was cut off: leave it out")
 
 
 def _selector(request: Request) -> str:

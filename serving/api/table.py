@@ -43,6 +43,14 @@ def _version(obj: Object) -> Cell:
     return str(entries[0].get("version", "")) if entries else ""
 
 
+def _storage(obj: Object) -> Cell:
+    """Return where the version that `_version` names has its artifact, by the history; else that of the spec."""
+    status = obj.get("status") or {}
+    main = next((entry.get("revision") for entry in status.get("traffic") or ()), None)
+    records = [one for one in status.get("history") or () if one.get("revision") == main]
+    return str((records[-1].get("storageUri") if records else "") or (obj.get("spec") or {}).get("storageUri", ""))
+
+
 def _replicas(obj: Object) -> Cell:
     replicas = (obj.get("status") or {}).get("replicas") or {}
     return f"{replicas.get('ready', 0)}/{replicas.get('desired', 0)}"
@@ -56,10 +64,6 @@ def _status(*path: str) -> Callable[[Object], Cell]:
         return value if isinstance(value, int) else str(value)
 
     return read
-
-
-def _spec(name: str) -> Callable[[Object], Cell]:
-    return lambda obj: str((obj.get("spec") or {}).get(name, ""))
 
 
 def format_of_pool(pool: Object) -> str:
@@ -89,7 +93,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("Version", _version),
         Column("Rollout", _status("rollout", "phase")),
         Column(URL, _status("url")),
-        Column("Storage", _spec("storageUri"), wide=True),
+        Column("Storage", _storage, wide=True),
     ),
     WARM_POOL: (
         Column("Format", format_of_pool),

@@ -17,6 +17,8 @@ LEAST_HARD = 4096  # open files of gateway and replicas, which raise theirs to i
 INFINITY = -1  # resource.RLIM_INFINITY
 GIB = 1 << 30
 FULL_SHARE = 0.95  # of the limit of kept copies: the next model may not fit
+PORTS = ("gateway", "events and probes", "control API")
+"""What a platform has its ports for, in their order."""
 HTTP_OK, HTTP_UNAUTHORIZED, HTTP_UNAVAILABLE = 200, 401, 503
 
 
@@ -137,15 +139,16 @@ def judge_platform(state: Path, holder: int | None, facts: Facts | None, fault: 
 
 
 def judge_answers(facts: Facts, control: Reply, gateway: Reply, token: Reply) -> list[Finding]:
-    """Whether a platform that runs answers: /readyz of control, the gateway, and control with the token."""
+    """Whether a platform that runs answers: /readyz at the port of probes, the gateway, and the control API with
+    the token."""
     log = f"see {facts.state}/platform.log"
     unable = f"{log}: it starts or ends, or nothing can be written"
     log += "; `knodel down --force`, then `knodel up --detach`"
     lame = control.status == HTTP_UNAVAILABLE
     changed = "the file was changed: `knodel down`, then `knodel up --detach`"
     checks = (
-        ("control API", control.status == HTTP_OK, f"{facts.control} {_said(control)}", unable if lame else log),
-        ("gateway", gateway.status > 0, f"{facts.gateway} {_said(gateway)}", log),
+        ("events and probes", control.status == HTTP_OK, f"{facts.control} {_said(control)}", unable if lame else log),
+        ("gateway", gateway.status > 0, f"{facts.gateway} {_said(gateway, shown=False)}", log),
         ("token", token.status == HTTP_OK, _said(token), changed if token.status == HTTP_UNAUTHORIZED else log),
     )
     return [Finding(check, ok, message, "" if ok else remedy) for check, ok, message, remedy in checks]
@@ -193,5 +196,8 @@ def _limit(value: int) -> str:
     return "unlimited" if value == INFINITY else str(value)
 
 
-def _said(reply: Reply) -> str:
-    return f"answers {reply.status}" if reply.status else f"does not answer ({reply.error})"
+def _said(reply: Reply, *, shown: bool = True) -> str:
+    """Describe the reply; a status that means nothing, as that of the gateway's `/`, is not `shown`."""
+    if not reply.status:
+        return f"does not answer ({reply.error})"
+    return f"answers {reply.status}" if shown else "answers"

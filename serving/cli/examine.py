@@ -193,7 +193,7 @@ def _processes_and_ports(state: Path, running: bool, settings: Settings, config:
     taken = {address for address in ports_of(settings) if is_taken(*address)}
     remedy = propose(state, str(config) if config else None) if taken else ""
     ours = frozenset(remain.identity.pid for remain in remains)
-    for what, address in zip(("gateway", "control", "control TLS"), ports_of(settings), strict=True):
+    for what, address in zip(doctor.PORTS, ports_of(settings), strict=True):
         host, port = address
         taken_by = listeners(port) if address in taken else None
         yield doctor.judge_port(what, f"{host}:{port}", remedy, taken_by, ours)

@@ -6,7 +6,8 @@ import json
 import math
 from typing import Any
 
-from serving.cli.errors import CommandError, NoSuchThing
+from clusters.errors import NotFound
+from serving.cli.errors import CommandError
 from serving.cli.http import exchange
 from serving.cli.ingress import Entrance
 
@@ -17,7 +18,7 @@ _FLOATS = frozenset({"BF16", "FP16", "FP32", "FP64"})
 def example_request(entrance: Entrance, name: str, timeout: float) -> str:
     """Return an inference request of the model NAME as JSON in ASCII on one line.
 
-    It is the model's own `example.json`, or zeros of the shapes in its metadata. Raises Unreachable, NoSuchThing for a
+    It is the model's own `example.json`, or zeros of the shapes in its metadata. Raises Unreachable, NotFound for a
     model that is not there, CommandError when there is no example.
     """
     page = _read(entrance, name, "/openapi.json", timeout)
@@ -71,7 +72,7 @@ def _read(entrance: Entrance, name: str, path: str, timeout: float) -> Any:
     with exchange(entrance.endpoint, "GET", path, headers=dict(entrance.headers), timeout=timeout) as answer:
         content = answer.body()
     if answer.status == 404:
-        raise NoSuchThing(f"model {name} answered 404 at {path}: `knodel get {name}` shows whether it is there")
+        raise NotFound(f"model {name} answered 404 at {path}: `knodel get {name}` shows whether it is there")
     if answer.status != 200:
         raise CommandError(f"model {name} answered {answer.status} at {path}: `knodel get {name}` shows its state")
     try:

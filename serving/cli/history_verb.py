@@ -8,6 +8,9 @@ from serving.cli.local_files import short_digest
 from serving.cli.names import model_name
 from serving.cli.rollouts import rollout_lines
 
+OUTCOMES = {"rolledback": "rolled back"}
+"""Outcomes of a record in plain words, where its own are not."""
+
 
 @verb("history")
 @model_name()
@@ -22,7 +25,7 @@ def command(session: Session, name: str) -> None:
         [
             record.get("revision", ""),
             record.get("version", ""),
-            record.get("outcome", ""),
+            OUTCOMES.get(record.get("outcome", ""), record.get("outcome", "")),
             (record.get("cause") or {}).get("by", ""),
             record.get("at", ""),
             short_digest(record.get("digest", "")),

@@ -34,6 +34,8 @@ def entrance_of(session: Session, name: str, tag: str) -> Entrance:
     if session.kube:
         return _of_cluster(session, name, tag)
     platform = session.platform()
+    if tag:
+        _tags_of(session.client().get(MODEL, name, session.namespace), tag)
     headers = {"Host": f"{name}.{session.namespace}.{platform.domain}"}
     return Entrance(platform.ingress, {**headers, TAG_HEADER: tag} if tag else headers)
 
@@ -76,17 +78,19 @@ def _endpoint(address: str, port: int, scheme: str, host: str, remedy: str) -> E
 
 
 def _url_of(model: Object, tag: str) -> str:
-    status = model.get("status") or {}
-    if tag:
-        tagged = {entry["tag"]: entry.get("url", "") for entry in status.get("traffic") or () if entry.get("tag")}
-        if tag not in tagged:
-            known = ", ".join(sorted(tagged)) or "none"
-            raise NoSuchThing(f"model {name_of(model)} has no version with the tag {tag}; tags: {known}")
-        url = tagged[tag]
-    else:
-        url = status.get("url", "")
+    url = _tags_of(model, tag)[tag] if tag else (model.get("status") or {}).get("url", "")
     if not isinstance(url, str) or not urlsplit(url).hostname:
         ready = condition_of(model, "Ready") or {}
         reason = ": ".join(str(ready[part]) for part in ("reason", "message") if ready.get(part)) or "not ready yet"
         raise CommandError(f"model {name_of(model)} has no address: {reason}")
     return url
+
+
+def _tags_of(model: Object, tag: str) -> Mapping[str, object]:
+    """Return the tags in the Model's split with their addresses. Raises NoSuchThing when `tag` is none of them."""
+    entries = (model.get("status") or {}).get("traffic") or ()
+    tagged = {entry["tag"]: entry.get("url", "") for entry in entries if entry.get("tag")}
+    if tag not in tagged:
+        known = ", ".join(sorted(tagged)) or "none"
+        raise NoSuchThing(f"model {name_of(model)} has no version with the tag {tag}; tags: {known}")
+    return tagged

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from clusters.objects import LABEL_REVISION, MODEL, POD, Object, name_of
+from clusters.objects import LABEL_REVISION, MODEL, POD, REVISION, Object, name_of
 from serving.apis.annotations import LABEL_MODEL
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import CommandError, NoSuchThing, UsageError
 from serving.cli.names import model_name, revisions
 from serving.cli.output import clean
-from serving.cli.replicas import container_of, not_started
+from serving.cli.replicas import container_of, not_started, status_of
+from serving.rollout.commands import revisions_named
 
 if TYPE_CHECKING:
     from clusters.embedded.pod_logs import EndedLog
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 @model_name()
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, of new replicas too.")
 @click.option("--tail", type=click.IntRange(min=0), help="Number of lines to print from the end of each log.")
-@click.option("--revision", default="", shell_complete=revisions, help="Print only the logs of this revision.")
+@click.option(
+    "--revision", metavar="REVISION|LABEL", default="", shell_complete=revisions,
+    help="Print only the logs of this version.",
+)  # fmt: skip
 @click.option("-p", "--previous", is_flag=True, help="Print the log of the run before a container was restarted.")
 def command(session: Session, name: str, follow: bool, tail: int | None, revision: str, previous: bool) -> None:
     """Print the logs of the replicas of the model NAME.
@@ -41,8 +45,10 @@ def command(session: Session, name: str, follow: bool, tail: int | None, revisio
     if follow and previous:
         raise UsageError("--previous prints a log that has ended: leave --follow out")
     client = session.client()
-    client.get(MODEL, name, session.namespace)
-    selector = f"{LABEL_MODEL}={name}" + (f",{LABEL_REVISION}={revision}" if revision else "")
+    model, selector, chosen = client.get(MODEL, name, session.namespace), f"{LABEL_MODEL}={name}", [""]
+    if revision:
+        chosen = revisions_named(revision, model, client.list(REVISION, session.namespace, selector)["items"])
+        selector += f",{LABEL_REVISION} in ({','.join(chosen)})"
     if follow:
         from serving.cli.log_follower import LogFollower  # threads, of which the other roads have no need
 
@@ -51,24 +57,28 @@ def command(session: Session, name: str, follow: bool, tail: int | None, revisio
         return
     pods = client.list(POD, session.namespace, selector)["items"]
     if not pods:
-        _print_ended(session, name, revision, tail)
+        _print_ended(session, name, chosen, tail)
         return
     query = {"previous": "true"} if previous else {}
     if tail is not None:
         query["tailLines"] = str(tail)
-    pods = _with_log(name, pods)
+    pods = _restarted(name, pods) if previous else _with_log(name, pods)
     for pod in pods:
         _print(session, client, pod, query, prefixed=len(pods) > 1)
 
 
-def _print_ended(session: Session, name: str, revision: str, tail: int | None) -> None:
-    """Print the logs of replicas that are gone. Raises NoSuchThing when none is kept."""
+def _print_ended(session: Session, name: str, chosen: Sequence[str], tail: int | None) -> None:
+    """Print the logs of replicas of the chosen revisions ("": of all) that are gone.
+
+    Raises NoSuchThing when none is kept.
+    """
     logs: list[EndedLog] = []
     if session.kube is None:
         from clusters.embedded.pod_logs import ended_logs, last_lines  # of no use on Kubernetes
 
-        labels = {LABEL_MODEL: name} | ({LABEL_REVISION: revision} if revision else {})
-        logs = ended_logs(session.state, session.namespace, labels)
+        for revision in chosen:
+            labels = {LABEL_MODEL: name} | ({LABEL_REVISION: revision} if revision else {})
+            logs += ended_logs(session.state, session.namespace, labels)
     if not logs:
         raise NoSuchThing(f"model {name} has no replica now: `knodel explain {name}` says why, a request starts one")
     _note(f"model {name} has no replica now: these are the logs of {len(logs)} that ended in the last day")
@@ -100,3 +110,11 @@ def _with_log(model: str, pods: list[Object]) -> list[Object]:
     for reason in waiting.values():
         _note(reason)
     return [pod for pod in pods if name_of(pod) not in waiting]
+
+
+def _restarted(model: str, pods: list[Object]) -> list[Object]:
+    """Return the Pods whose container was restarted. Raises NoSuchThing when there is none."""
+    found = [pod for pod in pods if status_of(pod).get("restartCount")]
+    if not found:
+        raise NoSuchThing(f"no container of {model} was restarted: `knodel logs {model}` prints the logs of this run")
+    return found

@@ -16,6 +16,8 @@ SHOWN: Final = 5
 """Things that one finding names; how many others there are it says."""
 SCHEME_PORTS: Final = {"http": 80, "https": 443, "oci": 443}
 """Schemes whose URIs name the host that has the artifact; where the others are is a matter of credentials."""
+NO_NODE: Final = "Unschedulable"
+"""Reason of a replica for which no node has room (Kubernetes' scheduler)."""
 PULL_FAULTS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 """Why a container waits when its image does not come (Kubernetes' kubelet)."""
 
@@ -34,17 +36,36 @@ def judge_models(models: Sequence[Object]) -> Finding:
 
 
 def judge_replicas(models: Sequence[Object]) -> Finding:
-    """Whether all replicas start: of a Model that serves, one more may find no node."""
+    """Whether the replicas of versions that have or get traffic start: one more may find no node."""
     stuck = [
-        (one, f"{key_of(one)} ({condition.get('reason')}: {condition.get('message')})")
+        (one, condition)
         for one in models
         if (condition := condition_of(one, REPLICAS_STARTED) or {}).get("status") == "False"
+        and _is_used(one, str(condition.get("message")).partition(":")[0])
     ]
-    if stuck:
-        explain = f"`knodel explain {_named(stuck[0][0])}` shows what its replicas wait for"
-        remedy = f"{explain}; `maxReplicas` limits a model to the room that there is"
-        return Finding("replicas", False, f"do not start: {some([words for _, words in stuck])}", remedy)
-    return Finding("replicas", True, "none is kept from starting")
+    if not stuck:
+        return Finding("replicas", True, "none is kept from starting")
+    why, named = stuck[0][1], _named(stuck[0][0])
+    remedy = f"`knodel explain {named}` shows what its replicas wait for"
+    if why.get("reason") == NO_NODE:
+        remedy += "; `maxReplicas` limits a model to the room that there is"
+    else:
+        remedy += f", `knodel logs {named}` what they printed"
+    words = [f"{key_of(one)} ({condition.get('reason')}: {condition.get('message')})" for one, condition in stuck]
+    return Finding("replicas", False, f"do not start: {some(words)}", remedy)
+
+
+def _is_used(model: Object, revision: str) -> bool:
+    """Return whether the revision has traffic, or gets it once it is ready.
+
+    The newest one does, unless its rollout has ended without it, or `spec.traffic` names others.
+    """
+    status = model.get("status") or {}
+    if any(entry.get("revision") == revision and entry.get("percent") for entry in status.get("traffic") or ()):
+        return True
+    rollout = status.get("rollout") or {}
+    was_refused = rollout.get("candidate") == revision and rollout.get("phase") == "RolledBack"
+    return revision == status.get("latestCreatedRevision") and not was_refused and not model["spec"].get("traffic")
 
 
 def _named(model: Object) -> str:

@@ -45,9 +45,13 @@ def command(session: Session, name: str, data: str | None, example: bool, tag: s
     for option, value in (("NAME", name), ("--tag", tag)):
         if value and (fault := dns_label_fault(value)):
             raise UsageError(f"{option}: {fault}")
-    body, entrance = _body(data) if data is not None else b"", entrance_of(session, name, tag)
+    body = _body(data) if data is not None else b""
+    try:
+        entrance = entrance_of(session, name, tag)
+        request = example_request(entrance, name, TIMEOUT) if example else ""
+    except NotFound as error:
+        raise _not_found(session, name, str(error)) from error
     if example:
-        request = example_request(entrance, name, TIMEOUT)
         body = request.encode()
         _show_request(session, name, tag, request)
     headers = {**entrance.headers, "Content-Type": "application/json"}

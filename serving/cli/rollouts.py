@@ -13,6 +13,7 @@ from serving.cli.errors import CommandError
 from serving.cli.shares import show_split
 from serving.cli.wait import is_routed, parse_timeout, wait_until
 from serving.rollout.state import Phase, RolloutState, rollout_of, words
+from serving.rollout.verdict import Verdict
 
 PROMOTED: Phase = "Promoted"
 """What a rollout that has ended otherwise can still become."""
@@ -56,9 +57,17 @@ def rollout_lines(model: Object) -> list[str]:
         lines.append(f"  {passed.until}  {passed.percent:>3} %  over{said}")
     if state.look is not None:
         verdict = state.look.verdict
+        if _is_without_requests(verdict):
+            return [*lines, f"  {state.look.at}  judge: {verdict.decision}: no requests yet: nothing to compare"]
         lines.append(f"  {state.look.at}  judge: {verdict.decision}: {words(verdict.reasons)}")
         lines.append("  " + ", ".join(f"{name} {value:g}" for name, value in verdict.numbers.items()))
     return lines
+
+
+def _is_without_requests(verdict: Verdict) -> bool:
+    """Return whether the judge had nothing to look at: neither an answer of the candidate, nor hanging requests."""
+    others = any(name.startswith("metric.") or name.endswith(".inFlight") for name in verdict.numbers)
+    return verdict.decision == "wait" and verdict.numbers.get("candidate.requests") == 0 and not others
 
 
 def rollout_summary(model: Object) -> str:

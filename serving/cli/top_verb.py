@@ -14,7 +14,7 @@ from serving.cli.context import Session, every_namespace, verb
 from serving.cli.output import Output
 from serving.cli.prices import prices_in_force
 from serving.cost.bill import Amounts, Bill, Period, make_bills, replicas_of
-from serving.cost.texts import UNSET, money
+from serving.cost.texts import SMALL, UNSET, money
 
 PURPOSES = ("serving", "idle", "starting", "canary", "pool")
 NOBODY = (0, 0)
@@ -51,13 +51,18 @@ def _print(
     for bill in bills:
         ready, wanted = replicas.get((bill.namespace, bill.model), NOBODY)
         shown = _shown(bill, prices)
-        amounts = [money(getattr(shown, name)) for name in PURPOSES]
+        amounts = [_cell(getattr(shown, name)) for name in PURPOSES]
         where = [bill.namespace] if wide else []
-        rows.append([*where, bill.model, f"{ready}/{wanted}", *amounts, money(shown.total)])
+        rows.append([*where, bill.model, f"{ready}/{wanted}", *amounts, _cell(shown.total)])
     unit = f"total ({prices.currency})" if prices.are_set else "total (pod-hours)"
     output.table([*(["namespace"] if wide else []), "model", "replicas", *PURPOSES, unit], rows)
     if not prices.are_set:
         output.text(UNSET)
+
+
+def _cell(amount: float) -> str:
+    """Return two decimals, so that the amounts of a column compare."""
+    return f"<{SMALL:g}" if 0 < amount < SMALL else money(amount)
 
 
 def _shown(bill: Bill, prices: Prices) -> Amounts:

@@ -34,9 +34,10 @@ POLL = 0.02  # s between two looks
     ],
 )  # fmt: skip
 @click.option(
-    "--port", type=click.IntRange(1, 65535), help="Port of the gateway; the control API takes the next two [8080]."
-)
-@click.option("--control-port", type=click.IntRange(1, 65535), help="Port of events and probes [the next one].")
+    "--port", type=click.IntRange(1, 65535),
+    help="Port N of the gateway [8080]; events and probes get N+1 [8081], the control API for kubectl N+2 [8443].",
+)  # fmt: skip
+@click.option("--control-port", type=click.IntRange(1, 65535), help="Port of events and probes [N+1].")
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
 @click.option("--detach", is_flag=True, help="Run in the background; return once it is ready.")
 def command(session: Session, port: int | None, control_port: int | None, config: str | None, detach: bool) -> int:

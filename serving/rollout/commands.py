@@ -108,7 +108,7 @@ def rollback(model: Object, revisions: Sequence[Object], to: str | None = None) 
         return _commanded(back, "abort", state.candidate) if state is not None and state.runs else back
     record = next((entry for entry in reversed(history) if entry.revision == target), None)
     if record is None:
-        raise NotFound(f"{target} is no revision of model {name_of(model)}; known: {_known(versions)}")
+        raise _unknown(model, target, versions)
     again = {"storageUri": record.storage_uri, "digest": record.digest or None, "version": record.version or None}
     return _patch(model, _rolled_back_to(model, target), {**again, "traffic": None, "canaryTrafficPercent": None})
 
@@ -123,13 +123,29 @@ def traffic(model: Object, targets: Sequence[tuple[str, int]], revisions: Sequen
     _check_percents(model, targets)
     for revision, _ in targets:
         if revision != LATEST and version_with(versions, revision) is None:
-            raise NotFound(f"{revision} is no revision of model {name_of(model)}; known: {_known(versions)}")
+            raise _unknown(model, revision, versions)
     entries = [
         {**({"latest": True} if revision == LATEST else {"revision": revision}), "percent": percent,
          **_tag_of(model, revision)}
         for revision, percent in targets
     ]  # fmt: skip
     return _patch(model, Cause(), {"traffic": entries, "canaryTrafficPercent": None})
+
+
+def revisions_named(name: str, model: Object, revisions: Sequence[Object]) -> list[str]:
+    """Return the names of the revisions that `name`, a revision or a version label, stands for.
+
+    Those that the history alone still knows count too. With variants a label stands for one revision of each. Raises
+    NotFound, and Invalid for a label that several versions have.
+    """
+    history = history_of(model)
+    versions = versions_of(revisions, [entry.revision for entry in history])
+    found = _revision_of(name, history, versions)
+    if found != name and (version := version_with(versions, found)) is not None:
+        return list(version.revisions.values())
+    if version_with(versions, found) is None and all(entry.revision != found for entry in history):
+        raise _unknown(model, name, versions)
+    return [found]
 
 
 def _running(model: Object, verb: str) -> RolloutState:
@@ -216,8 +232,14 @@ def _tag_of(model: Object, revision: str) -> Object:
     return {}
 
 
-def _known(versions: Sequence[Version]) -> str:
-    return ", ".join(revision for version in versions for revision in version.revisions.values()) or "none"
+def _unknown(model: Object, name: str, versions: Sequence[Version]) -> NotFound:
+    known = [
+        f"{revision} ({version.version})" if version.version else revision
+        for version in versions
+        for revision in version.revisions.values()
+    ]
+    words = f"{name} is no revision or version label of model {name_of(model)}"
+    return NotFound(f"{words}; known: {', '.join(known) or 'none'}")
 
 
 def _patch(model: Object, cause: Cause, spec: Object) -> Object:

@@ -34,6 +34,8 @@ EVENTS: Final[Object] = {"text/event-stream": {}}
 DEFAULT_ERROR: Final = {"description": "What went wrong", "content": {JSON: {"schema": {"$ref": ERROR}}}}
 _READY: Final[Object] = {"type": "object", "required": ["ready"], "properties": {"ready": {"type": "boolean"}}}
 _LIVE: Final[Object] = {"type": "object", "required": ["live"], "properties": {"live": {"const": True}}}
+_BINARY_ALONE: Final = frozenset({"BF16", "FP16"})
+"""Datatypes that JSON data cannot have; such inputs take FP32 too."""
 _MOST_EXAMPLE: Final = 256  # elements of all inputs; a larger example helps nobody
 _LIMITS: Final = (
     "A Content-Encoding of gzip is read. Inputs and outputs travel as binary data too, by the binary tensor data "
@@ -126,7 +128,7 @@ def _made_example(specs: Sequence[TensorSpec]) -> Object | None:
     inputs = [
         {
             "name": spec.name,
-            "datatype": "FP32" if DATATYPES[spec.datatype].is_float else spec.datatype,
+            "datatype": "FP32" if spec.datatype in _BINARY_ALONE else spec.datatype,
             "shape": shape,
             "data": [_zero(spec.datatype)] * math.prod(shape),
         }

@@ -62,6 +62,13 @@ def test_every_stage_is_told_in_order_with_the_number_that_it_left() -> None:
     assert "30 requests wait" in waiting.message
 
 
+def test_one_request_that_waits_is_one() -> None:
+    seen = Observations.of(current=1, ready=1, queued=1.0, panic=4.0)
+    inputs = inputs_of(Specs.of(max=8, target=4.0), seen, State.empty(1), 0, 100.0, Scaling())
+    waiting = next(step for step in replay(inputs).steps if step.rule == "Waiting")
+    assert waiting.message.startswith("1 request waits (")
+
+
 def test_another_policy_comes_to_another_number() -> None:
     seen = Observations.of(current=1, ready=1, stable=16.0, panic=16.0, age=100.0, covered=60.0)
     inputs = inputs_of(Specs.of(max=20, target=2.0), seen, State.empty(1), 0, 100.0, Scaling())

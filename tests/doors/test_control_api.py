@@ -144,7 +144,9 @@ QUERIES = (
     "labelSelector=%00", "labelSelector=a%20in%20(b", "fieldSelector=spec.x%3D1", "fieldSelector=metadata.name",
     "watch=1&resourceVersion=abc", "watch=1&resourceVersion=-1", "watch=1&resourceVersion=" + "9" * 5000,
     "watch=1&resourceVersion=%C2%B2", "watch=1&timeoutSeconds=-1", "watch=1&timeoutSeconds=%C2%B2",
-    "watch=1&timeoutSeconds=" + "9" * 5000,
+    "watch=1&timeoutSeconds=" + "9" * 5000, "watch=yes", "watch=1&allowWatchBookmarks=yes",
+    "resourceVersion=abc", "resourceVersion=-1", "resourceVersion=" + "9" * 5000, "limit=-1", "limit=ten",
+    "limit=%C2%B2", "limit=" + "9" * 5000, "continue=zzz",
 )  # fmt: skip
 
 

@@ -201,6 +201,14 @@ def test_what_cannot_be_an_event_is_told_before_anything_is_sent(given: dict[str
     assert door.sent == []
 
 
+def test_without_a_key_the_advice_serves_new_and_known_sources() -> None:
+    with receiver(202) as door, pytest.raises(ValueError) as refused:
+        emit(door, secret="")
+
+    assert "`knodel events allow SOURCE --models NAME --storage-prefix PREFIX`" in str(refused.value)
+    assert "`knodel events allow SOURCE --rotate`" in str(refused.value)
+
+
 @pytest.mark.parametrize("value", ["soon", "-1", "inf", "nan"])
 def test_a_wait_that_is_no_number_of_seconds_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KNODEL_EVENTS_WAIT", value)

@@ -33,6 +33,7 @@ ADVICE = {
     "knodel install --kube-context NAME --configure-knative": "knodel install --kube-context prod --configure-knative",
     "knodel list": "knodel list",
     "knodel list -A": "knodel list -A",
+    "knodel logs {}": "knodel logs iris",
     "knodel namespace {}": "knodel namespace team",
     "knodel namespace {} --label {}={}": "knodel namespace team --label knodel.dev/allow-code=true",
     "knodel pool list": "knodel pool list",

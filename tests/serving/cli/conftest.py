@@ -113,8 +113,8 @@ class NoLogs:
         yield b"second \x1b[31mred\n"
 
     def has_previous(self, pod: Object) -> bool:
-        """No container was restarted."""
-        return False
+        """Whether the container was restarted, as the Pod's status has it."""
+        return any(one["restartCount"] for one in (pod.get("status") or {}).get("containerStatuses") or ())
 
 
 class NoFetcher:

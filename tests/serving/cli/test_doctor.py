@@ -8,6 +8,7 @@ import json
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,35 @@ def homeless(name: str) -> Object:
     found = model(name)
     said = {"status": "False", "reason": "Unschedulable", "message": f"{name}-00001: no room"}
     found["status"]["conditions"].append({"type": "ReplicasStarted", **said})
+    found["status"]["traffic"] = [{"revision": f"{name}-00001", "percent": 100}]
     return found
+
+
+def crashing(revision: str, **spec: Any) -> Object:
+    """A Model whose first version has the traffic, whose third is the newest, and of which one crashes."""
+    found = homeless("iris")
+    found["status"] |= {"latestCreatedRevision": "iris-00003"}
+    found["status"]["conditions"][-1] |= {"reason": "CrashLoopBackOff", "message": f"{revision}: exit code 1"}
+    found["spec"] = spec
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "ok"),
+    [
+        (crashing("iris-00001"), False),
+        (crashing("iris-00002"), True),
+        (crashing("iris-00003"), False),
+        (crashing("iris-00003", traffic=[{"revision": "iris-00001", "percent": 100}]), True),
+    ],
+    ids=["in traffic", "superseded", "newest", "pinned away"],
+)
+def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model: Object, ok: bool) -> None:
+    found = model_doctor.judge_replicas([model])
+
+    assert found.ok is ok
+    assert "maxReplicas" not in found.remedy
+    assert ok or "`knodel logs iris -n default`" in found.remedy
 
 
 @pytest.mark.parametrize(
@@ -126,8 +155,8 @@ def test_what_is_seen_becomes_a_finding(finding: Finding, ok: bool, words: str) 
     ("replies", "bad"),
     [
         ((OK, Reply(404), OK), []),
-        ((Reply(0, "timed out"), Reply(404), Reply(0, "timed out")), ["control API", "token"]),
-        ((Reply(503), OK, OK), ["control API"]),
+        ((Reply(0, "timed out"), Reply(404), Reply(0, "timed out")), ["events and probes", "token"]),
+        ((Reply(503), OK, OK), ["events and probes"]),
         ((OK, Reply(0, "refused"), OK), ["gateway"]),
         ((OK, OK, Reply(401)), ["token"]),
     ],
@@ -137,6 +166,20 @@ def test_a_platform_that_does_not_answer_is_found(replies: tuple[Reply, Reply, R
 
     assert [finding.check for finding in findings if not finding.ok] == bad
     assert all(finding.ok or finding.remedy for finding in findings)
+
+
+def test_the_gateways_status_at_its_root_is_not_shown() -> None:
+    findings = {finding.check: finding.message for finding in doctor.judge_answers(FACTS, OK, Reply(404), OK)}
+
+    assert findings["gateway"] == "127.0.0.1:8080 answers"
+    assert findings["events and probes"] == "127.0.0.1:8081 answers 200"
+
+
+def test_help_and_doctor_name_the_ports_alike(knodel: Knodel) -> None:
+    shown = " ".join(knodel("up", "--help").out.split())
+
+    assert "Port N of the gateway [8080]; events and probes get N+1 [8081], the control API for kubectl N+2" in shown
+    assert doctor.PORTS == ("gateway", "events and probes", "control API")
 
 
 def test_a_platform_that_can_write_nothing_is_not_to_be_ended() -> None:
@@ -191,7 +234,7 @@ def test_a_platform_that_has_the_folder_but_does_not_answer_is_found(knodel: Kno
     with FolderLock(state):
         done = knodel("doctor", "-o", "json")
 
-    assert {"control API", "gateway", "token"} <= problems(done.out).keys()
+    assert {"events and probes", "gateway", "token"} <= problems(done.out).keys()
 
 
 async def test_a_platform_that_answers_is_well(served: Served, state: Path) -> None:
@@ -261,7 +304,7 @@ def test_a_port_that_is_taken_is_found_with_who_has_it(knodel: Knodel) -> None:
         done = knodel("doctor", "-o", "json")
 
     assert done.code == 1
-    assert f"127.0.0.1:{port} is taken by process {os.getpid()} (" in problems(done.out)["control port"]
+    assert f"127.0.0.1:{port} is taken by process {os.getpid()} (" in problems(done.out)["events and probes port"]
 
 
 @pytest.mark.parametrize(

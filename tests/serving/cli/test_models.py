@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from clusters.errors import NotFound
-from clusters.objects import EVENT, MODEL, NAMESPACE, POD, Object
-from tests.serving.cli.conftest import Served
+from clusters.objects import EVENT, MODEL, NAMESPACE, POD, REVISION, Object
+from tests.serving.cli.conftest import Served, check
 
 READY = [{"type": "Ready", "status": "True"}, {"type": "RoutesReady", "status": "True"}]
 STATUS: Object = {
@@ -210,6 +210,31 @@ async def test_a_rollback_to_a_version_that_was_collected_says_that_it_takes_the
     assert "goes through the rollout's steps: `knodel promote magika`" in done.err
 
 
+@pytest.mark.parametrize("verb", [("list", "-o", "wide"), ("get", "magika")])
+async def test_storage_is_of_the_version_that_has_the_traffic(magika: Served, verb: tuple[str, ...]) -> None:
+    pinned = [{"revision": "magika-00001", "percent": 100, "version": "1"}]
+    record = {"version": "1", "outcome": "serving", "cause": {"by": "user"}, "at": "2026-01-01T00:00:00Z"}
+    first = {**record, "revision": "magika-00001", "storageUri": "https://models.test/first"}
+    second = {**record, "revision": "magika-00002", "version": "2", "storageUri": "https://models.test/magika"}
+    await magika.set_status("magika", {**STATUS, "traffic": pinned, "history": [first, second]})
+
+    out = (await magika.knodel(*verb)).out
+
+    assert "https://models.test/first" in out
+    assert "https://models.test/magika" not in out
+
+
+async def test_history_writes_outcomes_as_words(magika: Served) -> None:
+    record = {**STATUS["history"][0], "outcome": "rolledback"}
+    await magika.set_status("magika", {**STATUS, "history": [record]})
+
+    shown = (await magika.knodel("history", "magika")).out
+    value = json.loads((await magika.knodel("history", "magika", "-o", "json")).out)
+
+    assert "rolled back" in shown
+    assert value["status"]["history"][0]["outcome"] == "rolledback"
+
+
 async def test_a_rollback_without_an_earlier_version_says_so(magika: Served) -> None:
     await magika.set_status("magika", {"history": []})
 
@@ -265,6 +290,34 @@ async def test_the_logs_of_a_replica_are_printed(magika: Served) -> None:
     assert (done.code, done.out) == (0, "first\nsecond \x1b[31mred\n")  # to a file: as they are
 
 
+async def test_the_logs_of_an_unknown_revision_are_refused_with_those_that_there_are(magika: Served) -> None:
+    for options in ((), ("--follow",)):
+        done = await magika.knodel("logs", "magika", "--revision", "nope", *options)
+
+        check(done, 3, ["nope is no revision or version label of model magika; known: magika-0000"])
+
+
+async def test_the_logs_of_a_version_are_found_by_its_label(magika: Served) -> None:
+    labelled = {"metadata": {"annotations": {"knodel.dev/version": "7"}}}
+    await magika.cluster.patch(REVISION, "magika-00002", labelled, "default", manager="test")
+    await add_pod(magika, "magika", revision="magika-00001")
+    await add_pod(magika, "magika", "second", revision="magika-00002")
+
+    done = await magika.knodel("logs", "magika", "--revision", "7")
+
+    assert (done.code, done.out) == (0, "first\nsecond \x1b[31mred\n")  # of one replica
+
+
+async def test_former_logs_are_of_the_replicas_that_were_restarted(magika: Served) -> None:
+    await add_pod(magika, "magika")
+    refused = await magika.knodel("logs", "magika", "--previous")
+    await add_pod(magika, "magika", "second", restarts=1)
+    done = await magika.knodel("logs", "magika", "--previous")
+
+    check(refused, 3, ["no container of magika was restarted"])
+    assert (done.code, done.out, done.err) == (0, "first\nsecond \x1b[31mred\n", "")
+
+
 @pytest.mark.fault("C5")
 async def test_events_of_a_model_are_described_without_their_control_characters(magika: Served) -> None:
     uid = (await magika.model("magika"))["metadata"]["uid"]
@@ -316,10 +369,18 @@ async def put_in_force(served: Served) -> None:
     await served.set_status("magika", {"conditions": READY})
 
 
-async def add_pod(served: Served, model: str) -> None:
+async def add_pod(
+    served: Served, model: str, pod: str = "first", *, revision: str = "", restarts: int | None = None
+) -> None:
     """A replica of the Model."""
-    metadata = {"name": f"{model}-pod", "namespace": "default", "labels": {"knodel.dev/model": model}}
+    labels = {"knodel.dev/model": model} | ({"serving.knative.dev/revision": revision} if revision else {})
+    metadata = {"name": f"{model}-{pod}", "namespace": "default", "labels": labels}
     spec = {"containers": [{"name": "user-container", "image": "knodel.dev/server:0"}]}
     await served.cluster.create(
         POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, manager="test"
     )
+    if restarts is not None:
+        status = {"containerStatuses": [{"name": "user-container", "restartCount": restarts}]}
+        await served.cluster.patch(
+            POD, metadata["name"], {"status": status}, "default", manager="test", subresource="status"
+        )

@@ -58,6 +58,25 @@ async def test_what_a_ready_model_answers_stays_as_it_is(with_gateway: Served) -
     check(await with_gateway.knodel("predict", "iris", "-d", "{}"), 3, ["404", UNKNOWN])
 
 
+@pytest.mark.parametrize("request_of", [("-d", "{}"), ("--example",)])
+async def test_a_tag_that_no_version_has_is_refused_with_those_that_there_are(
+    with_gateway: Served, request_of: tuple[str, ...]
+) -> None:
+    await with_gateway.deploy("iris")
+    await with_gateway.set_status("iris", {"traffic": [{"revision": "iris-00001", "percent": 100, "tag": "stable"}]})
+
+    done = await with_gateway.knodel("predict", "iris", "--tag", "nope", *request_of)
+
+    check(done, 3, ["model iris has no version with the tag nope", "tags: stable"])
+
+
+@pytest.mark.parametrize("options", [("--example",), ("-d", "{}", "--tag", "a"), ("--example", "--tag", "a")])
+async def test_an_absent_model_is_not_found_whatever_is_sent(with_gateway: Served, options: tuple[str, ...]) -> None:
+    done = await with_gateway.knodel("predict", "nobody", *options)
+
+    check(done, 3, ["there is no model nobody in namespace default", "`knodel list -A`"])
+
+
 @pytest.mark.parametrize("source", ["/dev/zero", "-"])
 def test_a_request_without_an_end_is_refused_within_its_bound(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     monkeypatch.setattr(data, "LARGEST", 1 << 20)

@@ -100,6 +100,18 @@ async def test_a_rollout_is_shown_to_people(magika: Served, verb: str, words: li
     assert all(word in done.out for word in words), done.out
 
 
+async def test_a_judge_without_requests_has_nothing_to_compare(magika: Served) -> None:
+    rollout = rolling("Progressing")
+    numbers = {"stable.requests": 0.0, "candidate.requests": 0.0, "errors.lower": -1.0, "errors.upper": 1.0}
+    rollout["verdict"] |= {"reasons": ["the candidate has answered nothing yet"], "numbers": numbers}
+    await magika.set_status("magika", {"rollout": rollout})
+
+    out = (await magika.knodel("describe", "magika")).out
+
+    assert "judge: wait: no requests yet: nothing to compare" in out
+    assert "errors.lower" not in out
+
+
 async def test_a_refused_version_is_explained(magika: Served) -> None:
     await magika.set_status("magika", {"rollout": rolling("RolledBack", 0)})
     done = await magika.knodel("explain", "magika")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from serving.cli.output import Output, Progress, progress_line
 from serving.cli.tables import display_width, lay_out, shorten
-from tests.serving.cli.conftest import ARTIFACT, Served
+from tests.serving.cli.conftest import Served
 from tests.support.terminal import run_on_terminal
 
 URI = "https://models.example.com/teams/vision/iris/model.onnx"
@@ -163,7 +163,7 @@ async def test_list_and_history_fit_a_terminal_of_80_columns(served: Served) -> 
         name, {"traffic": split, "history": history, "url": url, "conditions": [ready], "replicas": {"desired": 1}}
     )
 
-    for verb, storage in ((["list"], ARTIFACT), (["history", name], URI)):
+    for verb, storage in ((["list"], URI), (["history", name], URI)):
         narrow = await asyncio.to_thread(run_on_terminal, *verb)
         wide = await asyncio.to_thread(run_on_terminal, *verb, "-o", "wide")
         piped = await served.knodel(*verb)

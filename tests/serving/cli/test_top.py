@@ -67,6 +67,12 @@ async def test_without_prices_there_are_pod_hours_and_a_word_on_how_to_set_them(
     assert [line.split()[-1] for line in done.out.splitlines()[1:3]] == ["2.25", "0.83"]
 
 
+async def test_an_amount_below_two_decimals_is_written_as_such(served: Served) -> None:
+    await add_autoscaler(served, "iris-00001", "iris", Spent(serving=0.01))
+    row = (await served.knodel("top")).out.splitlines()[1].split()
+    assert row == ["iris", "1/2", "<0.01", "0.00", "0.00", "0.00", "0.00", "<0.01"]
+
+
 async def test_structured_output_has_seconds_and_money(two: Served, state: Path) -> None:
     bare = json.loads((await two.knodel("top", "-A", "-o", "json")).out)
     set_prices(state)

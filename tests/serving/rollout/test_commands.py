@@ -82,7 +82,7 @@ def test_rollback_with_nothing_before_says_what_to_do() -> None:
 
 
 def test_rollback_to_an_unknown_revision_names_the_known_ones() -> None:
-    with pytest.raises(NotFound, match=r"magika-00009 .* known: magika-00001, magika-00002"):
+    with pytest.raises(NotFound, match=r"magika-00009 .* known: magika-00001 \(1\), magika-00002 \(2\)$"):
         rollback(model([], {}), LIVING, "magika-00009")
 
 

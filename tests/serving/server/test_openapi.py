@@ -73,6 +73,14 @@ def test_the_models_own_example_is_shown_if_it_is_one(own: bytes, shown: Any) ->
     assert page["paths"][f"{V2}/infer"]["post"]["requestBody"]["content"]["application/json"]["example"] == shown
 
 
+@pytest.mark.parametrize(("datatype", "sent"), [("FP64", "FP64"), ("FP32", "FP32"), ("FP16", "FP32"), ("INT8", "INT8")])
+def test_a_made_example_has_the_datatype_of_the_metadata_where_json_has_it(datatype: str, sent: str) -> None:
+    specs = (TensorSpec("x", datatype, (1,)),)
+    page = document(NAME, REVISION, Signature("test", specs, specs), "0.1.0")
+    content = page["paths"][f"{V2}/infer"]["post"]["requestBody"]["content"]["application/json"]
+    assert content["example"]["inputs"][0]["datatype"] == sent
+
+
 REQUESTS: list[tuple[str, Any, bool]] = [
     (f"{V2}/infer", {"inputs": [tensor([1.0])], "id": "1", "outputs": [{"name": "y"}]}, True),
     (f"{V2}/infer", {"inputs": [tensor([1], "FP64")]}, True),
