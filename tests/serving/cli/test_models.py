@@ -382,5 +382,5 @@ async def add_pod(
     if restarts is not None:
         status = {"containerStatuses": [{"name": "user-container", "restartCount": restarts}]}
         await served.cluster.patch(
-            POD, metadata["name"], {"status": status}, "default", manager="test", subresource="status"
+            POD, f"{model}-{pod}", {"status": status}, "default", manager="test", subresource="status"
         )
