@@ -26,7 +26,7 @@ from serving.engines.datatypes import Tensor
 from serving.server.admission import fail
 from serving.server.assignment import Batching
 from serving.server.batch import Kind, Rows, merged, parts, rows_of, unbatchable
-from serving.server.errors import ClientLeft, DeadlineExceeded, ModelFailed, QueueExpired, ServingError
+from serving.server.errors import ClientLeft, DeadlineExceeded, ModelFailed, QueueExpired, ServingError, release_frames
 from serving.server.inference import Ask, Encode, Patience, attempt
 from serving.server.lifecycle import ServedModel
 from serving.server.limits import Held
@@ -198,6 +198,8 @@ class Batcher:
     def _tell(self, batch: Batch) -> None:
         """Give each its answer; or let them be asked one by one."""
         error = batch.running.answer.exception()
+        if error is not None:
+            release_frames(error)
         answers = None if error is not None else batch.running.answer.result()
         if answers is not None:
             for member, answer in zip(batch.members, answers, strict=True):

@@ -141,3 +141,23 @@ class ClientLeft(ServingError):
     """The caller is gone."""
 
     status = 499  # for the log, as other servers write it
+
+
+def release_frames(error: BaseException) -> None:
+    """Drop the tracebacks of `error` and of all errors that led to it.
+
+    The frames of a traceback hold the body of the request. A frame often refers to the error too, for example through
+    the future that it awaits. Such a cycle keeps the body until the garbage collector runs, after its memory was given
+    back to the budget. Call this when nobody reads the traceback any more.
+    """
+    chain: list[BaseException | None] = [error]
+    released: set[int] = set()
+    while chain:
+        one = chain.pop()
+        if one is None or id(one) in released:
+            continue
+        released.add(id(one))
+        one.__traceback__ = None
+        chain += (one.__cause__, one.__context__)
+        if isinstance(one, BaseExceptionGroup):
+            chain += one.exceptions

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from serving.server.answers import BINARY, JSON, send_body, send_error
 from serving.server.body import Body, read_body
 from serving.server.connection import connection_of
-from serving.server.errors import ClientLeft, ServingError
+from serving.server.errors import ClientLeft, ServingError, release_frames
 from serving.server.headers import JSON_LENGTH
 from serving.server.inference import BEGAN, Ask, Encode, Inference
 from serving.server.lifecycle import ServedModel
@@ -36,17 +36,11 @@ class Endpoint(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
-            model = self._inference.model()
-            body = await read_body(scope, receive, self._budget, model.codec.limits.body)
-            held = Held(partial(self._budget.give_back, body.lent), body.lent)
-            try:
-                reply = await self.answer(body, held, scope, send)
-            finally:
-                held.let_go()
-        except ClientLeft:
-            return
+            reply = await self._reply(scope, receive, send)
         except ServingError as error:
-            await send_error(send, error)
+            release_frames(error)
+            if not isinstance(error, ClientLeft):
+                await send_error(send, error)
             return
         if reply is None:
             return
@@ -54,6 +48,16 @@ class Endpoint(ABC):
             await send_body(send, 200, reply.body, JSON, [])
         else:
             await send_body(send, 200, reply.body, BINARY, [(JSON_LENGTH, b"%d" % reply.json_length)])
+
+    async def _reply(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
+        """Read the body and return its answer; the body is gone before a slow caller takes the answer."""
+        model = self._inference.model()
+        body = await read_body(scope, receive, self._budget, model.codec.limits.body)
+        held = Held(partial(self._budget.give_back, body.lent), body.lent)
+        try:
+            return await self.answer(body, held, scope, send)
+        finally:
+            held.let_go()
 
     @abstractmethod
     async def answer(self, body: Body, held: Held, scope: Scope, send: Send) -> Reply | None:

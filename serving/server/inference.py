@@ -33,6 +33,7 @@ from serving.server.errors import (
     ModelFailed,
     QueueExpired,
     ServingError,
+    release_frames,
 )
 from serving.server.lifecycle import DEVICE_LOST, Lifecycle, ServedModel
 from serving.server.limits import NOTHING, Held
@@ -142,8 +143,8 @@ class Inference:
             if self._is_short(model, size):
                 return self._here(model, job)
             return await self._in_thread(self._job(model, job, size), patience, self._admission.leave)
-        except DeviceLost:
-            self._lifecycle.lose_device()
+        except ServingError as error:
+            self._end_with(error)
             raise
 
     async def share(self, batcher: Batcher, model: ServedModel, ask: Ask[T], size: int, patience: Patience) -> T:
@@ -155,11 +156,17 @@ class Inference:
             call, encode, rows = await self._step(model, partial(batcher.asked, ask), size, patience, slot)
             answers = await batcher.infer(model, call, rows, patience)
             return await self._step(model, lambda *_: encode(call, answers), _size_of(answers), patience, slot)
-        except DeviceLost:
-            self._lifecycle.lose_device()
+        except ServingError as error:
+            self._end_with(error)
             raise
         finally:
             slot.let_go()
+
+    def _end_with(self, error: ServingError) -> None:
+        """Forget where the error comes from, which was logged; the server needs a restart if the device is lost."""
+        release_frames(error)
+        if isinstance(error, DeviceLost):
+            self._lifecycle.lose_device()
 
     async def _step(self, model: ServedModel, job: ModelJob[T], size: int, patience: Patience, slot: Held) -> T:
         """A protocol's work for `size` bytes, here or in a thread, which uses the slot as long as it works."""

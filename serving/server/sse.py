@@ -22,7 +22,7 @@ from serving.engines.errors import Cancelled
 from serving.server.answers import error_body
 from serving.server.body import Body
 from serving.server.connection import BROKEN_KEY, connection_of
-from serving.server.errors import BadRequest, ClientLeft, ServingError
+from serving.server.errors import BadRequest, ClientLeft, ServingError, release_frames
 from serving.server.event_gate import EVENT_STREAM
 from serving.server.handover import Handover
 from serving.server.infer import Endpoint
@@ -88,6 +88,7 @@ async def _deliver(running: asyncio.Task[None], parts: Handover[bytes], events: 
     except ServingError as error:
         if not events.begun or isinstance(error, ClientLeft):
             raise
+        release_frames(error)
         scope[BROKEN_KEY] = error.status
         await events.send(error_body(str(error)))
     await events.end()

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from serving.engines.base import Cancellation
 from serving.engines.errors import Cancelled
-from serving.server.errors import NotReady, ServingError
+from serving.server.errors import NotReady, ServingError, release_frames
 from serving.server.hanging import MOST_THREADS, Hanging
 from serving.server.limits import NOTHING, Held, Limits
 
@@ -224,6 +224,8 @@ class Workers:
                 running.answer.set_exception(error)
             else:
                 running.answer.set_result(result)
+        elif error is not None:
+            release_frames(error)
         try:
             running.release()
         finally:

@@ -26,6 +26,7 @@ from serving.server.errors import (
     QueueExpired,
     ServingError,
     UnsupportedType,
+    release_frames,
 )
 from serving.server.grpc import messages
 from serving.server.grpc.codec import GrpcCodec
@@ -167,16 +168,18 @@ class Service:
                 code, status = _OK, _ANSWERED
                 return answer
             except ServingError as error:
-                refusal = status_of(error)
-                code, status = code_of(refusal), _status_of(error, context)
-                await context.abort(refusal, str(error), self._labels + metadata_of(error))
-                raise  # not reached: `abort` raises
+                refusal = status_of(error), str(error), self._labels + metadata_of(error)
+                code, status = code_of(refusal[0]), _status_of(error, context)
+                release_frames(error)
             finally:
                 now = self._monotonic()
                 if self._metrics is not None:
                     self._metrics.observe(protocol, code, now - start)
                     if judged is not None:
                         self._metrics.split.end(judged, status, now)
+            # gRPC keeps the error that it raises here, and with it the context: outside of `except` there is none.
+            await context.abort(*refusal)
+            raise RuntimeError("gRPC went on with a call that was aborted")
 
         return endpoint
 
