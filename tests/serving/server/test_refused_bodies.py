@@ -89,10 +89,9 @@ def _posts(port: int, path: str, body: bytes, headers: Mapping[str, str], status
         (STREAM, BROKEN, {}),
         (PREDICT, BROKEN, STREAMED),
         (INFER, BROKEN, EVENT),
-        (INFER, BROKEN, STRUCTURED),
         (PREDICT, NOT_V1, STRUCTURED),
     ],
-    ids=["v2", "v1", "generate", "generate_stream", "v1-sse", "event", "structured", "structured-data"],
+    ids=["v2", "v1", "generate", "generate_stream", "v1-sse", "event", "structured"],
 )
 async def test_a_body_that_cannot_be_decoded_is_not_kept(
     serve: Serve, path: str, body: bytes, headers: Mapping[str, str], options: Sequence[str]
