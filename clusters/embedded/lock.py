@@ -84,18 +84,49 @@ def prepare_folder(folder: Path) -> None:
         status = folder.stat()
     except OSError as error:
         raise KnodelError(f"cannot use the state folder {folder}: {error.strerror}") from error
-    if os.geteuid() not in (status.st_uid, ROOT):
-        raise KnodelError(
-            f"the state folder {folder} belongs to user {status.st_uid}: name your own with --state or KNODEL_STATE"
-        )
+    if is_foreign(status.st_uid):
+        raise KnodelError(belongs_to(folder, status.st_uid))
     if status.st_mode & OTHERS_WRITE:
         raise KnodelError(f"other users may write to the state folder {folder}: `chmod go-w {folder}`")
 
 
+def owner_of(folder: Path) -> int | None:
+    """Return the user that owns the folder; when it may not be seen, that of the nearest parent that may.
+
+    None when it is not there.
+    """
+    for one in (folder, *folder.parents):
+        try:
+            return one.stat().st_uid
+        except PermissionError:
+            continue
+        except OSError:
+            return None
+    return None
+
+
+def is_foreign(owner: int | None) -> bool:
+    """Return whether folders of this user are not for the one who asks; root may use those of any user."""
+    return owner is not None and os.geteuid() not in (owner, ROOT)
+
+
+def belongs_to(folder: Path, owner: int | None) -> str:
+    """Return the refusal of another user's state folder, with the remedy."""
+    return f"the state folder {folder} belongs to user {owner}: name your own with --state or KNODEL_STATE"
+
+
 def holder(folder: Path) -> int | None:
-    """The process that runs a platform in `folder` (0 when it did not tell), or None when none does."""
+    """Return the process that runs a platform in `folder` (0 when it did not tell), or None when none does.
+
+    Raises KnodelError when this user may not know.
+    """
+    path = folder / FILE_NAME
     try:
-        descriptor = os.open(folder / FILE_NAME, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except PermissionError as error:
+        owner = owner_of(folder)
+        what = belongs_to(folder, owner) if is_foreign(owner) else f"cannot open {path}: `chmod 600 {path}`"
+        raise KnodelError(what) from error
     except OSError:
         return None
     try:

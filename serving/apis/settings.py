@@ -1,7 +1,7 @@
 """The settings of a platform: one typed value, from defaults, then a YAML file, then `KNODEL_*` variables.
 
 A key is `group.field` in camelCase (`gateway.port`); its variable is KNODEL_GROUP_FIELD (`KNODEL_GATEWAY_PORT`). Keys
-and variables that no setting has are refused by name. `knodel config` prints the settings in force. On Kubernetes the
+and variables that no setting has are refused by name. `knodel config` prints the settings. On Kubernetes the
 file is the ConfigMap `knodel-config` and variables do not count: whoever reads the ConfigMap sees what is in force.
 """
 

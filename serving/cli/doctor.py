@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving.apis.state import Facts
+from serving.cli.state import ports_again
 
 OTHERS = 0o077  # permission bits of group and world
 LEAST_SOFT = 1024  # open files of the control plane: the usual soft limit, enough for some hundred watches and Pods
@@ -126,7 +127,8 @@ def judge_platform(state: Path, holder: int | None, facts: Facts | None, fault: 
         return Finding("platform", False, fault, "`knodel down`, then `knodel up --detach`")
     if holder is None and facts is not None:
         message = f"platform.json tells of process {facts.pid}, which has ended"
-        return Finding("platform", False, message, "`knodel up --detach` starts it again, `knodel down` tidies up")
+        again = f"`knodel up --detach{ports_again(facts)}` starts it again, `knodel down` tidies up"
+        return Finding("platform", False, message, again)
     if holder is None:
         return Finding("platform", True, f"none runs on {state}")
     if facts is None:
@@ -134,7 +136,7 @@ def judge_platform(state: Path, holder: int | None, facts: Facts | None, fault: 
         return Finding("platform", False, f"process {holder} is not ready: it starts or ends", remedy)
     if holder not in (0, facts.pid):
         message = f"process {holder} runs, but platform.json tells of process {facts.pid}"
-        return Finding("platform", False, message, "`knodel down`, then `knodel up --detach`")
+        return Finding("platform", False, message, f"`knodel down`, then `knodel up --detach{ports_again(facts)}`")
     return Finding("platform", True, f"process {facts.pid}, version {facts.version}")
 
 
@@ -143,9 +145,10 @@ def judge_answers(facts: Facts, control: Reply, gateway: Reply, token: Reply) ->
     the token."""
     log = f"see {facts.state}/platform.log"
     unable = f"{log}: it starts or ends, or nothing can be written"
-    log += "; `knodel down --force`, then `knodel up --detach`"
+    again = f"`knodel up --detach{ports_again(facts)}`"
+    log += f"; `knodel down --force`, then {again}"
     lame = control.status == HTTP_UNAVAILABLE
-    changed = "the file was changed: `knodel down`, then `knodel up --detach`"
+    changed = f"the file was changed: `knodel down`, then {again}"
     checks = (
         ("events and probes", control.status == HTTP_OK, f"{facts.control} {_said(control)}", unable if lame else log),
         ("gateway", gateway.status > 0, f"{facts.gateway} {_said(gateway, shown=False)}", log),
@@ -154,12 +157,15 @@ def judge_answers(facts: Facts, control: Reply, gateway: Reply, token: Reply) ->
     return [Finding(check, ok, message, "" if ok else remedy) for check, ok, message, remedy in checks]
 
 
-def judge_leftovers(running: bool, summary: str) -> Finding:
-    """`summary` tells of processes of the folder; without a platform nobody looks after them."""
+def judge_leftovers(running: bool, summary: str, ports: str = "") -> Finding:
+    """Judge what `summary` tells of processes of the folder; without a platform nobody looks after them.
+
+    `ports`: options by which `knodel up` takes the ports that the platform had.
+    """
     if running:
         return Finding("processes", True, summary or "none beside the platform")
     if summary:
-        remedy = "`knodel up --detach` takes them over, `knodel down` ends them"
+        remedy = f"`knodel up --detach{ports}` takes them over, `knodel down` ends them"
         return Finding("processes", False, f"left running without a platform: {summary}", remedy)
     return Finding("processes", True, "none left running")
 

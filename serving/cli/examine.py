@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from clusters.embedded.lock import holder
+from clusters.embedded.lock import holder, is_foreign, owner_of
 from clusters.errors import KnodelError
 from serving.apis.settings import Settings, load_settings
 from serving.apis.state import (
@@ -35,7 +35,7 @@ from serving.cli.examine_models import examine_here
 from serving.cli.http import exchange
 from serving.cli.ports import ports_of, propose
 from serving.cli.sockets import is_taken, listeners
-from serving.cli.state import Platform
+from serving.cli.state import Platform, ports_again
 from serving.engines.registry import FORMATS
 
 PATIENCE = 3.0  # s for one answer of a platform on this machine; it takes milliseconds
@@ -57,7 +57,7 @@ def examine(state: Path, config: Path | None, client: Callable[[float], Client])
     settings, fault = _settings(config)
     yield doctor.judge_settings(fault)
     yield _folder(state)
-    if state.is_dir() and not os.access(state, os.R_OK | os.X_OK):  # of another user: nothing more can be seen
+    if state.is_dir() and (is_foreign(owner_of(state)) or not os.access(state, os.R_OK | os.X_OK)):
         return
     yield doctor.judge_secrets(_modes_of_secrets(state))
     yield _kept(state / KEPT_FOLDER)
@@ -71,7 +71,8 @@ def examine(state: Path, config: Path | None, client: Callable[[float], Client])
         if all(answer.ok for answer in answers):
             yield from examine_here(client(PATIENCE))
     if has_proc and GATEWAY not in missing:  # without them nothing runs, and nobody can look
-        yield from _processes_and_ports(state, pid is not None, settings, config)
+        ports = ports_again(facts) if facts is not None else ""
+        yield from _processes_and_ports(state, pid is not None, settings, config, ports)
 
 
 def _engines() -> dict[str, str | None]:
@@ -183,11 +184,13 @@ def _get(address: str, path: str) -> Reply:
             connection.close()
 
 
-def _processes_and_ports(state: Path, running: bool, settings: Settings, config: Path | None) -> Iterator[Finding]:
+def _processes_and_ports(
+    state: Path, running: bool, settings: Settings, config: Path | None, ports: str
+) -> Iterator[Finding]:
     from serving.cli.remains import find_remains, summary  # the parts of the platform are heavy
 
     remains = find_remains(state)
-    yield doctor.judge_leftovers(running, summary(remains))
+    yield doctor.judge_leftovers(running, summary(remains), ports)
     if running:
         return  # it has its ports
     taken = {address for address in ports_of(settings) if is_taken(*address)}

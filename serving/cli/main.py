@@ -45,7 +45,7 @@ VERBS = {
     "diff": "Show what deploying a file would change.",
     "namespace": "Create or label a namespace.",
     "secret": "Create or update a Secret with model-storage credentials.",
-    "config": "Print the settings in force.",
+    "config": "Print the settings that `knodel up` takes.",
     "doctor": "Find problems on this machine or in a cluster.",
     "install": "Install or upgrade Knodel on a Kubernetes cluster.",
     "uninstall": "Remove Knodel from a Kubernetes cluster.",

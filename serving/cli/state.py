@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusters.embedded.lock import holder
+from clusters.embedded.lock import belongs_to, holder, is_foreign, owner_of
+from clusters.errors import KnodelError
 from serving.apis.state import CONTROL_SOCKET, TOKEN_FILE, Facts, StateError, split_address
 from serving.cli.errors import CommandError, Unreachable, UsageError
 from serving.cli.home import expand
 from serving.cli.http import FOREIGN, Endpoint
 
-REMEDY = "`knodel doctor` looks for the cause, `knodel up --detach` starts it"
-RENEW = "`knodel down`, then `knodel up --detach` writes a new one"
+FIRST_PORTS = (8080, 8081)
+"""Ports of the gateway, and of events and probes, without any option."""
 RESTARTS_WITHIN = 5.0  # s; a new `knodel up` takes one
-ROOT = 0
 HOST = "localhost"  # the Host of requests over the platform's unix socket
 
 
@@ -45,11 +45,11 @@ def version_skew(state: Path) -> str:
 
     try:
         facts = running(state)
-    except StateError:
+    except KnodelError:
         return ""
     if facts is None or facts.version == VERSION:
         return ""
-    remedy = "`knodel down`, then `knodel up --detach` starts one of this version"
+    remedy = f"`knodel down`, then `knodel up --detach{ports_again(facts)}` starts one of this version"
     return f"the platform is of version {facts.version}, this command of {VERSION}: {remedy}"
 
 
@@ -57,10 +57,23 @@ def running(state: Path) -> Facts | None:
     """Return the facts of the platform that runs on the folder, None when none runs there or it is not ready.
 
     `platform.json` alone proves nothing: a platform that was killed leaves it. The process that it names must hold the
-    folder's lock, which the kernel releases when that process ends. Raises StateError.
+    folder's lock, which the kernel releases when that process ends. Raises StateError, KnodelError as `holder`.
     """
     facts = Facts.read(state)
     return facts if facts is not None and holder(state) == facts.pid else None
+
+
+def ports_again(facts: Facts) -> str:
+    """Return the options by which `knodel up` takes the ports that the platform has or had; empty for the first ones.
+
+    Example:
+        >>> ports_again(Facts(1, 1, "1", "/state", "127.0.0.1:9380", "127.0.0.1:9381", "127.0.0.1:9382"))
+        ' --port 9380'
+    """
+    gateway, control = (split_address(address)[1] for address in (facts.gateway, facts.control))
+    if (gateway, control) == FIRST_PORTS:
+        return ""
+    return f" --port {gateway}" + (f" --control-port {control}" if control != gateway + 1 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +84,18 @@ class Platform:
     owner: int
     gateway: tuple[str, int]
     domain: str = "localhost"
+    ports: str = ""  # options of `knodel up`, as `ports_again` has them
 
     @classmethod
     def find(cls, state: Path) -> Platform:
-        """Read the state folder. Raises CommandError when no platform runs there."""
+        """Read the state folder. Raises CommandError for that of another user, and when no platform runs there."""
+        owner = owner_of(state)
+        if is_foreign(owner):
+            raise CommandError(belongs_to(state, owner))
         facts = running(state)
-        if facts is None:
+        if facts is None or owner is None:
             raise CommandError(_absent(state))
-        owner = state.stat().st_uid
-        if os.geteuid() not in (owner, ROOT):
-            raise CommandError(
-                f"{state} is the state folder of user {owner}: name your own with --state or KNODEL_STATE"
-            )
-        return cls(state, owner, split_address(facts.gateway), facts.domain)
+        return cls(state, owner, split_address(facts.gateway), facts.domain, ports_again(facts))
 
     @property
     def restarts_within(self) -> float:
@@ -93,12 +105,20 @@ class Platform:
     @property
     def endpoint(self) -> Endpoint:
         """Its control API, which only the owner of the state folder may serve."""
-        return Endpoint(HOST, 80, "the platform", REMEDY, socket=self.state / CONTROL_SOCKET, owner=self.owner)
+        return Endpoint(HOST, 80, "the platform", self._remedy, socket=self.state / CONTROL_SOCKET, owner=self.owner)
 
     @property
     def ingress(self) -> Endpoint:
         """Its gateway."""
-        return Endpoint(*self.gateway, "the gateway", REMEDY)
+        return Endpoint(*self.gateway, "the gateway", self._remedy)
+
+    @property
+    def _remedy(self) -> str:
+        return f"`knodel doctor` looks for the cause, `knodel up --detach{self.ports}` starts it"
+
+    @property
+    def _renewal(self) -> str:
+        return f"`knodel down`, then `knodel up --detach{self.ports}` writes a new one"
 
     @property
     def checks_models(self) -> bool:
@@ -118,12 +138,12 @@ class Platform:
         except OSError as error:
             raise CommandError(f"{path} cannot be read ({error.strerror}): are you its owner?") from error
         if not (token.isascii() and token.isprintable() and token):
-            raise CommandError(f"{path} holds no token: {RENEW}")
+            raise CommandError(f"{path} holds no token: {self._renewal}")
         return {"Authorization": f"Bearer {token}"}
 
     def unauthorized(self, message: str) -> str:
         """The token in the file is not the one that the platform made."""
-        return f"the platform does not take the token in {self.state / TOKEN_FILE}: {RENEW}"
+        return f"the platform does not take the token in {self.state / TOKEN_FILE}: {self._renewal}"
 
     def forbidden(self, message: str) -> str:
         """The control API says all there is to say."""
@@ -143,4 +163,8 @@ def _read_own(path: Path, owner: int) -> str:
 
 
 def _absent(state: Path) -> str:
-    return f"no platform runs on {state}: start one with `knodel up --detach`"
+    try:
+        left = Facts.read(state)  # by a platform that was killed
+    except StateError:
+        left = None
+    return f"no platform runs on {state}: start one with `knodel up --detach{ports_again(left) if left else ''}`"

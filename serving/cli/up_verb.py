@@ -44,11 +44,7 @@ def command(session: Session, port: int | None, control_port: int | None, config
     """Start the platform on this machine; Ctrl-C stops it. One that runs already stays as it is."""
     facts = _find_running(session)
     if facts is not None:
-        _check_ports(session, facts, port, control_port)
-        _show(session, facts)
-        note = "; --config has no effect before `knodel down`" if config else ""
-        click.echo(f"the platform on {session.state} is up already (process {facts.pid}){note}", err=True)
-        return 0
+        return _leave(session, facts, port, control_port, config)
     if detach:
         return _detached(session, port, control_port, config)
     from serving.cli.files import settings_of
@@ -60,6 +56,15 @@ def command(session: Session, port: int | None, control_port: int | None, config
     except AddressInUse as error:
         what = str(error).partition(": choose ")[0]
         raise CommandError(f"{what}: {propose(session.state, config)}") from error
+
+
+def _leave(session: Session, facts: Facts, port: int | None, control_port: int | None, config: str | None) -> int:
+    """Show a platform that runs already. Raises UsageError for ports that it does not have."""
+    _check_ports(session, facts, port, control_port)
+    _show(session, facts)
+    note = "; --config has no effect before `knodel down`" if config else ""
+    click.echo(f"the platform on {session.state} is up already (process {facts.pid}){note}", err=True)
+    return 0
 
 
 def _find_running(session: Session) -> Facts | None:
@@ -106,7 +111,12 @@ def _detached(session: Session, port: int | None, control_port: int | None, conf
             stderr=sink,
             start_new_session=True,
         )
-    _wait_until_ready(session, child, log, began)
+    try:
+        _wait_until_ready(session, child, log, began)
+    except CommandError:
+        if child.poll() is None or (other := _find_running(session)) is None:
+            raise
+        return _leave(session, other, port, control_port, config)  # another command started one at the same time
     facts = Facts.read(session.state)
     if facts is None:
         raise CommandError(f"the platform ended again: see {log}")

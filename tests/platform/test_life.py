@@ -10,6 +10,7 @@ import subprocess
 import threading
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,17 @@ def test_up_on_a_folder_with_a_platform_changes_nothing_and_says_so(tmp_path: Pa
         refused = here.run("up", "--detach", "--port", "1", code=2)
         assert f"runs already, at 127.0.0.1:{here.port}" in refused and "`knodel down`" in refused
         assert here.facts() == facts
+
+
+def test_commands_that_start_the_platform_at_once_all_find_it_up(tmp_path: Path) -> None:
+    with machine(tmp_path) as here:
+        ports = ("--port", str(here.port), "--control-port", str(here.control))
+        with ThreadPoolExecutor(3) as threads:
+            ends = list(threads.map(lambda _: here.complete("up", "--detach", *ports), range(3)))
+
+        assert [end.returncode for end in ends] == [0, 0, 0], [end.stderr for end in ends]
+        assert len({end.stdout for end in ends}) == 1
+        assert sum("is up already" in end.stderr for end in ends) == 2
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2], ids=["gateway", "control", "control TLS"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +60,51 @@ def test_the_token_is_not_sent_to_who_listens_at_the_port_of_a_killed_platform(
 def test_a_killed_platform_is_named_with_the_remedy(knodel: Knodel, state: Path) -> None:
     announce(state, "127.0.0.1:9")
 
-    check(knodel("list"), 1, ["no platform runs on", str(state), "`knodel up --detach`"])
+    check(knodel("list"), 1, ["no platform runs on", str(state), "`knodel up --detach"])
+
+
+def test_the_advice_after_a_kill_keeps_the_ports(knodel: Knodel, state: Path) -> None:
+    announce(state, "127.0.0.1:9381", "127.0.0.1:9380")
+    check(knodel("list"), 1, ["start one with `knodel up --detach --port 9380`"])
+    announce(state, "127.0.0.1:9999", "127.0.0.1:9380")
+    check(knodel("list"), 1, ["`knodel up --detach --port 9380 --control-port 9999`"])
+    announce(state, "127.0.0.1:8081", "127.0.0.1:8080")
+    check(knodel("list"), 1, ["`knodel up --detach`"])
+
+    announce(state, "127.0.0.1:9381", "127.0.0.1:9380")
+    assert "`knodel up --detach --port 9380` starts it again" in knodel("doctor").out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+@pytest.mark.parametrize("mode", [0o700, 0o755], ids=oct)
+@pytest.mark.parametrize("verb", [("list",), ("logs", "iris"), ("up", "--detach"), ("down",)], ids=" ".join)
+def test_a_state_folder_of_another_user_is_called_so(knodel: Knodel, mode: int, verb: tuple[str, ...]) -> None:
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        state = Path(parent) / "state"
+        state.mkdir(mode)
+        state.chmod(mode)
+        with FolderLock(state):
+            os.seteuid(STRANGER)
+            try:
+                done = knodel(*verb, "--state", str(state))
+            finally:
+                os.seteuid(0)
+
+    check(done, 1, [f"the state folder {state} belongs to user 0", "name your own with --state or KNODEL_STATE"])
+
+
+def test_the_settings_of_a_platform_with_other_ports_are_not_called_in_force(knodel: Knodel, state: Path) -> None:
+    announce(state, "127.0.0.1:9281", "127.0.0.1:9280")
+    without = knodel("config")
+    with FolderLock(state):
+        (state / "lock").write_text(f"{os.getpid()}\n")
+        done = knodel("config")
+
+    assert (without.code, without.err) == (done.code, "") == (0, "")
+    assert "was started with other settings than these: gateway 127.0.0.1:9280" in done.err
+    assert done.value()["gateway"]["port"] == 8080
+    assert "in force" not in knodel("config", "--help").out
 
 
 def test_a_lock_of_another_process_than_the_recorded_one_is_no_platform(knodel: Knodel, state: Path) -> None:
