@@ -197,7 +197,7 @@ def test_a_failure_on_a_platform_of_another_version_names_both(
     assert done.code == 2
     assert len(done.err.splitlines()) == 1
     assert 'unknown field "spec.later"' in done.err
-    skew = f"the platform is of version {version}, this command of {VERSION}: `knodel down`, then `knodel up --detach`"
+    skew = f"the platform is of version {version}, this command of {VERSION}: `knodel down`, then `knodel up --detach"
     assert (skew in done.err) is named
 
 
