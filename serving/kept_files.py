@@ -4,38 +4,88 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from autoscaler.apis import HELD_ANNOTATION, LOADED_ANNOTATION
 from clusters.clock import Clock
 from clusters.informer import Informers
-from clusters.objects import MODEL, REVISION, annotations_of
-from serving.apis.annotations import ANNOTATION_DIGEST
+from clusters.objects import (
+    CONFIG_MAP,
+    MODEL,
+    POD_AUTOSCALER,
+    REVISION,
+    Key,
+    Kind,
+    Object,
+    annotations_of,
+    key_of,
+    name_of,
+    namespace_of,
+)
+from serving.apis.annotations import ANNOTATION_DIGEST, ANNOTATION_STORAGE_URI
+from serving.resources.names import DIGESTS_PREFIX
 from serving.storage import kept
 from serving.storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
 INTERVAL: Final = 60.0  # s between two collections
-GRACE: Final = 600.0  # s since a copy was made or deployed last: its Model may not be stored yet
+KINDS: Final = (MODEL, REVISION, POD_AUTOSCALER, CONFIG_MAP)
+"""Kinds whose objects have digests of versions."""
 
 
-async def collect_kept_files(folder: Path, informers: Informers, clock: Clock) -> None:
-    """Delete, again and again, the copies that neither a Model nor a Revision names."""
-    await asyncio.gather(informers[MODEL].synced(), informers[REVISION].synced())
-    while True:
-        await clock.sleep(INTERVAL)
-        before = clock.now().timestamp() - GRACE
-        try:
-            deleted = await asyncio.to_thread(kept.collect, folder, living_digests(informers), before)
-        except StorageError as error:
-            log.warning("kept model files cannot be collected: %s", error)
-            continue
-        if deleted:
-            log.info("deleted %d copies of model files that no version needs", deleted)
+class KeptFiles:
+    """Deletes copies in `folder` that no version needs. Make it before the informers run: it reads some of them."""
+
+    def __init__(self, folder: Path, informers: Informers, clock: Clock) -> None:
+        self._folder = folder
+        self._informers = {kind: informers[kind] for kind in KINDS}
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Delete copies again and again, until cancelled."""
+        await asyncio.gather(*(informer.synced() for informer in self._informers.values()))
+        while True:
+            await self._clock.sleep(INTERVAL)
+            before = self._clock.now().timestamp() - kept.GRACE
+            try:
+                deleted = await asyncio.to_thread(_collect, self._folder, living_digests(self._informers), before)
+            except StorageError as error:
+                log.warning("kept model files cannot be collected: %s", error)
+                continue
+            if deleted:
+                log.info("deleted %d copies of model files that no version needs", deleted)
 
 
-def living_digests(informers: Informers) -> set[str]:
-    """Return the digests of all versions that can be served, now or by a rollback."""
-    models = {str((model.get("spec") or {}).get("digest") or "") for model in informers[MODEL]}
-    return models | {annotations_of(revision).get(ANNOTATION_DIGEST, "") for revision in informers[REVISION]}
+def living_digests(objects: Mapping[Kind, Iterable[Object]]) -> frozenset[str] | None:
+    """Return the digests of all versions that can be served, now or by a rollback; `objects` are those of KINDS.
+
+    Return None while the digest of a Revision with local files is not known: any copy might be its copy.
+    """
+    records = [record for record in objects[CONFIG_MAP] if name_of(record).startswith(DIGESTS_PREFIX)]
+    known: dict[Key, str] = {}
+    for record in records:
+        known |= {Key(namespace_of(record), name): digest for name, digest in (record.get("data") or {}).items()}
+    found = set(known.values())
+    for autoscaler in objects[POD_AUTOSCALER]:
+        for annotation in (LOADED_ANNOTATION, HELD_ANNOTATION):
+            if digest := annotations_of(autoscaler).get(annotation):
+                known[key_of(autoscaler)] = digest
+                found.add(digest)
+    for revision in objects[REVISION]:
+        promised = annotations_of(revision).get(ANNOTATION_DIGEST, "")
+        is_local = annotations_of(revision).get(ANNOTATION_STORAGE_URI, "").lower().startswith("file:")
+        if is_local and not promised and not known.get(key_of(revision)):
+            return None
+        found.add(promised)
+    for model in objects[MODEL]:
+        history = (model.get("status") or {}).get("history") or ()
+        found |= {str(entry.get("digest") or "") for entry in ((model.get("spec") or {}), *history)}
+    return frozenset(found - {""})
+
+
+def _collect(folder: Path, living: frozenset[str] | None, before: float) -> int:
+    kept.delete_leftovers(folder)
+    return 0 if living is None else kept.collect(folder, living, before)

@@ -20,7 +20,7 @@ from clusters.objects import REVISION, Object
 from serving.apis.settings import GatewaySettings, Settings
 from serving.apis.state import ARTIFACTS_FOLDER, GATEWAY_FOLDER, KEPT_FOLDER
 from serving.server import preload
-from serving.storage.kept import FOLDER_VARIABLE, LIMIT, LIMIT_VARIABLE
+from serving.storage.kept import FOLDER_VARIABLE, LIMIT_VARIABLE, limit_of
 
 
 def make_gateway(state: Path, said: GatewaySettings, clock: Clock) -> Envoy:
@@ -58,7 +58,7 @@ def _server_image(state: Path, hosts: tuple[str, ...]) -> Image:
         env={
             "KNODEL_CACHE": str(state / ARTIFACTS_FOLDER),
             FOLDER_VARIABLE: str(state / KEPT_FOLDER),
-            LIMIT_VARIABLE: os.environ.get(LIMIT_VARIABLE) or str(LIMIT),
+            LIMIT_VARIABLE: str(limit_of(os.environ)),
             "KNODEL_ALLOW_HOSTS": ",".join(sorted(LOOPBACK_HOSTS)),
             "KNODEL_ALLOWED_HOSTS": ",".join((*hosts, f"*{PATH_FORM_DOMAIN}")),  # as the gateway sends them
             "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime 1.29 and newer would report to its makers by default

@@ -74,11 +74,12 @@ from serving.control import Control, made_once
 from serving.controllers import Controllers, Part
 from serving.doors import doors
 from serving.event_limits import issuer_hosts_of, limits_of
-from serving.kept_files import collect_kept_files
+from serving.kept_files import KeptFiles
 from serving.loops import Loops
 from serving.machine import hold_policy, images, make_gateway
 from serving.reconciler.apply import FIELD_MANAGER
 from serving.reconciler.flags import AllOn
+from serving.storage.kept import limit_of
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +233,7 @@ class Platform:
             self._kubelet.run(),
             LogRotator(self.state, self._clock, patterns=LOGS, kept=1).run(),
             *(part.run() for part in (*self._machine, *self._controllers.parts)),
-            collect_kept_files(self.state / KEPT_FOLDER, self._informers, self._clock),
+            KeptFiles(self.state / KEPT_FOLDER, self._informers, self._clock).run(),
         ):
             loops.start(loop)
         self._routing = loops.start(self._dataplane.run())
@@ -276,6 +277,7 @@ class Platform:
             control_tls=self._control.tls_address,
             domain=self._settings.gateway.domain,
             prices=prices_to_dict(self._settings.prices),
+            kept_limit=limit_of(os.environ),
         )
         facts.write()
         log.info("ready: gateway http://%s, control https://%s", facts.gateway, facts.control_tls)

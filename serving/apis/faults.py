@@ -177,7 +177,8 @@ def _store_fault(scheme: str, uri: str) -> str:
 
 
 def _file_fault(parts: SplitResult, uri: str) -> str:
-    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/") or parts.query or parts.fragment:
+    rooted = uri[len("file:") :].startswith("//") and parts.path.startswith("/")
+    if parts.netloc not in ("", "localhost") or not rooted or parts.query or parts.fragment:
         return f"must be file:// and an absolute path, as in file:///models/magika, not {show(uri)}"
     if ".." in parts.path.split("/"):
         return "must not contain '..': write the path as it is"

@@ -49,6 +49,8 @@ OTHER_VARIABLES = frozenset(
         "KNODEL_TERMINATION_LOG",
         "KNODEL_CACHE",
         "KNODEL_CACHE_LIMIT",
+        "KNODEL_KEPT",
+        "KNODEL_KEPT_LIMIT",
         "KNODEL_CREDENTIALS",
         "KNODEL_ALLOW_HOSTS",
         "KNODEL_ALLOWED_HOSTS",

@@ -64,6 +64,8 @@ class Facts:
     domain: str = "localhost"
     prices: dict[str, Any] = field(default_factory=dict)
     """The section of the settings, for who makes bills."""
+    kept_limit: int | None = None
+    """The most bytes that copies of local model files may have; None: not known."""
 
     @classmethod
     def read(cls, state: Path) -> Facts | None:

@@ -19,7 +19,7 @@ from serving.cli.errors import UsageError
 from serving.cli.example import example_request
 from serving.cli.files import models_of
 from serving.cli.ingress import entrance_of
-from serving.cli.local_files import keep_files, uri_of, without_same_bytes
+from serving.cli.local_files import is_local, keep_by_digest, keep_files, uri_of, without_same_bytes
 from serving.cli.names import files, formats, model_name, secrets
 from serving.cli.pools import pool_summary
 from serving.cli.prices import prices_in_force
@@ -68,6 +68,8 @@ def command(
     client = session.client(seconds)
     if session.kube is None:
         objects = [keep_files(session.state, obj, dry_run=dry_run) if _is_model(obj) else obj for obj in objects]
+        if not source:
+            keep_by_digest(session.state, objects[0], _present(client, objects[0]) or {}, dry_run=dry_run)
     if dry_run or len(objects) > 1:
         checked = _check(client, objects)
         if dry_run:
@@ -194,9 +196,17 @@ def _print(session: Session, objects: list[Object], waited: bool = False, same: 
             continue
         session.output.text(_summary(obj))
         if key_of(obj) in same:
-            session.output.text("unchanged: the newest version has these files and settings, so no new one was made")
+            session.output.text(_unchanged(obj["spec"]))
         for label, text in address_lines(session, obj, _example(session, obj) if waited else ""):
             session.output.text(f"  {label + ':':<10} {text}")
+
+
+def _unchanged(spec: dict[str, Any]) -> str:
+    uri = spec.get("storageUri") or ""
+    if spec.get("digest") or is_local(uri):
+        return "unchanged: the newest version has these files and settings, so no new one was made"
+    remedy = "give --version or --digest to make a new version"
+    return f"unchanged: the newest version has this URI and these settings; {uri} was not fetched again: {remedy}"
 
 
 def _print_plan(session: Session, client: Client, checked: list[Object]) -> None:

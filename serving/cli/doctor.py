@@ -174,7 +174,10 @@ def judge_kept(used: int, limit: int) -> Finding:
     """Bytes of the copies of local model files that versions serve, and the most that they may have."""
     shown = f"kept copies have {used / GIB:.2f} of {limit / GIB:.2f} GiB"
     if used >= FULL_SHARE * limit:
-        remedy = "delete models that are not needed, or start the platform with more bytes in KNODEL_KEPT_LIMIT"
+        remedy = (
+            "delete models that are not needed (their copies go some 10 minutes later), "
+            "or start the platform with more bytes in KNODEL_KEPT_LIMIT"
+        )
         return Finding("model files", False, shown, remedy)
     return Finding("model files", True, shown)
 

@@ -33,6 +33,7 @@ from serving.cli.doctor import Finding, Reply
 from serving.cli.errors import CommandError
 from serving.cli.examine_models import examine_here
 from serving.cli.http import exchange
+from serving.cli.local_files import kept_limit
 from serving.cli.ports import ports_of, propose
 from serving.cli.sockets import is_taken, listeners
 from serving.cli.state import Platform, ports_again
@@ -60,7 +61,7 @@ def examine(state: Path, config: Path | None, client: Callable[[float], Client])
     if state.is_dir() and (is_foreign(owner_of(state)) or not os.access(state, os.R_OK | os.X_OK)):
         return
     yield doctor.judge_secrets(_modes_of_secrets(state))
-    yield _kept(state / KEPT_FOLDER)
+    yield _kept(state)
     pid = holder(state)
     yield _store(state / STORE_FILE, in_use=pid is not None)
     facts, fault = _facts(state)
@@ -144,14 +145,14 @@ def _facts(state: Path) -> tuple[Facts | None, str]:
         return None, str(error)
 
 
-def _kept(folder: Path) -> Finding:
+def _kept(state: Path) -> Finding:
     from serving.storage import kept
 
     try:
-        limit = kept.limit_of(os.environ)
+        limit = kept_limit(state)
     except KnodelError as error:
         return Finding("model files", False, str(error), "correct the variable")
-    return doctor.judge_kept(kept.size_of(folder), limit)
+    return doctor.judge_kept(kept.room_used(state / KEPT_FOLDER), limit)
 
 
 def _ask(state: Path, facts: Facts) -> tuple[Reply, Reply, Reply]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from clusters.objects import Object
 from serving.apis.faults import storage_uri_fault
-from serving.apis.state import KEPT_FOLDER
+from serving.apis.state import KEPT_FOLDER, Facts, StateError
 from serving.cli.errors import UsageError
 from serving.cli.home import expand
 
@@ -22,7 +23,7 @@ def uri_of(text: str) -> str:
     path = expand(text)
     if "://" in text or (_SCHEME.match(text) and not path.exists()):  # of unknown schemes the platform knows the remedy
         return text
-    return path.absolute().as_uri()
+    return Path(os.path.normpath(path.absolute())).as_uri()
 
 
 def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
@@ -38,22 +39,46 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
 
     spec = model.get("spec")
     uri = spec.get("storageUri") if isinstance(spec, dict) else None
-    if not isinstance(spec, dict) or not isinstance(uri, str) or not uri.startswith("file:") or storage_uri_fault(uri):
+    if not isinstance(spec, dict) or not isinstance(uri, str) or not is_local(uri) or storage_uri_fault(uri):
         return model
     promised = spec.get("digest") or ""
     folder = state / KEPT_FOLDER
     try:
         place = file_place(uri, uri)
-        if promised and kept.is_kept(folder, promised):
+        digests.check_form(uri, promised)
+        if promised and kept.is_kept(folder, place, promised):
             return model
         if dry_run:
             digest = kept.digest_at(place, uri)
             digests.check(uri, promised, digest)
         else:
-            digest = kept.keep(place, uri, promised, folder, kept.limit_of(os.environ))
+            digest = kept.keep(place, uri, promised, folder, kept_limit(state))
     except StorageError as error:
         raise UsageError(str(error)) from error
     return {**model, "spec": {**spec, "digest": digest}}
+
+
+def keep_by_digest(state: Path, model: Object, present: Object, *, dry_run: bool = False) -> None:
+    """Keep the files that `present` names, by the digest of the Model, which names none. Raises UsageError."""
+    spec, uri = model["spec"], (present.get("spec") or {}).get("storageUri")
+    if spec.get("digest") and not spec.get("storageUri"):
+        keep_files(state, {**model, "spec": {"storageUri": uri, "digest": spec["digest"]}}, dry_run=dry_run)
+
+
+def kept_limit(state: Path) -> int:
+    """Return the limit of kept copies (bytes): that of the platform of this state folder, else of this environment."""
+    from serving.storage.kept import limit_of
+
+    with suppress(StateError):  # a file that cannot be read is reported by the parts that need it
+        facts = Facts.read(state)
+        if facts is not None and facts.kept_limit is not None:
+            return facts.kept_limit
+    return limit_of(os.environ)
+
+
+def is_local(uri: str) -> bool:
+    """Whether the URI names a file or folder of this machine."""
+    return uri.lower().startswith("file:")
 
 
 def without_same_bytes(model: Object, present: Object) -> Object:

@@ -6,6 +6,8 @@ import re
 
 from serving.apis.model import Model, Variant
 
+DIGESTS_PREFIX = "knodel-digests-"
+
 
 def service(model: Model) -> str:
     """The Knative Service of a Model without variants."""
@@ -29,7 +31,7 @@ def variant_configuration(model: Model, variant: Variant) -> str:
 
 def digests(model: Model) -> str:
     """The ConfigMap with the digests that the Model's revisions loaded first; of this Model, not of a namesake."""
-    return f"knodel-digests-{model.uid or model.name}"
+    return f"{DIGESTS_PREFIX}{model.uid or model.name}"
 
 
 def configurations(model: Model) -> tuple[str, ...]:

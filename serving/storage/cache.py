@@ -31,8 +31,8 @@ FILES: Final = "files"
 FOLDERS: Final = "folders"
 ARCHIVES: Final = "archives"
 IMAGES: Final = "images"
+TEMPORARY: Final = "temporary"
 _WORK: Final = "work"
-_TEMPORARY: Final = "temporary"
 _ENTRIES: Final = (FILES, FOLDERS, ARCHIVES, IMAGES, _WORK)  # what counts for the limit
 _OTHERS_MAY_WRITE: Final = 0o022
 _LOOK_AGAIN: Final = 0.1  # s between two looks whether another process has finished the same download
@@ -51,7 +51,7 @@ class Cache:
             about = folder.stat()
             if about.st_uid != os.getuid() or about.st_mode & _OTHERS_MAY_WRITE:
                 raise StorageError(f"the cache {folder} can be written by other users: choose another folder")
-            for kind in (*_ENTRIES, _TEMPORARY):
+            for kind in (*_ENTRIES, TEMPORARY):
                 (folder / kind).mkdir(mode=0o700, exist_ok=True)
 
     def find(self, kind: str, digest: str) -> Hold | None:
@@ -102,7 +102,7 @@ class Cache:
         What is in it when the store breaks off or refuses is found there the next time. Without a key it is a new one.
         Raises Interrupted when nobody leaves it until the deadline, StorageError.
         """
-        held = self._enter(self._folder / _WORK / key if key else self._folder / _TEMPORARY / _unique(), deadline)
+        held = self._enter(self._folder / _WORK / key if key else self._folder / TEMPORARY / _unique(), deadline)
         held.temporary = True
         try:
             yield held.path
@@ -145,7 +145,7 @@ class Cache:
         return held
 
     def _move_to_temporary(self, held: Hold) -> None:
-        held.path = held.path.rename(self._folder / _TEMPORARY / _unique())
+        held.path = held.path.rename(self._folder / TEMPORARY / _unique())
         held.temporary = True
 
     def _place(self, kind: str, digest: str) -> Path:
@@ -153,7 +153,7 @@ class Cache:
 
     def _shrink(self) -> None:
         """Delete what dead processes left, and then what was used least recently until the rest fits."""
-        for left in _folders(self._folder / _TEMPORARY):
+        for left in _folders(self._folder / TEMPORARY):
             self.drop(left)
         entries = sorted(
             (_used(entry), _size(entry), entry) for kind in _ENTRIES for entry in _folders(self._folder / kind)

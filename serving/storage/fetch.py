@@ -81,7 +81,7 @@ def fetch(
     name = shown(uri)
     digests.check_form(name, digest)
     options = options or options_from(os.environ)
-    scheme = uri.partition("://")[0]
+    scheme = uri.partition("://")[0].lower()
     place = None
     if scheme in ("file", "pvc"):
         place = file_place(uri, name) if scheme == "file" else volume_place(uri, name, options.volumes)

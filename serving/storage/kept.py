@@ -13,20 +13,22 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from serving.storage import digest as digests
 from serving.storage import disk
 from serving.storage.archive import is_archive, unpack
 from serving.storage.artifact import Artifact
-from serving.storage.cache import ARCHIVES, FILE, FILES, FOLDERS, Cache
+from serving.storage.cache import ARCHIVES, FILE, FILES, FOLDERS, TEMPORARY, Cache
 from serving.storage.errors import StorageError
 from serving.storage.local import Place, is_folder, real_path
 
 LIMIT: Final = 64 << 30  # bytes of all copies together
 LIMIT_VARIABLE: Final = "KNODEL_KEPT_LIMIT"
 FOLDER_VARIABLE: Final = "KNODEL_KEPT"
+GRACE: Final = 600.0  # s since a copy was made or deployed last: its Model may not be stored yet
 _AT_ONCE: Final = 1 << 30  # bytes that one call copies
+_BLOCK: Final = 1 << 20  # bytes that are read at once
 _READ_ONLY: Final = 0o400
 
 
@@ -39,46 +41,57 @@ def limit_of(environ: Mapping[str, str]) -> int:
 
 
 def fetch_kept(place: Place, uri: str, digest: str, kept: Path, limit: int) -> Artifact:
-    """Return the copy with this digest; else copy the file or folder at `place` and return that copy.
+    """Return the verified copy with this digest; copy the file or folder at `place` first when there is none.
 
-    With an empty digest it is always a copy of what is there now. Raises StorageError.
+    With an empty digest it is always a copy of what is there now. A damaged copy is replaced when `place` still has
+    the same bytes, and stays otherwise. Raises StorageError, also when the copy cannot be read.
     """
-    found = _find(place, uri, digest, kept) if digest else None
+    if not digest:
+        digest = keep(place, uri, "", kept, limit)
+    found = _read(place, uri, digest, kept)
     if found is None:
-        digest = keep(place, uri, digest, kept, limit)
-        found = _find(place, uri, digest, kept)
+        keep(place, uri, digest, kept, limit, replace=is_kept(kept, place, digest))
+        found = _read(place, uri, digest, kept)
     if found is None:
-        raise StorageError(f"{uri}: the copy in {kept} was deleted while it was read: try again")
+        raise StorageError(f"{uri}: the copy in {kept} was deleted or changed while it was read: try again")
     return found
 
 
-def keep(place: Place, uri: str, digest: str, kept: Path, limit: int) -> str:
+def keep(place: Place, uri: str, digest: str, kept: Path, limit: int, *, replace: bool = False) -> str:
     """Copy the file, folder or archive at `place` into `kept`, unless it is there, and return its digest.
 
-    Raises StorageError: nothing is there, its digest is not `digest`, or all copies would exceed `limit` bytes.
+    With `replace` the copy takes the place of a damaged one. Raises StorageError, and leaves nothing: nothing is at
+    `place`, it has no files, its digest or that of the copy is not `digest`, or all copies would exceed `limit` bytes.
     """
     found = digest_at(place, uri)
     digests.check(uri, digest, found)
-    cache = Cache(kept, sys.maxsize)
-    if _touch(kept, found):
+    if not replace and _touch(kept, place, found):
         return found
-    used, size = size_of(kept), size_of(place.path)
-    if used + size > limit:
-        raise StorageError(
-            f"{uri}: has {size} bytes, and kept model files have {used} of {limit} already: delete models that are "
-            f"not needed, or set {LIMIT_VARIABLE} to more bytes and start the platform again"
-        )
+    _check_room(uri, size_of(place.path), kept, limit)
+    cache = Cache(kept, sys.maxsize)
     with cache.workplace("") as work:
         try:
-            return _copy_in(place, uri, cache, work)
+            copy = _copy_to(work, place, uri)
         except OSError as error:
             raise StorageError(f"{uri}: cannot be copied to {kept} ({error.strerror}): make room") from error
+        digests.check(uri, digest, copy.digest)  # the source may have changed since it was hashed
+        if not replace and is_kept(kept, place, copy.digest):
+            return copy.digest
+        if copy.digest != copy.name:  # an archive: its files take more room than it
+            _check_room(uri, size_of(copy.path), kept, limit)
+        cache.keep(copy.path, copy.kind, copy.name)
+        if copy.digest != copy.name:
+            cache.note_unpacked(ARCHIVES, copy.digest, copy.name)
+    return copy.digest
 
 
 def digest_at(place: Place, uri: str) -> str:
     """Return the digest of the file or folder at `place` as it is now. Raises StorageError."""
     if is_folder(place.path, uri):
-        return digests.of_folder(disk.digest_files(real_path(place.path, uri), uri))
+        files = disk.digest_files(real_path(place.path, uri), uri)
+        if not files:
+            raise StorageError(f"{uri}: the folder has no files: name the folder or file of a model")
+        return digests.of_folder(files)
     with disk.open_regular(place.path, uri, place.root) as file:
         try:
             return digests.of_open_file(file)
@@ -86,9 +99,9 @@ def digest_at(place: Place, uri: str) -> str:
             raise StorageError(f"{uri}: cannot be read ({error.strerror})") from error
 
 
-def is_kept(kept: Path, digest: str) -> bool:
-    """Whether there is a copy with this digest."""
-    return any((kept / kind / _name(digest)).is_dir() for kind in (FILES, FOLDERS, ARCHIVES))
+def is_kept(kept: Path, place: Place, digest: str) -> bool:
+    """Whether there is a copy of what was at `place` with this digest; its bytes are not verified."""
+    return _find(kept, place, digest) is not None
 
 
 def collect(kept: Path, living: Collection[str], before: float) -> int:
@@ -107,6 +120,19 @@ def collect(kept: Path, living: Collection[str], before: float) -> int:
     return sum(cache.drop(entry) for entry in doomed)
 
 
+def delete_leftovers(kept: Path) -> None:
+    """Delete unfinished copies of processes that have ended. Raises StorageError."""
+    if kept.is_dir():
+        cache = Cache(kept, sys.maxsize)
+        for entry in _entries(kept / TEMPORARY):
+            cache.drop(entry)
+
+
+def room_used(kept: Path) -> int:
+    """Return the bytes of all finished copies."""
+    return sum(size_of(kept / kind) for kind in (FILES, FOLDERS, ARCHIVES))
+
+
 def size_of(path: Path) -> int:
     """Return the bytes of a file, or of all files below a folder; files that vanish meanwhile count nothing."""
     total = 0
@@ -119,30 +145,58 @@ def size_of(path: Path) -> int:
     return total
 
 
-def _find(place: Place, uri: str, digest: str, kept: Path) -> Artifact | None:
-    """Return the verified copy; None when there is none. A damaged one is deleted."""
+class _Copy(NamedTuple):
+    """A finished copy; `name` is the digest under which it is kept, of an archive that of its files."""
+
+    path: Path
+    digest: str
+    kind: str
+    name: str
+
+
+def _find(kept: Path, place: Place, digest: str) -> Path | None:
+    """Return the file or folder that is the copy; None when there is none, or only a part of one."""
     name = _name(digest)
-    unpacked = next(iter(_entries(kept / ARCHIVES / name)), None)
-    folder = kept / FOLDERS / (unpacked.name if unpacked else name)
-    try:
-        if (kept / FILES / name / FILE).is_file():
-            content = disk.read_file(kept / FILES / name / FILE, uri)
-            digests.check(uri, digest, digests.of_bytes(content))
-            return Artifact(place.path, content, {}, uri, digest=digest)
-        if not folder.is_dir():
+    if is_archive(place.path.name):
+        noted = [entry.name for entry in _entries(kept / ARCHIVES / name)]
+        name = noted[0] if len(noted) == 1 else name
+    else:
+        file = kept / FILES / name / FILE
+        with suppress(OSError):
+            if file.is_file():
+                return file
+    folder = kept / FOLDERS / name
+    return folder if _entries(folder) else None
+
+
+def _read(place: Place, uri: str, digest: str, kept: Path) -> Artifact | None:
+    """Return the verified copy; None when there is none or it is damaged. Raises StorageError: it cannot be read."""
+    found, name = _find(kept, place, digest), f"{uri}: its kept copy"
+    if found is None:
+        return None
+    if found.name == FILE:
+        content = disk.read_file(found, name)
+        if digests.of_bytes(content) != digest:
             return None
-        real = folder.resolve()
-        files = disk.digest_files(real, uri)
-        digests.check(uri, digests.PREFIX + folder.name, digests.of_folder(files))
-    except StorageError:
-        for kind in (FILES, FOLDERS, ARCHIVES):
-            Cache(kept, sys.maxsize).drop(kept / kind / name)
-        Cache(kept, sys.maxsize).drop(folder)
+        return Artifact(place.path, content, {}, uri, digest=digest)
+    real = real_path(found, name)
+    files = disk.digest_files(real, name)
+    if digests.of_folder(files) != digests.PREFIX + found.name:
         return None
     return Artifact(real, None, files, uri, digest=digest)
 
 
-def _copy_in(place: Place, uri: str, cache: Cache, work: Path) -> str:
+def _check_room(uri: str, size: int, kept: Path, limit: int) -> None:
+    used = room_used(kept)
+    if used + size > limit:
+        raise StorageError(
+            f"{uri}: has {size} bytes, and kept model files have {used} of {limit} already: delete models that are "
+            f"not needed and try again after {GRACE // 60 + 1:.0f} minutes, when their copies are gone, or set "
+            f"{LIMIT_VARIABLE} to more bytes and start the platform again"
+        )
+
+
+def _copy_to(work: Path, place: Place, uri: str) -> _Copy:
     target = work / "copy"
     target.mkdir(mode=0o700)
     if is_folder(place.path, uri):
@@ -151,41 +205,41 @@ def _copy_in(place: Place, uri: str, cache: Cache, work: Path) -> str:
         for name in disk.list_files(root, uri):
             with disk.open_regular(root / name, f"{uri}: {name!r}", root) as source:
                 (target / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                files[name] = _copy(source, target / name)
+                files[name] = copy_file(source, target / name)
         digest = digests.of_folder(files)
-        cache.keep(target, FOLDERS, digest)
-        return digest
+        return _Copy(target, digest, FOLDERS, digest)
     with disk.open_regular(place.path, uri, place.root) as source:
         if not is_archive(place.path.name):
-            digest = _copy(source, target / FILE)
-            cache.keep(target, FILES, digest)
-            return digest
-        digest = _copy(source, work / FILE)
+            digest = copy_file(source, target / FILE)
+            return _Copy(target, digest, FILES, digest)
+        digest = copy_file(source, work / FILE)
     unpacked = digests.of_folder(unpack(work / FILE, place.path.name, target, uri))
-    cache.keep(target, FOLDERS, unpacked)
-    cache.note_unpacked(ARCHIVES, digest, unpacked)
+    return _Copy(target, digest, FOLDERS, unpacked)
+
+
+def copy_file(source: FileIO, target: Path) -> str:
+    """Copy a file, sharing its blocks where the file system can, and return the digest of the copy. Raises OSError."""
+    with target.open("x+b", buffering=0) as file:
+        with suppress(OSError):  # not between these file systems: what is left is copied below, with all errors
+            while os.copy_file_range(source.fileno(), file.fileno(), _AT_ONCE):
+                pass
+        with open(file.fileno(), "wb", closefd=False) as buffered:  # writes all bytes, unlike FileIO
+            shutil.copyfileobj(source, buffered, _BLOCK)
+        file.seek(0)
+        digest = digests.of_open_file(file)
+    target.chmod(_READ_ONLY)
     return digest
 
 
-def _copy(source: FileIO, target: Path) -> str:
-    """Copy a file, sharing its blocks where the file system can, and return the digest of the copy."""
-    with target.open("xb", buffering=0) as file:
-        try:
-            while os.copy_file_range(source.fileno(), file.fileno(), _AT_ONCE):
-                pass
-        except OSError:  # not between these file systems: copy what is left
-            shutil.copyfileobj(source, file)
-    target.chmod(_READ_ONLY)
-    with disk.open_regular(target, target.name) as file_again:
-        return digests.of_open_file(file_again)
-
-
-def _touch(kept: Path, digest: str) -> bool:
+def _touch(kept: Path, place: Place, digest: str) -> bool:
     """Note that a copy is used now; False when there is none."""
-    for kind in (FILES, FOLDERS, ARCHIVES):
+    found = _find(kept, place, digest)
+    if found is None:
+        return False
+    for entry in (found.parent if found.name == FILE else found, kept / ARCHIVES / _name(digest)):
         with suppress(OSError):
-            os.utime(kept / kind / _name(digest))
-    return is_kept(kept, digest)
+            os.utime(entry)
+    return True
 
 
 def _name(digest: str) -> str:

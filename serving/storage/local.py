@@ -53,9 +53,10 @@ def file_place(uri: str, name: str) -> Place:
         raise StorageError(f"{name}: is no URL ({error}): write file:///PATH") from error
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise StorageError(f"{name}: a file is named by its whole path: write file:///PATH")
-    if parts.query or parts.fragment or "\0" in unquote(parts.path):
+    path = unquote(parts.path, errors="surrogateescape")  # of names that are not UTF-8, as Path has them
+    if parts.query or parts.fragment or "\0" in path:
         raise StorageError(f"{name}: ? and # in a path are written %3F and %23, and NUL is refused")
-    return Place(Path(unquote(parts.path)))
+    return Place(Path(path))
 
 
 def volume_place(uri: str, name: str, volumes: Path) -> Place:

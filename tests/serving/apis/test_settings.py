@@ -158,3 +158,7 @@ def test_the_autoscaler_reads_the_settings_that_the_platform_knows() -> None:
     read = read_settings(text, "knodel-config")
 
     assert read == FileSettings()
+
+
+def test_the_limit_of_kept_files_is_no_unknown_setting() -> None:
+    assert load_settings(environ={"KNODEL_KEPT_LIMIT": "5"}) == load_settings(environ={})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clusters.objects import MODEL, Object
+from serving.apis.state import Facts
 from serving.cli.local_files import without_same_bytes
 from serving.storage.digest import of_bytes
 from tests.serving.cli.conftest import Served, check
@@ -109,6 +112,70 @@ async def test_a_deploy_below_a_pin_warns_that_it_gets_no_traffic(served: Served
     assert done.code == 0
     remedy = "`knodel promote m` gives it all of the traffic"
     assert done.err == f"the traffic of model m is pinned: the newest version gets 0 %, {remedy}\n"
+
+
+async def test_dots_in_a_path_are_resolved(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    model_file(tmp_path, b"old", "m.onnx")
+    done = await served.knodel("deploy", "m", "--uri", f"{tmp_path}/other/../m.onnx", "--no-wait")
+    assert done.code == 0, done.err
+    assert (await served.model("m"))["spec"] == {"storageUri": f"file://{tmp_path}/m.onnx", "digest": OLD}
+
+
+async def test_a_path_that_is_not_utf_8_is_deployed(served: Served, tmp_path: Path) -> None:
+    path = model_file(tmp_path, b"old", os.fsdecode(b"m\xff.onnx"))
+    done = await served.knodel("deploy", "m", "--uri", path, "--no-wait")
+    assert done.code == 0, done.err
+    assert (await served.model("m"))["spec"] == {"storageUri": f"file://{tmp_path}/m%FF.onnx", "digest": OLD}
+
+
+async def test_an_empty_folder_is_refused(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    check(await served.knodel("deploy", "m", "--uri", str(tmp_path / "empty")), 2, ["empty", "has no files"])
+    assert (await served.knodel("get", "m")).code == 3
+
+
+async def test_the_scheme_of_a_file_may_be_written_in_capitals(served: Served, tmp_path: Path) -> None:
+    path = model_file(tmp_path, b"old", "m.onnx")
+    done = await served.knodel("deploy", "m", "--uri", f"FILE://{path}", "--no-wait")
+    assert done.code == 0, done.err
+    assert (await served.model("m"))["spec"]["digest"] == OLD
+    for uri in (f"file:{path}", f"FILE:{path}"):
+        check(await served.knodel("deploy", "other", "--uri", uri), 2, ["must be file:// and an absolute path"])
+
+
+async def test_a_digest_alone_must_be_that_of_the_file_or_of_a_kept_copy(served: Served, tmp_path: Path) -> None:
+    await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"new"), "--no-wait")
+    await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old"), "--no-wait")
+    wrong = of_bytes(b"wrong")
+    for more in ((), ("--dry-run",)):
+        done = await served.knodel("deploy", "m", "--digest", wrong, "--no-wait", *more)
+        check(done, 2, [OLD, wrong, "was expected"])
+    assert (await served.model("m"))["spec"]["digest"] == OLD
+    assert (await served.knodel("deploy", "m", "--digest", NEW, "--no-wait")).code == 0  # its copy is kept
+    assert (await served.model("m"))["spec"]["digest"] == NEW
+
+
+async def test_a_remote_source_that_was_not_fetched_is_not_called_unchanged(served: Served) -> None:
+    uri = "https://models.test/m.onnx"
+    await served.knodel("deploy", "m", "--uri", uri, "--no-wait")
+    done = await served.knodel("deploy", "m", "--uri", uri, "--no-wait")
+    assert f"{uri} was not fetched again: give --version or --digest to make a new version" in done.out
+    assert "these files" not in done.out
+    await served.knodel("deploy", "m", "--digest", OLD, "--no-wait")
+    done = await served.knodel("deploy", "m", "--uri", uri, "--digest", OLD, "--no-wait")
+    assert "the newest version has these files" in done.out
+
+
+async def test_the_limit_is_that_of_the_platform(
+    served: Served, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = Facts.read(state)
+    assert facts is not None
+    replace(facts, kept_limit=2).write()
+    monkeypatch.setenv("KNODEL_KEPT_LIMIT", "1000")
+    done = await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old"))
+    check(done, 2, ["has 3 bytes", "0 of 2 already", "try again after 11 minutes", "KNODEL_KEPT_LIMIT"])
 
 
 SERVED: Object = {"spec": {"storageUri": "file:///m.onnx", "digest": OLD, "version": "1"}}

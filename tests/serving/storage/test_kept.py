@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from serving.storage import kept
+from serving.storage import disk, kept
 from serving.storage.digest import of_bytes
 from serving.storage.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
+from serving.storage.hold import hold
+from serving.storage.local import Place
 
 ROOM = 1 << 20
 
@@ -25,8 +29,6 @@ def load(source: Path, digest: str, folder: Path, limit: int = ROOM) -> dict[str
 
 def digest_of(source: Path, folder: Path, limit: int = ROOM) -> str:
     """Keep the source."""
-    from serving.storage.local import Place
-
     return kept.keep(Place(source), source.as_uri(), "", folder, limit)
 
 
@@ -42,6 +44,12 @@ def write_archive(place: Path) -> None:
         archive.add(place.parent / "unpacked" / "model.onnx", "model.onnx")
 
 
+def make(place: Path) -> None:
+    """Write a file, folder or archive, by its name."""
+    writers = {"folder": write_folder, "model.tar.gz": write_archive}
+    writers.get(place.name, lambda path: path.write_bytes(b"graph"))(place)
+
+
 def overwrite(place: Path) -> None:
     """In place, as through a hard link."""
     for file in [place] if place.is_file() else [file for file in place.rglob("*") if file.is_file()]:
@@ -53,7 +61,7 @@ def overwrite(place: Path) -> None:
 @pytest.mark.parametrize("name", ["model.onnx", "folder", "model.tar.gz"])
 def test_what_was_kept_is_loaded_whatever_became_of_the_source(tmp_path: Path, name: str, change: str) -> None:
     source, folder = tmp_path / name, tmp_path / "kept"
-    {"folder": write_folder, "model.tar.gz": write_archive}.get(name, lambda place: place.write_bytes(b"graph"))(source)
+    make(source)
     digest = digest_of(source, folder)
     expected = load(source, digest, folder)
     assert b"graph" in expected.values()
@@ -111,7 +119,7 @@ def test_what_does_not_fit_is_refused_with_the_remedy(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["model.onnx", "folder", "model.tar.gz"])
 def test_copies_go_when_no_version_needs_them_and_they_were_not_used_lately(tmp_path: Path, name: str) -> None:
     source, folder = tmp_path / name, tmp_path / "kept"
-    {"folder": write_folder, "model.tar.gz": write_archive}.get(name, lambda place: place.write_bytes(b"graph"))(source)
+    make(source)
     digest = digest_of(source, folder)
     for entry in folder.glob("*/*"):
         os.utime(entry, (1000, 1000))
@@ -132,4 +140,167 @@ def test_a_copy_that_is_deployed_again_was_used_lately(tmp_path: Path) -> None:
     for entry in folder.glob("*/*"):
         os.utime(entry, (1000, 1000))
     digest_of(source, folder)
+    assert kept.collect(folder, set(), before=2000) == 0
+
+
+def copies(folder: Path) -> list[Path]:
+    """The files of all copies, unfinished ones included."""
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "folder", "model.tar.gz"])
+def test_a_copy_that_cannot_be_read_now_stays(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, folder = tmp_path / name, tmp_path / "kept"
+    make(source)
+    digest = digest_of(source, folder)
+    expected = load(source, digest, folder)
+    source.rename(tmp_path / "gone")
+
+    def fail(*_: object) -> str:
+        raise StorageError("cannot be read (Too many open files)")
+
+    with monkeypatch.context() as broken, pytest.raises(StorageError, match="cannot be read"):
+        broken.setattr(disk, "open_regular", fail)
+        load(source, digest, folder)
+    assert load(source, digest, folder) == expected
+
+
+def test_a_damaged_copy_stays_until_a_verified_one_replaces_it(tmp_path: Path) -> None:
+    source, folder = tmp_path / "model.onnx", tmp_path / "kept"
+    source.write_bytes(b"graph")
+    digest = digest_of(source, folder)
+    [copy] = copies(folder)
+    copy.chmod(0o600)
+    copy.write_bytes(b"evil!")
+    source.write_bytes(b"other")
+    with pytest.raises(StorageError, match="was expected"):
+        load(source, digest, folder)
+    assert copy.read_bytes() == b"evil!"
+    copy.write_bytes(b"graph")
+    assert load(source, digest, folder) == {"model.onnx": b"graph"}
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "folder", "model.tar.gz"])
+@pytest.mark.parametrize("door", ["keep", "fetch"])
+def test_a_source_that_changes_between_hash_and_copy_does_not_become_the_promised_version(
+    tmp_path: Path, name: str, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, folder = tmp_path / name, tmp_path / "kept"
+    make(source)
+    digest = kept.digest_at(Place(source), "m")
+    real = kept.digest_at
+
+    def then_change(place: Place, uri: str) -> str:
+        found = real(place, uri)
+        if source.is_dir():
+            overwrite(source)
+        else:
+            source.write_bytes(source.read_bytes() + b"\0")
+        return found
+
+    monkeypatch.setattr(kept, "digest_at", then_change)
+    with pytest.raises(StorageError, match=f"digest is sha256:[0-9a-f]+ but {digest} was expected"):
+        if door == "keep":
+            kept.keep(Place(source), "m", digest, folder, ROOM)
+        else:
+            load(source, digest, folder)
+    assert copies(folder) == []
+
+
+@pytest.mark.parametrize("shares_blocks", [True, False])
+def test_a_short_write_is_an_error_and_leaves_nothing(
+    tmp_path: Path, shares_blocks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, folder = tmp_path / "model.onnx", tmp_path / "kept"
+    source.write_bytes(b"x" * 60_000)
+    if not shares_blocks:
+        monkeypatch.setattr(os, "copy_file_range", refuse_to_share)
+    least, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, most))  # the write that goes beyond is short, the next one fails
+    try:
+        with pytest.raises(StorageError, match=r"cannot be copied to .* \(File too large\): make room"):
+            digest_of(source, folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (least, most))
+    assert copies(folder) == []
+    assert digest_of(source, folder) == of_bytes(b"x" * 60_000)
+
+
+def refuse_to_share(*_: object) -> int:
+    raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "folder", "model.tar.gz"])
+def test_an_incomplete_copy_is_made_anew(tmp_path: Path, name: str) -> None:
+    source, folder = tmp_path / name, tmp_path / "kept"
+    make(source)
+    digest = digest_of(source, folder)
+    expected = load(source, digest, folder)
+    for file in copies(folder):
+        file.unlink()
+    for inner in folder.glob("folders/*/*"):
+        inner.rmdir()
+    assert not kept.is_kept(folder, Place(source), digest)
+    assert digest_of(source, folder) == digest
+    source.rename(tmp_path / "gone")
+    assert load(source, digest, folder) == expected
+
+
+def test_an_archive_counts_with_its_files(tmp_path: Path) -> None:
+    big = tmp_path / "model.onnx"
+    big.write_bytes(b"\0" * 50_000)
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as archive:
+        archive.add(big, "model.onnx")
+    with pytest.raises(StorageError, match="has 50000 bytes, and kept model files have 0 of 40000"):
+        digest_of(tmp_path / "model.tar.gz", tmp_path / "kept", 40_000)
+    assert copies(tmp_path / "kept") == []
+
+
+def test_leftovers_of_ended_processes_do_not_count_and_are_deleted(tmp_path: Path) -> None:
+    source, folder = tmp_path / "model.onnx", tmp_path / "kept"
+    source.write_bytes(b"graph")
+    digest_of(source, folder)
+    left = folder / "temporary" / "0a" / "copy"
+    left.mkdir(parents=True)
+    (left / "file").write_bytes(b"x" * 100)
+    assert kept.room_used(folder) == 5
+    (tmp_path / "b.onnx").write_bytes(b"other")
+
+    held = hold(left.parent)  # as by the process that copies
+    kept.delete_leftovers(folder)
+    assert (left / "file").exists()
+    assert held is not None
+    held.release()
+    kept.delete_leftovers(folder)
+    assert not left.parent.exists()
+    assert len(copies(folder)) == 1
+
+
+def test_the_same_bytes_as_archive_and_as_file_are_two_copies(tmp_path: Path) -> None:
+    write_archive(tmp_path / "model.tar.gz")
+    file = tmp_path / "model.bin"
+    file.write_bytes((tmp_path / "model.tar.gz").read_bytes())
+    assert load(file, "", tmp_path / "kept") == {"model.bin": file.read_bytes()}
+    assert load(tmp_path / "model.tar.gz", "", tmp_path / "kept") == {"model.onnx": b"graph"}
+
+
+def test_a_name_that_is_not_utf_8_can_be_kept(tmp_path: Path) -> None:
+    source = tmp_path / os.fsdecode(b"mod\xff.onnx")
+    source.write_bytes(b"graph")
+    assert list(load(source, "", tmp_path / "kept").values()) == [b"graph"]
+
+
+def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty" / "inner").mkdir(parents=True)
+    with pytest.raises(StorageError, match="the folder has no files"):
+        digest_of(tmp_path / "empty", tmp_path / "kept")
+
+
+def test_an_archive_that_is_deployed_again_keeps_its_files(tmp_path: Path) -> None:
+    source, folder = tmp_path / "model.tar.gz", tmp_path / "kept"
+    make(source)
+    digest = digest_of(source, folder)
+    for entry in folder.glob("*/*"):
+        os.utime(entry, (1000, 1000))
+    assert digest_of(source, folder) == digest
     assert kept.collect(folder, set(), before=2000) == 0
