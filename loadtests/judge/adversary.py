@@ -15,6 +15,8 @@ import numpy as np
 
 from serving.apis.latency import upper_edge
 from serving.rollout.bounds import Array
+from serving.rollout.counts import Counts
+from serving.rollout.readings import Reading, Seen, answered_since, remembered
 from serving.server.errors import ClientLeft
 from serving.server.split import RECEIVED_KEY, SplitAnswers, is_of_split
 
@@ -31,7 +33,8 @@ class Attack:
 
     `status` is the answer's, None for a valid body that is answered as any other. Such an answer takes `slower` times
     as long. The caller leaves after `leaves` seconds, takes the answer `reads` seconds later than it could, and sends
-    the body in `sends` seconds.
+    the body in `sends` seconds. With `kills` each such request ends the replica's process, which the kubelet restarts:
+    it counts what `serving.rollout.readings` makes of that.
     """
 
     what: str
@@ -42,6 +45,7 @@ class Attack:
     leaves: float = float("inf")
     reads: float = 0.0
     sends: float = 0.0
+    kills: bool = False
 
 
 def tagged(version: Version) -> Mapping[str, str]:
@@ -66,9 +70,23 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("good bodies to candidate", tagged("candidate"), "candidate"),
     Attack("bodies to stable on which it fails", tagged("stable"), "stable", 500),
     Attack("slow bodies to stable", tagged("stable"), "stable", slower=40.0),
+    Attack("bodies to candidate that end its process", tagged("candidate"), "candidate", 500, kills=True),
+    Attack("bodies to stable that end its process", tagged("stable"), "stable", 500, kills=True),
     Attack("failing bodies past the ingress", {}, "candidate", 500),
 )
 """Each by itself, or all in equal parts, is half of all requests."""
+
+
+RESTARTS = (0.0, 0.0, 10.0, 30.0)
+"""s after its start at which an attack ends a process. The next restart takes 80 s, longer than a version may be down
+(`serving.rollout.pace.MOST_DOWN`): who ends a process more often takes the version back, as its replicas are gone."""
+
+
+def errors_of_crash(served: int) -> int:
+    """Return the errors that one process counts that ended after it had answered `served` requests of the split."""
+    before: Seen = {"pod": Reading("revision", "before", Counts())}
+    last = remembered(before, {"pod": Reading("revision", "before", Counts(served))}, {"pod"})
+    return answered_since(last, {"pod": Reading("revision", "after", Counts())})["revision"].errors
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from loadtests.judge.adversary import Attack, Effect, effect_of
+from loadtests.judge.adversary import RESTARTS, Attack, Effect, effect_of, errors_of_crash
 from serving.apis.latency import PER_OCTAVE, bucket_of, upper_edge
 from serving.apis.rollout import Judge, Rollout
 from serving.rollout.bounds import Array, Pair, evidence_above, evidence_below, evidence_of_rate
@@ -174,22 +174,28 @@ class Simulation:
         now, interval = 0.0, self._rollout.judge.interval
         while now < longest and self._open.any():
             rates = self._world.errors(now)
+            killed = any(now <= at < now + interval for at in RESTARTS)  # several between two looks are one
             now += interval
             for number in range(len(self._rollout.steps)):
                 rows = self._open & (self._step == number)
                 if rows.any():
-                    self._arrive(rows, number, rates)
+                    self._arrive(rows, number, rates, killed)
             for number in reversed(range(len(self._rollout.steps))):  # so that none moves twice at one look
                 rows = self._open & (self._step == number)
                 if rows.any():
                     self._look(rows, number, now)
         return self._result
 
-    def _arrive(self, rows: Flags, number: int, errors: tuple[float, float]) -> None:
+    def _arrive(self, rows: Flags, number: int, errors: tuple[float, float], killed: bool) -> None:
         share = self._rollout.steps[number] / 100
         total = self._rate * self._rollout.judge.interval
-        for tallies, mean, rate, chances in zip(
-            (self._stable, self._candidate), (total * (1.0 - share), total * share), errors, self._chances, strict=True
+        for version, tallies, mean, rate, chances in zip(
+            ("stable", "candidate"),
+            (self._stable, self._candidate),
+            (total * (1.0 - share), total * share),
+            errors,
+            self._chances,
+            strict=True,
         ):
             failed = self._random.poisson(mean * rate, int(rows.sum())).astype(np.float64)
             latency = self._latencies(mean * (1.0 - rate), failed.size, chances)
@@ -199,6 +205,10 @@ class Simulation:
             tallies.latency[rows] += latency
             if tallies is self._candidate:
                 self._result.requests[rows] += failed + answered
+            if killed and any(one.kills and one.to == version for one in self._attacks):
+                crashed = np.where(failed + answered > 0, errors_of_crash(1), errors_of_crash(0))
+                tallies.requests[rows] += crashed
+                tallies.errors[rows] += crashed
 
         for attack in self._attacks:
             for number, (tallies, part) in enumerate(((self._stable, 1.0 - share), (self._candidate, share))):

@@ -13,6 +13,9 @@ SETTLING = 60.0
 """s after a step is in force (the autoscaler's window): its averages then know nothing of the traffic before."""
 BASELINE = STEP_DURATION
 """s: the most that the stable version is counted before a first step of 100 %, and no longer than a step takes."""
+MOST_DOWN = 60.0
+"""s that a candidate with traffic may stay down. The kubelet waits 0, 10, 20, 40 and 80 s before it restarts a process
+again: one whose process ends once has the time to load, one whose process ends five times in a row is down for longer."""
 OVERDUE = 1.0
 """s until the next pass where this one did not do what was due: what kept it from that will not be gone at once."""
 
@@ -82,6 +85,8 @@ def seconds_to_pass(rule: Rollout, state: RolloutState, now: datetime, *, looks:
 
 
 def _due(rule: Rollout, state: RolloutState, now: datetime, looks: bool) -> Iterator[float]:
+    if state.down_since:
+        yield MOST_DOWN - seconds_between(state.down_since, now)
     if looks and (state.percent or is_baseline(rule, state)):
         yield rule.judge.interval if state.look is None else seconds_to_look(rule, state, now, state.look)
     if state.phase != "Progressing":

@@ -4,9 +4,15 @@
     at the first look                       nothing: what it answered before is not this rollout's
     that came since                         all that it tells
     that was there, in the same process     what came since its last reading, also where looks between had no answer
-    that was there, in another process      all that it tells, and one failure: a process does not end on its own in a
-                                            replica that stays, and whoever it was at work for got no answer
+    that was there, in another process      all that it tells, and one failure where the process before served the split
+                                            at its last reading: requests in flight, or more answered than at the
+                                            reading before
     that was silent at the first look       nothing at its first reading
+
+A process that ended is one failure, however many requests were in flight: they failed together, and the judge's bounds
+are for requests that fail independently. A process without requests of the split ended by another's request (a caller
+of a tag) or the node's choice (no memory), which says nothing of the split. A version whose processes end again and
+again is down (`rollout.steps`).
 
 What a replica answers between its last reading and its end is not seen: it is read until it has ended. Requests in
 flight are no totals: they are as the last reading has them.
@@ -15,7 +21,7 @@ flight are no totals: they are as the last reading has them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
@@ -27,7 +33,7 @@ from serving.rollout.counts import Counts
 LARGEST_TOTAL = 10**15
 """Requests: 30 years of a million each second; more is garbage, and a double no longer counts it one by one."""
 CRASHED = Counts(requests=1, errors=1)
-"""The least that is lost with a process."""
+"""What a process counts that ended while it served the split."""
 
 _Name = Annotated[str, msgspec.Meta(max_length=253)]
 _Total = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOTAL)]
@@ -63,11 +69,15 @@ _DECODER = msgspec.json.Decoder(_Page)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one replica tells: totals of the `process` that serves `revision`."""
+    """What one replica tells: totals of the `process` that serves `revision`.
+
+    `served` says whether more of the split was answered than at the reading before.
+    """
 
     revision: str
     process: str
     totals: Counts
+    served: bool = False
 
 
 Seen = Mapping[str, Reading | None]
@@ -109,7 +119,16 @@ def remembered(former: Seen | None, seen: Seen, there: Collection[str]) -> Seen:
     if former is None:
         return seen
     last = {pod: former[pod] for pod in there if pod in former}
-    return last | {pod: reading for pod, reading in seen.items() if reading is not None}
+    return last | {pod: _compared(former, pod, reading) for pod, reading in seen.items() if reading is not None}
+
+
+def _compared(former: Seen, pod: str, reading: Reading) -> Reading:
+    """Return the reading with whether the replica served the split since the reading before."""
+    last = former.get(pod)
+    if last is None and pod in former:
+        return reading
+    before = last.totals if last is not None and last.process == reading.process else Counts()
+    return replace(reading, served=replace(reading.totals.since(before), pending={}) != Counts())
 
 
 def _since(former: Seen, pod: str, reading: Reading) -> Counts:
@@ -119,5 +138,5 @@ def _since(former: Seen, pod: str, reading: Reading) -> Counts:
     if last is None:
         return Counts(pending=reading.totals.pending)
     if last.process != reading.process:
-        return reading.totals.merge(CRASHED)
+        return reading.totals.merge(CRASHED) if last.served or last.totals.in_flight else reading.totals
     return reading.totals.since(last.totals)

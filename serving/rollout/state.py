@@ -20,7 +20,7 @@ REFUSING: frozenset[Phase] = frozenset({"RolledBack", "Failed"})
 NO_ANSWERS = Counts()
 FIELDS = (
     "phase", "candidate", "stable", "startedAt", "since", "seenAt", "pausedAt", "endedAt", "verdict", "reasons",
-    "passed", "stood", "steady", "step", "percent", "counts",
+    "passed", "stood", "steady", "step", "percent", "counts", "downSince",
 )  # fmt: skip
 """Of `status.rollout`."""
 
@@ -79,7 +79,8 @@ class RolloutState:
     `stable_counts` and `candidate_counts` are what both answered since `percent` changed; `baseline` is what the stable
     version answered in the step before and on the way from it: at 100 % that stands among its counts. `stood` are the
     replicas that it had when the step began, by Configuration; `steady` says that the averages of the autoscaler know
-    nothing of the traffic before. `more` are fields that this version of ours does not know, and keeps.
+    nothing of the traffic before. `down_since` is when the candidate, which had traffic, failed; empty while it is ready.
+    `more` are fields that this version of ours does not know, and keeps.
     """
 
     phase: Phase
@@ -100,6 +101,7 @@ class RolloutState:
     passed: tuple[Passed, ...] = ()
     stood: Mapping[str, int] = field(default_factory=dict)
     steady: bool = False
+    down_since: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -133,6 +135,7 @@ class RolloutState:
             "seenAt": self.seen_at,
             "pausedAt": self.paused_at,
             "endedAt": self.ended_at,
+            "downSince": self.down_since,
             "verdict": self.look.to_json() if self.look is not None else {},
             "reasons": list(self.reasons),
             "passed": [one.to_json() for one in self.passed],
@@ -171,6 +174,7 @@ class RolloutState:
             passed=tuple(map(Passed.from_json, value.get("passed", ()))),
             stood=dict(value.get("stood", {})),
             steady=bool(value.get("steady", False)),
+            down_since=value.get("downSince", ""),
             more=unknown_to(FIELDS, value),
         )
 
@@ -213,6 +217,7 @@ class RolloutState:
             seen_at=changed(self.seen_at),
             paused_at=changed(self.paused_at),
             ended_at=changed(self.ended_at),
+            down_since=changed(self.down_since),
             look=replace(self.look, at=changed(self.look.at)) if self.look is not None else None,
         )
 

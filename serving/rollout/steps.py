@@ -12,14 +12,17 @@
     running       the candidate fails before it has traffic                Failed
     Failed        it becomes ready after all                               Progressing at 0 %; without `spec.rollout`
                                                                            Promoted
-    running       the candidate fails while it has traffic                 RolledBack
+    running       the candidate has traffic and is not ready for           RolledBack
+                  `MOST_DOWN` seconds after its replicas failed, or its
+                  failure is final (its variants loaded different bytes)
     running       the judge's verdict is fail                              RolledBack
     Progressing   at 0 %, the candidate is ready                           Progressing at the first step; one of 100 %
                                                                            once the stable version is counted
     Progressing   a step is not in force within `progressDeadline`         RolledBack
     Progressing   a step is in force for `stepDuration`, the verdict is    the next step; after the last Promoted
                   pass, or wait and `onInsufficientTraffic` is promote
-                  (but not while requests to the candidate hang)
+                  (but not while requests to the candidate hang, nor
+                  while it is down)
     Progressing   likewise, wait, and it is rollback                       RolledBack
     Progressing   likewise, and the verdict is hold                        as it was, with the reason
     else                                                                   as it was
@@ -39,12 +42,12 @@ from datetime import datetime
 from clusters.objects import parse_timestamp
 from serving.apis.rollout import ALL, Rollout
 from serving.rollout.moves import grown, moved, resumed
-from serving.rollout.pace import seconds_of_baseline, seconds_to_settle, step_is_over, target_of
+from serving.rollout.pace import MOST_DOWN, seconds_of_baseline, seconds_to_settle, step_is_over, target_of
 from serving.rollout.sight import Sight
 from serving.rollout.split import Situation
 from serving.rollout.state import NO_ANSWERS, Passed, Phase, RolloutState, moment, seconds_between
 from serving.rollout.verdict import ABOVE, UNANSWERED, Verdict
-from serving.rollout.versions import Version, version_with
+from serving.rollout.versions import Failure, Version, version_with
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ def advance_rollout(
     candidate = version_with(situation.versions, state.candidate)
     if candidate is None:
         return _end(at, state, "RolledBack", f"{state.candidate} is gone") if state.runs else state
+    state = _with_downtime(at, state, candidate)
     for stage in STAGES:
         changed = stage(at, state, candidate)
         if changed is not None:
@@ -124,7 +128,8 @@ def _end(at: _Pass, state: RolloutState, phase: Phase, *reasons: str) -> Rollout
     """Terminal phases keep step, counts and the last look, as evidence. What gets its traffic back has to settle."""
     percent = ALL if phase == "Promoted" else 0
     steady = phase == "Promoted" or not state.percent
-    return replace(state, phase=phase, percent=percent, ended_at=at.at, paused_at="", steady=steady, reasons=reasons)
+    ended = replace(state, phase=phase, percent=percent, ended_at=at.at, paused_at="", down_since="")
+    return replace(ended, steady=steady, reasons=reasons)
 
 
 def _aborted(at: _Pass, state: RolloutState, candidate: Version) -> RolloutState | None:
@@ -154,10 +159,25 @@ def _unasked(at: _Pass, state: RolloutState, candidate: Version) -> RolloutState
 
 
 def _failed(at: _Pass, state: RolloutState, candidate: Version) -> RolloutState | None:
-    if not state.runs or candidate.failure is None:
+    """End a rollout whose candidate never became ready, or stays down.
+
+    One crash of a version that has traffic ends nothing: any caller of a tag may have caused it.
+    """
+    failure = candidate.failure
+    if not state.runs:
         return None
-    said = f"{candidate.failure.revision}: {candidate.failure.reason}: {candidate.failure.message}".rstrip(": \n")
-    return _end(at, state, "RolledBack" if state.percent else "Failed", said)
+    if failure is not None and not state.percent:
+        return _end(at, state, "Failed", _words_of(failure))
+    if failure is not None and failure.final:
+        return _end(at, state, "RolledBack", _words_of(failure))
+    if state.down_since and seconds_between(state.down_since, at.now) >= MOST_DOWN:
+        why = f"{candidate.revision} is not ready for {MOST_DOWN:g} s, with {state.percent} % of the traffic"
+        return _end(at, state, "RolledBack", why, *([_words_of(failure)] if failure is not None else ()))
+    return None
+
+
+def _words_of(failure: Failure) -> str:
+    return f"{failure.revision}: {failure.reason}: {failure.message}".rstrip(": \n")
 
 
 def _recovered(at: _Pass, state: RolloutState, candidate: Version) -> RolloutState | None:
@@ -232,6 +252,8 @@ def _stepped(at: _Pass, state: RolloutState, _: Version) -> RolloutState | None:
     if state.phase != "Progressing" or look is None or not step_is_over(at.rule, state, parse_timestamp(look.at)):
         return None
     state = _judged(at, state)
+    if state.down_since:
+        return replace(state, reasons=(f"step {state.step + 1} ({state.percent} %) is held: {state.candidate} is down",))
     if look.verdict.decision == "pass":
         return _next(at, state, look.verdict, "passed")
     if any(name.startswith(ABOVE) for name in look.verdict.numbers):
@@ -281,6 +303,13 @@ def _next(at: _Pass, state: RolloutState, verdict: Verdict, how: str) -> Rollout
 def _settled(at: _Pass, state: RolloutState) -> RolloutState:
     left = seconds_to_settle(state, at.now)
     return replace(state, steady=True) if left is not None and left <= 0.0 else state
+
+
+def _with_downtime(at: _Pass, state: RolloutState, candidate: Version) -> RolloutState:
+    """Return the state with the moment since when a candidate that has traffic is down."""
+    if not state.runs or not state.percent or candidate.ready:
+        return replace(state, down_since="")
+    return replace(state, down_since=at.at) if candidate.failure is not None and not state.down_since else state
 
 
 def _judged(at: _Pass, state: RolloutState) -> RolloutState:

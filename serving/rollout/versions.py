@@ -38,11 +38,12 @@ free. What stays so until the deadline is a failure then, with another reason.""
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a version is not ready and will not become so by itself."""
+    """Why a version is not ready. A `final` failure does not pass, even if the replicas become ready again."""
 
     revision: str
     reason: str
     message: str
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def _difference(first: Object, digests: Collection[str]) -> Failure | None:
     if len(digests) <= 1:
         return None
     message = f"its variants loaded {' and '.join(sorted(digests))}: deploy again, with the digest that is meant"
-    return Failure(name_of(first), "DigestsDiffer", message)
+    return Failure(name_of(first), "DigestsDiffer", message, final=True)
 
 
 def _failure(revision: Object) -> Failure | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loadtests.judge.adversary import ATTACKS, Attack, effect_of
+from loadtests.judge.adversary import ATTACKS, Attack, effect_of, errors_of_crash
 from loadtests.judge.simulation import Outcomes, Simulation, Tallies, World, verdicts
 from serving.apis.latency import bucket_of
 from serving.apis.rollout import Judge, Rollout
@@ -76,6 +76,10 @@ def test_who_sends_half_of_all_requests_changes_no_verdict(attacks: tuple[Attack
         assert decided == (0.0, 0.0, 0.0)
     else:
         assert min(decided) >= 0.9
+
+
+def test_a_process_that_an_attack_ends_counts_only_where_it_served_the_split() -> None:
+    assert (errors_of_crash(0), errors_of_crash(1), errors_of_crash(100)) == (0, 1, 1)
 
 
 def test_an_attack_counts_by_the_servers_own_rules() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import aiohttp
 import pytest
 
-from clusters.objects import Object
+from clusters.objects import POD, Object
 from serving.rollout.state import rollout_of
 from tests.scenarios.steady import steadily
 from tests.scenarios.test_formats import allow_code
@@ -43,6 +44,13 @@ async def send_tagged(world: World, name: str, tag: str, body: Object, count: in
         sent = {"Host": world.host(host), **headers}
         for _ in range(count // 2):
             await world.send("POST", path, sent, body)
+
+
+async def has_restarted(world: World, revision: str) -> bool:
+    """Whether the replica of the revision serves again after its process ended."""
+    pods = (await world.cluster.list(POD, world.namespace, f"serving.knative.dev/revision={revision}")).items
+    containers = [one for pod in pods for one in (pod.get("status") or {}).get("containerStatuses", ())]
+    return any(one.get("restartCount", 0) > 0 and one.get("ready") for one in containers)
 
 
 async def ended(world: World, name: str) -> str:
@@ -78,6 +86,22 @@ async def test_callers_who_choose_versions_do_not_promote_one_that_fails_every_f
             group.create_task(send_tagged(world, "fails", "candidate", flower(5.1), 120))
             group.create_task(send_tagged(world, "fails", "stable", MALFORMED, 120))
         assert (await ended(world, "fails")).startswith("RolledBack")
+
+
+async def test_a_tagged_request_that_ends_the_process_does_not_take_a_good_version_back(world: World) -> None:
+    await allow_code(world, world.namespace, "true")
+    mortal: dict[str, Any] = {"storageUri": world.artifacts("mortal"), "modelFormat": "python", "minReplicas": 1}
+    await world.deploy("mortal", **mortal, version="1", rollout=HELD)
+    await world.deploy("mortal", **mortal, version="2", wait=False)
+    await rollout_is(world, "mortal", "Progressing", 50)
+
+    for number, tag in enumerate(("stable", "candidate"), start=1):
+        with suppress(aiohttp.ClientError):
+            sent = {"Host": world.host(f"{tag}-mortal"), **FORGED}
+            await world.send("POST", "/v2/models/mortal/infer", sent, flower(100.0))
+        await world.eventually(partial(has_restarted, world, f"mortal-{number:05d}"), WITHIN)
+    async with steadily(lambda: world.ask("mortal", body=flower(5.1)), 30.0):
+        assert (await ended(world, "mortal")).startswith("Promoted")
 
 
 async def test_a_version_that_hangs_is_not_promoted_for_want_of_answers(world: World) -> None:

@@ -202,6 +202,18 @@ def stuck() -> bytes:
     return flowers(0.01).replace(predict, hangs)
 
 
+def mortal() -> bytes:
+    """As `brisk`, but a call for a flower longer than 50 ends the process."""
+    predict = b"    def predict(self, flowers):\n"
+    dies = (
+        b"""%s        if flowers[0][0] > 50:
+            __import__("os")._exit(3)
+"""
+        % predict
+    )
+    return flowers(0.01).replace(predict, dies)
+
+
 def flaky() -> bytes:
     """As `brisk`, but every fifth call fails."""
     predict = b"    def predict(self, flowers):\n"
@@ -229,8 +241,9 @@ MODELS: Mapping[str, Callable[[], bytes]] = {
     "lame": partial(flowers, 0.03),
     "flaky": flaky,
     "stuck": stuck,
+    "mortal": mortal,
 }
-SUFFIXES = {"line": ".skops", **dict.fromkeys(("code", "brisk", "lame", "flaky", "stuck"), ".py")}
+SUFFIXES = {"line": ".skops", **dict.fromkeys(("code", "brisk", "lame", "flaky", "stuck", "mortal"), ".py")}
 """Of the files that are no `.onnx`."""
 
 

@@ -21,6 +21,7 @@ def make_rollout_status() -> Schema:
             "since": plain("string", "When that was asked for."),
             "seenAt": plain("string", "When the step was seen in force at the gateway."),
             "pausedAt": plain("string", "Since when it is paused."),
+            "downSince": plain("string", "Since when a candidate that has traffic is not ready."),
             "endedAt": plain("string", "When it ended."),
             "verdict": _verdict(),
             "reasons": listing("Why it is where it is.", plain("string")),

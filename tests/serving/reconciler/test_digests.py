@@ -67,5 +67,6 @@ def test_variants_that_loaded_different_bytes_are_no_version() -> None:
     [different] = versions_of(members, loaded={"m-a-00001": DIGEST, "m-b-00001": OTHER}, unheld={"m-b-00001"})
     assert (same.failure, same.digest, same.held) == (None, DIGEST, True)
     assert different.failure is not None and different.failure.reason == "DigestsDiffer"
+    assert different.failure.final
     assert DIGEST in different.failure.message and OTHER in different.failure.message
     assert not different.held

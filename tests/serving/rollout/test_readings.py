@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,14 +57,34 @@ def test_who_came_silent_counts_from_nothing_all_the_same() -> None:
     assert looks({}, {"a": None}, {"a": told(TEN)})[2] == {OLD: TEN}
 
 
-def test_another_process_counts_from_nothing_and_as_one_failure_though_its_totals_did_not_fall() -> None:
-    again = looks({"a": told(TEN)}, {"a": told(THIRTY, process="q")}, {"a": told(THIRTY, process="q")})
-    assert again[1:] == [{OLD: THIRTY.merge(CRASHED)}, {OLD: Counts()}]
-    assert again[1][OLD].errors == THIRTY.errors + 1
+FLYING = replace(TEN, pending={-30: 7})
+
+
+@pytest.mark.parametrize("before", [(TEN, THIRTY), (TEN, FLYING), (FLYING,)])
+def test_a_process_that_served_the_split_and_ended_counts_as_one_failure(before: tuple[Counts, ...]) -> None:
+    """The totals of the process after it begin at nothing, though they may not fall."""
+    after = told(THIRTY, process="q")
+    again = looks(*({"a": told(one)} for one in before), {"a": None}, {"a": after}, {"a": after})
+    assert again[-2:] == [{OLD: THIRTY.merge(CRASHED)}, {OLD: Counts()}]
+    assert again[-2][OLD].errors == THIRTY.errors + 1
+
+
+def test_a_process_that_came_since_and_answered_counts_as_one_failure() -> None:
+    assert looks({}, {"a": told(TEN)}, {"a": told(Counts(), process="q")})[2] == {OLD: CRASHED}
+
+
+@pytest.mark.parametrize("before", [(Counts(),), (TEN,), (TEN, TEN), (TEN, THIRTY, THIRTY)])
+def test_a_process_that_ended_without_requests_of_the_split_is_no_failure(before: tuple[Counts, ...]) -> None:
+    """A request to a tag ended it, or the node."""
+    restarted = {"a": told(Counts(), process="q")}
+    assert looks(*({"a": told(one)} for one in before), {"a": None}, restarted)[-1] == {OLD: Counts()}
 
 
 def test_who_is_gone_is_forgotten() -> None:
-    assert remembered({"a": told(TEN), "b": None}, {"c": told(TEN)}, {"b", "c"}) == {"b": None, "c": told(TEN)}
+    assert remembered({"a": told(TEN), "b": None}, {"c": told(TEN)}, {"b", "c"}) == {
+        "b": None,
+        "c": replace(told(TEN), served=True),
+    }
 
 
 PAGE = {"revision": OLD, "process": "p", "requests": 3, "errors": 1, "latency": {"-30": 1, "96": 1}}

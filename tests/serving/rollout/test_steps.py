@@ -7,14 +7,17 @@ from datetime import timedelta
 
 import pytest
 
-from serving.apis.rollout import Judge, OnInsufficientTraffic
+from serving.apis.rollout import Judge, OnInsufficientTraffic, Rollout
 from serving.rollout.held import STABLE_FAILS, held_by
-from serving.rollout.pace import SETTLING, seconds_to_pass
+from serving.rollout.pace import MOST_DOWN, SETTLING, seconds_to_pass
 from serving.rollout.sight import Sight
+from serving.rollout.split import Situation
 from serving.rollout.state import RolloutState, moment
 from serving.rollout.steps import advance_rollout
-from serving.rollout.verdict import UNANSWERED
+from serving.rollout.verdict import UNANSWERED, Decision
+from serving.rollout.versions import Failure
 from tests.serving.rollout.play import NEW, NEWER, OLD, START, Play, rule
+from tests.serving.rollout.revisions import versions
 
 
 def test_a_good_version_takes_the_default_steps_and_is_promoted() -> None:
@@ -91,14 +94,56 @@ def test_a_version_that_fails_before_it_has_traffic_has_failed_and_may_recover()
     assert play.until("Promoted").candidate == NEW
 
 
-def test_a_version_that_fails_under_traffic_is_rolled_back_for_good() -> None:
+def test_a_version_that_crashes_under_traffic_and_comes_back_goes_on() -> None:
+    play = Play()
+    play.at_step(10)
+    for _ in range(4):
+        play.ready = [True, False]
+        assert play.passes(MOST_DOWN - 1.0).phase == "Progressing"
+        play.ready = [True, True]
+        assert play.passes(1.0).down_since == ""
+    assert play.until("Promoted").candidate == NEW
+
+
+@pytest.mark.parametrize("later", [False, None])
+def test_a_version_that_stays_down_under_traffic_is_rolled_back_for_good(later: bool | None) -> None:
     play = Play()
     play.at_step(10)
     play.ready = [True, False]
+    down = play.passes(1.0)
+    assert (down.phase, down.down_since) == ("Progressing", moment(play.now))
+    play.ready = [True, later]
+    assert play.passes(MOST_DOWN - 1.0).phase == "Progressing"
+    assert seconds_to_pass(Rollout(), play.passes(), play.now) == 1.0
     state = play.passes(1.0)
-    assert state.phase == "RolledBack"
+    assert (state.phase, state.down_since) == ("RolledBack", "")
+    assert state.reasons[0] == f"{NEW} is not ready for 60 s, with 10 % of the traffic"
+    assert len(state.reasons) == (1 if later is None else 2)
     play.ready = [True, True]
     assert play.passes(1.0) == state
+
+
+@pytest.mark.parametrize("answer", ["hold", "promote", "rollback"])
+@pytest.mark.parametrize("verdict", ["pass", "wait"])
+def test_no_step_passes_while_the_version_is_down(answer: OnInsufficientTraffic, verdict: Decision) -> None:
+    play = Play(rule=rule(on_insufficient_traffic=answer), verdict=verdict)
+    play.at_step(10)
+    play.passes(50.0)
+    play.ready = [True, False]
+    play.passes(1.0)
+    state = play.passes(20.0)
+    assert (state.phase, state.step) == ("Progressing", 0)
+    assert state.reasons == (f"step 1 (10 %) is held: {NEW} is down",)
+
+
+def test_a_version_whose_variants_loaded_different_bytes_is_rolled_back_at_once() -> None:
+    play = Play()
+    state = play.at_step(10)
+    old, new = versions(True, True)
+    differs = replace(new, failure=Failure(NEW, "DigestsDiffer", "deploy again", final=True))
+    ended = advance_rollout(play.rule, Situation((old, differs), "g2", OLD, rollout=state), Sight(), state, play.now)
+    assert ended is not None
+    assert (ended.phase, ended.reasons) == ("RolledBack", (f"{NEW}: DigestsDiffer: deploy again",))
 
 
 @pytest.mark.parametrize(
