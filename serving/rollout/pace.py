@@ -15,7 +15,7 @@ BASELINE = STEP_DURATION
 """s: the most that the stable version is counted before a first step of 100 %, and no longer than a step takes."""
 MOST_DOWN = 60.0
 """s that a candidate with traffic may stay down. The kubelet waits 0, 10, 20, 40 and 80 s before it restarts a process
-again: one whose process ends once has the time to load, one whose process ends five times in a row is down for longer."""
+again: a version whose process ends once has time to load, one that crashes five times in a row stays down longer."""
 OVERDUE = 1.0
 """s until the next pass where this one did not do what was due: what kept it from that will not be gone at once."""
 

@@ -79,7 +79,7 @@ class RolloutState:
     `stable_counts` and `candidate_counts` are what both answered since `percent` changed; `baseline` is what the stable
     version answered in the step before and on the way from it: at 100 % that stands among its counts. `stood` are the
     replicas that it had when the step began, by Configuration; `steady` says that the averages of the autoscaler know
-    nothing of the traffic before. `down_since` is when the candidate, which had traffic, failed; empty while it is ready.
+    nothing of the traffic before. `down_since` is when the candidate, which had traffic, failed; empty while ready.
     `more` are fields that this version of ours does not know, and keeps.
     """
 

@@ -253,7 +253,8 @@ def _stepped(at: _Pass, state: RolloutState, _: Version) -> RolloutState | None:
         return None
     state = _judged(at, state)
     if state.down_since:
-        return replace(state, reasons=(f"step {state.step + 1} ({state.percent} %) is held: {state.candidate} is down",))
+        held = f"step {state.step + 1} ({state.percent} %) is held: {state.candidate} is down"
+        return replace(state, reasons=(held,))
     if look.verdict.decision == "pass":
         return _next(at, state, look.verdict, "passed")
     if any(name.startswith(ABOVE) for name in look.verdict.numbers):
