@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments name; 0 when every test passed."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__.split(": ")[1])
     parser.add_argument(
-        "--workers", type=int, default=3, metavar="N", help="processes for tests that share the cluster"
+        "--workers", type=int, default=2, metavar="N", help="processes for tests that share the cluster"
     )
     parser.add_argument("--again", action="store_true", help="run only what failed last time, one after another")
     given = parser.parse_args(arguments)

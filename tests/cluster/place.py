@@ -20,7 +20,7 @@ from tests.support.artifacts import ArtifactServer
 from tests.support.kubernetes import KubeTarget
 
 MANAGER = "tests"
-SMALL = {"resources": {"cpu": "50m", "memory": "256Mi"}}
+SMALL = {"resources": {"cpu": "30m", "memory": "256Mi"}}
 PATIENCE = 4.0  # times what a step may take on one machine
 QUIET = 8.0  # s without a write that count as "no more writes": longer than any back-off of a few failures
 

@@ -24,7 +24,7 @@ from tests.support.artifacts import artifact_server
 from tests.support.kubernetes import KubeTarget, installed_settings, kube_target, kubernetes_cluster
 from tests.support.wait import eventually
 
-SMALL = {"resources": {"cpu": "50m", "memory": "256Mi"}}
+SMALL = {"resources": {"cpu": "30m", "memory": "256Mi"}}
 """Of every Model: many of them share the testbed's two cores."""
 PATIENCE = 4.0
 """A Pod takes seconds to start, and a leaving one half a minute: queue-proxy drains."""
