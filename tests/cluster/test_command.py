@@ -48,7 +48,8 @@ class Shell:
     def __call__(self, *arguments: str, stdin: str = "", code: int | None = 0) -> Done:
         """Run a command to its end; with another exit code than `code` (None: any) the test fails."""
         environment = os.environ | {"KUBECONFIG": str(self.kubeconfig or self.target.kubeconfig)}
-        words = [*KNODEL, *arguments, "--kube-context", self.target.context, "-n", self.namespace]
+        within = () if arguments[0] in ("namespace", "config", "doctor") else ("-n", self.namespace)
+        words = [*KNODEL, *arguments, "--kube-context", self.target.context, *within]
         ran = subprocess.run(
             words, env=environment, input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
