@@ -7,6 +7,10 @@ from collections.abc import Callable
 import aiohttp
 
 
+IDENTITY = {"Accept-Encoding": "identity"}
+"""Ask for answers without a coding: their size is bounded as they come, so nothing inflates them."""
+
+
 class Session:
     """Made in the loop that uses it; `timeout` in seconds holds for the whole of one answer, which stays as it came."""
 
@@ -21,6 +25,7 @@ class Session:
             self._session = aiohttp.ClientSession(
                 connector=self._connector(),
                 timeout=aiohttp.ClientTimeout(total=self._timeout),
+                headers=IDENTITY,
                 auto_decompress=False,
             )
         return self._session

@@ -44,6 +44,8 @@ async def replica(behave: Behaviour) -> AsyncIterator[Endpoint]:
     async with serving(behave) as server:
         yield Endpoint("default/magika-1", server.host, 1, server.port)
         assert all(request.startswith(b"GET /stats HTTP/1.1") for request in server.requests)
+        # A page of more than a kilobyte would come compressed, which is no page for a reader that bounds what it reads.
+        assert all(b"accept-encoding: identity\r\n" in request.lower() for request in server.requests)
 
 
 @contextlib.asynccontextmanager
