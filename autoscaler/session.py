@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import aiohttp
 
-
 IDENTITY = {"Accept-Encoding": "identity"}
 """Ask for answers without a coding: their size is bounded as they come, so nothing inflates them."""
 
