@@ -35,7 +35,7 @@ stop: setup ## End the platform that `make run` left up
 	@$(BIN)/knodel down
 
 # WORKERS=0: one test after another, as a debugger needs it. AGAIN=1: what failed last time, one after another.
-WORKERS := $(if $(AGAIN),0,2)
+WORKERS := $(if $(AGAIN),0,3)
 LAST_FAILED := $(if $(AGAIN),--last-failed --last-failed-no-failures all)
 test: setup ## Run the everyday tests
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --durations 20 $(LAST_FAILED)
