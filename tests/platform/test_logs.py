@@ -135,7 +135,7 @@ async def test_the_logs_of_replicas_that_ended_stay_and_previous_is_the_run_befo
         deploy(here, tmp_path / "printer", "--min", "1")
         here.run("predict", "printer", "-d", request(1.0))
         await eventually(lambda: "seen 1.0\n" in here.run("logs", "printer"))
-        assert "previous terminated container" in here.run("logs", "printer", "--previous", code=2)
+        assert "no container of printer was restarted" in here.run("logs", "printer", "--previous", code=3)
 
         (pod,) = here.pods("printer")
         os.kill(here.pid(pod), signal.SIGKILL)

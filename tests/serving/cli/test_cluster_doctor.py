@@ -33,9 +33,14 @@ def failed(name: str, reason: str) -> Object:
 
 def homeless(name: str) -> Object:
     """A Model that serves, of which one more replica finds no node."""
-    said = {"type": "ReplicasStarted", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    said = {"type": "ReplicasStarted", "status": "False", "reason": "Unschedulable", "message": "iris-00001: no room"}
     conditions = [{"type": "Ready", "status": "True"}, said]
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": {}, "status": {"conditions": conditions}}
+    traffic = [{"revision": "iris-00001", "percent": 100}]
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {},
+        "status": {"conditions": conditions, "traffic": traffic},
+    }
 
 
 def waiting(reason: str) -> Object:
@@ -155,7 +160,7 @@ def test_a_cluster_on_which_all_is_well_has_no_problem(knodel: Knodel, lab: Lab,
         (
             lambda lab: lab.deployed.update(models=[homeless("iris")]),
             "replicas",
-            "default/iris (Unschedulable: no room)",
+            "default/iris (Unschedulable: iris-00001: no room)",
         ),
         (
             lambda lab: lab.deployed.update(pods=[waiting("ImagePullBackOff")]),

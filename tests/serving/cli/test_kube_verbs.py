@@ -77,7 +77,7 @@ async def magika(tls: OverTls) -> OverTls:
     [
         ("list", ["magika", "True", "1/2"]),
         ("list -A", ["NAMESPACE", "default", "magika"]),
-        ("get magika", ["FIELD", "1/2", ARTIFACT]),
+        ("get magika", ["FIELD", "1/2", "https://models.test/magika"]),
         ("describe magika", ["Conditions:", "10 %", "blue", "Versions:", "Events:"]),
         ("history magika", ["magika-00001", "serving", "user"]),
         ("explain magika", ["the latest ready version", "1 → 2", "8 requests at once"]),

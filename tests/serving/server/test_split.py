@@ -136,7 +136,7 @@ async def test_over_grpc_the_same_counts() -> None:
 
 async def test_over_grpc_a_callers_own_deadline_is_no_error_of_the_model() -> None:
     async with serving(models.slow(), slots=1) as parts, channel_to(parts) as channel:
-        await grpc_call(channel, asked(floats(1.0)), SPLIT, timeout=0.2)
+        await grpc_call(channel, asked(floats(1.0)), SPLIT, timeout=0.05)
         await eventually(lambda: parts.metrics.split.to_json()["left"])
         page = parts.metrics.split.to_json()
     assert (page["requests"], page["errors"], page["left"], page["pending"]) == (0, 0, 1, {})
