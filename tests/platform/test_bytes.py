@@ -134,6 +134,6 @@ def test_later_replicas_are_held_to_what_the_first_one_loaded(tmp_path: Path) ->
         shutil.rmtree(here.state / "artifacts")  # as on another node: only the store has the bytes, and it has others
         here.up()
         here.run("wait", "m")
-        here.run("rollback", "m", "--timeout", "30s", code=1)
+        here.complete("rollback", "m", "--timeout", "30s")  # it may be in force: a Route may point to a version at zero
         wait_for(lambda: of_bytes(double) in json.dumps(here.model("m")["status"]["conditions"]))
         assert of_bytes(triple) in json.dumps(here.model("m")["status"]["conditions"])

@@ -124,6 +124,7 @@ async def test_a_follower_waits_for_replicas_and_goes_on_with_those_that_come_la
             assert await asyncio.to_thread(following.process.wait, 30) == 0
         finally:
             following.process.kill()
+            following.process.wait()
         lines = [line for line in following.path.read_text().splitlines() if "seen" in line]
         assert len(lines) == 2, "each line once"
         assert len({line.split()[0] for line in lines}) == 2, "each with the name of its replica"
