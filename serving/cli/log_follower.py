@@ -18,10 +18,15 @@ LOOK_EVERY = 1.0  # s between two looks for new replicas
 
 @dataclass(slots=True)
 class _Followed:
-    """A replica: whether its log is being read, and how often its container had been restarted when that began."""
+    """A replica whose log was opened.
+
+    `reading` is whether the log is being read, `restarts` how often the container had been restarted when that began,
+    `has_lines` whether a line has come since.
+    """
 
     reading: bool
     restarts: int
+    has_lines: bool = False
 
 
 class LogFollower:
@@ -90,7 +95,8 @@ class LogFollower:
         if known is not None and known.restarts == restarts:
             if known.reading or is_deleting(pod) or "running" not in (status_of(pod).get("state") or {}):
                 return
-            tail = 0  # the server ended the answer, not the container its log
+            # The server ended the answer, not the container its log. A log that had no line yet is read from its start.
+            tail = 0 if known.has_lines else tail
         self._followed[replica] = _Followed(True, restarts)
         query = {"follow": "true", "container": container_of(pod)}
         if tail is not None:
@@ -101,6 +107,7 @@ class LogFollower:
         prefix = f"[{name_of(pod)}] ".encode()
         try:
             for line in self._open(pod, query):
+                self._followed[replica].has_lines = True
                 self._lines.put((replica, prefix + line))
         except NotFound:
             pass  # it ended before its log was opened
