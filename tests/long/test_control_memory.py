@@ -55,7 +55,10 @@ class Api:
 
     async def send(self, body: bytes, **more: str) -> int:
         """The status of one request."""
-        return (await ask(self._place, self.head(body, **more))).status
+        try:
+            return (await ask(self._place, self.head(body, **more))).status
+        except ConnectionError:
+            return CUT_OFF
 
     async def endless(self) -> int:
         """Of a body of 1 GiB whose length is not told."""
@@ -118,7 +121,7 @@ async def attacked(api: Api) -> None:
     for name, body in YAML.items():
         await api.grown(f"YAML, {name}", _all([api.send(body, **APPLY)]), 400, 422)
     objects = BODIES["objects"]
-    await api.grown("objects at once", _all(api.send(objects) for _ in range(AT_ONCE)), 413, 429)
+    await api.grown("objects at once", _all(api.send(objects) for _ in range(AT_ONCE)), 413, 429, CUT_OFF)
     slow: list[Caller] = []
 
     async def stay() -> list[int]:

@@ -95,7 +95,7 @@ def platform_of(here: Machine) -> Platform:
 def keys_of_the_platform(here: Machine, canaries: Canaries) -> None:
     """What it made for itself, each in the file that is its place."""
     state, plant = here.state, canaries.plant
-    plant("token", (state / "token").read_text().strip(), home=r"^file (token|kubeconfig)$")
+    plant("token of the first start", (state / "token").read_text().strip())
     plant("pool key", (state / "pool-key").read_text().strip(), home="^file pool-key$")
     for path in (state / "tls").iterdir():
         text = path.read_text()
@@ -124,6 +124,7 @@ def failures(here: Machine, planting: Planting) -> None:
     here.kill()
     planting.say("list")
     here.up()
+    planting.canaries.plant("token", (here.state / "token").read_text().strip(), home=r"^file (token|kubeconfig)$")
     for name in (GOOD, TRAINED):  # their replicas are started anew; until then a crash is what is told
         assert becomes(partial(planting.is_answered, name), WITHIN)
 

@@ -37,7 +37,7 @@ def on_small_disk(folder: Path, mebibytes: int, work: Callable[[], T]) -> T:
         if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS):
             raise MayNotMount(os.strerror(ctypes.get_errno()))
         subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m,mode=0700", "tmpfs", str(folder)], check=True)
         return work()
 
     with ThreadPoolExecutor(1) as thread:
