@@ -101,6 +101,18 @@ async def test_a_killed_activator_is_restarted_at_its_address_and_told_everythin
             assert (await caller.post(b"x")).body == b"x"
 
 
+async def test_a_connection_that_was_just_accepted_is_served_in_a_drain(activator: Running) -> None:
+    async with Backend() as backend:
+        await activator.serve(backend.endpoint)
+        caller = await activator.caller()
+        async with await activator.caller() as earlier:
+            await earlier.post(b"accepted after the connection above")
+            os.kill(activator.pid, signal.SIGTERM)
+            await eventually(lambda: earlier.reader.at_eof())  # the drain has begun
+        assert (await caller.post(b"x")).body == b"x"
+        assert (await caller.reader.read()) == b"", "one request, and no more"
+
+
 @pytest.mark.fault("I10")
 async def test_a_silent_leftover_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clusters.embedded.activator.process.ADOPT_PATIENCE", 0.3)
