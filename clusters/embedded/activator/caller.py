@@ -25,6 +25,7 @@ class CallerConnection(HttpToolsProtocol):
 
     _on_gone: Callable[[], object] | None = None
     _draining = False
+    _is_used = False
 
     def when_gone(self, callback: Callable[[], object] | None) -> None:
         """Call `callback` once when the connection is lost; None takes it back."""
@@ -51,13 +52,13 @@ class CallerConnection(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Finish what is in flight, serve the first request of a new connection, which may be on its way, and close."""
         self._draining = True
-        if self.cycle is None:
+        if not self._is_used:
             self.loop.call_later(FIRST_REQUEST, self._close_unused)
         else:
             super().shutdown()
 
     def _close_unused(self) -> None:
-        if self.cycle is None:
+        if not self._is_used:
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -79,7 +80,8 @@ class CallerConnection(HttpToolsProtocol):
         self.scope["state"][_STATE] = self
         super().on_headers_complete()
         self.headers = []
-        if self._draining and self.cycle is not None:
+        self._is_used = True
+        if self._draining:
             self.cycle.keep_alive = False
 
     def send_400_response(self, msg: str) -> None:

@@ -42,7 +42,7 @@ class ScriptedClient:
 def follow(client: ScriptedClient) -> list[bytes]:
     lines: list[bytes] = []
     LogFollower(
-        cast(Client, client), "default", "m", "", tail=None, write=lines.append, note=str, look_every=0.02
+        cast(Client, client), "default", "m", "", tail=None, write=lines.append, note=lambda _: None, look_every=0.02
     ).run()
     return lines
 
