@@ -17,7 +17,7 @@ from autoscaler.warmpool.marks import ANNOTATION_STARTS
 from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.errors import ClusterError
-from clusters.objects import POD_AUTOSCALER, Key, Object, annotations_of, key_of, timestamp
+from clusters.objects import POD_AUTOSCALER, Key, Object, annotations_of, key_of, timestamp, version_of
 
 Lists = dict[str, list[Entry]]  # annotation → entries, oldest first
 
@@ -70,7 +70,10 @@ class Notes:
         self._written.pop(key, None)
 
     async def write(self, pod_autoscaler: Object) -> float | None:
-        """Write what is noted; returns the seconds to wait when the last write is too recent. Raises as the cluster."""
+        """Write what is noted; returns the seconds to wait when the last write is too recent. Raises as the cluster.
+
+        The digest is written once for all processes: `pod_autoscaler` may be older than what another one wrote.
+        """
         key = key_of(pod_autoscaler)
         pending, digest = self._pending.get(key) or {}, self._digests.get(key, "")
         is_loaded = bool(digest) and LOADED_ANNOTATION not in annotations_of(pod_autoscaler)
@@ -80,12 +83,21 @@ class Notes:
         rest = at + self._interval - self._clock.monotonic()
         if rest > 0.0 and not is_loaded:
             return rest
+        metadata: Object = {}
+        if is_loaded:
+            present = await self._cluster.get(POD_AUTOSCALER, key.name, key.namespace)
+            is_loaded = LOADED_ANNOTATION not in annotations_of(present)
+            metadata["resourceVersion"] = version_of(present)
         lists = {name: self._joined(pod_autoscaler, written, name, added) for name, added in pending.items()}
         texts = {name: json.dumps(some, separators=(",", ":"), ensure_ascii=False) for name, some in lists.items()}
-        patch = {"metadata": {"annotations": texts | ({LOADED_ANNOTATION: digest} if is_loaded else {})}}
+        metadata["annotations"] = texts | ({LOADED_ANNOTATION: digest} if is_loaded else {})
+        if not metadata["annotations"]:
+            return None
         self._pending.pop(key, None)  # what is added while this is written is written next
         try:
-            await self._cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=self._manager)
+            await self._cluster.patch(
+                POD_AUTOSCALER, key.name, {"metadata": metadata}, key.namespace, manager=self._manager
+            )
         except ClusterError:
             self._put_back(key, pending)
             raise

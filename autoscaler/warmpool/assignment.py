@@ -11,7 +11,9 @@ from typing import Any, Final
 from autoscaler.warmpool.marks import ANNOTATION_LOAD, DIGESTS_VOLUME
 from clusters.objects import Object
 
-PARAMETERS: Final = ("storageUri", "digest", "modelFormat", "slots", "timeout", "cpu")
+PARAMETERS: Final = (
+    "storageUri", "digest", "modelFormat", "slots", "timeout", "cpu", "maxBatchSize", "maxBatchLatency",
+)  # fmt: skip
 """Of the load call, beside `revision`; only the first must be there."""
 
 
@@ -44,8 +46,8 @@ def assignment_of(template: Object, revision: str, digest: str = "") -> Assignme
     if not isinstance(found, dict):
         return None
     name, parameters = found.get("name"), {key: found[key] for key in PARAMETERS if found.get(key) is not None}
-    if digest:
-        parameters.setdefault("digest", digest)
+    if digest and not parameters.get("digest"):
+        parameters["digest"] = digest
     if not _is_text(name) or not _is_text(parameters.get("storageUri")):
         return None
     if not all(_is_scalar(value) for value in parameters.values()):

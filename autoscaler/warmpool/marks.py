@@ -26,8 +26,8 @@ ANNOTATION_CLAIM: Final = "autoscaling.knodel.dev/claim"
 
 ANNOTATION_LOAD: Final = "autoscaling.knodel.dev/load"
 """On revision templates of our model server, hence on Deployments: the parameters of the load call by which a member
-serves as this revision's replica would, `{"name","storageUri","digest","modelFormat","slots","timeout","cpu"}`. Nothing
-is claimed for a template without it."""
+serves as this revision's replica would: `name`, and those of `assignment.PARAMETERS` that are set. Nothing is claimed
+for a template without it."""
 
 ANNOTATION_STARTS: Final = "autoscaling.knodel.dev/starts"
 """On PodAutoscalers: the last starts of replicas, oldest first (`reconciler/starts.py`)."""

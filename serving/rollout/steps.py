@@ -16,8 +16,8 @@
                   `MOST_DOWN` seconds after its replicas failed, or its
                   failure is final (its variants loaded different bytes)
     running       the judge's verdict is fail                              RolledBack
-    Progressing   at 0 %, the candidate is ready                           Progressing at the first step; one of 100 %
-                                                                           once the stable version is counted
+    Progressing   at 0 %, the candidate is ready, the digests of both      Progressing at the first step; one of 100 %
+                  versions are recorded                                    once the stable version is counted
     Progressing   a step is not in force within `progressDeadline`         RolledBack
     Progressing   a step is in force for `stepDuration`, the verdict is    the next step; after the last Promoted
                   pass, or wait and `onInsufficientTraffic` is promote
@@ -212,9 +212,10 @@ def _started(at: _Pass, state: RolloutState, candidate: Version) -> RolloutState
     if not at.situation.is_usable(candidate):
         return state
     ready = f"{candidate.revision} is ready"
-    if not candidate.held:
-        waits = f"{ready}, the digest of its files is not recorded yet: a later replica could load other bytes"
-        return replace(state, reasons=(waits,))
+    for version in (candidate, version_with(at.situation.versions, state.stable)):
+        if version is not None and not version.held:
+            unknown = f"the digest of the files of {version.revision} is not recorded yet"
+            return replace(state, reasons=(ready, f"{unknown}: a later replica could load other bytes"))
     if seconds_of_baseline(at.rule, state, at.now) > 0.0:
         return replace(state, reasons=(f"{ready}, {state.stable} is counted first: the step leaves it nothing",))
     begun = replace(state, since=at.at, stood=grown(state.stood, at.sight.standing))

@@ -87,7 +87,7 @@ class Replicas:
         self.requests: dict[str, float] = {}
         self.silent: set[str] = set()
         self.words: dict[str, str] = {}  # pod → how far its start is
-        self.format = ""
+        self.format = self.digest = ""
         self.asked = 0
 
     def work(self, pod: str, slots: float) -> None:
@@ -109,7 +109,8 @@ class Replicas:
             raise NoSample(f"{pod} is silent")
         now = self._clock.monotonic()
         at, busy, used = self._totals.get(pod, (now, 0.0, 0.0))
-        return Sample(now, busy + used * (now - at), self.requests.get(pod, 0.0), used, 0.0, format=self.format)
+        requests = self.requests.get(pod, 0.0)
+        return Sample(now, busy + used * (now - at), requests, used, 0.0, format=self.format, digest=self.digest)
 
     async def progress(self, endpoint: Endpoint) -> str:
         pod = endpoint.pod.partition("/")[2]

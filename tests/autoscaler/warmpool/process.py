@@ -48,10 +48,10 @@ class Process:
         await self.informers.caught_up()
         await self.pool_informers.caught_up()
 
-    async def start(self, key: Key, replicas: int) -> int:
-        """A pass of the reconciler that raises replicas: claim, then scale."""
+    async def start(self, key: Key, replicas: int, digest: str = "") -> int:
+        """A pass of the reconciler that raises replicas: claim, then scale. All replicas load `digest`."""
         found = await self._world.deployment(key)
-        served = await self.claims.begin(key, found, replicas)
+        served = await self.claims.begin(key, found, replicas, digest)
         if int(found["spec"]["replicas"]) != replicas:
             name = f"{key.name}-deployment"
             await self._cluster.scale(DEPLOYMENT, name, key.namespace, replicas, manager=TEST)

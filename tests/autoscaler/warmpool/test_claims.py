@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 import pytest
 
@@ -19,7 +20,9 @@ from clusters.objects import (
     parse_timestamp,
 )
 from tests.autoscaler.warmpool.process import Process
-from tests.autoscaler.warmpool.world import NAMESPACE, POOL, World
+from tests.autoscaler.warmpool.world import LOAD, NAMESPACE, POOL, World
+
+DIGEST, OTHER = (f"sha256:{digit * 64}" for digit in "ab")
 
 # --- one claim ---
 
@@ -101,6 +104,31 @@ async def test_nothing_is_claimed_for_a_template_that_does_not_say_what_to_load(
     await process.caught_up()
     assert await process.start(key, 1) == 0
     assert not await world.claimed()
+
+
+# --- what a member is held to ---
+
+
+async def test_a_revision_that_promises_no_digest_claims_members_once_its_own_is_recorded(
+    world: World, process: Process
+) -> None:
+    key = await world.deploy(records=True)
+    (member,) = await world.members(1)
+    await process.caught_up()
+    assert await process.start(key, 1) == 0
+    assert not await world.claimed()
+
+    assert await process.claims.begin(key, await world.deployment(key), 1, DIGEST) == 1
+    assert world.caller.pods == [member]
+    assert world.caller.digests == [DIGEST]
+
+
+async def test_a_promised_digest_is_what_a_member_is_held_to(world: World, process: Process) -> None:
+    promised = await world.deploy(load=json.dumps({**LOAD, "digest": DIGEST}))
+    await world.members(1)
+    await process.caught_up()
+    assert await process.start(promised, 1, digest=OTHER) == 1
+    assert world.caller.digests == [DIGEST]
 
 
 # --- which members ---

@@ -15,7 +15,7 @@ from autoscaler.warmpool.assignment import Assignment
 from autoscaler.warmpool.caller import LoadFailed, LoadRefused
 from autoscaler.warmpool.claim import ClaimStep
 from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.marks import ANNOTATION_LOAD, LABEL_POOL
+from autoscaler.warmpool.marks import ANNOTATION_LOAD, DIGESTS_VARIABLE, DIGESTS_VOLUME, LABEL_POOL
 from autoscaler.warmpool.observed import make_member
 from autoscaler.warmpool.pods import is_claimed
 from clusters.clock import SystemClock
@@ -58,6 +58,7 @@ class Acks:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, str]] = []  # Pod, token, revision
+        self.digests: list[str] = []
         self.failing: set[str] = set()
         self.senseless: set[str] = set()
         self.on_call: Callable[[str], Awaitable[None]] | None = None
@@ -65,6 +66,7 @@ class Acks:
     async def load(self, endpoint: Endpoint, token: str, assignment: Assignment) -> None:
         pod = endpoint.pod.partition("/")[2]
         self.calls.append((pod, token, str(assignment.parameters["revision"])))
+        self.digests.append(str(assignment.parameters.get("digest", "")))
         if self.on_call is not None:
             await self.on_call(pod)
         if pod in self.failing:
@@ -81,15 +83,24 @@ class Acks:
 
 
 def deployment(revision: str = "iris-00001", namespace: str = NAMESPACE, replicas: int = 0, **changes: Any) -> Object:
-    """As Knative makes it of a Revision; `changes`: `image`, `load` (the annotation's text)."""
+    """As Knative makes it of a Revision; `changes`: `image`, `load` (the annotation's text).
+
+    With `records` its Model promises no digest: replicas mount the record of what the first one loaded.
+    """
     name = {"app": revision, LABEL_REVISION: revision, LABEL_REVISION_UID: f"uid-of-{revision}"}
-    container = {
+    container: Object = {
         "name": "server",
         "image": changes.get("image", "server:1"),
         "args": ["--name", revision],
         "ports": [{"name": "user-port", "containerPort": 8080}],
         "env": [{"name": "PORT", "value": "8080"}, {"name": "K_REVISION", "value": revision}],
     }
+    spec: Object = {"containers": [container]}
+    if changes.get("records"):
+        container["env"].append({"name": DIGESTS_VARIABLE, "value": "/etc/knodel/digests"})
+        container["volumeMounts"] = [{"name": DIGESTS_VOLUME, "mountPath": "/etc/knodel/digests", "readOnly": True}]
+        record = {"name": f"knodel-digests-{revision}", "optional": True}
+        spec["volumes"] = [{"name": DIGESTS_VOLUME, "configMap": record}]
     load = changes.get("load", json.dumps(LOAD))
     annotations = {"team": "blue"} | ({ANNOTATION_LOAD: load} if load else {})
     return {
@@ -99,7 +110,7 @@ def deployment(revision: str = "iris-00001", namespace: str = NAMESPACE, replica
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": {LABEL_REVISION_UID: f"uid-of-{revision}"}},
-            "template": {"metadata": {"labels": name, "annotations": annotations}, "spec": {"containers": [container]}},
+            "template": {"metadata": {"labels": name, "annotations": annotations}, "spec": spec},
         },
     }
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+import autoscaler.warmpool.assignment as claims
 from autoscaler.apis import Policy
-from autoscaler.warmpool.marks import ANNOTATION_LOAD
 from clusters.embedded.knative.validation import KNATIVE_FEATURES, validators
 from clusters.objects import SERVICE, Object, controller_of, labels_of
 from serving.apis.annotations import ANNOTATION_APPLIED, LABEL_GENERATION
@@ -237,11 +237,10 @@ def test_the_server_understands_what_it_is_told_of_batches_and_code() -> None:
 
 def test_a_load_call_says_of_batches_what_the_arguments_say() -> None:
     [template] = templates(batching={"maxLatency": "1ms"}).values()
-    parameters = json.loads(template["metadata"]["annotations"][ANNOTATION_LOAD])
-    name = parameters.pop("name")
-    body = json.dumps({"parameters": {**parameters, "revision": "magika-00001"}})
+    call = claims.assignment_of(template, "magika-00001")
+    assert call is not None
 
-    assignment = assignment_of(name, body.encode(), Bounds(4, 300.0, 1.0))
+    assignment = assignment_of(call.name, json.dumps(call.body()).encode(), Bounds(4, 300.0, 1.0))
 
     assert assignment.bounds.batching == Batching(16, 0.001)
 

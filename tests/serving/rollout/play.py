@@ -29,6 +29,7 @@ class Play:
 
     rule: Rollout | None = field(default_factory=Rollout)
     ready: list[bool | None] = field(default_factory=lambda: [True, True])
+    unheld: set[str] = field(default_factory=set)
     stable: str | None = OLD
     state: RolloutState | None = None
     shares: dict[str, int] = field(default_factory=lambda: {OLD: 100})
@@ -44,7 +45,7 @@ class Play:
 
     def situation(self) -> Situation:
         """As `plan` makes it."""
-        found = versions(*self.ready)
+        found = tuple(replace(one, held=one.revision not in self.unheld) for one in versions(*self.ready))
         return Situation(found, f"g{len(found)}", self.stable, rollout=self.state)
 
     def step(self, seconds: float = 0.0, *, seen: bool = True) -> RolloutState | None:

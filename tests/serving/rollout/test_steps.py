@@ -55,6 +55,25 @@ def test_a_version_that_starts_has_no_traffic_and_its_rollout_is_there() -> None
     assert (state.percent, state.step, state.seen_at) == (10, 0, "")
 
 
+@pytest.mark.parametrize("unheld", [NEW, OLD])
+def test_no_version_gets_traffic_by_a_rollout_until_the_digests_of_both_are_recorded(unheld: str) -> None:
+    play = Play(rule=rule(steps=(100,)), unheld={unheld})
+    for _ in range(600):
+        state = play.passes(1.0)
+        assert (state.phase, state.percent) == ("Progressing", 0)
+    record = f"the digest of the files of {unheld} is not recorded yet: a later replica could load other bytes"
+    assert state.reasons == (f"{NEW} is ready", record)
+    play.unheld.clear()
+    assert play.until("Promoted").candidate == NEW
+
+
+def test_what_a_person_promotes_does_not_wait_for_a_record() -> None:
+    play = Play(unheld={NEW})
+    play.passes()
+    play.says(f"promote@{NEW}")
+    assert play.passes(1.0).phase == "Promoted"
+
+
 def test_a_steps_time_begins_when_the_gateway_shows_it() -> None:
     play = Play()
     play.passes(seen=False)

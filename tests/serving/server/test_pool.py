@@ -20,6 +20,7 @@ from serving.server.server import Server
 from serving.server.sockets import Sockets, bind
 from serving.server.unit import LEAST_THREADS
 from serving.server.workers import Workers
+from serving.storage.digest import of_bytes
 from tests.serving.server.client import HOST, Answer, ask, request, tensor
 from tests.serving.server.inside import ASYNC, INSIDE, PLAIN, PYTHON, SLOTS
 from tests.serving.server.pool import REVISION, TOKEN, TOKEN_SHA256, Member, Store, infer_of, load_path, store_of
@@ -330,6 +331,28 @@ async def test_a_failed_load_tells_who_waits_to_try_again(member: Member, tmp_pa
     for answer in (await waiting, await slow.answer(), await ask(member.port, infer_of("m", 1.0))):
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
         assert "onnx" not in answer.error
+
+
+async def test_a_member_whose_files_are_not_those_of_its_claim_serves_none_of_them_and_names_both_digests(
+    member: Member, store: Store
+) -> None:
+    recorded = of_bytes(models.triple())
+    waiting = asyncio.create_task(ask(member.port, infer_of("m", 1.0)))
+    await held(member, 1)
+    store.open.set()
+    assert (await member.load(store.uri, digest=recorded)).status == 200
+    with pytest.raises(KnodelError, match=recorded) as raised:
+        await member.loading
+    assert of_bytes(store.content) in str(raised.value)
+    for answer in (await waiting, await ask(member.port, infer_of("m", 1.0))):
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+
+
+async def test_a_member_reports_the_digest_of_what_it_loaded(member: Member, store: Store) -> None:
+    store.open.set()
+    await member.load(store.uri, digest=of_bytes(store.content))
+    await member.loading
+    assert (await member.stats())["digest"] == of_bytes(store.content)
 
 
 async def test_how_far_a_download_is_can_be_seen(member: Member) -> None:

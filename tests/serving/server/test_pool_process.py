@@ -15,6 +15,7 @@ import pytest
 
 from serving.server.assignment_file import FILE_NAME
 from serving.server.options import LOAD_TOKEN
+from serving.storage.digest import of_bytes
 from tests.serving.server.client import HOST, Answer, ask, request
 from tests.serving.server.pool import REVISION, TOKEN_SHA256, Store, infer_of, load, store_of
 from tests.support import models
@@ -67,9 +68,9 @@ class Process:
         page = await ask(self.management_port, request("GET", "/stats"))
         return bool(page.json["queued"] == number)
 
-    async def load(self, uri: str, revision: str = REVISION) -> Answer:
+    async def load(self, uri: str, revision: str = REVISION, **parameters: str) -> Answer:
         """The load call."""
-        return await load(self.management_port, uri, revision=revision)
+        return await load(self.management_port, uri, revision=revision, **parameters)
 
     async def ended(self) -> int:
         """Its exit code."""
@@ -167,6 +168,18 @@ async def test_a_load_that_fails_ends_it_each_time_with_the_reason(member: Proce
         member.why.unlink()
         await member.start()
     assert "Traceback" not in member.log.read_text()
+
+
+async def test_a_member_is_held_to_the_digest_of_its_claim_in_each_life(member: Process, store: Store) -> None:
+    recorded = of_bytes(models.triple())
+    store.open.set()
+    await member.start()
+    assert (await member.load(store.uri, digest=recorded)).status == 200
+    for _ in range(2):
+        assert await member.ended() == 1
+        assert recorded in member.why.read_text() and of_bytes(store.content) in member.why.read_text()
+        member.why.unlink()
+        await member.start()
 
 
 @pytest.mark.parametrize(
