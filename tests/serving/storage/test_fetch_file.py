@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,13 @@ from serving.storage.artifact import Artifact
 from serving.storage.digest import of_bytes, of_folder
 from serving.storage.errors import StorageError
 from serving.storage.fetch import fetch
+from serving.storage.kept import digest_at, keep
+from serving.storage.local import Place
 
+SAVED_MODEL: Mapping[str, bytes] = {
+    "saved_model.pb": b"graph", "variables/variables.index": b"index",
+    "variables/variables.data-00000-of-00001": b"data",
+}  # fmt: skip
 CONTENT = b"a model"
 DIGEST = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
 
@@ -57,6 +64,55 @@ def test_a_folder_has_the_digest_that_sha256sum_tells(folder: Path) -> None:
 def test_the_digest_of_a_folder_does_not_depend_on_the_order(files: dict[str, bytes]) -> None:
     digests = {name: of_bytes(content) for name, content in files.items()}
     assert of_folder(digests) == of_folder(dict(reversed(digests.items())))
+
+
+def write_saved_model(folder: Path, files: Mapping[str, bytes], mode: int = 0o644) -> Path:
+    """Write a folder as TensorFlow does: its `assets` is empty."""
+    (folder / "assets").mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(mode)
+        os.utime(folder / name, (mode, mode))
+    return folder
+
+
+def test_the_digest_of_a_folder_is_of_names_and_bytes_alone(tmp_path: Path) -> None:
+    first = write_saved_model(tmp_path / "first", SAVED_MODEL)
+    other = write_saved_model(tmp_path / "other", dict(reversed(tuple(SAVED_MODEL.items()))), 0o400)
+    (other / "assets").rmdir()
+    (other / "assets.extra" / "empty").mkdir(parents=True)
+    expected = of_folder({name: of_bytes(content) for name, content in SAVED_MODEL.items()})
+    assert [get(folder).digest for folder in (first, other)] == [expected] * 2
+    assert [digest_at(Place(folder), "uri") for folder in (first, other)] == [expected] * 2
+    assert keep(Place(other), "uri", "", tmp_path / "kept", 1 << 20) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"variables/variables.index": b"other"},
+        {"variables/variables.index": b"data", "variables/variables.data-00000-of-00001": b"index"},  # exchanged
+        {"fingerprint.pb": b""},
+    ],
+    ids=["changed", "exchanged", "added"],
+)
+def test_a_folder_with_one_other_file_is_refused_with_both_digests(tmp_path: Path, change: dict[str, bytes]) -> None:
+    recorded = get(write_saved_model(tmp_path / "before", SAVED_MODEL)).digest
+    present = write_saved_model(tmp_path / "present", {**SAVED_MODEL, **change})
+    with pytest.raises(StorageError, match=recorded) as error:
+        get(present, recorded)
+    assert get(present).digest in str(error.value)
+
+
+@pytest.mark.parametrize("name", SAVED_MODEL)
+def test_a_folder_without_one_file_or_with_another_name_is_another_version(tmp_path: Path, name: str) -> None:
+    folder = write_saved_model(tmp_path / "folder", SAVED_MODEL)
+    recorded = get(folder).digest
+    (folder / name).rename(folder / f"{name}.old")
+    renamed = get(folder).digest
+    (folder / f"{name}.old").unlink()
+    assert len({recorded, renamed, get(folder).digest}) == 3
 
 
 @pytest.mark.bad_input("artifact-changed")

@@ -22,10 +22,12 @@ FILES: Mapping[str, bytes] = {"a b+c.txt": b"x", "config.json": b"{}", "onnx/mod
 DIGEST = of_folder({name: of_bytes(content) for name, content in FILES.items()})
 
 
-def publish(hub: Store, elsewhere: Store, revision: str = "main", **changes: str) -> None:
+def publish(
+    hub: Store, elsewhere: Store, revision: str = "main", files: Mapping[str, bytes] = FILES, **changes: str
+) -> None:
     """The repository acme/magika, whose ONNX files are in LFS; `changes` are the digests that the Hub tells of them."""
     siblings = []
-    for name, content in FILES.items():
+    for name, content in files.items():
         sibling: dict[str, Any] = {"rfilename": name, "size": len(content), "blobId": "1"}
         path = f"/acme/magika/resolve/{COMMIT}/{quote(name)}"
         if name.endswith(".onnx"):
@@ -40,7 +42,7 @@ def publish(hub: Store, elsewhere: Store, revision: str = "main", **changes: str
 
 
 def get(uri: str, hub: Store, tmp_path: Path, digest: str = "") -> Artifact:
-    (tmp_path / "secret").mkdir(exist_ok=True)
+    (tmp_path / "secret").mkdir(parents=True, exist_ok=True)
     (tmp_path / "secret" / "HF_TOKEN").write_text("hf_secret\n")
     environ = {"KNODEL_CREDENTIALS": str(tmp_path / "secret"), "HF_ENDPOINT": hub.url("")}
     return fetch(uri, digest, tmp_path / "cache", LOOPBACK, options=StorageOptions(environ))
@@ -65,6 +67,26 @@ def test_with_a_digest_it_is_brought_once(store: Store, elsewhere: Store, tmp_pa
     for _ in range(2):
         get("hf://acme/magika", store, tmp_path, DIGEST)
     assert len(elsewhere.asked) == 1
+
+
+def test_the_digest_does_not_depend_on_the_order_in_which_the_hub_lists_files(
+    store: Store, elsewhere: Store, tmp_path: Path
+) -> None:
+    publish(store, elsewhere, files=dict(reversed(tuple(FILES.items()))))
+    assert get("hf://acme/magika", store, tmp_path).digest == DIGEST
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_branch_whose_files_have_changed_is_refused_with_both_digests(
+    store: Store, elsewhere: Store, tmp_path: Path, name: str
+) -> None:
+    publish(store, elsewhere)
+    recorded = get("hf://acme/magika", store, tmp_path / "first").digest
+    publish(store, elsewhere, files={**FILES, name: b"other bytes"})
+    with pytest.raises(StorageError, match=recorded) as error:
+        get("hf://acme/magika", store, tmp_path / "later", recorded)
+    assert get("hf://acme/magika", store, tmp_path / "later").digest in str(error.value)
+    assert get("hf://acme/magika", store, tmp_path / "first", recorded).digest == recorded  # from its cache
 
 
 @pytest.mark.parametrize("uri", ["hf://acme/magika:v1.0", "hf://acme/magika@v1.0"])

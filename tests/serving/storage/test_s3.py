@@ -106,6 +106,32 @@ def test_another_digest_is_refused(endpoint: str, bucket: object, tmp_path: Path
         get("s3://models/folder", endpoint, tmp_path, "sha256:" + "0" * 64)
 
 
+@pytest.mark.parametrize("name", MODEL)
+def test_objects_that_were_replaced_by_others_of_the_same_name_are_refused_with_both_digests(
+    endpoint: str, bucket: Any, tmp_path: Path, name: str
+) -> None:
+    for key, text in MODEL.items():
+        bucket.put_object(Bucket="models", Key=f"live/{name}/{key}", Body=text)
+    uri = f"s3://models/live/{name}"
+    recorded = get(uri, endpoint, tmp_path / "first").digest
+    assert recorded == of_folder({key: of_bytes(content) for key, content in MODEL.items()})
+
+    bucket.put_object(Bucket="models", Key=f"live/{name}/{name}", Body=b"other")
+    with pytest.raises(StorageError, match=recorded) as error:
+        get(uri, endpoint, tmp_path / "later", recorded)
+    assert get(uri, endpoint, tmp_path / "later").digest in str(error.value)
+    assert content(get(uri, endpoint, tmp_path / "first", recorded)) == MODEL  # from its cache
+
+
+def test_an_object_that_was_replaced_is_refused_with_both_digests(endpoint: str, bucket: Any, tmp_path: Path) -> None:
+    old, new = b"old", b"new"
+    bucket.put_object(Bucket="models", Key="live.onnx", Body=old)
+    assert get("s3://models/live.onnx", endpoint, tmp_path / "first").digest == of_bytes(old)
+    bucket.put_object(Bucket="models", Key="live.onnx", Body=new)
+    with pytest.raises(StorageError, match=f"{of_bytes(new)} but {of_bytes(old)} was expected"):
+        get("s3://models/live.onnx", endpoint, tmp_path / "later", of_bytes(old))
+
+
 def test_a_private_endpoint_is_refused_unless_allowed(store: Store, tmp_path: Path) -> None:
     options = StorageOptions({"AWS_ENDPOINT_URL": store.url(""), **KEYS})
     with pytest.raises(StorageError, match="private"):

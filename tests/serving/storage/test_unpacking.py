@@ -95,6 +95,18 @@ def test_a_folder_called_like_an_archive_is_a_folder(tmp_path: Path) -> None:
     assert get((tmp_path / "m.zip").as_uri(), tmp_path).read("a") == b"x"
 
 
+@pytest.mark.parametrize("name", MODEL)
+def test_an_archive_with_one_other_file_is_refused_with_both_digests(store: Store, tmp_path: Path, name: str) -> None:
+    uri = store.file("/m.tar", tar(MODEL))
+    recorded = get(uri, tmp_path / "first").digest
+    other = tar({**MODEL, name: b"other"})
+    store.file("/m.tar", other)
+    with pytest.raises(StorageError, match=f"{of_bytes(other)} but {recorded} was expected"):
+        get(uri, tmp_path / "later", recorded)
+    assert files(tmp_path / "later") == []
+    check(get(uri, tmp_path / "first", recorded))  # from its cache
+
+
 def test_two_archives_of_the_same_files_share_the_folder(store: Store, tmp_path: Path) -> None:
     other = zipped(MODEL.items())
     first = get(store.file("/m.tar.gz", CONTENT), tmp_path, of_bytes(CONTENT))
