@@ -31,7 +31,11 @@ def configurations_state(model: Model, world: World, situation: Situation) -> St
     way: one that recovers hides no failure that nothing but a change of the Model ends.
 
     Good only when its Revisions were seen ready too: the split is made of them, and Configurations may be seen earlier.
+    Variants that loaded different bytes are no version, however ready they are.
     """
+    failure = situation.newest.failure if situation.newest is not None else None
+    if failure is not None and failure.final:
+        return State("False", failure.reason, f"{failure.revision}: {failure.message}")
     states = [_configuration_state(world, name, situation.generation) for name in names.configurations(model)]
     bad = [state for state in states if state.status != "True"]
     if bad:

@@ -50,7 +50,8 @@ class Failure:
 class Version:
     """One version: `revision` stands for it, `revisions` has all of it by Configuration, `variants` likewise.
 
-    Not `held` while later replicas may load other bytes than the first one.
+    Not `held` while later replicas may load other bytes than the first one. With variants it is not `ready` until then:
+    they may have loaded different bytes.
     Not `complete` while some variant's Revision is not made yet, or no more because Knative has collected it.
     """
 
@@ -137,19 +138,21 @@ def _version(
     wanted = {name for name in facts.get(ANNOTATION_VARIANTS, "").split(",") if name}
     variants = {name: labels_of(member).get(LABEL_VARIANT, "") for name, member in members.items()}
     complete = wanted <= set(variants.values())
+    held = not any(name_of(member) in unheld for member in members.values())
+    difference = _difference(first, found)
+    same_bytes = len(members) == 1 or (held and difference is None)
     return Version(
         revision=name_of(first),
         revisions={name: name_of(member) for name, member in members.items()},
         variants=variants,
         generation=generation,
         complete=complete,
-        ready=complete and all(is_true(member, "Ready") for member in members.values()),
-        failure=_difference(first, found)
-        or next((failure for member in members.values() if (failure := _failure(member))), None),
+        ready=complete and same_bytes and all(is_true(member, "Ready") for member in members.values()),
+        failure=difference or next((failure for member in members.values() if (failure := _failure(member))), None),
         version=facts.get(ANNOTATION_VERSION, ""),
         digest=facts.get(ANNOTATION_DIGEST) or loaded.get(name_of(first), ""),
         storage_uri=facts.get(ANNOTATION_STORAGE_URI, ""),
-        held=not any(name_of(member) in unheld for member in members.values()),
+        held=held,
     )
 
 

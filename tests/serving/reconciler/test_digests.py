@@ -7,7 +7,7 @@ import json
 from autoscaler.apis import HELD_ANNOTATION, POLICY_ANNOTATION
 from clusters.objects import CONFIG_MAP, MODEL, POD_AUTOSCALER, Object, annotations_of, uid_of
 from serving.rollout.versions import versions_of
-from tests.serving.models import model_object
+from tests.serving.models import VARIANTS, model_object
 from tests.serving.reconciler.conftest import DIGEST, ModelStage
 
 OTHER = "sha256:" + "1" * 64
@@ -55,18 +55,65 @@ async def test_a_promised_digest_needs_no_record(stage: ModelStage) -> None:
     assert await stage.find(CONFIG_MAP, f"knodel-digests-{uid_of(stored)}") is None
 
 
+READY: Object = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
 def revision(name: str) -> Object:
     """One of two variants of a version."""
     labels = {"serving.knative.dev/configuration": name[:-6], "knodel.dev/generation": "g"}
-    return {"metadata": {"name": name, "namespace": "default", "labels": labels}}
+    return {"metadata": {"name": name, "namespace": "default", "labels": labels}, "status": READY}
+
+
+def test_a_version_with_variants_is_ready_once_the_digests_of_all_are_recorded() -> None:
+    members = [revision("m-a-00001"), revision("m-b-00001")]
+    [unknown] = versions_of(members, loaded={"m-a-00001": DIGEST}, unheld={"m-b-00001"})
+    [single] = versions_of(members[:1], unheld={"m-a-00001"})
+    assert (unknown.ready, unknown.failure) == (False, None)
+    assert single.ready  # its one replica is the first
 
 
 def test_variants_that_loaded_different_bytes_are_no_version() -> None:
     members = [revision("m-a-00001"), revision("m-b-00001")]
     [same] = versions_of(members, loaded={"m-a-00001": DIGEST, "m-b-00001": DIGEST})
     [different] = versions_of(members, loaded={"m-a-00001": DIGEST, "m-b-00001": OTHER}, unheld={"m-b-00001"})
-    assert (same.failure, same.digest, same.held) == (None, DIGEST, True)
+    assert (same.failure, same.digest, same.held, same.ready) == (None, DIGEST, True, True)
+    assert not different.ready
     assert different.failure is not None and different.failure.reason == "DigestsDiffer"
     assert different.failure.final
     assert DIGEST in different.failure.message and OTHER in different.failure.message
     assert not different.held
+
+
+async def test_each_variant_is_held_to_its_own_record(stage: ModelStage) -> None:
+    stored = await stage.deploy(model_object(variants=VARIANTS, minReplicas=2, maxReplicas=9))
+    first, second = "magika-a100-00001", "magika-v100-00001"
+    for name in (first, second):
+        await stage.becomes(POD_AUTOSCALER, name, lambda obj: bounds(obj) == (1, 1))
+
+    await stage.loaded(first, DIGEST)
+    await stage.becomes(POD_AUTOSCALER, first, lambda obj: bounds(obj) == (2, 9))
+    autoscaler = await stage.get(POD_AUTOSCALER, second)
+    assert (bounds(autoscaler), annotations_of(autoscaler).get(HELD_ANNOTATION)) == ((1, 1), None)
+
+    await stage.loaded(second, DIGEST)
+    await stage.becomes(POD_AUTOSCALER, second, lambda obj: bounds(obj) == (2, 9))
+    record = await stage.get(CONFIG_MAP, f"knodel-digests-{uid_of(stored)}")
+    assert record["data"] == {first: DIGEST, second: DIGEST}
+
+
+async def test_a_version_whose_variants_load_different_bytes_gets_no_traffic_and_names_both(
+    stage: ModelStage,
+) -> None:
+    await stage.deploy(model_object())
+    await stage.comes_up("magika-00001")
+    await stage.traffic_is({"magika-00001": 100})
+
+    await stage.edit({"spec": {"variants": VARIANTS}})
+    await stage.loaded((await stage.appears(POD_AUTOSCALER, "magika-a100-00001"))["metadata"]["name"], OTHER)
+    await stage.comes_up("magika-v100-00001")
+    found = await stage.model_is("False")
+
+    text = json.dumps(found["status"]["conditions"])
+    assert DIGEST in text and OTHER in text and "DigestsDiffer" in text
+    await stage.comes_up("magika-a100-00001")
+    await stage.traffic_is({"magika-00001": 100})
