@@ -39,10 +39,23 @@ _LOOK_AGAIN: Final = 0.1  # s between two looks whether another process has fini
 
 
 class Cache:
-    """The cache in `folder`, which is made when missing; `limit` in bytes. Raises StorageError when it is not ours."""
+    """The cache in `folder`, which is made when missing; `limit` in bytes. Raises StorageError when it is not ours.
 
-    def __init__(self, folder: Path, limit: int, sleep: Callable[[float], None] = time.sleep) -> None:
+    Errors call it `name` and advise `remedy`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        limit: int,
+        sleep: Callable[[float], None] = time.sleep,
+        *,
+        name: str = "the cache",
+        remedy: str = "choose another folder",
+    ) -> None:
         self._folder = folder
+        self._name = name
+        self._remedy = remedy
         self._limit = limit
         self._sleep = sleep
         with self._writing():
@@ -50,7 +63,7 @@ class Cache:
             self._folder = folder = folder.resolve()  # files are read only where they really lie (`disk`)
             about = folder.stat()
             if about.st_uid != os.getuid() or about.st_mode & _OTHERS_MAY_WRITE:
-                raise StorageError(f"the cache {folder} can be written by other users: choose another folder")
+                raise StorageError(f"{name} {folder} can be written by other users: {remedy}")
             for kind in (*_ENTRIES, TEMPORARY):
                 (folder / kind).mkdir(mode=0o700, exist_ok=True)
 
@@ -141,7 +154,7 @@ class Cache:
         """Held before it is renamed, so that it is at no moment without anybody who holds it."""
         held = hold(made)
         if held is None:
-            raise StorageError(f"the cache {self._folder} is changed by somebody else: choose another folder")
+            raise StorageError(f"{self._name} {self._folder} is changed by somebody else: {self._remedy}")
         return held
 
     def _move_to_temporary(self, held: Hold) -> None:
@@ -170,7 +183,7 @@ class Cache:
             yield
         except OSError as error:
             raise StorageError(
-                f"the cache {self._folder} cannot be used ({error.strerror}): choose another folder"
+                f"{self._name} {self._folder} cannot be used ({error.strerror}): {self._remedy}"
             ) from error
 
 

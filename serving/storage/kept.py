@@ -68,7 +68,7 @@ def keep(place: Place, uri: str, digest: str, kept: Path, limit: int, *, replace
     if not replace and _touch(kept, place, found):
         return found
     _check_room(uri, size_of(place.path), kept, limit)
-    cache = Cache(kept, sys.maxsize)
+    cache = _cache(kept)
     with cache.workplace("") as work:
         try:
             copy = _copy_to(work, place, uri)
@@ -108,7 +108,7 @@ def collect(kept: Path, living: Collection[str], before: float) -> int:
     """Delete copies that were used last before then (s since 1970) and whose digests are not `living`; count them."""
     if not kept.is_dir():
         return 0
-    cache = Cache(kept, sys.maxsize)
+    cache = _cache(kept)
     needed = {_name(digest) for digest in living}
     unpacked = {entry.name for name in needed for entry in _entries(kept / ARCHIVES / name)}
     doomed = [
@@ -123,7 +123,7 @@ def collect(kept: Path, living: Collection[str], before: float) -> int:
 def delete_leftovers(kept: Path) -> None:
     """Delete unfinished copies of processes that have ended. Raises StorageError."""
     if kept.is_dir():
-        cache = Cache(kept, sys.maxsize)
+        cache = _cache(kept)
         for entry in _entries(kept / TEMPORARY):
             cache.drop(entry)
 
@@ -143,6 +143,15 @@ def size_of(path: Path) -> int:
             with suppress(OSError):
                 total += (Path(where) / name).stat().st_size
     return total
+
+
+def _cache(kept: Path) -> Cache:
+    return Cache(
+        kept,
+        sys.maxsize,
+        name="the folder of kept model files",
+        remedy="make it writable for its owner alone, with room",
+    )
 
 
 class _Copy(NamedTuple):

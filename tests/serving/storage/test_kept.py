@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import subprocess
 import tarfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from serving.storage.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
 from serving.storage.hold import hold
 from serving.storage.local import Place
+from tests.support.small_disk import MayNotMount, fill, make_room, on_small_disk
 
 ROOM = 1 << 20
 
@@ -228,6 +232,61 @@ def test_a_short_write_is_an_error_and_leaves_nothing(
 
 def refuse_to_share(*_: object) -> int:
     raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+
+def on_disk_of_its_own(folder: Path, work: Callable[[], None]) -> None:
+    """Run `work` while an empty disk of 1 MiB is mounted at `folder`, or skip the test."""
+    folder.mkdir()
+    try:
+        on_small_disk(folder, 1, work)
+    except MayNotMount as error:
+        pytest.skip(f"a disk cannot be mounted here: {error}")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "folder", "model.tar.gz"])
+def test_a_full_disk_refuses_what_is_new_and_loses_nothing(tmp_path: Path, name: str) -> None:
+    first, second, folder = tmp_path / "first" / name, tmp_path / "second" / name, tmp_path / "disk" / "kept"
+    for source in (first, second):
+        source.parent.mkdir()
+        make(source)
+    with (second if second.is_file() else second / "model.onnx").open("ab") as file:
+        file.write(os.urandom(50_000))
+
+    def work() -> None:
+        digest = digest_of(first, folder)
+        expected, before = load(first, digest, folder), copies(folder)
+        fill(folder.parent)
+        with pytest.raises(
+            StorageError, match=r"second/.* cannot be copied to .* \(No space left on device\): make room"
+        ):
+            digest_of(second, folder)
+        assert copies(folder) == before
+        assert digest_of(first, folder) == digest  # needs no room
+        assert load(first, digest, folder) == expected
+        make_room(folder.parent)
+        assert kept.is_kept(folder, Place(second), digest_of(second, folder))
+
+    on_disk_of_its_own(folder.parent, work)
+
+
+def test_a_disk_that_may_only_be_read_refuses_what_is_new_and_serves_what_is_there(tmp_path: Path) -> None:
+    first, second, folder = tmp_path / "first.onnx", tmp_path / "second.onnx", tmp_path / "disk" / "kept"
+    first.write_bytes(b"graph")
+    second.write_bytes(b"other graph")
+
+    def work() -> None:
+        digest = digest_of(first, folder)
+        before = copies(folder)
+        subprocess.run(["mount", "-o", "remount,ro", str(folder.parent)], check=True)
+        for change in (lambda: digest_of(second, folder), lambda: kept.collect(folder, set(), before=time.time() + 1)):
+            with pytest.raises(StorageError, match=f"kept model files {folder} .*Read-only file system.*writable"):
+                change()
+        assert copies(folder) == before
+        assert digest_of(first, folder) == digest
+        first.unlink()
+        assert load(first, digest, folder) == {"first.onnx": b"graph"}
+
+    on_disk_of_its_own(folder.parent, work)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "folder", "model.tar.gz"])
