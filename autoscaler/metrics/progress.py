@@ -11,14 +11,12 @@ What a Pod says may be anybody's: only numbers and the name of a format are pass
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from autoscaler.metrics.stat import BadSample, Startup, known_format
-
-_UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-_DIGITS: Final = 10.0  # sizes below have a decimal
+from clusters.quantities import human_bytes
 
 
 _Bytes: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
@@ -57,13 +55,5 @@ def read_progress(body: bytes) -> str:
 def _downloading(download: _Download) -> str:
     received, total = download.bytes, download.total
     if total is None or received > total or total == 0:
-        return f"downloading, {_size(received)} so far"
-    return f"downloading {_size(received)} of {_size(total)} ({100 * received // total} %)"
-
-
-def _size(count: int) -> str:
-    """Bytes, for people: `412 MiB`, `1.3 GiB`."""
-    for unit, size in _UNITS:
-        if count >= size:
-            return f"{count / size:.1f} {unit}" if count < _DIGITS * size else f"{count / size:.0f} {unit}"
-    return f"{count} bytes"
+        return f"downloading, {human_bytes(received)} so far"
+    return f"downloading {human_bytes(received)} of {human_bytes(total)} ({100 * received // total} %)"

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from clusters.quantities import human_bytes
 from serving.apis.state import Facts
 from serving.cli.state import ports_again
 
@@ -16,7 +17,6 @@ OTHERS = 0o077  # permission bits of group and world
 LEAST_SOFT = 1024  # open files of the control plane: the usual soft limit, enough for some hundred watches and Pods
 LEAST_HARD = 4096  # open files of gateway and replicas, which raise theirs to it: every connection is one
 INFINITY = -1  # resource.RLIM_INFINITY
-GIB = 1 << 30
 FULL_SHARE = 0.95  # of the limit of kept copies: the next model may not fit
 PORTS = ("gateway", "events and probes", "control API")
 """What a platform has its ports for, in their order."""
@@ -172,7 +172,7 @@ def judge_leftovers(running: bool, summary: str, ports: str = "") -> Finding:
 
 def judge_kept(used: int, limit: int) -> Finding:
     """Bytes of the copies of local model files that versions serve, and the most that they may have."""
-    shown = f"kept copies have {used / GIB:.2f} of {limit / GIB:.2f} GiB"
+    shown = f"kept copies have {human_bytes(used)} of {human_bytes(limit)}"
     if used >= FULL_SHARE * limit:
         remedy = (
             "delete models that are not needed (their copies go some 10 minutes later), "

@@ -72,6 +72,46 @@ def test_a_rollback_serves_the_old_bytes_after_the_source_was_overwritten_and_de
         assert here.ask("m") == 3.0
 
 
+def goes_to_zero(here: Machine, *names: str) -> None:
+    """Return once these Models have no replica."""
+
+    def at_zero() -> bool:
+        held = [here.model(name)["status"].get("replicas", {}) for name in names]
+        return all(replicas.get("ready", 0) == replicas.get("starting", 0) == 0 for replicas in held)
+
+    wait_for(at_zero)
+
+
+@pytest.mark.timeout(300)
+def test_a_rollback_serves_the_old_bytes_from_zero_replicas(tmp_path: Path) -> None:
+    double, triple = (models.write(tmp_path / name, name) for name in ("double", "triple"))
+    with machine(tmp_path) as here:
+        here.up()
+        source = tmp_path / "model.onnx"
+        source.write_bytes(double.read_bytes())
+        spec = {"storageUri": source.as_uri(), "scaleToZeroAfter": "1s"}
+        obj = {"apiVersion": "knodel.dev/v1alpha1", "kind": "Model", "metadata": {"name": "m"}, "spec": spec}
+        here.run("deploy", "-f", "-", stdin=json.dumps(obj))
+        overwrite(source, triple)
+        here.run("deploy", "m", "--uri", str(source))
+        goes_to_zero(here, "m")
+        assert here.ask("m") == 3.0
+
+        here.run("rollback", "m")
+        goes_to_zero(here, "m")
+        assert here.ask("m") == 2.0  # the source has other bytes
+        source.unlink()
+        goes_to_zero(here, "m")
+        assert here.ask("m") == 2.0  # there is no source
+        goes_to_zero(here, "m")
+        here.run("down")
+        here.up()
+        assert here.ask("m") == 2.0
+        goes_to_zero(here, "m")
+        here.run("rollback", "m", "--to", "m-00002")
+        assert here.ask("m") == 3.0
+
+
 def test_a_missing_path_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.up()

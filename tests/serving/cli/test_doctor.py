@@ -140,7 +140,7 @@ def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model:
         (model_doctor.judge_sources([model("ci", ready="False")]), False, "default/ci"),
         (model_doctor.judge_images([]), True, "0 Pods"),
         (doctor.judge_settings(""), True, ""),
-        (doctor.judge_kept(3 << 30, 64 << 30), True, "3.00 of 64.00 GiB"),
+        (doctor.judge_kept(3 << 30, 64 << 30), True, "3.0 GiB of 64 GiB"),
         (doctor.judge_kept(62 << 30, 64 << 30), False, "KNODEL_KEPT_LIMIT"),
         (doctor.judge_settings("gateway.port: 0 is out of bounds"), False, "gateway.port"),
     ],
