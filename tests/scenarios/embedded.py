@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -49,6 +50,7 @@ async def _world(folder: Path, sink: Receiver) -> AsyncIterator[World]:
         settings.gateway.domain,
         lambda name: models.write(artifacts, name).as_uri(),
         events=events,
+        forget_downloads=lambda: shutil.rmtree(state / "artifacts", ignore_errors=True),
     )
     yield made
     await made.close()

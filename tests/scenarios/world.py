@@ -71,11 +71,14 @@ class World:
         patience: float = 1.0,
         lacks: Mapping[str, str] = MappingProxyType({}),
         events: Events | None = None,
+        forget_downloads: Callable[[], None] = lambda: None,
     ) -> None:
         """Take the platform's `cluster` and its public addresses.
 
         `namespace` is used where a scenario names none. `address` is where replicas reach servers of a scenario's own,
         `events` the way of events where it stands.
+
+        `forget_downloads` takes from later replicas what earlier ones have downloaded, where they share a cache.
 
         `defaults` are fields of every Model that does not say them; `patience` stretches every wait. `lacks` tells,
         with the reason, what this platform does not have (see `needs`).
@@ -85,6 +88,7 @@ class World:
         self.namespace = namespace
         self.address = address
         self.events = events
+        self.forget_downloads = forget_downloads
         self._gateway = gateway
         self._domain = domain
         self._defaults = defaults
