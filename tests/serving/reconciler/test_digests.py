@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any, cast
 
 from autoscaler.apis import HELD_ANNOTATION, POLICY_ANNOTATION
-from clusters.objects import CONFIG_MAP, MODEL, POD_AUTOSCALER, Object, annotations_of, uid_of
+from clusters.api import Cluster
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.errors import Unavailable
+from clusters.objects import CONFIG_MAP, MODEL, POD_AUTOSCALER, Kind, Object, annotations_of, uid_of
 from serving.rollout.versions import versions_of
 from tests.serving.models import VARIANTS, model_object
-from tests.serving.reconciler.conftest import DIGEST, ModelStage
+from tests.serving.reconciler.conftest import DIGEST, ModelStage, platform
+from tests.support.wait import eventually
 
 OTHER = "sha256:" + "1" * 64
 
@@ -31,6 +36,38 @@ async def test_a_revision_has_one_replica_until_what_it_loaded_is_recorded(stage
     record = await stage.get(CONFIG_MAP, f"knodel-digests-{uid_of(stored)}")
     assert record["data"] == {"magika-00001": DIGEST}
     assert record["metadata"]["ownerReferences"][0]["uid"] == uid_of(stored)
+
+
+class Refusing:
+    """A cluster that refuses to write ConfigMaps until it is `open`."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self._cluster = cluster
+        self.open = False
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    async def apply(self, kind: Kind, obj: Object, **options: Any) -> Object:
+        """Apply, or refuse."""
+        if kind is CONFIG_MAP and not self.open:
+            self.refused += 1
+            raise Unavailable("the record cannot be written")
+        return await self._cluster.apply(kind, obj, **options)
+
+
+async def test_a_revision_is_not_marked_as_held_before_its_record_is_written(guarded: EmbeddedCluster) -> None:
+    refusing = Refusing(guarded)
+    async with platform(guarded, seen=cast(Cluster, refusing)) as stage:
+        await stage.deploy(model_object(minReplicas=2, maxReplicas=9))
+        await stage.becomes(POD_AUTOSCALER, "magika-00001", lambda obj: bounds(obj) == (1, 1))
+        await stage.loaded("magika-00001", DIGEST)
+        await eventually(lambda: refusing.refused >= 2)
+        autoscaler = await stage.get(POD_AUTOSCALER, "magika-00001")
+        assert (bounds(autoscaler), annotations_of(autoscaler).get(HELD_ANNOTATION)) == ((1, 1), None)
+        refusing.open = True
+        await stage.becomes(POD_AUTOSCALER, "magika-00001", lambda obj: bounds(obj) == (2, 9))
 
 
 async def test_the_history_learns_the_digest_and_each_revision_keeps_its_own(stage: ModelStage) -> None:

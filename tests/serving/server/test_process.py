@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from serving.storage.digest import of_bytes
 from tests.serving.server.client import HOST, ask, request, tensor
 from tests.support import models
 from tests.support.ports import free_port
@@ -121,6 +122,22 @@ async def test_a_wrong_digest_ends_it_and_names_both(start: Start, tmp_path: Pat
     wrong, right = "sha256:" + "0" * 64, "sha256:" + hashlib.sha256(models.double()).hexdigest()
     code, why, _ = await fails(start, environment, "--name", "m", "--storage-uri", path.as_uri(), "--digest", wrong)
     assert (code, wrong in why, right in why) == (1, True, True)
+
+
+async def test_a_container_that_restarts_before_there_is_a_record_loads_the_same_bytes_or_ends(
+    start: Start, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    environment |= {"KNODEL_DIGESTS": str(tmp_path / "no record"), "TMPDIR": str(tmp_path), "K_REVISION": "m-00001"}
+    path = models.write(tmp_path, "double")
+    words = ("--name", "m", "--storage-uri", path.as_uri())
+    process = await start(*words)
+    await ready(environment)
+    process.terminate()
+    assert await process.wait() == 0
+
+    path.write_bytes(models.triple())
+    code, why, _ = await fails(start, environment, *words)
+    assert (code, of_bytes(models.double()) in why, of_bytes(models.triple()) in why) == (1, True, True)
 
 
 async def test_wrong_options_end_it_with_2_and_a_taken_port_with_1(
