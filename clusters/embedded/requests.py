@@ -87,10 +87,10 @@ def read_patch(
     copy = _copy(kind, patch)
     if type == "merge" and isinstance(copy, dict):
         return lambda present: dict(merge_patch(present, copy))
-    if type == "json" and isinstance(copy, list) and all(isinstance(operation, dict) for operation in copy):
+    if type == "json" and isinstance(copy, list):
         return lambda present: json_patch(present, copy, what)
     shape = "a map" if type == "merge" else "a list of operations"
-    raise Invalid(what, [FieldError("", f"a {type} patch must be {shape}")])
+    raise Invalid(what, [FieldError("patch", f"a {type} patch must be {shape}")])
 
 
 def refuse_version(kind: Kind, obj: Object) -> None:
