@@ -84,10 +84,20 @@ def manager_faults(manager: str) -> Iterator[FieldError]:
 
 
 def _owner_faults(references: Sequence[Mapping[str, Any]]) -> Iterator[FieldError]:
+    """Yield the faults that `ValidateOwnerReferences` of apimachinery finds."""
     for index, reference in enumerate(references):
+        path = f"metadata.ownerReferences[{index}]"
         for field in ("apiVersion", "kind", "name", "uid"):
             if not isinstance(reference.get(field), str) or not reference[field]:
-                yield FieldError(f"metadata.ownerReferences[{index}].{field}", "a text is required")
+                yield FieldError(f"{path}.{field}", "a text is required")
+        for field in ("controller", "blockOwnerDeletion"):
+            if not isinstance(reference.get(field) or False, bool):
+                yield FieldError(f"{path}.{field}", "it must be true or false")
+        version = reference.get("apiVersion")
+        if isinstance(version, str) and version and (version.count("/") > 1 or version.endswith("/")):
+            yield FieldError(f"{path}.apiVersion", f"{version[:100]!r} is not GROUP/VERSION or VERSION")
+        if (version, reference.get("kind")) == ("v1", "Event"):
+            yield FieldError(path, "an Event of v1 cannot own other objects")
     if sum(bool(reference.get("controller")) for reference in references) > 1:
         yield FieldError("metadata.ownerReferences", "only one of them may have controller: true")
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.history import BLOCK, LONGEST
-from clusters.objects import MODEL
+from clusters.objects import MODEL, SECRET
 from serving.api import body as bodies
 from serving.api.body import QUICK, read
 from serving.api.status import BadRequest
@@ -217,3 +217,62 @@ async def test_two_managers_of_one_field_conflict_unless_forced(served: Served) 
     assert (status, answer["reason"]) == (409, "Conflict")
     assert any("version" in cause["field"] for cause in answer["details"]["causes"])
     assert (forced, after["spec"]["version"]) == (200, "2")
+
+
+SECRETS = "/api/v1/namespaces/default/secrets"
+
+
+@pytest.mark.bad_input("manage-patches")
+@pytest.mark.parametrize(
+    ("patch", "code"),
+    [
+        ({"metadata": {"$patch": "merge"}}, 422),
+        ({"$patch": "delete"}, 422),
+        ({"$patch": "replace", "data": {"b": "Yg=="}}, 422),
+        ({"metadata": {"$retainKeys": ["labels"]}}, 422),
+        ({"metadata": {"$retainKeys": [], "labels": {"a": "b"}}}, 400),
+        ({"$setElementOrder/data": []}, 422),
+    ],
+)
+async def test_a_refused_strategic_patch_changes_nothing(
+    served: Served, cluster: EmbeddedCluster, patch: Any, code: int
+) -> None:
+    made = b'{"metadata": {"name": "x"}, "data": {"a": "YQ=="}}'
+    await call(served, "POST", SECRETS, made)
+    before = await cluster.get(SECRET, "x", "default")
+
+    status, answer = await call(served, "PATCH", f"{SECRETS}/x", json.dumps(patch).encode(), STRATEGIC)
+
+    assert (status, answer["kind"]) == (code, "Status"), answer
+    assert await cluster.get(SECRET, "x", "default") == before
+
+
+OWNER = {"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": "1"}
+
+
+@pytest.mark.bad_input("manage-patches", "manage-bodies")
+@pytest.mark.parametrize("way", ["create", "apply", "merge", "json", "strategic"])
+@pytest.mark.parametrize(
+    ("owner", "field"),
+    [
+        *(({name: value for name, value in OWNER.items() if name != left}, f".{left}") for left in OWNER),
+        ({**OWNER, "apiVersion": "a/b/c"}, ".apiVersion"),
+        ({**OWNER, "apiVersion": "a/"}, ".apiVersion"),
+        ({**OWNER, "controller": "yes"}, ".controller"),
+        ({**OWNER, "kind": "Event"}, ""),
+    ],
+)
+async def test_an_owner_reference_that_kubernetes_refuses_is_refused_by_its_field(
+    served: Served, cluster: EmbeddedCluster, owner: Any, field: str, way: str
+) -> None:
+    await call(served, "POST", SECRETS, b'{"metadata": {"name": "x"}}')
+    wanted: Any = {"metadata": {"name": "y" if way == "create" else "x", "ownerReferences": [owner]}}
+    if way == "json":
+        wanted = [{"op": "add", "path": "/metadata/ownerReferences", "value": [owner]}]
+    method, path = ("POST", SECRETS) if way == "create" else ("PATCH", f"{SECRETS}/x?fieldManager=test")
+    headers = {"create": {}, "apply": APPLY, "merge": MERGE, "json": JSON_PATCH, "strategic": STRATEGIC}[way]
+
+    status, answer = await call(served, method, path, json.dumps(wanted).encode(), headers)
+
+    assert status == 422, answer
+    assert [cause["field"] for cause in answer["details"]["causes"]] == [f"metadata.ownerReferences[0]{field}"]
