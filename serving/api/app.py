@@ -20,7 +20,7 @@ from clusters.objects import POD, Kind, Object
 from serving.api import discovery
 from serving.api.audit import Audit
 from serving.api.guard import Guard, refuse_repeated
-from serving.api.openapi import OpenApi
+from serving.api.openapi import OpenApi, document_v2
 from serving.api.resources import Resources, Target, about_of, error_response
 from serving.api.reviews import REVIEWS
 from serving.api.status import BadRequest, MethodNotAllowed, failure
@@ -88,6 +88,7 @@ class ControlApi:
             Route("/version", self._show_version),
             Route("/api", self._discover(lambda: discovery.core_versions())),
             Route("/apis", self._discover(lambda: discovery.group_list(self._kinds))),
+            Route("/openapi/v2", self._show_openapi_v2),
             Route("/openapi/v3", self._discover(self._openapi.index)),
             Route("/openapi/v3/{path:path}", self._show_openapi),
             Route("/apis/{group}", self._group),
@@ -121,6 +122,10 @@ class ControlApi:
             return _json(make())
 
         return endpoint
+
+    async def _show_openapi_v2(self, request: Request) -> Response:
+        body, media_type = document_v2(request.headers.get("accept", ""))
+        return Response(body, headers={"Vary": "Accept"}, media_type=media_type)
 
     async def _show_openapi(self, request: Request) -> Response:
         """One document: kubectl keeps it as long as its address, which has the hash of its content, is the same."""

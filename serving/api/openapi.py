@@ -1,4 +1,8 @@
-"""OpenAPI v3 of what the API serves: a document for each group version, as kube-apiserver has them. Pure.
+"""OpenAPI of what the API serves. Pure.
+
+OpenAPI v3 has a document for each group version, as kube-apiserver has them. OpenAPI v2 has one document without any
+definition: kubectl reads it when v3 has no document of a manifest's group version or kind. It finds nothing to validate
+by there, goes on, and says `no matches for kind`; without the document it would ask for `--validate=false`.
 
 `kubectl explain` reads the schemas. kubectl also looks for the query parameter `fieldValidation` of a kind's PATCH
 operation (k8s.io/kubectl, `QueryParamVerifierV3`), and leaves validation to the server when it finds it.
@@ -33,6 +37,9 @@ _OWN: Final[dict[Kind, Callable[[], Schema]]] = {
     EVENT_SOURCE: make_event_source_schema,
     MODEL_EVENT: make_model_event_schema,
 }
+V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""The media type of a `Document` of gnostic's `OpenAPIv2.proto`; client-go writes `@v1.0` in place of `.v1.0`."""
+V2_TITLE: Final = "Knodel: the schemas are in /openapi/v3"
 _CORE_NAME: Final = "io.k8s.api"
 """Begins the names of the schemas of Kubernetes' own groups: `io.k8s.api.apps.v1.Deployment`."""
 
@@ -78,12 +85,26 @@ class OpenApi:
         return {path: hashlib.sha256(self.document(path) or b"").hexdigest() for path in paths}
 
 
+def document_v2(accept: str) -> tuple[bytes, str]:
+    """Return `/openapi/v2` and its media type: protobuf where `accept`, the header's value, begins with it, else JSON."""
+    if accept.strip().replace("@v1.0", ".v1.0").startswith(V2_PROTOBUF):
+        info = _protobuf_text(1, V2_TITLE.encode()) + _protobuf_text(2, b"2.0")
+        return _protobuf_text(1, b"2.0") + _protobuf_text(2, info), V2_PROTOBUF
+    document = {"swagger": "2.0", "info": {"title": V2_TITLE, "version": "2.0"}, "paths": {}, "definitions": {}}
+    return msgspec.json.encode(document), "application/json"
+
+
 def schema_name(kind: Kind) -> str:
     """Return the name of a kind's schema as kube-apiserver has it, for example `io.k8s.api.apps.v1.Deployment`."""
     parts = kind.group.split(".")
     if not kind.group or len(parts) == 1 or kind.group.endswith(".k8s.io"):
         return f"{_CORE_NAME}.{parts[0] or 'core'}.{kind.version}.{kind.kind}"
     return f"{'.'.join(reversed(parts))}.{kind.version}.{kind.kind}"
+
+
+def _protobuf_text(number: int, content: bytes) -> bytes:
+    """Encode a field of up to 127 bytes."""
+    return bytes([number << 3 | 2, len(content)]) + content
 
 
 def _rooted(kind: Kind, schema: Schema) -> Schema:

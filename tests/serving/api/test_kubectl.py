@@ -357,3 +357,31 @@ def revision() -> Object:
         "spec": {"containers": [{"name": "c", "image": "i"}]},
         "status": {"actualReplicas": 2, "conditions": [{"type": "Ready", "status": "True"}]},
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("get", "modelz"), 'the server doesn\'t have a resource type "modelz"'),
+        (("get", "models.v9.knodel.dev"), 'the server doesn\'t have a resource type "models"'),
+        (("describe", "models.nodel.dev"), 'the server doesn\'t have a resource type "models"'),
+        (("delete", "modelz", "a"), 'the server doesn\'t have a resource type "modelz"'),
+        (("explain", "modelz"), 'the server doesn\'t have a resource type "modelz"'),
+        (("explain", "modelz", "--output=plaintext-openapiv2"), 'the server doesn\'t have a resource type "modelz"'),
+        (("explain", "model", "--api-version=knodel.dev/v9"), "couldn't find resource for \"knodel.dev/v9"),
+        (("explain", "model", "--output=plaintext-openapiv2"), "couldn't find resource for"),
+    ],
+)
+async def test_a_mistyped_kind_gets_the_usual_message(served: Served, arguments: tuple[str, ...], message: str) -> None:
+    assert message in await kubectl(served, *arguments, code=1)
+
+
+@pytest.mark.parametrize("command", [("apply",), ("apply", "--server-side"), ("create",)])
+@pytest.mark.parametrize("wrong", [("v1alpha1", "v9"), ('"Model"', '"Modelz"'), ("knodel.dev/", "nodel.dev/")])
+async def test_a_manifest_of_a_mistyped_kind_gets_the_usual_message(
+    served: Served, command: tuple[str, ...], wrong: tuple[str, str]
+) -> None:
+    refused = await kubectl(served, *command, "-f", "-", stdin=MANIFEST.replace(*wrong), code=1)
+    assert 'no matches for kind "Model' in refused
+    assert "openapi" not in refused
+    assert "--validate" not in refused

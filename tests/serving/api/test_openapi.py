@@ -10,7 +10,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV30SpecValidator
 
 from clusters.objects import EVENT, KINDS, MODEL, POD, SECRET, SERVICE, Kind
-from serving.api.openapi import OpenApi, schema_name
+from serving.api.openapi import V2_PROTOBUF, OpenApi, schema_name
 from serving.resources.crds.model import make_model_schema
 from tests.manifests.schemas import references
 from tests.serving.api.conftest import Served
@@ -78,3 +78,24 @@ async def test_a_document_has_an_address_that_changes_with_its_content(served: S
         async with session.get(address.partition("?")[0]) as answer:
             assert "Cache-Control" not in answer.headers
     assert (await call(served, "GET", "/openapi/v3/apis/nobody.dev/v1"))[0] == 404
+
+
+@pytest.mark.parametrize("version", [".v1.0", "@v1.0"])
+async def test_openapi_v2_is_an_empty_document_in_the_encoding_that_kubectl_reads(served: Served, version: str) -> None:
+    media_type = f"application/com.github.proto-openapi.spec.v2{version}+protobuf"
+    async with (
+        aiohttp.ClientSession(headers=AUTHORIZED) as session,
+        session.get(f"http://127.0.0.1:{served.port}/openapi/v2", headers={"Accept": media_type}) as answer,
+    ):
+        body = await answer.read()
+        assert answer.headers["Content-Type"] == V2_PROTOBUF
+        assert answer.headers["Vary"] == "Accept"
+    assert body.startswith(b"\n\x032.0\x12")  # Document.swagger, Document.info
+    assert len(body) == 7 + body[6]
+
+
+async def test_openapi_v2_as_json_names_where_the_schemas_are(served: Served) -> None:
+    status, found = await call(served, "GET", "/openapi/v2")
+    assert status == 200
+    assert (found["swagger"], found["paths"]) == ("2.0", {})
+    assert "/openapi/v3" in found["info"]["title"]
