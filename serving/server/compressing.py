@@ -1,4 +1,9 @@
-"""Compress answers for callers that accept it, piece by piece, so that the event loop is free in between."""
+"""Compress answers for callers that accept it, piece by piece, so that the event loop is free in between.
+
+Each answer that could be compressed says `Vary: Accept-Encoding`, also to a caller that accepts no coding: a cache must
+not give it to another one (RFC 9110, 12.5.5). Answers that are never compressed do not: small ones, streams, and those
+that have a coding already.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +34,16 @@ class Compressing:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        for name, value in scope["headers"]:
-            if name == _ACCEPTED and (coding := accepted_coding(value)):
-                send = _Compressed(coding, send)
-                break
-        await self._app(scope, receive, send)
+        offers = [value for name, value in scope["headers"] if name == _ACCEPTED]
+        await self._app(scope, receive, _Negotiated(accepted_coding(b",".join(offers)) if offers else None, send))
 
 
-class _Compressed:
-    def __init__(self, coding: bytes, send: Send) -> None:
+class _Negotiated:
+    """ASGI's `send` for an answer in `coding`, None for no coding."""
+
+    __slots__ = ("_coding", "_send", "_start")
+
+    def __init__(self, coding: bytes | None, send: Send) -> None:
         self._coding = coding
         self._send = send
         self._start: Message | None = None
@@ -52,11 +58,12 @@ class _Compressed:
             return
         body: bytes = message.get("body", b"")
         if len(body) >= LEAST and not message.get("more_body") and not _is_encoded(start["headers"]):
-            smaller = await compressed(body, self._coding)
-            if smaller is not None:
-                headers = [header for header in start["headers"] if header[0] != _LENGTH]
-                headers += [(_LENGTH, b"%d" % len(smaller)), (_ENCODING, self._coding), (b"vary", b"Accept-Encoding")]
-                start, message = {**start, "headers": headers}, {**message, "body": smaller}
+            headers = [*start["headers"], (b"vary", b"Accept-Encoding")]
+            if self._coding is not None and (smaller := await compressed(body, self._coding)) is not None:
+                headers = [header for header in headers if header[0] != _LENGTH]
+                headers += [(_LENGTH, b"%d" % len(smaller)), (_ENCODING, self._coding)]
+                message = {**message, "body": smaller}
+            start = {**start, "headers": headers}
         await self._send(start)
         await self._send(message)
 

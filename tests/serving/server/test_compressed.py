@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.server.compressed import PIECE, STEP, inflated
+from serving.server.compressed import MEMBERS, PIECE, STEP, inflated
 from serving.server.errors import BadRequest, Overloaded, ServingError, TooLarge
 from serving.server.limits import MEBIBYTE, BodyBudget, Limits
 from tests.serving.server.client import tensor
@@ -105,6 +105,50 @@ async def test_memory_that_is_not_there_is_not_lent() -> None:
         await inflate(gzip.compress(b"0" * MEBIBYTE), budget=MEBIBYTE // 2)
 
 
-async def test_members_behind_the_first_are_refused() -> None:
-    with pytest.raises(BadRequest, match="left over"):
-        await inflate(gzip.compress(b"a") + gzip.compress(b"b"))
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"a", b"b"],
+        [b"", b"a", b"", b"b", b""],
+        [b"0" * PIECE, b"1" * (PIECE + 1), b"2"],
+        [os.urandom(STEP - 30), os.urandom(5 * STEP), os.urandom(3)],
+        [b"x"] * MEMBERS,
+    ],
+    ids=["two", "empty ones", "pieces", "noise", "as many as allowed"],
+)
+async def test_members_one_behind_another_are_one_body(parts: list[bytes]) -> None:
+    assert await inflate(b"".join(map(gzip.compress, parts))) == b"".join(parts)
+
+
+async def test_a_request_of_two_members_is_answered(double: Running) -> None:
+    content = gzip.compress(BODY[:20]) + gzip.compress(BODY[20:])
+    answer = await double.post(content, content_encoding="gzip")
+    assert answer.json["outputs"][0]["data"] == [2.0, 4.0]
+
+
+@pytest.mark.bad_input("infer-size")
+@pytest.mark.parametrize(
+    ("behind", "fault"),
+    [
+        (b"x" * 20, "the bytes behind member 1 are not a gzip member"),
+        (b"\0" * 512, "the bytes behind member 1 are not a gzip member"),
+        (gzip.compress(b"b") + b"{}" * 9, "the bytes behind member 2 are not a gzip member"),
+        (gzip.compress(b"b")[:-1], "cut off"),
+        (gzip.compress(b"b")[:5], "cut off"),
+        (zlib.compress(b"b"), "the bytes behind member 1 are not a gzip member"),
+        (gzip.compress(b"") * MEMBERS, f"more than {MEMBERS} gzip members"),
+    ],
+)
+async def test_what_is_left_over_behind_a_member_is_refused(behind: bytes, fault: str) -> None:
+    with pytest.raises(BadRequest, match=fault):
+        await inflate(gzip.compress(b"a") + behind)
+
+
+@pytest.mark.bad_input("infer-size")
+async def test_members_share_one_limit() -> None:
+    member = gzip.compress(b"0" * MEBIBYTE)
+    assert len(await inflate(member * 2, limit=2 * MEBIBYTE)) == 2 * MEBIBYTE
+    with pytest.raises(TooLarge):
+        await inflate(member * 2 + gzip.compress(b"0"), limit=2 * MEBIBYTE)
+    with pytest.raises(Overloaded):
+        await inflate(member * 2, budget=2 * MEBIBYTE - 1)

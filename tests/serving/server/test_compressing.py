@@ -6,12 +6,13 @@ import asyncio
 import gzip
 import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from serving.server.compressing import LEAST, STEP, Compressing, accepted_coding, compressed
+from serving.server.headers import Headers
 from tests.serving.server.client import tensor
 from tests.serving.server.conftest import Running
 
@@ -23,7 +24,7 @@ DECODE: Mapping[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "defl
 async def test_a_large_answer_is_compressed_for_who_accepts_it(double: Running, coding: str) -> None:
     plain = await double.post({"inputs": [LARGE]})
     answer = await double.post({"inputs": [LARGE]}, accept_encoding=coding)
-    assert "content-encoding" not in plain.headers
+    assert "content-encoding" not in plain.headers and plain.headers["vary"] == "Accept-Encoding"
     assert (answer.headers["content-encoding"], answer.headers["vary"]) == (coding, "Accept-Encoding")
     assert int(answer.headers["content-length"]) == len(answer.body) < len(plain.body) / 10
     assert DECODE[coding](answer.body) == plain.body
@@ -41,17 +42,19 @@ async def test_small_answers_and_errors_stay_as_they_are(double: Running) -> Non
     small = await double.post({"inputs": [tensor([1.0])]}, accept_encoding="gzip")
     wrong = await double.post({"inputs": []}, accept_encoding="gzip")
     assert (small.status, wrong.status) == (200, 400)
-    assert "content-encoding" not in small.headers and "content-encoding" not in wrong.headers
+    for answer in (small, wrong):
+        assert not {"content-encoding", "vary"} & set(answer.headers)
 
 
-async def test_an_answer_in_pieces_passes_as_it_is() -> None:
+async def answered(accepted: Sequence[bytes], headers: Headers, *bodies: bytes) -> list[Message]:
+    """Return what is sent of an answer in pieces to a caller with these Accept-Encoding headers."""
     sent: list[Message] = []
 
-    async def stream(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-        await send({"type": "http.response.body", "body": b"x" * LEAST, "more_body": True})
-        assert len(sent) == 2, "each event leaves at once"
-        await send({"type": "http.response.body", "body": b"x" * LEAST})
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for left, body in zip(reversed(range(len(bodies))), bodies, strict=True):
+            await send({"type": "http.response.body", "body": body, "more_body": left > 0})
+            assert len(sent) == 1 + len(bodies) - left, "each piece leaves at once"
 
     async def receive() -> Message:
         return {}
@@ -59,8 +62,39 @@ async def test_an_answer_in_pieces_passes_as_it_is() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Compressing(stream)({"headers": [(b"accept-encoding", b"gzip")]}, receive, send)
-    assert [message.get("body") for message in sent] == [None, b"x" * LEAST, b"x" * LEAST]
+    await Compressing(app)({"headers": [(b"accept-encoding", value) for value in accepted]}, receive, send)
+    return sent
+
+
+async def test_an_answer_in_pieces_passes_as_it_is() -> None:
+    headers = [(b"content-type", b"text/event-stream")]
+    start, *pieces = await answered([b"gzip"], headers, b"x" * LEAST, b"x" * LEAST)
+    assert [piece["body"] for piece in pieces] == [b"x" * LEAST, b"x" * LEAST]
+    assert start["headers"] == headers
+
+
+@pytest.mark.parametrize("accepted", [b"identity", b"br", b"gzip"])
+async def test_an_answer_that_has_a_coding_keeps_its_headers(accepted: bytes) -> None:
+    headers = [(b"content-encoding", b"br"), (b"vary", b"Accept-Language")]
+    start, _ = await answered([accepted], headers, b"x" * LEAST)
+    assert start["headers"] == headers
+
+
+async def test_a_header_that_an_answer_varies_by_is_kept() -> None:
+    start, _ = await answered([], [(b"vary", b"Accept")], b"x" * LEAST)
+    assert start["headers"] == [(b"vary", b"Accept"), (b"vary", b"Accept-Encoding")]
+
+
+async def test_all_headers_of_what_is_accepted_count() -> None:
+    start, _ = await answered([b"br", b"deflate"], [], b"x" * LEAST)
+    assert dict(start["headers"])[b"content-encoding"] == b"deflate"
+
+
+async def test_noise_is_sent_as_it_is_but_varies(double: Running) -> None:
+    noise = tensor([float(value) for value in os.urandom(4 * LEAST)])
+    body = {"inputs": [noise], "parameters": {"binary_data_output": True}}
+    answers = [await double.post(body, accept_encoding=accepted) for accepted in ("gzip", "identity", "gzip;q=0")]
+    assert {answer.headers["vary"] for answer in answers} == {"Accept-Encoding"}
 
 
 @pytest.mark.parametrize(
