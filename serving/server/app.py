@@ -58,7 +58,7 @@ class DataApp:
         ends = self._endpoints
         routes: list[BaseRoute] = [
             *server_routes(),
-            Route("/", self._nothing, methods=["GET", "POST"]),
+            Route("/", self._base, methods=["GET", "POST"]),
             Route("/v1/models", self._names),
             Route("/openapi.json", self._document),
         ]
@@ -77,12 +77,14 @@ class DataApp:
     def _post(self, path: str, endpoint: ASGIApp) -> Route:
         return Route(path, _Posted(self._check, endpoint))
 
-    async def _nothing(self, _: Request) -> Response:
-        """Where a broker sends events that was told the model's address alone."""
-        raise NotFound(
-            f"nothing is served at /: requests and events are for /v2/models/{self._name}/infer; "
-            "the subscriber of a Trigger names it as `uri`"
-        )
+    async def _base(self, request: Request) -> Response:
+        """Answer a GET of the model's address with the paths below it; refuse events of a broker that has no path."""
+        if request.method == "POST":
+            raise NotFound(
+                f"nothing is served at /: requests and events are for /v2/models/{self._name}/infer; "
+                "the subscriber of a Trigger names it as `uri`"
+            )
+        return json_answer({"name": self._name, "paths": model_paths(self._name)})
 
     async def _names(self, _: Request) -> Response:
         return json_answer({"models": [self._name]})
@@ -151,6 +153,19 @@ def health_routes(lifecycle: Lifecycle) -> list[BaseRoute]:
         return _readiness(lifecycle, {})
 
     return [Route("/v2/health/live", live), Route("/v2/health/ready", ready)]
+
+
+def model_paths(name: str) -> dict[str, str]:
+    """Return the paths of a model below its server's address, by their purpose."""
+    v1, v2 = f"/v1/models/{name}", f"/v2/models/{name}"
+    return {
+        "metadata": v2,
+        "ready": f"{v2}/ready",
+        "infer": f"{v2}/infer",
+        "generate": f"{v2}/generate",
+        "predict": f"{v1}:predict",
+        "openapi": "/openapi.json",
+    }
 
 
 def server_routes() -> list[BaseRoute]:

@@ -52,6 +52,7 @@ def document(name: str, revision: str, signature: Signature, version: str, examp
         "info": {"title": f"{name} ({revision})", "version": version, "description": _LIMITS},
         "servers": [{"url": "/"}],
         "paths": {
+            "/": {"get": _get("paths", "The model's name and its paths, below this address", _object("name", "paths"))},
             "/v2": {"get": _get("server", "The server", _object("name", "version", "extensions"))},
             "/v2/health/live": {"get": _get("live", "Whether the server lives", _LIVE)},
             "/v2/health/ready": {"get": _get("ready", "Whether the server is ready", _READY)},

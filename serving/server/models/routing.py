@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.server.answers import send_error
-from serving.server.app import health_routes, json_answer, make_app, server_routes
+from serving.server.app import health_routes, json_answer, make_app, model_paths, server_routes
 from serving.server.errors import NotFound
 from serving.server.lifecycle import Lifecycle
 from serving.server.target import unknown
@@ -33,7 +33,12 @@ class Router:
         async def names(_: Request) -> Response:
             return json_answer({"models": list(models)})
 
-        self._server = make_app([*health_routes(lifecycle), *server_routes(), Route("/v1/models", names)])
+        async def base(_: Request) -> Response:
+            paths = {**model_paths("NAME"), "openapi": f"{DOCUMENT}?model=NAME"}
+            return json_answer({"models": list(models), "paths": paths})
+
+        own = [Route("/", base), Route("/v1/models", names)]
+        self._server = make_app([*health_routes(lifecycle), *server_routes(), *own])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

@@ -73,13 +73,27 @@ async def test_a_version_is_reached_by_revision_and_by_number(double: Running, v
 @pytest.mark.parametrize(
     "path",
     ["/v2/models/other", "/v2/models/m/versions/8", "/v2/models/m/versions/%D9%A7", "/v2/models/..%2fm",
-     "/v2/models/%00", "/v2/models/" + "x" * 5000, "/", "/v1/models/other", "/v2/models/m/versions/7/other"],
+     "/v2/models/%00", "/v2/models/" + "x" * 5000, "//", "/v1/models/other", "/v2/models/m/versions/7/other"],
 )  # fmt: skip
 async def test_what_is_not_here_is_404(double: Running, path: str) -> None:
     answer = await double.get(path)
     assert answer.status == 404
     assert len(answer.error) < 200
     assert answer.headers["knodel-revision"] == REVISION
+
+
+async def test_the_address_of_a_model_answers_its_name_and_paths(double: Running) -> None:
+    base = (await double.get("/")).json
+    paths = base["paths"]
+    assert base["name"] == NAME
+    assert (await double.get(paths["metadata"])).json["inputs"]
+    assert (await double.get(paths["openapi"])).json["openapi"]
+    assert (await double.get(paths["ready"])).json["ready"]
+    assert (await double.post({"inputs": [tensor([1.0])]}, paths["infer"])).json["outputs"]
+    assert (await double.post({"instances": [1.0]}, paths["predict"])).json["predictions"]
+    assert (await double.post({"x": [1.0]}, paths["generate"])).status == 200
+    refused = await double.post({"inputs": [tensor([1.0])]}, "/")
+    assert refused.status == 404 and paths["infer"] in refused.error
 
 
 async def test_a_wrong_method_is_405_and_names_the_right_one(double: Running) -> None:

@@ -43,6 +43,14 @@ async def test_each_model_answers_under_its_name_and_with_its_revision(serve_man
     assert (await running.get("/v2/health/ready")).status == 200
 
 
+async def test_the_address_of_the_server_answers_its_models_and_their_paths(serve_many: ServeMany) -> None:
+    running = await serve_many()
+    base = (await running.get("/")).json
+    assert base["models"] == ["double", "triple"]
+    for purpose in ("metadata", "ready", "openapi"):
+        assert (await running.get(base["paths"][purpose].replace("NAME", "triple"))).status == 200
+
+
 async def test_v1_generate_and_events_go_by_the_name_too(serve_many: ServeMany) -> None:
     running = await serve_many()
     predicted = await running.post({"instances": [4.0]}, "/v1/models/triple:predict")
