@@ -29,6 +29,8 @@ VERSION: Final = MODEL + "/versions/{version}"
 MODEL_V1: Final = "/v1/models/{name}"
 VERSION_V1: Final = MODEL_V1 + "/versions/{version}"
 
+NO_PATH: Final = "no such path: GET / answers the paths of this server"
+
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -44,7 +46,7 @@ class DataApp:
             f"/v2/models/{name}/infer": endpoints.infer,
             f"/v1/models/{name}:predict": endpoints.predict,
         }
-        self._app = make_app([*health_routes(lifecycle), *self._routes()])
+        self._app = make_app([*health_routes(lifecycle), *self._routes()], NO_PATH)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route one request; past the middle layers when it is what almost all requests are (a third of their time)."""
@@ -133,9 +135,19 @@ class _Posted:
         await self._app(scope, receive, send)
 
 
-def make_app(routes: Sequence[BaseRoute]) -> Starlette:
-    """An application whose errors are all `{"error": "…"}`."""
-    handlers = {HTTPException: _on_http_error, ServingError: _on_error, Exception: _on_failure}
+def make_app(routes: Sequence[BaseRoute], no_path: str = "no such path") -> Starlette:
+    """Make an application whose errors are all `{"error": "…"}`; `no_path` is the message of a path without a route."""
+
+    async def on_http_error(request: Request, error: Exception) -> Response:
+        if not isinstance(error, HTTPException):
+            raise error
+        allowed = (error.headers or {}).get("Allow", "")
+        wrong_method = f"{request.method} is not possible here: use {allowed}"
+        message = {404: no_path, 405: wrong_method}.get(error.status_code, error.detail)
+        headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
+        return _error_answer(error.status_code, message, headers)
+
+    handlers = {HTTPException: on_http_error, ServingError: _on_error, Exception: _on_failure}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False  # a redirect is no answer to a POST, and names what the caller said is our host
     return app
@@ -200,13 +212,6 @@ async def _on_error(_: Request, error: Exception) -> Response:
     if not isinstance(error, ServingError):
         raise error
     return _error_answer(error.status, str(error), error_headers(error))
-
-
-async def _on_http_error(_: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
-    return _error_answer(error.status_code, error.detail, headers)
 
 
 async def _on_failure(_: Request, __: Exception) -> Response:

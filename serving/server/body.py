@@ -102,7 +102,7 @@ def _described(headers: Headers) -> tuple[int | None, bytes | None]:
             if json_length is not None:
                 raise BadRequest("Inference-Header-Content-Length is given twice")
             json_length = _number(value)
-        elif name == b"content-encoding" and value.strip().lower() != b"identity":
+        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
             if coding is not None or value.strip().lower() not in CODINGS:
                 raise UnsupportedType("a body has one Content-Encoding: gzip or deflate")
             coding = value.strip().lower()

@@ -6,6 +6,7 @@ and all of them start.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -18,6 +19,7 @@ EVENT_TYPES: Final = b"application/cloudevents"
 EVENT_STREAM: Final = b"text/event-stream"
 """What a caller accepts that reads a stream of events."""
 _JSON: Final = b"application/json"  # of nearly all requests
+_WEIGHT: Final = re.compile(rb"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 
 
 class EventGate:
@@ -41,7 +43,7 @@ class EventGate:
                     app = self._for_events()
                     break
             elif name == b"accept":
-                if EVENT_STREAM in value.lower():
+                if EVENT_STREAM in value.lower() and prefers_stream(value):
                     app = self._stream
             elif name[:3] == PREFIX:
                 app = self._for_events()
@@ -52,3 +54,22 @@ class EventGate:
         if self._events is None:
             self._events = self._make_events(self._app)
         return self._events
+
+
+def prefers_stream(accepted: bytes) -> bool:
+    """Return whether a caller with this Accept wants a stream of events rather than JSON. Pure.
+
+    Example:
+        prefers_stream(b"application/json, text/event-stream;q=0.5")  # False
+    """
+    weights = {_JSON: 0.0, EVENT_STREAM: 0.0}
+    for offer in accepted.lower().split(b","):
+        kind, *parameters = (part.strip() for part in offer.split(b";"))
+        if kind in weights:
+            weights[kind] = next((_weight(one[2:]) for one in parameters if one.startswith(b"q=")), 1.0)
+    return weights[EVENT_STREAM] > 0 and weights[EVENT_STREAM] >= weights[_JSON]
+
+
+def _weight(text: bytes) -> float:
+    """Return a weight (RFC 9110, 12.4.2); one that is malformed counts as 1."""
+    return float(text) if _WEIGHT.fullmatch(text) else 1.0

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
 from serving.server.answers import send_error
+from serving.server.app import NO_PATH
 from serving.server.assignment import Assignment
 from serving.server.errors import NotFound, NotReady, ServingError
 from serving.server.hold import Hold
@@ -204,4 +205,4 @@ def _asks_whether_ready(scope: Scope) -> bool:
 
 
 async def _no_path(_: Scope, __: Receive, send: Send) -> None:
-    await send_error(send, NotFound("Not Found"))
+    await send_error(send, NotFound(NO_PATH))

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.server.answers import send_error
-from serving.server.app import health_routes, json_answer, make_app, model_paths, server_routes
+from serving.server.app import NO_PATH, health_routes, json_answer, make_app, model_paths, server_routes
 from serving.server.errors import NotFound
 from serving.server.lifecycle import Lifecycle
 from serving.server.target import unknown
@@ -38,7 +38,7 @@ class Router:
             return json_answer({"models": list(models), "paths": paths})
 
         own = [Route("/", base), Route("/v1/models", names)]
-        self._server = make_app([*health_routes(lifecycle), *server_routes(), *own])
+        self._server = make_app([*health_routes(lifecycle), *server_routes(), *own], NO_PATH)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

@@ -70,6 +70,11 @@ async def test_a_request_in_deflate_is_answered_within_the_same_bounds(serve: Se
         assert (await running.post(wrong, content_encoding="deflate")).status == 400
 
 
+@pytest.mark.parametrize("coding", ["identity", "Identity", ""])
+async def test_a_body_without_a_coding_may_say_so(double: Running, coding: str) -> None:
+    assert (await double.post(BODY, content_encoding=coding)).status == 200
+
+
 async def test_what_is_no_gzip_is_400(double: Running) -> None:
     for wrong in (BODY, zlib.compress(BODY), gzip.compress(BODY)[:-1], gzip.compress(BODY) + b"x"):
         assert (await double.post(wrong, content_encoding="gzip")).status == 400

@@ -18,6 +18,7 @@ from serving.engines.base import EngineOptions
 from serving.engines.errors import Cancelled
 from serving.engines.python import load
 from serving.server.answer_stats import AnswerStats
+from serving.server.event_gate import prefers_stream
 from serving.server.handover import Handover
 from serving.server.limits import Limits
 from serving.server.metrics import Metrics
@@ -70,6 +71,31 @@ async def test_a_stream_may_have_no_part() -> None:
     async with counting_server() as server:
         answer, parts = await events(server, STREAM, {"n": 0})
     assert (answer.status, answer.content_type, parts) == (200, "text/event-stream", [])
+
+
+@pytest.mark.parametrize(
+    ("accepted", "streams"),
+    [
+        (b"text/event-stream", True),
+        (b"TEXT/EVENT-STREAM ; Q=0.5", True),
+        (b"application/json, text/event-stream", True),
+        (b"text/event-stream;q=0", False),
+        (b"text/event-stream; q=0.000, */*", False),
+        (b"application/json, text/event-stream;q=0.9", False),
+        (b"application/json;q=0.1, text/event-stream;q=0.9", True),
+        (b"text/event-stream;q=2", True),
+        (b"text/event-streams", False),
+        (b",;,text/event-stream;;", True),
+    ],
+)
+def test_a_stream_is_for_who_prefers_it_to_json(accepted: bytes, streams: bool) -> None:
+    assert prefers_stream(accepted) is streams
+
+
+async def test_a_caller_that_refuses_a_stream_gets_json() -> None:
+    async with counting_server() as server:
+        refusing = request("POST", PREDICT, b'{"instances": [2]}', accept="text/event-stream;q=0")
+        assert (await ask(server.port, refusing)).headers["content-type"] == "application/json"
 
 
 async def test_a_prediction_streams_to_a_caller_that_accepts_a_stream() -> None:
