@@ -86,7 +86,7 @@ class OpenApi:
 
 
 def document_v2(accept: str) -> tuple[bytes, str]:
-    """Return `/openapi/v2` and its media type: protobuf where `accept`, the header's value, begins with it, else JSON."""
+    """Return `/openapi/v2` and its media type: protobuf where the header `accept` begins with it, else JSON."""
     if accept.strip().replace("@v1.0", ".v1.0").startswith(V2_PROTOBUF):
         info = _protobuf_text(1, V2_TITLE.encode()) + _protobuf_text(2, b"2.0")
         return _protobuf_text(1, b"2.0") + _protobuf_text(2, info), V2_PROTOBUF

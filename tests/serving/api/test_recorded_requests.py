@@ -97,7 +97,7 @@ async def test_a_strategic_merge_patch_merges_what_others_wrote(served: Served, 
 
     status, answer = await call(served, "PATCH", path, json.dumps(patch).encode(), STRATEGIC)
     assert (status, answer["data"]) == (200, {"b": "Mg=="})
-    assert answer["metadata"]["finalizers"] == ["a/b", "c/d"]
+    assert answer["metadata"]["finalizers"] == ["c/d", "a/b"]
     stale = {"metadata": {"resourceVersion": "1"}, "data": {"c": "Mw=="}}
     assert (await call(served, "PATCH", path, json.dumps(stale).encode(), STRATEGIC))[0] == 409
     status, _ = await call(served, "PATCH", f"{path}?dryRun=All", b'{"data": {"c": "Mw=="}}', STRATEGIC)
