@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clusters.objects import ANNOTATION_PORTS, Object, annotations_of, condition_of, is_deleting, key_of
 
@@ -18,12 +18,16 @@ MANAGEMENT_PORT = 9095  # health and /stats of every model server; queue-proxy h
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A Pod (`namespace/name`) and where it listens; `port` takes requests, `management_port` answers `/stats`."""
+    """A Pod (`namespace/name`) and where it listens; `port` takes requests, `management_port` answers `/stats`.
+
+    `token` is sent along with requests on the embedded cluster (`clusters.gateway_token`).
+    """
 
     pod: str
     host: str
     port: int
     management_port: int
+    token: str = field(default="", repr=False)
 
 
 def endpoint_of(pod: Object) -> Endpoint | None:

@@ -37,6 +37,7 @@ from clusters.embedded.pod_logs import PodLogs
 from clusters.embedded.store import Store
 from clusters.embedded.workloads import Workloads
 from clusters.errors import AlreadyExists, KnodelError
+from clusters.gateway_token import ACTIVATOR, GatewayTokens
 from clusters.identity import identify
 from clusters.informer import Informers
 from clusters.net.ssrf import LOOPBACK_HOSTS
@@ -61,6 +62,7 @@ from serving.apis.settings import Settings
 from serving.apis.state import (
     ACTIVATOR_FOLDER,
     GATEWAY_FOLDER,
+    GATEWAY_KEY_FILE,
     KEPT_FOLDER,
     LOG_FILE,
     POOL_KEY_FILE,
@@ -190,7 +192,8 @@ class Platform:
 
     def _compose_data_plane(self, informers: Informers) -> None:
         self._gateway = make_gateway(self.state, self._settings.gateway, self._clock)
-        self._activator = ActivatorProcess(self.state / ACTIVATOR_FOLDER, self._clock)
+        tokens = GatewayTokens(made_once(self.state / GATEWAY_KEY_FILE).read_bytes())
+        self._activator = ActivatorProcess(self.state / ACTIVATOR_FOLDER, self._clock, tokens.of(ACTIVATOR))
         self._dataplane = DataPlane(
             self.cluster,
             informers,
@@ -198,6 +201,7 @@ class Platform:
             activator=self._activator.link,
             activator_address=self._activator.address,
             hold=hold_policy(informers),
+            tokens=tokens,
             clock=self._clock,
         )
         self._kubelet = Kubelet(
@@ -206,6 +210,7 @@ class Platform:
             state_dir=self.state,
             images=images(self.state, self._settings),
             drain=self._release,
+            tokens=tokens,
             clock=self._clock,
         )
 

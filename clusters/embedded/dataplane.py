@@ -25,6 +25,7 @@ from clusters.embedded.dataplane_view import Hold, HoldPolicy, View, revision_of
 from clusters.errors import KnodelError, Unavailable
 from clusters.gateway.errors import NotServing
 from clusters.gateway.routes import Backend, Table
+from clusters.gateway_token import ACTIVATOR, GatewayTokens
 from clusters.informer import Informers
 from clusters.objects import INGRESS, POD, POD_AUTOSCALER, SERVERLESS_SERVICE, Key, Object, key_of
 
@@ -76,13 +77,14 @@ class DataPlane:
         activator: Activator,
         activator_address: tuple[str, int],
         hold: Hold,
+        tokens: GatewayTokens,
         clock: Clock,
     ) -> None:
         self._informers = informers
         self._envoy = envoy
         self._activator = activator
         self._clock = clock
-        self._view = View(informers, Backend(*activator_address), hold)
+        self._view = View(informers, Backend(*activator_address, tokens.of(ACTIVATOR)), hold, tokens)
         self._dirty_ingresses: set[Key] = set()
         self._dirty_revisions: set[Key] = set()
         self._changed = asyncio.Event()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from clusters.embedded.activator_link import Target
@@ -16,6 +16,7 @@ from clusters.endpoints import Endpoint, endpoint_of, is_ready
 from clusters.errors import KnodelError
 from clusters.gateway.ingress import revisions_of, virtual_hosts, without_collisions
 from clusters.gateway.routes import Backend, Table, VirtualHost
+from clusters.gateway_token import GatewayTokens
 from clusters.informer import Informers
 from clusters.objects import (
     INGRESS,
@@ -95,7 +96,8 @@ class _Hosts:
 class View:
     """Reads the informers; whoever owns it says which objects changed."""
 
-    def __init__(self, informers: Informers, activator: Backend, hold: Hold) -> None:
+    def __init__(self, informers: Informers, activator: Backend, hold: Hold, tokens: GatewayTokens) -> None:
+        self._tokens = tokens
         self._ingresses = informers[INGRESS]
         self._services = informers[SERVERLESS_SERVICE]
         self._autoscalers = informers[POD_AUTOSCALER]
@@ -124,13 +126,17 @@ class View:
         """Where the revision's ready Pods answer, by name."""
         pods = self._pods.indexed(BY_REVISION, str(revision))
         ready = (pod for pod in pods if is_ready(pod) and uid_of(pod) not in self._released)
-        found = (endpoint_of(pod) for pod in ready)
+        found = map(self._endpoint, ready)
         return tuple(sorted((one for one in found if one is not None), key=lambda one: one.pod))
 
     def address(self, pod: Object) -> Backend | None:
         """Where the Pod takes requests, None while it has no address."""
+        endpoint = self._endpoint(pod)
+        return None if endpoint is None else _backend(endpoint)
+
+    def _endpoint(self, pod: Object) -> Endpoint | None:
         endpoint = endpoint_of(pod)
-        return None if endpoint is None else Backend(endpoint.host, endpoint.port)
+        return None if endpoint is None else replace(endpoint, token=self._tokens.of(uid_of(pod)))
 
     def target(self, revision: Key) -> Target | None:
         """What the activator is to know of the revision; None without ServerlessService and PodAutoscaler.
@@ -191,7 +197,7 @@ class View:
         self._stamps[revision] = stamp_of(service)
         endpoints = self.endpoints(revision)
         if endpoints and (service.get("spec") or {}).get("mode") == SERVE:
-            self._backends[revision] = tuple(Backend(one.host, one.port) for one in endpoints)
+            self._backends[revision] = tuple(map(_backend, endpoints))
 
     def _refresh_parked(self, revision: Key) -> None:
         """Every Pod with an address; those that serve are taken out of this by the configuration's maker."""
@@ -249,6 +255,10 @@ class View:
         """A request may be held for its whole timeout and then served for as long."""
         policy = self._policy(revision)
         return 2 * (policy.timeout if policy is not None else DEFAULT_TIMEOUT) + GATEWAY_SLACK
+
+
+def _backend(endpoint: Endpoint) -> Backend:
+    return Backend(endpoint.host, endpoint.port, endpoint.token)
 
 
 def revision_of(pod: Object) -> Key | None:

@@ -8,7 +8,8 @@ from typing import Any, Final
 from clusters.gateway.config import ACTIVATOR_SUBSET, CLUSTER
 from clusters.gateway.limits import Limits
 from clusters.gateway.listener import STATS_PREFIX, file_source
-from clusters.gateway.route_config import SUBSET_KEY
+from clusters.gateway.route_config import OWN_METADATA, SUBSET_KEY, TOKEN_KEY
+from clusters.gateway_token import HEADER
 
 ADMIN_SOCKET: Final = "admin.sock"
 """Relative to Envoy's working directory: the path of a unix socket may have 107 bytes, a state folder's more."""
@@ -64,9 +65,26 @@ def cluster(endpoints: Path, limits: Limits) -> Json:
                 "explicit_http_config": {"http_protocol_options": {}},
                 "common_http_protocol_options": {"idle_timeout": f"{limits.backend_idle_seconds:g}s"},
                 "retry_policy": retry_policy(),
+                "http_filters": [_send_token(), _codec()],
             }
         },
     }
+
+
+def _send_token() -> Json:
+    """Add the token of the chosen endpoint to a request. Headers of a route are made before an endpoint is chosen."""
+    value = f"%UPSTREAM_METADATA({OWN_METADATA}:{TOKEN_KEY})%"
+    header = {"header": {"key": HEADER, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+    mutation = {
+        "@type": _EXTENSIONS + "filters.http.header_mutation.v3.HeaderMutation",
+        "mutations": {"request_mutations": [{"append": header}]},
+    }
+    return {"name": "envoy.filters.http.header_mutation", "typed_config": mutation}
+
+
+def _codec() -> Json:
+    codec = {"@type": _EXTENSIONS + "filters.http.upstream_codec.v3.UpstreamCodec"}
+    return {"name": "envoy.filters.http.upstream_codec", "typed_config": codec}
 
 
 def retry_policy() -> Json:

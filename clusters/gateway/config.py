@@ -24,6 +24,8 @@ from clusters.gateway.headers import ADDED_BY_ENVOY, STRIPPED_FROM_ANSWERS
 from clusters.gateway.route_config import (
     ASKED_PATH,
     CLUSTER,
+    OWN_METADATA,
+    TOKEN_KEY,
     VERSION_DOMAIN,
     Json,
     foreign_host,
@@ -104,10 +106,10 @@ def endpoints(table: Table) -> Resource:
 
     An address is there once, as Envoy knows it once: one that is served is not parked.
     """
-    subsets = dict.fromkeys(table.parked, PARKED_SUBSET)
-    subsets |= {backend: str(revision) for revision, backends in table.backends.items() for backend in backends}
+    subsets = {backend: str(revision) for revision, backends in table.backends.items() for backend in backends}
     if table.activator is not None:
         subsets[table.activator] = ACTIVATOR_SUBSET
+    subsets = dict.fromkeys(table.parked - subsets.keys(), PARKED_SUBSET) | subsets
     entries = [_endpoint(backend, subsets[backend]) for backend in sorted(subsets)]
     assignment = {
         "@type": _TYPE + "endpoint.v3.ClusterLoadAssignment",
@@ -153,7 +155,10 @@ def _version(parts: Iterable[bytes]) -> str:
 
 def _endpoint(backend: Backend, revision: str) -> Json:
     address = {"socket_address": {"address": backend.host, "port_value": backend.port}}
-    return {"endpoint": {"address": address}, "metadata": subset(revision)}
+    metadata = subset(revision)
+    if backend.token:
+        metadata["filter_metadata"][OWN_METADATA] = {TOKEN_KEY: backend.token}
+    return {"endpoint": {"address": address}, "metadata": metadata}
 
 
 __all__ = ["CLUSTER", "ROUTE_TABLE", "Resource", "RouteMaker", "endpoints", "response", "starting"]

@@ -15,8 +15,8 @@ from clusters.gateway.headers import STRIPPED_FROM_REQUESTS, STRIPPED_PREFIXES
 from clusters.gateway.limits import Limits
 from clusters.gateway.replies import guards, local_replies
 from clusters.gateway.route_config import (
-    LOG_METADATA,
     LUA_FILTER,
+    OWN_METADATA,
     PATH_FORM_SCRIPT,
     PATH_FORM_SCRIPT_NAME,
     VERSION_DOMAIN,
@@ -160,7 +160,7 @@ def _access_log(path: Path) -> Json:
         "method": "%REQ(:METHOD)%",
         "host": "%REQ(:AUTHORITY)%",
         "path": "%PATH(NQ:PATH)%",  # without the query, in which callers have keys
-        "path_form": f"%DYNAMIC_METADATA({LOG_METADATA}:path)%",  # the path as sent, if it named the model
+        "path_form": f"%DYNAMIC_METADATA({OWN_METADATA}:path)%",  # the path as sent, if it named the model
         "protocol": "%PROTOCOL%",
         "status": "%RESPONSE_CODE%",
         "flags": "%RESPONSE_FLAGS%",

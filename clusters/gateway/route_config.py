@@ -25,7 +25,9 @@ SHORT_FORM_NAMESPACE: Final = "default"
 ASKED_PATH: Final = "knodel-internal-path"
 """Keeps the path that the caller sent, without its query, while the path form replaces it; removed before a backend
 sees the request."""
-LOG_METADATA: Final = "knodel.gateway"  # dynamic metadata for the access log: `path` as the caller sent it
+OWN_METADATA: Final = "knodel.gateway"
+"""Metadata of requests (`path` as the caller sent it, for the access log) and of endpoints (`TOKEN_KEY`)."""
+TOKEN_KEY: Final = "token"  # noqa: S105 - a name, not a secret
 
 LUA_FILTER: Final = "envoy.filters.http.lua"
 PATH_FORM_SCRIPT_NAME: Final = "path form"
@@ -48,7 +50,7 @@ function envoy_on_request(handle)
     host = name .. ".{SHORT_FORM_NAMESPACE}"
   end
   headers:add("{ASKED_PATH}", asked)
-  handle:streamInfo():dynamicMetadata():set("{LOG_METADATA}", "path", asked)
+  handle:streamInfo():dynamicMetadata():set("{OWN_METADATA}", "path", asked)
   headers:replace(":authority", host .. "{PATH_FORM_DOMAIN}")
   handle:clearRouteCache()
 end

@@ -16,10 +16,11 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Backend:
-    """An address that takes requests."""
+    """An address that takes requests, and the token that is sent along with them; empty for none."""
 
     host: str
     port: int
+    token: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ PLATFORM_FILE = "platform.json"
 CONTROL_SOCKET = "control.sock"
 TOKEN_FILE = "token"  # noqa: S105 - a file's name
 POOL_KEY_FILE = "pool-key"
+GATEWAY_KEY_FILE = "gateway-key"
 KUBECONFIG_FILE = "kubeconfig"
 LOG_FILE = "platform.log"
 STORE_FILE = "cluster.db"

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from clusters.core_dumps import allow_none
 from clusters.errors import KnodelError
+from clusters.gateway_token import VARIABLE
 from clusters.sockets import LISTEN_FDS
 from serving.server.assignment import Assignment
 from serving.server.assignment_file import AssignmentFile
@@ -60,6 +61,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _serve(options: ServerOptions) -> int:
+    os.environ.pop(VARIABLE, None)  # no model's code and no child process reads it
     options = _remembering(options)
     sockets = _bind(options)
     startup = Startup()

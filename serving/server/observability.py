@@ -41,11 +41,13 @@ INSTALL: Final = "pip install 'knodel[tracing]'"
 
 
 class Observability:
-    """One server's; made inside of its event loop. `out` takes the access log."""
+    """One server's; made inside of its event loop. `out` takes the access log, `token` is of `Observed`."""
 
     def __init__(
-        self, options: ObservabilityOptions, stats: Stats, out: TextIO, monotonic: Callable[[], float] = time.monotonic,
+        self, options: ObservabilityOptions, stats: Stats, out: TextIO, token: bytes = b"",
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
+        self.token = token
         self.metrics = Metrics(monotonic)
         self._stats = stats
         self._monotonic = monotonic
@@ -70,7 +72,7 @@ class Observability:
             from serving.server.tracing import Traced
 
             app = Traced(app, self._tracing)
-        return Observed(app, self.metrics, self._access_log, self._monotonic)
+        return Observed(app, self.metrics, self._access_log, self._monotonic, self.token)
 
     def inference(
         self, lifecycle: Lifecycle, admission: Admission, workers: Workers, bounds: Bounds, loop: AbstractEventLoop

@@ -11,7 +11,7 @@ from serving.server.access_log import AccessLog
 from serving.server.connection import BROKEN_KEY, REFUSED_KEY
 from serving.server.errors import ClientLeft
 from serving.server.metrics import Metrics
-from serving.server.split import is_of_split
+from serving.server.split import is_of_split, without_token
 
 V1: Final = "v1"
 V2: Final = "v2"
@@ -24,11 +24,17 @@ _FAILED: Final = 500  # what a caller gets when the application raises
 
 
 class Observed:
-    """Wraps an application; `monotonic` gives seconds."""
+    """Wraps an application; `monotonic` gives seconds, `token` is of requests from the gateway (`is_of_split`)."""
 
     def __init__(
-        self, app: ASGIApp, metrics: Metrics, access_log: AccessLog | None, monotonic: Callable[[], float]
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        access_log: AccessLog | None,
+        monotonic: Callable[[], float],
+        token: bytes = b"",
     ) -> None:
+        self._token = token
         self._app = app
         self._metrics = metrics
         self._access_log = access_log
@@ -41,7 +47,10 @@ class Observed:
         """
         start, status = self._monotonic(), 0
         protocol, split = protocol_of(scope["method"], scope["path"]), self._metrics.split
-        judged = split.begin(scope, start) if protocol != OTHER and is_of_split(scope["headers"]) else None
+        counts = protocol != OTHER and is_of_split(scope["headers"], self._token)
+        judged = split.begin(scope, start) if counts else None
+        if self._token:
+            scope["headers"] = without_token(scope["headers"])
 
         def seen(message: Message) -> Awaitable[None]:  # no coroutine of its own: this is on the way of every request
             nonlocal status

@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from clusters.gateway_token import VARIABLE
 from clusters.net.hosts import ANY, LOOPBACK_NAMES, KnownHosts
 from clusters.net.ssrf import is_loopback
 from serving.server.assignment import BATCH_LATENCY, Assignment, Batching, Bounds, is_name
@@ -54,7 +55,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     bytes together, and one of them `load_timeout` seconds until it is loaded; None for a server of one. `token_sha256`
     (hex) is that of the token by which models are loaded, "" where none may be. `hosts` are the names that
     Host and Origin of a request may have, None for any. A server that `remembers` keeps the digest of what it loaded
-    (`first_digest`).
+    (`first_digest`). `gateway_token` is of requests from the gateway (`clusters.gateway_token`), b"" without one.
     """
 
     assignment: Assignment | None
@@ -78,6 +79,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     token_sha256: str = ""
     hosts: KnownHosts | None = None
     remembers: bool = False
+    gateway_token: bytes = b""
 
 
 def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOptions:
@@ -108,6 +110,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
         token_sha256=environ.get(LOAD_TOKEN, "").lower(),
         hosts=_known_hosts(given.allowed_host or _list(environ, ALLOWED_HOSTS), environ.get("HOST") or DEFAULT_HOST),
         remembers=bool(environ.get(RECORD)),
+        gateway_token=environ.get(VARIABLE, "").encode(),
     )
 
 

@@ -97,7 +97,7 @@ class Server:
     ) -> None:
         self._options = options
         self.stats, make_models = _stats_and_models(options, startup)
-        observability = Observability(options.observability, self.stats, own_stderr())
+        observability = Observability(options.observability, self.stats, own_stderr(), options.gateway_token)
         self._observability = observability
         self._hanging = Hanging(limits.bodies)
         shared = Shared(options, limits, BodyBudget(limits.bodies), self._hanging, observability)
@@ -182,4 +182,4 @@ def _grpc_of(models: Served, shared: Shared) -> GrpcServer:
 
     watched = shared.observability
     parts = models.lifecycle, models.hold, shared.budget, shared.limits
-    return GrpcServer(*parts, watched.metrics, interceptors=watched.interceptors())
+    return GrpcServer(*parts, watched.metrics, interceptors=watched.interceptors(), token=watched.token)

@@ -13,6 +13,9 @@ with `tag-header-based-routing`, which every Model with a rollout needs):
 
 A caller can take its own requests out of the counts. It can add none, and cannot choose the version.
 
+On one machine every user can connect to a replica. A request with these headers counts there only if it passed the
+gateway, which is shown by a token in its headers (`clusters.gateway_token`).
+
 Of a request that counts, the answer is one of:
 
     below 400                 answered: neither wrong nor late by itself
@@ -29,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, Final, Literal
 
+from clusters.gateway_token import HEADER, is_valid
 from serving.apis.latency import bucket_of
 from serving.server.errors import BadRequest, ClientLeft, ModelFailed
 from serving.server.latency import LATENCY_EDGES, by_bucket
@@ -37,6 +41,7 @@ from serving.server.observations import Observations
 TAG: Final = b"knative-serving-tag"
 DEFAULT_ROUTE: Final = b"knative-serving-default-route"
 HOST: Final = b"host"
+TOKEN: Final = HEADER.lower().encode()
 COPY: Final = b"-shadow"
 """What Envoy and Istio append to the host of a mirrored request."""
 RECEIVED_KEY: Final = "knodel.received"
@@ -48,15 +53,25 @@ Outcome = Literal["answered", "error", "refused", "left"]
 Headers = Iterable[tuple[bytes, bytes]]
 
 
-def is_of_split(headers: Headers) -> bool:
-    """Return whether the ingress chose the version of a request with these headers (names in lower case)."""
-    by_default = False
+def is_of_split(headers: Headers, token: bytes = b"") -> bool:
+    """Return whether the ingress chose the version of a request with these headers (names in lower case).
+
+    `token` is this server's (`clusters.gateway_token`), empty where only the ingress can reach it.
+    """
+    by_default, from_gateway = False, not token
     for name, value in headers:
         if name == TAG or (name == HOST and value.partition(b":")[0].endswith(COPY)):
             return False
         if name == DEFAULT_ROUTE:
             by_default = value == b"true"
-    return by_default
+        elif name == TOKEN and token:
+            from_gateway = is_valid(value, token)
+    return by_default and from_gateway
+
+
+def without_token(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """Return the headers as an application may read them."""
+    return [pair for pair in headers if pair[0] != TOKEN]
 
 
 def outcome_of(status: int) -> Outcome:

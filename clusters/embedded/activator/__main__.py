@@ -1,7 +1,8 @@
 """The activator process: `python -m clusters.embedded.activator --fd N --control SOCKET --log FILE`.
 
 The listening socket N comes from the control plane, which keeps it: requests wait in it while a successor starts, and
-nobody else can take its address. Exit codes: 0 after a drain, 1 when the control socket is in use, 2 for wrong usage.
+nobody else can take its address. `KNODEL_GATEWAY_TOKEN` has the token of requests from the gateway. Exit codes: 0 after
+a drain, 1 when the control socket is in use, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import fcntl
 import logging
 import logging.handlers
+import os
 import resource
 import signal
 import socket
@@ -29,6 +31,7 @@ from clusters.embedded.activator.pool import ConnectionPool
 from clusters.embedded.activator.report import LoadReport
 from clusters.embedded.activator.server import ActivatorServer
 from clusters.embedded.activator.throttler import Throttler
+from clusters.gateway_token import VARIABLE
 
 LOG_SIZE = 4 * 1024 * 1024  # bytes, and one former file of the same size
 DRAIN = 30  # s; a held request may wait this long for the model that it woke
@@ -61,7 +64,7 @@ async def _run(sock: socket.socket, control: socket.socket, drain: int) -> None:
     throttler = Throttler(report.changed, clock)
     report.observe(throttler.load, throttler.has_endpoints)
     pool = ConnectionPool()
-    server = ActivatorServer(Activator(throttler, pool, clock), drain)
+    server = ActivatorServer(Activator(throttler, pool, clock, os.environ.get(VARIABLE, "")), drain)
     link = ControlServer(throttler, report, f"{host}:{port}")
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -16,7 +16,7 @@ from clusters.embedded.activator.answers import answer_to
 from clusters.embedded.activator.caller import CallerConnection, caller_of
 from clusters.embedded.activator.errors import HoldExpired
 from clusters.embedded.activator.exchange import CallerLeft, Exchange, Receive, Scope, Send
-from clusters.embedded.activator.headers import revision_of
+from clusters.embedded.activator.headers import is_from_gateway, revision_of
 from clusters.embedded.activator.pool import ConnectFailed, ConnectionPool
 from clusters.embedded.activator.probe import Probed, probe
 from clusters.embedded.activator.startup import startup_of
@@ -35,9 +35,10 @@ STARTUP_PATIENCE = 0.02  # s; the stats page was asked for when the request was 
 
 
 class Activator:
-    """The ASGI application."""
+    """The ASGI application; `token` is the activator's own (`clusters.gateway_token`)."""
 
-    def __init__(self, throttler: Throttler, pool: ConnectionPool, clock: Clock) -> None:
+    def __init__(self, throttler: Throttler, pool: ConnectionPool, clock: Clock, token: str = "") -> None:
+        self._token = token.encode()
         self._throttler = throttler
         self._pool = pool
         self._clock = clock
@@ -78,7 +79,8 @@ class Activator:
         lease = way.lease
         try:
             timing = _Timing(ticket, way, self._pool, self._clock)
-            await exchange.run(way.connection, timing.headers)
+            token = lease.endpoint.token if is_from_gateway(scope["headers"], self._token) else ""
+            await exchange.run(way.connection, token.encode(), timing.headers)
         finally:
             self._pool.give((lease.endpoint.host, lease.endpoint.port), way.connection)
             lease.release()

@@ -46,9 +46,12 @@ class Exchange:
             self._begun = True
             self._first = await self._next() if self._more else b""
 
-    async def run(self, connection: UpstreamConnection, more_headers: MoreHeaders) -> None:
-        """Pass the request on and its answer back. Raises UpstreamError; `answered` says if an answer had begun."""
-        connection.send(request_head(self._scope) + self._first, head_only=self._scope["method"] == "HEAD")
+    async def run(self, connection: UpstreamConnection, token: bytes, more_headers: MoreHeaders) -> None:
+        """Pass the request on with the endpoint's `token`, and its answer back.
+
+        Raises UpstreamError; `answered` is true if an answer had begun.
+        """
+        connection.send(request_head(self._scope, token) + self._first, head_only=self._scope["method"] == "HEAD")
         pump = asyncio.create_task(self._pump(connection)) if self._more else None
         try:
             status, headers = await connection.response()

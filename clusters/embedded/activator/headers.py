@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusters.embedded.activator.answers import NotOurs
+from clusters.gateway_token import HEADER, is_valid
 from clusters.objects import Key
 
 HEADER_NAMESPACE = b"knative-serving-namespace"
 HEADER_REVISION = b"knative-serving-revision"
+HEADER_TOKEN = HEADER.lower().encode()
 
 HOP_BY_HOP = frozenset(
     {
@@ -28,7 +30,7 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-ENDS_HERE = HOP_BY_HOP | {HEADER_NAMESPACE, HEADER_REVISION, b"expect"}
+ENDS_HERE = HOP_BY_HOP | {HEADER_NAMESPACE, HEADER_REVISION, HEADER_TOKEN, b"expect"}
 """`Expect` ends here too: it is answered when the body is asked for, which is when an endpoint was found."""
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
@@ -43,6 +45,11 @@ def revision_of(headers: RawHeaders) -> Key:
         raise NotOurs("no model at this address: ask the gateway, not the activator") from error
 
 
+def is_from_gateway(headers: RawHeaders, token: bytes) -> bool:
+    """Return whether a request with these headers passed the gateway; `token` is the activator's, empty for none."""
+    return bool(token) and any(name == HEADER_TOKEN and is_valid(value, token) for name, value in headers)
+
+
 def is_chunked(headers: RawHeaders) -> bool:
     """Whether the body's length is not known beforehand."""
     return any(name == b"transfer-encoding" for name, _ in headers)
@@ -55,14 +62,16 @@ def has_body(headers: RawHeaders) -> bool:
     )
 
 
-def request_head(scope: Mapping[str, Any]) -> bytes:
-    """The head to send to the endpoint, from an ASGI scope."""
+def request_head(scope: Mapping[str, Any], token: bytes = b"") -> bytes:
+    """Return the head to send to the endpoint, from an ASGI scope; `token` is the endpoint's, empty to send none."""
     headers = scope["headers"]
     chunked = is_chunked(headers)
     drop = ENDS_HERE | _connection_options(headers) | ({b"content-length"} if chunked else frozenset())
     target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
     lines = [scope["method"].encode("ascii") + b" " + (target or b"/") + b" HTTP/1.1"]
     lines += [name + b": " + value for name, value in headers if name not in drop]
+    if token:
+        lines.append(HEADER_TOKEN + b": " + token)
     if chunked:
         lines.append(b"transfer-encoding: chunked")
     return b"\r\n".join(lines) + b"\r\n\r\n"

@@ -24,6 +24,7 @@ from clusters.embedded.activator.wire import LINE_LIMIT, decode
 from clusters.embedded.activator_link import ActivatorLink
 from clusters.embedded.kubelet.environment import node_environment
 from clusters.errors import KnodelError
+from clusters.gateway_token import VARIABLE
 from clusters.identity import Identity, folder_id, identify, is_running
 from clusters.sockets import PortGuard
 
@@ -51,10 +52,11 @@ class ActivatorFailed(KnodelError):
 
 
 class ActivatorProcess:
-    """One activator whose files are in `folder`."""
+    """One activator whose files are in `folder`; `token` is its own (`clusters.gateway_token`)."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: Clock, token: str = "") -> None:
         self._folder = folder
+        self._token = token
         self._clock = clock
         self._identity: Identity | None = None
         self._version = code_version()
@@ -170,7 +172,7 @@ class ActivatorProcess:
             command,
             log=self._folder / OUTPUT,
             cwd=self._folder,
-            environment=node_environment(),
+            environment={**node_environment(), VARIABLE: self._token},
             files=[listener.fileno()],
         )
         self._hold(launched, self._version)

@@ -70,6 +70,7 @@ def target_to_wire(target: Target) -> Message:
     return {
         "key": list(target.key),
         "endpoints": [[one.pod, one.host, one.port, one.management_port] for one in target.endpoints],
+        "tokens": [one.token for one in target.endpoints],
         "holdLimit": target.hold_limit,
         "slots": target.slots_per_endpoint,
         "timeout": target.timeout,
@@ -79,11 +80,13 @@ def target_to_wire(target: Target) -> Message:
 
 def target_from_wire(message: Mapping[str, Any]) -> Target:
     """The inverse of `target_to_wire`. Raises KeyError, TypeError or ValueError for another shape."""
+    endpoints = message["endpoints"]
+    tokens = message.get("tokens") or [""] * len(endpoints)  # a control plane of an earlier version sends none
     return Target(
         key=key_from_wire(message["key"]),
         endpoints=tuple(
-            Endpoint(str(pod), str(host), int(port), int(management))
-            for pod, host, port, management in message["endpoints"]
+            Endpoint(str(pod), str(host), int(port), int(management), str(token))
+            for (pod, host, port, management), token in zip(endpoints, tokens, strict=True)
         ),
         hold_limit=int(message["holdLimit"]),
         slots_per_endpoint=int(message["slots"]),

@@ -24,6 +24,7 @@ from clusters.embedded.kubelet.pod_worker import PodWorker
 from clusters.embedded.kubelet.ports import PortAllocator
 from clusters.embedded.kubelet.zygotes import ZygoteRuntime
 from clusters.endpoints import real_ports
+from clusters.gateway_token import GatewayTokens
 from clusters.informer import Informers
 from clusters.objects import POD, Object, key_of, uid_of
 from clusters.recorder import Recorder
@@ -44,6 +45,7 @@ class Kubelet:
         state_dir: Path,
         images: Mapping[str, Image],
         drain: Drain,
+        tokens: GatewayTokens,
         clock: Clock,
         node_name: str = "embedded",
         settings: Settings | None = None,
@@ -68,6 +70,7 @@ class Kubelet:
             drain=drain,
             recorder=Recorder(cluster, MANAGER, clock),
             settings=settings or Settings(),
+            tokens=tokens,
         )
 
     async def run(self) -> None:

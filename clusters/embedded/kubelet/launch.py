@@ -20,6 +20,7 @@ from clusters.embedded.kubelet.mounts import lead_to, mount_files
 from clusters.embedded.kubelet.node import HOST, Node
 from clusters.embedded.kubelet.runtime import Launch
 from clusters.endpoints import DEFAULT_PORT, MANAGEMENT_PORT, declared_port
+from clusters.gateway_token import VARIABLE
 from clusters.objects import Object, name_of, uid_of
 
 
@@ -68,4 +69,5 @@ def _contract(node: Node, pod: Object, ports: Mapping[str, int]) -> dict[str, st
         PROCESS_HOME: node.folders.home,
         PROCESS_ROLE: "pod",
         POD_UID: uid,
+        VARIABLE: node.tokens.of(uid),
     }

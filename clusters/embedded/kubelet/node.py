@@ -16,6 +16,7 @@ from clusters.embedded.kubelet.pod_runtime import PodRuntime
 from clusters.embedded.kubelet.ports import PortAllocator
 from clusters.embedded.secrets import values_of
 from clusters.errors import ClusterError, NotFound
+from clusters.gateway_token import GatewayTokens
 from clusters.objects import CONFIG_MAP, POD, SECRET, Object, key_of
 from clusters.recorder import EventType, Recorder
 
@@ -52,6 +53,7 @@ class Node:
     drain: Drain
     recorder: Recorder
     settings: Settings
+    tokens: GatewayTokens
 
     async def record(self, pod: Object, type: EventType, reason: str, message: str) -> None:
         """An Event about the Pod; one that cannot be written is logged."""

@@ -43,10 +43,10 @@ class GrpcServer:
     def __init__(
         self, lifecycle: Lifecycle, hold: Hold | None, budget: BodyBudget, limits: Limits,
         metrics: Observer | None = None, monotonic: Callable[[], float] = time.monotonic, *,
-        interceptors: Sequence[Any] = (),
+        interceptors: Sequence[Any] = (), token: bytes = b"",
     ) -> None:  # fmt: skip
         receiver = Messages(budget, limits, asyncio.get_running_loop())
-        self._service = Service(lifecycle, hold, receiver, Untaken(limits.answers), metrics, monotonic)
+        self._service = Service(lifecycle, hold, receiver, Untaken(limits.answers), metrics, monotonic, token)
         with batch_threads():
             self._server = grpc.aio.server(
                 interceptors=interceptors, options=_options(limits), maximum_concurrent_rpcs=MOST_CALLS

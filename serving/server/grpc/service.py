@@ -109,8 +109,9 @@ class Service:
 
     def __init__(
         self, lifecycle: Lifecycle, hold: Hold | None, receiver: Messages, untaken: Untaken, metrics: Observer | None,
-        monotonic: Callable[[], float],
+        monotonic: Callable[[], float], token: bytes = b"",
     ) -> None:  # fmt: skip
+        self._token = token
         self._lifecycle = lifecycle
         self._hold = hold
         self._receiver = receiver
@@ -189,7 +190,7 @@ class Service:
             return None
         metadata = context.invocation_metadata() or ()
         headers = ((name.encode(), value.encode() if isinstance(value, str) else value) for name, value in metadata)
-        return self._metrics.split.begin({}, now) if is_of_split(headers) else None
+        return self._metrics.split.begin({}, now) if is_of_split(headers, self._token) else None
 
     async def _answer(self, method: Method, context: Context, judged: InFlight | None) -> bytes:
         """The answer, or b"" to a caller that left. Raises ServingError."""

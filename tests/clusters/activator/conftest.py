@@ -18,6 +18,8 @@ from loadtests.bench.processes import cpu_seconds, pss
 from tests.clusters.activator.caller import REVISION, Caller
 from tests.support.wait import eventually
 
+TOKEN = "of the activator"
+
 
 class Running:
     """An activator and its control plane's side."""
@@ -79,7 +81,7 @@ class Running:
 @contextlib.asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[Running]:
     """A process over `folder`, ended with all that it holds."""
-    process = ActivatorProcess(folder, SystemClock())
+    process = ActivatorProcess(folder, SystemClock(), TOKEN)
     one = Running(process)
     task: asyncio.Task[None] | None = None
     try:

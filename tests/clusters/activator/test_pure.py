@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from clusters.embedded.activator.answers import NotOurs, answer_to
 from clusters.embedded.activator.errors import HoldExpired, HoldQueueFull, UnknownRevision
-from clusters.embedded.activator.headers import has_body, request_head, response_headers, revision_of
+from clusters.embedded.activator.headers import (
+    HEADER_TOKEN,
+    RawHeaders,
+    has_body,
+    is_from_gateway,
+    request_head,
+    response_headers,
+    revision_of,
+)
 from clusters.embedded.activator.startup import parse
 from clusters.embedded.activator.timing import Held, Startup, header, stages
 from clusters.embedded.activator.upstream import UpstreamError
@@ -143,6 +151,38 @@ def test_a_body_of_unknown_length_is_chunked_whatever_length_is_said() -> None:
     assert not has_body([])
 
 
+def test_the_gateways_token_ends_here_and_the_endpoints_goes_on() -> None:
+    scope = {"method": "POST", "raw_path": b"/", "query_string": b"", "headers": [(HEADER_TOKEN, b"own"), (b"a", b"1")]}
+    assert request_head(scope, b"pod") == b"POST / HTTP/1.1\r\na: 1\r\nknodel-internal-gateway: pod\r\n\r\n"
+    assert request_head(scope) == b"POST / HTTP/1.1\r\na: 1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("headers", "token", "passed"),
+    [
+        ([(HEADER_TOKEN, b"own")], b"own", True),
+        ([(HEADER_TOKEN, b"forged")], b"own", False),
+        ([(HEADER_TOKEN, b"")], b"own", False),
+        ([], b"own", False),
+        ([(HEADER_TOKEN, b"")], b"", False),
+    ],
+)
+def test_a_request_from_the_gateway_has_the_activators_token(headers: RawHeaders, token: bytes, passed: bool) -> None:
+    assert is_from_gateway(headers, token) is passed
+
+
+def test_an_activator_of_an_earlier_version_reads_targets_with_tokens_and_this_one_reads_those_without() -> None:
+    target = Target(Key("n", "r"), (Endpoint("n/p", "h", 1, 2, "token"),), 1, 1, 1.0)
+    message = target_to_wire(target)
+    assert message["endpoints"] == [["n/p", "h", 1, 2]]
+    del message["tokens"]
+    assert target_from_wire(message).endpoints == (Endpoint("n/p", "h", 1, 2),)
+
+
+def test_a_token_is_in_no_log_of_an_endpoint() -> None:
+    assert "secret" not in f"{Endpoint('n/p', 'h', 1, 2, 'secret')}"
+
+
 def test_answers_lose_their_hop() -> None:
     headers = [(b"connection", b"x-a"), (b"x-a", b"1"), (b"keep-alive", b"5"), (b"x-b", b"2")]
     assert response_headers(headers) == [(b"x-b", b"2")]
@@ -168,7 +208,7 @@ def test_each_fault_has_its_status(error: KnodelError, status: int, retries: boo
 
 keys = st.builds(Key, st.text(max_size=9), st.text(max_size=9))
 ports = st.integers(1, 65535)
-endpoints = st.builds(Endpoint, st.text(max_size=9), st.text(max_size=9), ports, ports)
+endpoints = st.builds(Endpoint, st.text(max_size=9), st.text(max_size=9), ports, ports, st.text(max_size=9))
 targets = st.builds(
     Target,
     keys,

@@ -13,6 +13,7 @@ from clusters.embedded.activator_link import Target
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane import DataPlane, Gateway, HoldPolicy
 from clusters.errors import NotFound
+from clusters.gateway_token import GatewayTokens
 from clusters.informer import Informers
 from clusters.objects import (
     ANNOTATION_PORTS,
@@ -31,6 +32,7 @@ from tests.clusters.gateway.ingresses import ingress
 from tests.support.loops import at_work
 
 MANAGER = "test"
+TOKENS = GatewayTokens(b"key")
 
 
 @dataclass
@@ -136,6 +138,7 @@ async def data_plane(
         activator=activator,
         activator_address=(address.address.host, address.address.port),
         hold=hold_of,
+        tokens=TOKENS,
         clock=SystemClock(),
     )
     async with at_work(made.run(), *([informers.run()] if synced else [])):

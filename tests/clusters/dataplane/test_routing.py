@@ -8,6 +8,7 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane import DataPlane
 from clusters.embedded.dataplane_view import cannot_start
 from clusters.gateway.envoy import Envoy
+from clusters.gateway_token import ACTIVATOR, HEADER
 from clusters.objects import (
     INGRESS,
     LABEL_REVISION,
@@ -19,7 +20,7 @@ from clusters.objects import (
     generation_of,
 )
 from tests.clusters.dataplane.looks import DIRECT, PROXIED, READY, Stuck, answers, is_ready
-from tests.clusters.dataplane.stage import Activator, Stage, data_plane
+from tests.clusters.dataplane.stage import TOKENS, Activator, Stage, data_plane
 from tests.clusters.gateway.backends import Backend
 from tests.support.wait import eventually
 
@@ -30,6 +31,26 @@ async def test_an_ingress_is_ready_once_envoy_routes_it(plane: DataPlane, stage:
     await eventually(lambda: is_ready(stage))
     assert await answers(envoy) == "activator"
     assert await stage.conditions(INGRESS, "m") == READY
+
+
+async def test_requests_bear_the_token_of_the_pod_or_the_activator_that_gets_them(
+    plane: DataPlane, stage: Stage, envoy: Envoy, activator: Activator, one: Backend, holding: Backend
+) -> None:
+    await stage.revision("m-00001")
+    pod = await stage.pod("pod", "m-00001", one)
+    token = TOKENS.of(pod["metadata"]["uid"])
+    await stage.route("m", {"m-00001": 100})
+    await eventually(lambda: is_ready(stage))
+    await eventually(lambda: activator.endpoints("m-00001"))
+    assert await answers(envoy) == "activator"
+    assert [one.token for one in activator.targets[Key("default", "m-00001")].endpoints] == [token]
+    await stage.mode("m-00001", "Serve")
+
+    async def direct() -> bool:
+        return await answers(envoy) == "one"
+
+    await eventually(direct)
+    assert [to.requests[-1].headers.getall(HEADER) for to in (holding, one)] == [[TOKENS.of(ACTIVATOR)], [token]]
 
 
 async def test_each_new_split_is_ready_only_when_it_is_in_force(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
+import grpc.aio
 import pytest
 
 from clusters.clock import SystemClock
@@ -15,6 +17,7 @@ from clusters.gateway.limits import Limits
 from clusters.gateway.route_config import PATH_FORM_DOMAIN, VERSION_DOMAIN
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Route, Split, Table, VirtualHost
+from clusters.gateway_token import HEADER
 from serving.server.split import is_of_split
 from tests.clusters.gateway.backends import Backend, ask, backend, read_answer
 from tests.clusters.gateway.tables import HEAD, ONE, TWO, is_error, table
@@ -146,6 +149,38 @@ async def test_only_the_gateway_marks_what_the_split_sends(gateway: Envoy, first
         counted.append(is_of_split([(name.lower().encode(), value.encode()) for name, value in got.items()]))
         assert got.getall("Knative-Serving-Default-Route", []) == (["true"] if served is first else [])
     assert counted == [True] * 3 + [False] * 5
+
+
+async def test_the_gateway_sends_the_token_of_the_endpoint_and_no_other(
+    gateway: Envoy, first: Backend, second: Backend
+) -> None:
+    one, two = replace(first.address, token="of-one"), replace(second.address, token="of-two")
+    forged = {HEADER: "of-two", HEADER.upper(): "of-one", "Connection": HEADER}
+    for backends, served, token in (({ONE: (one,)}, first, "of-one"), ({}, second, "of-two")):
+        await gateway.apply(table({"m-00001": 100}, backends, activator=two))
+        answer = await ask(gateway.port, headers=forged)
+        assert served.requests[-1].headers.getall(HEADER) == [token]
+        assert token not in str(answer)
+    await gateway.apply(table({"m-00001": 100}, {ONE: (replace(one, token="of-its-successor"),)}))
+    await ask(gateway.port, headers=forged)
+    assert first.requests[-1].headers.getall(HEADER) == ["of-its-successor"]
+    await gateway.apply(table({"m-00001": 100}, {ONE: (first.address,)}))
+    await ask(gateway.port, headers=forged)
+    assert first.requests[-1].headers.getall(HEADER, []) == []
+
+
+async def test_over_http2_and_grpc_the_split_is_marked_alike(gateway: Envoy, first: Backend) -> None:
+    await gateway.apply(table({"m-00001": 100}, {ONE: (replace(first.address, token="of-one"),)}))
+    forged = ((HEADER.lower(), "forged"), ("knative-serving-default-route", "false"))
+    authority = [("grpc.default_authority", "m.default.localhost")]
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{gateway.port}", authority) as channel:
+        with pytest.raises(grpc.aio.AioRpcError):  # the backend is no server of gRPC
+            await channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")(b"", metadata=forged)
+    got = first.requests[-1].headers
+    headers = [(name.lower().encode(), value.encode()) for name, value in got.items()]
+    assert got["content-type"] == "application/grpc"
+    assert is_of_split(headers, b"of-one")
+    assert not is_of_split(headers, b"of-two")
 
 
 async def test_requests_are_split_by_percent(gateway: Envoy, first: Backend, second: Backend) -> None:

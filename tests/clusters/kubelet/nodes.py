@@ -18,6 +18,7 @@ from clusters.embedded.kubelet import Image, Kubelet, Settings, find_leftovers
 from clusters.embedded.kubelet.pod_status import recorded_run
 from clusters.endpoints import Endpoint, endpoint_of, is_ready
 from clusters.errors import NotFound
+from clusters.gateway_token import GatewayTokens
 from clusters.identity import PROC, Identity, is_running
 from clusters.informer import Informers
 from clusters.objects import POD, Object
@@ -26,6 +27,7 @@ from tests.support.wait import eventually
 T = TypeVar("T")
 SERVER = Path(__file__).with_name("server.py")
 NAMESPACE = "default"
+TOKENS = GatewayTokens(b"key")
 READINESS = {"httpGet": {"path": "/v2/health/ready", "port": 0}, "periodSeconds": 1}
 
 
@@ -60,6 +62,7 @@ class Nodes:
             state_dir=self.state,
             images=self.images,
             drain=self.drain,
+            tokens=TOKENS,
             clock=clock or SystemClock(),
             settings=self.settings,
         )

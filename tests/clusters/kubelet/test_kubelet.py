@@ -15,11 +15,13 @@ import pytest
 from clusters.embedded.kubelet import Image, find_leftovers
 from clusters.embedded.kubelet.folders import Folders, log_path
 from clusters.endpoints import endpoint_of, is_ready
+from clusters.gateway_token import VARIABLE
 from clusters.identity import PROC
 from clusters.objects import ANNOTATION_PORTS, POD, SECRET, Object, condition_of
 from tests.clusters.kubelet.nodes import (
     NAMESPACE,
     READINESS,
+    TOKENS,
     Nodes,
     ended,
     environment_of,
@@ -73,9 +75,27 @@ async def test_the_process_gets_its_ports_and_its_containers_environment(nodes: 
     assert environment["PORT"] == str(real["8000"])
     assert environment["MANAGEMENT_PORT"] == str(real["9095"])
     assert (environment["HOST"], environment["HOSTNAME"], environment["NAME"]) == ("127.0.0.1", "a", "a")
+
     assert (environment["A"], environment["B"]) == ("one", "one-$(HOSTNAME)")
     assert f"--port={real['8000']}" in (PROC / str(process_of(pod).pid) / "cmdline").read_text().split("\0")
     assert "started" in log_path(nodes.state, pod).read_text()
+
+
+async def test_each_pod_has_a_gateway_token_of_its_own_which_it_keeps(nodes: Nodes) -> None:
+    await nodes.start()
+    env = [{"name": VARIABLE, "value": "chosen by the Model"}]
+    for name in ("a", "b"):
+        await nodes.create(make_pod(name, container={"env": env}))
+    pods = [await nodes.ready(name) for name in ("a", "b")]
+
+    tokens = [environment_of(process_of(pod))[VARIABLE] for pod in pods]
+    assert tokens == [TOKENS.of(pod["metadata"]["uid"]) for pod in pods]
+    assert len(set(tokens)) == 2
+    assert all(token not in json.dumps(pod) for token, pod in zip(tokens, pods, strict=True))
+
+    os.kill(process_of(pods[0]).pid, signal.SIGKILL)
+    await until(lambda: restarted(nodes, "a"))
+    assert environment_of(process_of(await nodes.ready("a")))[VARIABLE] == tokens[0]
 
 
 async def test_an_environment_variable_comes_from_a_secret_once_that_exists(nodes: Nodes) -> None:

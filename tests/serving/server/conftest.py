@@ -68,14 +68,18 @@ Serve = Callable[..., Awaitable[Running]]
 
 @pytest.fixture
 async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
-    """Start a server of an ONNX model given as bytes (None: it loads for ever); more options as on its command line."""
+    """Start a server of an ONNX model given as bytes (None: it loads for ever); more options as on its command line.
+
+    `environ` has more variables.
+    """
     running: list[Server] = []
 
-    async def start(model: bytes | None, *options: str, limits: Limits | None = None) -> Running:
+    async def start(model: bytes | None, *options: str, limits: Limits | None = None, **environ: str) -> Running:
         path = tmp_path / "model.onnx"
         path.write_bytes(model or b"")
         given = parse_options(
-            ["--name", NAME, "--storage-uri", path.as_uri(), *options], {"K_REVISION": REVISION, "HOST": HOST}
+            ["--name", NAME, "--storage-uri", path.as_uri(), *options],
+            {"K_REVISION": REVISION, "HOST": HOST, **environ},
         )
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
         server = Server(given, sockets, limits or Limits())

@@ -39,7 +39,7 @@ PATIENCE = 10.0  # s; a broken server must fail a test, not hang it
 class Parts:
     """A model server of one model, or of none yet, as far as gRPC needs it."""
 
-    def __init__(self, slots: int, queue: int, timeout: float, limits: Limits, holds: bool) -> None:
+    def __init__(self, slots: int, queue: int, timeout: float, limits: Limits, holds: bool, token: bytes = b"") -> None:
         loop = asyncio.get_running_loop()
         self.bounds = Bounds(slots, timeout, 1)
         self.limits = limits
@@ -51,7 +51,7 @@ class Parts:
         health = make_app(health_routes(self.lifecycle))
         self.hold = Hold(health, self.stats, self.budget, slots + queue, timeout)
         self.inference = Inference(self.lifecycle, Admission(slots, queue, self.stats), self.workers, timeout, loop)
-        self.server = GrpcServer(self.lifecycle, self.hold, self.budget, limits, self.metrics)
+        self.server = GrpcServer(self.lifecycle, self.hold, self.budget, limits, self.metrics, token=token)
         self.port = 0
         if not holds:
             self.assign()
@@ -85,9 +85,10 @@ async def serving(
     timeout: float = 300.0,
     limits: Limits | None = None,
     holds: bool = False,
+    token: bytes = b"",
 ) -> AsyncIterator[Parts]:
     """A server of an ONNX model (None: it loads for ever)."""
-    parts = Parts(slots, queue, timeout, limits or Limits(), holds)
+    parts = Parts(slots, queue, timeout, limits or Limits(), holds, token)
     if model is not None:
         parts.load(model)
     parts.port = await parts.server.start(HOST, 0)

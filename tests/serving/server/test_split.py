@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import grpc.aio
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
+from clusters import gateway_token
+from clusters.gateway_token import VARIABLE
 from serving.apis.latency import bucket_of
 from serving.rollout.counts import Counts
 from serving.rollout.readings import parse_reading
 from serving.server.errors import ClientLeft
+from serving.server.metrics import Metrics
+from serving.server.observed import Observed
 from serving.server.split import PRODUCED_KEY, RECEIVED_KEY, Outcome, SplitAnswers, is_of_split, outcome_of
+from tests.faults.server.process import server_process
 from tests.serving.server.client import ask, request, tensor
 from tests.serving.server.conftest import NAME, Running, Serve
 from tests.serving.server.grpc_parts import asked, begin, channel_to, floats, serving
@@ -23,6 +30,8 @@ from tests.support import models
 from tests.support.wait import eventually
 
 SPLIT = {"knative-serving-default-route": "true"}
+HEADER = gateway_token.HEADER.lower()
+TOKEN = "of-this-pod"
 INFER = f"/v2/models/{NAME}/infer"
 GOOD = json.dumps({"inputs": [tensor([1.0])]}).encode()
 
@@ -44,6 +53,24 @@ GOOD = json.dumps({"inputs": [tensor([1.0])]}).encode()
 )
 def test_a_request_counts_when_the_split_chose_the_version(headers: Mapping[str, str], counts: bool) -> None:
     assert is_of_split([(name.encode(), value.encode()) for name, value in headers.items()]) is counts
+
+
+@pytest.mark.parametrize(
+    ("headers", "counts"),
+    [
+        ({**SPLIT, HEADER: TOKEN}, True),
+        ({HEADER: TOKEN, **SPLIT}, True),
+        (SPLIT, False),  # straight to the port of the replica
+        ({**SPLIT, HEADER: ""}, False),
+        ({**SPLIT, HEADER: TOKEN[:-1]}, False),
+        ({**SPLIT, HEADER: "of-another-pod"}, False),
+        ({HEADER: TOKEN}, False),
+        ({**SPLIT, HEADER: TOKEN, "knative-serving-tag": "candidate"}, False),
+    ],
+)
+def test_where_a_gateway_has_a_token_a_request_counts_only_with_it(headers: Mapping[str, str], counts: bool) -> None:
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    assert is_of_split(pairs, TOKEN.encode()) is counts
 
 
 @pytest.mark.parametrize(
@@ -92,6 +119,46 @@ async def test_a_server_counts_the_splits_requests_alone(double: Running) -> Non
     assert (totals.requests, totals.errors, totals.timed, totals.refused, totals.left) == (1, 0, 1, 3, 0)
 
 
+async def test_a_server_with_a_token_counts_what_passed_the_gateway_alone(serve: Serve) -> None:
+    running = await serve(models.double(), **{VARIABLE: TOKEN})
+    for headers in (SPLIT, {**SPLIT, HEADER: "forged"}, {HEADER: TOKEN}, {**SPLIT, HEADER: TOKEN}):
+        answer = await ask(running.port, request("POST", INFER, GOOD, **headers))
+        assert (answer.status, TOKEN in str(answer)) == (200, False)
+    assert (await counted(running)).requests == 1
+
+
+async def test_an_application_never_reads_the_token() -> None:
+    read: list[Any] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        read.append(scope["headers"])
+
+    observed = Observed(app, Metrics(), None, lambda: 0.0, TOKEN.encode())
+    others = [(b"a", b"1"), (b"knative-serving-default-route", b"true")]
+    for method in ("POST", "GET"):
+        sent = [others[0], (HEADER.encode(), TOKEN.encode()), others[1], (HEADER.encode(), b"forged")]
+        scope = {"type": "http", "method": method, "path": INFER, "headers": sent}
+        await observed(scope, asyncio.Queue[Message]().get, asyncio.Queue[Message]().put)
+    assert read == [others, others]
+
+
+async def test_the_code_of_a_model_and_the_logs_do_not_have_the_token(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    reads = f"return 0 * x + ('{VARIABLE}' in __import__('os').environ)"
+    path.write_bytes(models.code().replace(b"return 4 * x", reads.encode()))
+    async with server_process(
+        path, tmp_path, "--format", "python", "--allow-code", "--access-log", **{VARIABLE: TOKEN}
+    ) as server:
+        body = json.dumps({"inputs": [tensor([1.0], "FP64")]}).encode()
+        answer = await ask(server.port, request("POST", f"/v2/models/{NAME}/infer", body, **SPLIT, **{HEADER: TOKEN}))
+        assert answer.json["outputs"][0]["data"] == [0.0]
+        page = await ask(server.management, request("GET", "/stats/answers"))
+    assert parse_reading(page.body).totals.requests == 1
+    written = server.log.read_text()
+    assert INFER in written
+    assert TOKEN not in written
+
+
 async def test_a_request_in_the_model_is_in_flight_and_one_that_is_being_sent_is_not(serve: Serve) -> None:
     running = await serve(models.slow(), "--slots", "1")
     whole, part = await running.connect(), await running.connect()
@@ -132,6 +199,14 @@ async def test_over_grpc_the_same_counts() -> None:
         await eventually(lambda: sum(parts.codes().values()) == 5)
         page = parts.metrics.split.to_json()
     assert (page["requests"], page["errors"], page["refused"], page["left"]) == (1, 0, 1, 0)
+
+
+async def test_over_grpc_a_token_is_needed_too() -> None:
+    async with serving(models.double(), token=TOKEN.encode()) as parts, channel_to(parts) as channel:
+        for headers in (SPLIT, {**SPLIT, HEADER: "forged"}, {**SPLIT, HEADER: TOKEN}):
+            await grpc_call(channel, asked(floats(1.0)), headers)
+        await eventually(lambda: sum(parts.codes().values()) == 3)
+        assert parts.metrics.split.to_json()["requests"] == 1
 
 
 async def test_over_grpc_a_callers_own_deadline_is_no_error_of_the_model() -> None:
