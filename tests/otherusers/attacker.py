@@ -7,6 +7,7 @@
     {"do": "race", "port"}                                            try without a pause to listen on the port, …
     {"do": "won"}                                                     … until now: whether that succeeded
     {"do": "read" | "list" | "write" | "connect", "path"}             a file, a folder, a unix socket
+    {"do": "post", "port", "path", "headers", "body"}                 send an HTTP request, and return the status
     {"do": "link", "path", "to"}                                      make a symbolic link
     {"do": "signal", "pid"}                                           end a process
 
@@ -17,6 +18,7 @@ may not read the project.
 from __future__ import annotations
 
 import errno
+import http.client
 import json
 import os
 import socket
@@ -111,13 +113,22 @@ def link(path: str, to: str) -> None:
     Path(path).symlink_to(to)
 
 
+def post(port: int, path: str, headers: dict[str, str], body: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("POST", path, body, headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
 def signal(pid: int) -> None:
     os.kill(pid, 9)
 
 
 ACTIONS: dict[str, Callable[..., object]] = {
     "bind": bind, "listen": listen, "unbind": unbind, "callers": callers, "race": race, "won": won,
-    "read": read, "list": os.listdir, "write": write, "connect": connect, "link": link, "signal": signal,
+    "read": read, "list": os.listdir, "write": write, "connect": connect, "post": post, "link": link, "signal": signal,
 }  # fmt: skip
 
 

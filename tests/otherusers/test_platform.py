@@ -8,11 +8,14 @@ import os
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from clusters.gateway_token import ACTIVATOR as ACTIVATOR_PROCESS
+from clusters.gateway_token import HEADER, GatewayTokens
 from clusters.identity import identify
 from tests.otherusers.platform import PROC, Platform, platform_of
 from tests.otherusers.users import NEIGHBOUR, OWNER, Attacker, command_as
@@ -64,7 +67,7 @@ def test_nobody_else_can_read_a_file_or_reach_a_socket_of_the_state_folder(
 
 
 def test_nobody_else_can_look_into_a_process(platform: Platform, attacker: Attacker) -> None:
-    secrets = [(platform.state / name).read_text().strip() for name in ("token", "pool-key")]
+    secrets = [(platform.state / name).read_text().strip() for name in ("token", "pool-key", "gateway-key")]
 
     for pid, command in platform.processes().items():
         for name in ("environ", "mem", "maps"):
@@ -73,6 +76,10 @@ def test_nobody_else_can_look_into_a_process(platform: Platform, attacker: Attac
         assert attacker.is_refused("list", path=f"/proc/{pid}/cwd"), command
         assert attacker.is_refused("signal", pid=pid), command
         assert not any(secret in command for secret in secrets)
+
+
+def test_requests_that_others_send_past_the_gateway_count_for_no_judge(platform: Platform, attacker: Attacker) -> None:
+    assert counts_the_splits_requests_alone(attacker, platform)
 
 
 def test_the_platform_leaves_nothing_that_others_can_read_outside_of_its_folder(platform: Platform) -> None:
@@ -126,6 +133,7 @@ def test_nor_the_port_of_one_that_a_new_platform_adopted(platform: Platform, att
     again = platform.up()
     assert again.returncode == 0, again.stderr
     assert [victim(platform, role) for role in ROLES] == before
+    assert counts_the_splits_requests_alone(attacker, platform)
 
     assert [role for role in ROLES if wins_the_port(attacker, platform, role)] == []
 
@@ -195,6 +203,33 @@ def test_records_of_a_former_boot_name_no_process(platform: Platform) -> None:
         wait_until_answered(platform)
         assert bystander.poll() is None
         bystander.kill()
+
+
+def counts_the_splits_requests_alone(attacker: Attacker, platform: Platform) -> bool:
+    """Whether requests of another user count for no judge, and those of the gateway do, through the activator too."""
+    wait_until_answered(platform)
+    run = json.loads(next(platform.state.glob("pods/*/run.json")).read_text())
+    tokens = GatewayTokens((platform.state / "gateway-key").read_bytes())
+    revision = {"Knative-Serving-Namespace": "default", "Knative-Serving-Revision": f"{MODEL}-00001"}
+    request = {"path": f"/v2/models/{MODEL}/infer", "body": json.dumps(infer_body(1.0))}
+    split = {"Host": f"{MODEL}.default.localhost", "Knative-Serving-Default-Route": "true", **revision}
+
+    def counted(port: int, **headers: str) -> int:
+        before = split_requests(run["ports"]["9095"])
+        assert attacker.do("post", port=port, headers={**split, **headers}, **request) == 200
+        return split_requests(run["ports"]["9095"]) - before
+
+    ports = run["ports"]["8080"], activator_port(platform)
+    forged: list[dict[str, str]] = [{}, {HEADER: ""}, {HEADER: "0" * 32}, {HEADER: tokens.of("another Pod")}]
+    of_others = [counted(port, **headers) for port in ports for headers in forged]
+    of_gateway = [counted(platform.gateway), counted(ports[1], **{HEADER: tokens.of(ACTIVATOR_PROCESS)})]
+    return (of_others, of_gateway) == ([0] * 8, [1, 1])
+
+
+def split_requests(management_port: int) -> int:
+    """Return how many requests of the split a replica has answered."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{management_port}/stats/answers", timeout=PATIENCE) as page:
+        return int(json.load(page)["split"]["requests"])
 
 
 def wins_the_port(attacker: Attacker, platform: Platform, role: str) -> bool:
