@@ -12,10 +12,13 @@ away, too. `PortGuard` closes both gaps:
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterable
 from typing import Final, Self
+
+from clusters.errors import AddressInUse
 
 LISTEN_FDS: Final = "KNODEL_LISTEN_FDS"
 """The environment variable that lists the listening sockets a process inherits, as in `5,6`.
@@ -23,6 +26,8 @@ LISTEN_FDS: Final = "KNODEL_LISTEN_FDS"
 It is systemd's LISTEN_FDS with the numbers of the descriptors instead of their count: `subprocess` does not renumber
 them. A process finds its sockets by their addresses.
 """
+
+_OTHER_LOOPBACK: Final = {"127.0.0.1": "::1", "0.0.0.0": "::1", "::1": "127.0.0.1"}  # noqa: S104 - not bound
 
 BACKLOG: Final = 4096  # connections that the kernel holds for a server; a thousand callers may come at once
 
@@ -72,6 +77,25 @@ class PortGuard:
     def close(self) -> None:
         """Give the port up. A server that listens on it goes on."""
         self._guard.close()
+
+
+def guard_localhost(host: str, port: int, remedy: str) -> PortGuard | None:
+    """Keep the port of the other loopback address of the name `localhost`: ::1 if `host` is 127.0.0.1.
+
+    Most clients that connect to `localhost`, or to a name below it, try ::1 first. Whoever listens there would get
+    their requests. Returns None where `localhost` is not `host`, and without IPv6. Raises AddressInUse, with `remedy`,
+    when another program listens there.
+    """
+    other = _OTHER_LOOPBACK.get(host)
+    try:
+        return None if other is None else PortGuard.join(other, port)
+    except OSError as error:
+        if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            return None
+        raise AddressInUse(
+            f"another program listens on port {port} of {other} ({error.strerror}), where requests to `localhost` go: "
+            f"{remedy}"
+        ) from error
 
 
 def listen_environment(descriptors: Iterable[int]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from clusters import unix_sockets
 from clusters.errors import KnodelError
+from clusters.sockets import PortGuard, guard_localhost
 from eventing.app import EventsApp
 from serving.api.app import ControlApi
 from serving.api.guard import Guard
@@ -37,13 +38,22 @@ class Control:
         """Raises AddressInUse."""
         self._state = state
         self._settings = settings
-        self._sockets = [listen(settings.address, settings.port, "--control-port")]
+        self._sockets: list[socket.socket] = []
+        self._guards: list[PortGuard] = []
         self._serving: list[tuple[Any, asyncio.Task[None]]] = []
         try:
-            self._sockets.append(listen(settings.address, settings.tls_port, "KNODEL_CONTROL_TLS_PORT"))
+            self._listen(settings.port, "--control-port")
+            self._listen(settings.tls_port, "KNODEL_CONTROL_TLS_PORT")
         except KnodelError:
             self.close()
             raise
+
+    def _listen(self, port: int, setting: str) -> None:
+        host = self._settings.address
+        made = listen(host, port, setting)
+        self._sockets.append(made)
+        guard = guard_localhost(host, made.getsockname()[1], f"choose another port with {setting}")
+        self._guards += [] if guard is None else [guard]
 
     @property
     def address(self) -> str:
@@ -84,6 +94,8 @@ class Control:
         """Stop listening."""
         for one in self._sockets:
             one.close()
+        for guard in self._guards:
+            guard.close()
         (self._state / CONTROL_SOCKET).unlink(missing_ok=True)
 
 

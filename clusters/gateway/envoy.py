@@ -32,7 +32,7 @@ from clusters.gateway.process import LOG, EnvoyProcess, guard_port
 from clusters.gateway.route_config import VERSION_DOMAIN
 from clusters.gateway.routes import Backend, Table
 from clusters.gateway.xds import XdsFiles, replace_file
-from clusters.sockets import PortGuard
+from clusters.sockets import PortGuard, guard_localhost
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,7 @@ class Envoy:
         self._probe = Probe(host, port, self._version_host)
         self._process = EnvoyProcess(folder, clock, limits)
         self._guard: PortGuard | None = None
+        self._localhost: PortGuard | None = None
         self._confirmed: _Configuration | None = None
         self._refused: _Configuration | None = None
         self._refusals = 0
@@ -98,8 +99,9 @@ class Envoy:
         NotServing.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        adopted = await self._adopt()
+        self._localhost = guard_localhost(self.host, self.port, "choose another port with --port")
         try:
+            adopted = await self._adopt()
             if not adopted:
                 self._guard = guard_port(self.host, self.port)
                 self._write_fixed()
@@ -108,7 +110,7 @@ class Envoy:
                 self._process.start(self.folder / BOOTSTRAP)
             await self._wait_serving()
         except BaseException:
-            self._release_port()
+            self._release_ports()
             raise
         return adopted
 
@@ -161,9 +163,15 @@ class Envoy:
 
     async def close(self) -> None:
         """Let Envoy go on without this control plane."""
-        self._release_port()
+        self._release_ports()
         await self._admin.close()
         await self._probe.close()
+
+    def _release_ports(self) -> None:
+        self._release_port()
+        if self._localhost is not None:
+            self._localhost.close()
+            self._localhost = None
 
     def _release_port(self) -> None:
         if self._guard is not None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.sockets import LISTEN_FDS, PortGuard, find_inherited, listen_environment
+from clusters.errors import AddressInUse
+from clusters.sockets import LISTEN_FDS, PortGuard, find_inherited, guard_localhost, listen_environment
 
 HOST = "127.0.0.1"
 
@@ -61,6 +62,23 @@ def test_a_server_outlives_its_guard_and_gets_another() -> None:
             listener.close()
 
             guard.listen().close()
+
+
+@pytest.mark.parametrize(("host", "other"), [(HOST, "::1"), ("0.0.0.0", "::1"), ("::1", HOST)])
+def test_the_other_address_of_localhost_is_kept_too(host: str, other: str) -> None:
+    port = free_port()
+    guard = guard_localhost(host, port, "choose another")
+    assert guard is not None
+    with contextlib.closing(guard), pytest.raises(ConnectionRefusedError):
+        socket.create_connection((other, port))
+    family = socket.AF_INET6 if ":" in other else socket.AF_INET
+    taken = pytest.raises(AddressInUse, match=f"port {port} of {other}.*: choose another")
+    with socket.create_server((other, port), family=family), taken:
+        guard_localhost(host, port, "choose another")
+
+
+def test_an_address_that_is_not_of_localhost_stands_alone() -> None:
+    assert guard_localhost("192.0.2.1", free_port(), "") is None
 
 
 @pytest.mark.parametrize("words", ["", "x", "-1", "99999", "0"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -10,6 +11,8 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,7 @@ from clusters.gateway_token import ACTIVATOR as ACTIVATOR_PROCESS
 from clusters.gateway_token import HEADER, GatewayTokens
 from clusters.identity import identify
 from tests.otherusers.platform import PROC, Platform, platform_of
-from tests.otherusers.users import NEIGHBOUR, OWNER, Attacker, command_as
+from tests.otherusers.users import HOST, NEIGHBOUR, OPTIONS, OWNER, Attacker, command_as
 from tests.scenarios.world import infer_body
 
 MODEL = "double"
@@ -51,6 +54,13 @@ def test_nobody_else_can_listen_on_any_port_of_the_platform(platform: Platform, 
     assert {platform.gateway, platform.control, platform.tls} < ports
     assert len(ports) == 6  # and the activator's, and two of the model server
     assert [port for port in ports if attacker.can_take(port)] == []
+
+
+def test_nobody_else_gets_requests_to_localhost(platform: Platform, attacker: Attacker) -> None:
+    """The name has two addresses, and clients try the other one first."""
+    for port in (platform.gateway, platform.control, platform.tls):
+        for options in OPTIONS:
+            assert not attacker.can_listen(port, "::1", options), port
 
 
 def test_nobody_else_can_read_a_file_or_reach_a_socket_of_the_state_folder(
@@ -101,38 +111,53 @@ def test_nobody_else_gets_the_port_of_a_process_that_is_killed(
     assert not wins_the_port(attacker, platform, role)
 
 
-def test_a_stale_record_sends_nothing_to_who_listens_on_the_control_port(
-    platform: Platform, attacker: Attacker
-) -> None:
-    token = (platform.state / "token").read_text()
+@dataclass(frozen=True)
+class Takeover:
+    """What came of the commands of the OWNER while the ATTACKER had the control ports of a killed platform.
+
+    `callers`: connections that the attacker got.
+    """
+
+    refused: list[subprocess.CompletedProcess[str]]
+    callers: int
+    tokens: tuple[str, str]
+    victims: tuple[list[tuple[int, int]], list[tuple[int, int]]]
+
+
+@pytest.fixture(scope="module")
+def takeover(platform: Platform, attacker: Attacker) -> Takeover:
+    """A platform that was killed, and the next one, which adopted what was left running."""
+    wait_until_answered(platform)
+    token, victims = (platform.state / "token").read_text(), [victim(platform, role) for role in ROLES]
     os.kill(platform.facts()["pid"], signal.SIGKILL)
     for port in (platform.control, platform.tls):
         wait_until_free(attacker, port)
-
-    for command in (["list"], ["delete", MODEL]):
-        done = platform.run(*command)
-        assert "Traceback" not in done.stderr and "unexpected" not in done.stderr, done.stderr
-    refused = platform.up()
+    refused = [platform.run("list"), platform.run("delete", MODEL), platform.up()]
     callers = attacker.do("callers")
     attacker.do("unbind")
-
-    assert callers == 0
-    assert refused.returncode == 1 and "`control.port`" in refused.stderr
     again = platform.up()
     assert again.returncode == 0, again.stderr
-    assert (platform.state / "token").read_text() != token
+    tokens = token, (platform.state / "token").read_text()
+    return Takeover(refused, callers, tokens, (victims, [victim(platform, role) for role in ROLES]))
+
+
+def test_a_stale_record_sends_nothing_to_who_listens_on_the_control_port(
+    platform: Platform, takeover: Takeover
+) -> None:
+    for done in takeover.refused:
+        assert done.returncode != 0
+        assert "Traceback" not in done.stderr and "unexpected" not in done.stderr, done.stderr
+    assert takeover.callers == 0
+    assert "`control.port`" in takeover.refused[-1].stderr
+    assert takeover.tokens[0] != takeover.tokens[1]
     wait_until_answered(platform)
 
 
-def test_nor_the_port_of_one_that_a_new_platform_adopted(platform: Platform, attacker: Attacker) -> None:
-    wait_until_answered(platform)
-    before = [victim(platform, role) for role in ROLES]
-    os.kill(platform.facts()["pid"], signal.SIGKILL)
-    wait_until_free(attacker, platform.control)
-    attacker.do("unbind")
-    again = platform.up()
-    assert again.returncode == 0, again.stderr
-    assert [victim(platform, role) for role in ROLES] == before
+def test_nor_the_port_of_one_that_a_new_platform_adopted(
+    platform: Platform, attacker: Attacker, takeover: Takeover
+) -> None:
+    before, after = takeover.victims
+    assert before == after
     assert counts_the_splits_requests_alone(attacker, platform)
 
     assert [role for role in ROLES if wins_the_port(attacker, platform, role)] == []
@@ -264,12 +289,21 @@ def activator_port(platform: Platform) -> int:
 
 
 def wait_until_answered(platform: Platform) -> None:
-    """Return once the model answers."""
+    """Return once the model answers at the gateway."""
     deadline = time.monotonic() + PATIENCE
-    body = json.dumps(infer_body(1.0))
-    while (done := platform.run("predict", MODEL, "-d", body)).returncode:
-        assert time.monotonic() < deadline, done.stderr
-        time.sleep(0.1)
+    while (status := answer_status(platform)) != HTTPStatus.OK:
+        assert time.monotonic() < deadline, status
+        time.sleep(0.05)
+
+
+def answer_status(platform: Platform) -> int:
+    """Return the status of an inference, 0 without an answer."""
+    connection = http.client.HTTPConnection(HOST, platform.gateway, timeout=PATIENCE)
+    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+        headers = {"Host": f"{MODEL}.default.localhost", "Content-Type": "application/json"}
+        connection.request("POST", f"/v2/models/{MODEL}/infer", json.dumps(infer_body(1.0)), headers)
+        return connection.getresponse().status
+    return 0
 
 
 def wait_until_free(attacker: Attacker, port: int) -> None:

@@ -18,11 +18,8 @@ ATTACKER: Final = 54532  # who may use the machine, and nothing else
 NEIGHBOUR: Final = 54531  # who runs a platform of their own
 
 HOST: Final = "127.0.0.1"
-ATTEMPTS: Final = [
-    (host, options)
-    for host in (HOST, "0.0.0.0", "::")
-    for options in ([], ["SO_REUSEADDR"], ["SO_REUSEPORT"], ["SO_REUSEADDR", "SO_REUSEPORT"])
-]
+OPTIONS: Final[tuple[list[str], ...]] = ([], ["SO_REUSEADDR"], ["SO_REUSEPORT"], ["SO_REUSEADDR", "SO_REUSEPORT"])
+ATTEMPTS: Final = [(host, options) for host in (HOST, "0.0.0.0", "::") for options in OPTIONS]
 """All ways to bind a TCP port of loopback."""
 
 
@@ -88,7 +85,7 @@ class Attacker:
 
     def can_take(self, port: int) -> bool:
         """Whether the user gets connections to the port by any way to bind it."""
-        return any(self._listens(port, host, options) for host, options in ATTEMPTS)
+        return any(self.can_listen(port, host, options) for host, options in ATTEMPTS)
 
     def takes(self, port: int) -> bool:
         """Listen on the port, until `unbind`; False when that is not possible now."""
@@ -107,7 +104,8 @@ class Attacker:
             return str(error) in ("EACCES", "EPERM", "EADDRINUSE")
         return False
 
-    def _listens(self, port: int, host: str, options: list[str]) -> bool:
+    def can_listen(self, port: int, host: str, options: list[str]) -> bool:
+        """Whether the user gets connections to the port by this way to bind it."""
         try:
             self.do("bind", port=port, host=host, options=options)
             self.do("listen", port=port)

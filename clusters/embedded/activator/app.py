@@ -31,6 +31,7 @@ from clusters.errors import KnodelError
 log = logging.getLogger(__name__)
 
 GONE_POLL = 1.0  # s; how often a held caller is looked after that may leave unseen, as its body is not being read
+LONGEST_PATH = 200  # characters of a path in the log
 STARTUP_PATIENCE = 0.02  # s; the stats page was asked for when the request was sent and is there before the answer
 
 
@@ -65,10 +66,10 @@ class Activator:
             caller.abort()
         except KnodelError as error:
             level = logging.INFO if isinstance(error, UpstreamError) else logging.DEBUG  # refusals come by the thousand
-            log.log(level, "%s: %s", scope["path"], error)
+            log.log(level, "%s: %s", _shown(scope), error)
             await _end(exchange, caller, error)
         except Exception as error:  # the frame: all errors are JSON, and uvicorn's own answer is not
-            log.exception("%s: not passed on", scope["path"])
+            log.exception("%s: not passed on", _shown(scope))
             await _end(exchange, caller, KnodelError(f"the activator failed: {type(error).__name__}: see its log"))
 
     async def _forward(self, exchange: Exchange, scope: Scope, caller: CallerConnection) -> None:
@@ -173,6 +174,12 @@ class _Timing:
             return self._way.startup
         done, _ = await asyncio.wait({self._asked}, timeout=STARTUP_PATIENCE)
         return self._asked.result() if done else None
+
+
+def _shown(scope: Scope) -> str:
+    """Return the path for the log, as it was sent: decoded it might have several lines."""
+    path: bytes = scope["raw_path"][:LONGEST_PATH]
+    return path.decode("ascii", "backslashreplace")
 
 
 async def _end(exchange: Exchange, caller: CallerConnection, error: KnodelError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,19 @@ async def test_a_refused_request_still_has_its_deadline(activator: Running) -> N
     async with await activator.caller() as caller:
         assert (await caller.post(b"x")).status == 503
     await activator.idle()
+
+
+async def test_a_path_writes_no_lines_of_its_own_into_the_log(activator: Running, tmp_path: Path) -> None:
+    async def die(call: Call) -> None:
+        call.writer.transport.abort()
+
+    async with Backend(die) as dying, await activator.caller() as caller:
+        await activator.serve(dying.endpoint)
+        assert (await caller.post(target="/%0aforged%20line" + "x" * 1000)).status == 502
+    written = (tmp_path / "activator" / "activator.log").read_text()
+    assert "/%0aforged%20linex" in written
+    assert "\nforged" not in written
+    assert max(map(len, written.splitlines())) < 500
 
 
 @pytest.mark.fault("I4")
