@@ -42,6 +42,7 @@ TAG: Final = b"knative-serving-tag"
 DEFAULT_ROUTE: Final = b"knative-serving-default-route"
 HOST: Final = b"host"
 TOKEN: Final = HEADER.lower().encode()
+_READ: Final = frozenset({TAG, DEFAULT_ROUTE, HOST, TOKEN})
 COPY: Final = b"-shadow"
 """What Envoy and Istio append to the host of a mirrored request."""
 RECEIVED_KEY: Final = "knodel.received"
@@ -58,15 +59,17 @@ def is_of_split(headers: Headers, token: bytes = b"") -> bool:
 
     `token` is this server's (`clusters.gateway_token`), empty where only the ingress can reach it.
     """
-    by_default, from_gateway = False, not token
+    by_default, sent = False, b""
     for name, value in headers:
+        if name not in _READ:
+            continue
         if name == TAG or (name == HOST and value.partition(b":")[0].endswith(COPY)):
             return False
         if name == DEFAULT_ROUTE:
             by_default = value == b"true"
-        elif name == TOKEN and token:
-            from_gateway = is_valid(value, token)
-    return by_default and from_gateway
+        elif name == TOKEN:
+            sent = value
+    return by_default and (not token or is_valid(sent, token))
 
 
 def without_token(headers: Headers) -> list[tuple[bytes, bytes]]:

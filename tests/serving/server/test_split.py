@@ -147,16 +147,15 @@ async def test_the_code_of_a_model_and_the_logs_do_not_have_the_token(tmp_path: 
     reads = f"return 0 * x + ('{VARIABLE}' in __import__('os').environ)"
     path.write_bytes(models.code().replace(b"return 4 * x", reads.encode()))
     async with server_process(
-        path, tmp_path, "--format", "python", "--allow-code", "--access-log", **{VARIABLE: TOKEN}
+        path, tmp_path, "--format", "python", "--allow-code", "--access-log", KNODEL_GATEWAY_TOKEN=TOKEN
     ) as server:
         body = json.dumps({"inputs": [tensor([1.0], "FP64")]}).encode()
         answer = await ask(server.port, request("POST", f"/v2/models/{NAME}/infer", body, **SPLIT, **{HEADER: TOKEN}))
         assert answer.json["outputs"][0]["data"] == [0.0]
         page = await ask(server.management, request("GET", "/stats/answers"))
+        await eventually(lambda: INFER in server.log.read_text())
     assert parse_reading(page.body).totals.requests == 1
-    written = server.log.read_text()
-    assert INFER in written
-    assert TOKEN not in written
+    assert TOKEN not in server.log.read_text()
 
 
 async def test_a_request_in_the_model_is_in_flight_and_one_that_is_being_sent_is_not(serve: Serve) -> None:
