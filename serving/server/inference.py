@@ -39,6 +39,7 @@ from serving.server.lifecycle import DEVICE_LOST, Lifecycle, ServedModel
 from serving.server.limits import NOTHING, Held
 from serving.server.logs import traceback_of
 from serving.server.protocol_v2 import Call
+from serving.server.split import CURRENT
 from serving.server.workers import Job, Workers
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class Inference:
         self._strikes = 0
         self._pace: float | None = None  # of a model that was not warmed up, from its first small requests
         self._to_measure = PACE_SAMPLES
+        self._uncounted = 0  # requests in slots and in the queue that no judge counts (`split`)
 
     def model(self) -> ServedModel:
         """The model, to look at before anything is read. Raises NotReady."""
@@ -142,7 +144,7 @@ class Inference:
                 await self._wait_for_slot(patience)
             if self._is_short(model, size):
                 return self._here(model, job)
-            return await self._in_thread(self._job(model, job, size), patience, self._admission.leave)
+            return await self._in_thread(self._job(model, job, size), patience, self._slot_leaver())
         except ServingError as error:
             self._end_with(error)
             raise
@@ -151,7 +153,7 @@ class Inference:
         """`infer` in three steps, the second of which is a batch's."""
         if not self._admission.try_enter():
             await self._wait_for_slot(patience)
-        slot = Held(self._admission.leave)
+        slot = Held(self._slot_leaver())
         try:
             call, encode, rows = await self._step(model, partial(batcher.asked, ask), size, patience, slot)
             answers = await batcher.infer(model, call, rows, patience)
@@ -184,6 +186,11 @@ class Inference:
 
     async def _wait_for_slot(self, patience: Patience) -> None:
         place = self._admission.join_queue()
+        judged = CURRENT.get()
+        if judged is None:
+            self._uncounted += 1
+        else:
+            judged.waits_for_others = self._uncounted > 0  # the queue is first come, first served
         expired = QueueExpired(f"no slot was free within {patience.timeout:g} s: try again")
         timer = self._loop.call_at(patience.deadline, fail, place, expired)
         patience.left.when_gone(partial(fail, place, ClientLeft()))
@@ -192,9 +199,25 @@ class Inference:
         except BaseException:
             self._admission.leave_queue(place)
             raise
+        else:
+            if judged is not None and judged.waits_for_others:
+                judged.waits_for_others, judged.slot_at = False, self._loop.time()
         finally:
             timer.cancel()
             patience.left.when_gone(None)
+            if judged is None:
+                self._uncounted -= 1
+
+    def _slot_leaver(self) -> Callable[[], None]:
+        """Return what gives back the slot that the present request has."""
+        if CURRENT.get() is not None:
+            return self._admission.leave
+        self._uncounted += 1
+        return self._leave_uncounted
+
+    def _leave_uncounted(self) -> None:
+        self._uncounted -= 1
+        self._admission.leave()
 
     def _is_short(self, model: ServedModel, size: int) -> bool:
         pace = self._pace if model.pace is None else model.pace

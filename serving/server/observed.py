@@ -11,7 +11,7 @@ from serving.server.access_log import AccessLog
 from serving.server.connection import BROKEN_KEY, REFUSED_KEY
 from serving.server.errors import ClientLeft
 from serving.server.metrics import Metrics
-from serving.server.split import is_of_split, without_token
+from serving.server.split import CURRENT, is_of_split, without_token
 
 V1: Final = "v1"
 V2: Final = "v2"
@@ -49,6 +49,7 @@ class Observed:
         protocol, split = protocol_of(scope["method"], scope["path"]), self._metrics.split
         counts = protocol != OTHER and is_of_split(scope["headers"], self._token)
         judged = split.begin(scope, start) if counts else None
+        CURRENT.set(judged)
         if self._token:
             scope["headers"] = without_token(scope["headers"])
 

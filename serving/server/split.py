@@ -24,12 +24,15 @@ Of a request that counts, the answer is one of:
     none, the caller left     left: the version had at least so long
 
 Times are the model's own: from the complete request to the answer, so that a caller that sends or reads slowly makes no
-version slow. They include the wait for a slot.
+version slow. They include the wait for a slot, except a wait behind requests that do not count. Such a time, or an
+error because no slot became free, is not the version's. Otherwise requests to a tag, which fill the slots of one
+version, would decide a rollout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, MutableMapping
+from contextvars import ContextVar
 from typing import Any, Final, Literal
 
 from clusters.gateway_token import HEADER, is_valid
@@ -87,20 +90,30 @@ def outcome_of(status: int) -> Outcome:
 
 
 class InFlight:
-    """A request that counts and has no answer yet."""
+    """A request that counts and has no answer yet.
 
-    __slots__ = ("answered_at", "scope", "started_at")
+    `waits_for_others` is whether it waits for a slot behind requests that do not count, `slot_at` the loop's time at
+    which such a wait ended.
+    """
+
+    __slots__ = ("answered_at", "scope", "slot_at", "started_at", "waits_for_others")
 
     def __init__(self, scope: MutableMapping[str, Any], started_at: float) -> None:
         self.scope = scope
         self.started_at = started_at
         self.answered_at: float | None = None
+        self.waits_for_others = False
+        self.slot_at = started_at
 
     @property
     def began(self) -> float | None:
-        """When the request was complete and the server free to read it; None before."""
+        """The time at which the version's own time began: the request was complete and not behind others' requests."""
         received: float | None = self.scope.get(RECEIVED_KEY)
-        return None if received is None else max(received, self.started_at)
+        return None if received is None or self.waits_for_others else max(received, self.slot_at)
+
+
+CURRENT: Final[ContextVar[InFlight | None]] = ContextVar("CURRENT", default=None)
+"""The entry of the request that this task answers; None when it does not count."""
 
 
 class SplitAnswers:
@@ -125,6 +138,8 @@ class SplitAnswers:
         """Count the request by its HTTP status."""
         self._in_flight.discard(entry)
         outcome, began = outcome_of(status), entry.began
+        if outcome == "error" and entry.waits_for_others:
+            outcome = "refused"
         if outcome == "error":
             self._errors += 1
         elif outcome == "refused":

@@ -28,6 +28,10 @@ ARTIFACTS = ("double", "triple")
 FACTORS = {"double": 2.0, "triple": 3.0}
 
 
+OF_THE_CLUSTER = ("namespace", "config", "doctor", "install", "uninstall")
+"""Verbs that take no namespace."""
+
+
 @dataclass(frozen=True)
 class Done:
     """What a command answered."""
@@ -48,7 +52,9 @@ class Shell:
     def __call__(self, *arguments: str, stdin: str = "", code: int | None = 0) -> Done:
         """Run a command to its end; with another exit code than `code` (None: any) the test fails."""
         environment = os.environ | {"KUBECONFIG": str(self.kubeconfig or self.target.kubeconfig)}
-        within = () if arguments[0] in ("namespace", "config", "doctor") else ("-n", self.namespace)
+        within = (
+            () if arguments[0] in ("namespace", "config", "doctor", "install", "uninstall") else ("-n", self.namespace)
+        )
         words = [*KNODEL, *arguments, "--kube-context", self.target.context, *within]
         ran = subprocess.run(
             words, env=environment, input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False

@@ -41,7 +41,7 @@ from serving.server.lifecycle import Lifecycle, ServedModel
 from serving.server.limits import Held
 from serving.server.messages import shape_of
 from serving.server.protocol_v2 import Call
-from serving.server.split import RECEIVED_KEY, InFlight, SplitAnswers, is_of_split
+from serving.server.split import CURRENT, RECEIVED_KEY, InFlight, SplitAnswers, is_of_split
 from serving.server.target import SHOWN, Target
 
 log = logging.getLogger(__name__)
@@ -162,6 +162,7 @@ class Service:
         async def endpoint(_: Any, context: CallContext) -> bytes:
             start, code, status = self._monotonic(), _CANCELLED, ClientLeft.status
             judged = self._judged(context, start) if protocol == GRPC else None
+            CURRENT.set(judged)
             try:
                 context.set_trailing_metadata(self._labels)
                 answer = await self._answer(method, context, judged)

@@ -17,7 +17,7 @@ from clusters.gateway_token import VARIABLE
 from serving.apis.latency import bucket_of
 from serving.rollout.counts import Counts
 from serving.rollout.readings import parse_reading
-from serving.server.errors import ClientLeft
+from serving.server.errors import ClientLeft, DeadlineExceeded, QueueExpired
 from serving.server.metrics import Metrics
 from serving.server.observed import Observed
 from serving.server.split import PRODUCED_KEY, RECEIVED_KEY, Outcome, SplitAnswers, is_of_split, outcome_of
@@ -232,3 +232,29 @@ async def test_a_reader_that_takes_its_time_makes_no_stream_slow() -> None:
         writer.close()
     [bucket] = server.metrics.split.to_json()["latency"]
     assert int(bucket) < bucket_of(0.5)
+
+
+SLEEPING = models.code().replace(b"return 4 * x", b"__import__('time').sleep(3); return 4 * x")
+TAGGED = {**SPLIT, "knative-serving-tag": "candidate"}
+
+
+@pytest.mark.parametrize(("ahead", "errors", "refused"), [(TAGGED, 0, 1), ({}, 0, 1), (SPLIT, 2, 0)])
+async def test_a_wait_for_a_slot_is_the_versions_only_behind_requests_of_the_split(
+    tmp_path: Path, ahead: Mapping[str, str], errors: int, refused: int
+) -> None:
+    """The request ahead has the only slot for 3 s; each one has a second."""
+    path = tmp_path / "m.py"
+    path.write_bytes(SLEEPING)
+    options = ("--format", "python", "--allow-code", "--slots", "1", "--timeout", "1")
+    async with server_process(path, tmp_path, *options) as server:
+        body = json.dumps({"inputs": [tensor([1.0], "FP64")]}).encode()
+        first = asyncio.create_task(ask(server.port, request("POST", INFER, body, **ahead)))
+
+        async def is_in_the_model() -> bool:
+            return bool((await ask(server.management, request("GET", "/stats"))).json["active"])
+
+        await eventually(is_in_the_model)
+        assert (await ask(server.port, request("POST", INFER, body, **SPLIT))).status == QueueExpired.status
+        assert (await first).status == DeadlineExceeded.status
+        totals = parse_reading((await ask(server.management, request("GET", "/stats/answers"))).body).totals
+    assert (totals.requests, totals.errors, totals.refused, totals.in_flight) == (errors, errors, refused, 0)
