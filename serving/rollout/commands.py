@@ -93,11 +93,12 @@ def rollback(model: Object, revisions: Sequence[Object], to: str | None = None) 
     """All traffic to the version that last had it all before the present one, or to `to`: a revision or a label.
 
     A version that Knative has collected is made anew from its history record. Raises NothingToRollBackTo, NotFound, and
-    Invalid for a label that several versions have.
+    Invalid for a label that several versions have and for a version that was never ready.
     """
     history = history_of(model)
     versions = versions_of(revisions, [entry.revision for entry in history])
     target = _revision_of(to, history, versions) if to else _before(model, history, versions)
+    _check_was_ready(model, [target], versions)
     living = version_with(versions, target)
     if living is not None and living.complete:
         entry = {"revision": target, "percent": ALL, **_tag_of(model, target)}
@@ -116,7 +117,8 @@ def rollback(model: Object, revisions: Sequence[Object], to: str | None = None) 
 def traffic(model: Object, targets: Sequence[tuple[str, int]], revisions: Sequence[Object]) -> Object:
     """Traffic by hand: (revision, version label or `latest`, percent) each. Tags of what is named again stay.
 
-    Raises Invalid for percents and for a label that several versions have, NotFound for an unknown revision.
+    Raises Invalid for percents, for a label that several versions have and for a version that was never ready; NotFound
+    for an unknown revision.
     """
     versions = versions_of(revisions)
     targets = [(_revision_of(name, (), versions), percent) for name, percent in targets]
@@ -124,6 +126,7 @@ def traffic(model: Object, targets: Sequence[tuple[str, int]], revisions: Sequen
     for revision, _ in targets:
         if revision != LATEST and version_with(versions, revision) is None:
             raise _unknown(model, revision, versions)
+    _check_was_ready(model, [revision for revision, _ in targets if revision != LATEST], versions)
     entries = [
         {**({"latest": True} if revision == LATEST else {"revision": revision}), "percent": percent,
          **_tag_of(model, revision)}
@@ -196,6 +199,31 @@ def _check_percents(model: Object, targets: Sequence[tuple[str, int]]) -> None:
         errors = [FieldError("spec.traffic", f"the percents sum to {total}: they must sum to {ALL}")]
     if errors:
         raise Invalid(f"Model {name_of(model)}", errors)
+
+
+def _check_was_ready(model: Object, targets: Sequence[str], versions: Sequence[Version]) -> None:
+    """Raise Invalid for each target that was never ready: a pin to it would serve nothing and block later deploys.
+
+    A version without replicas stays ready. One that fails now was ready once if it has traffic or had all of it, or if
+    the status names it as the latest ready one.
+    """
+    status, history = model.get("status") or {}, history_of(model)
+    known = {entry.revision for entry in history if entry.promoted_at}
+    known |= {entry["revision"] for entry in status.get("traffic") or () if entry.get("percent")}
+    known.add(status.get("latestReadyRevision") or "")
+    failed = {entry.revision for entry in history if entry.outcome == "failed"} - known
+    ready = [version for version in versions if version.ready or not known.isdisjoint(version.revisions.values())]
+    refused = [
+        target
+        for target in targets
+        if (version not in ready if (version := version_with(versions, target)) else target in failed)
+    ]
+    if refused:
+        names = ", ".join(version.revision for version in ready) or "none"
+        raise Invalid(
+            f"Model {name_of(model)}",
+            [FieldError("", f"{target} was never ready: name a version that was, of: {names}") for target in refused],
+        )
 
 
 def _before(model: Object, history: Sequence[HistoryEntry], versions: Sequence[Version]) -> str:

@@ -158,15 +158,15 @@ class Served:
         await self.add_revision(name, f"{name}-00002")
         await self.set_status(name, status)
 
-    async def add_revision(self, model: str, name: str) -> None:
-        """A ready Revision of the Model, as Knative would have made it."""
+    async def add_revision(self, model: str, name: str, *, ready: str = "True") -> None:
+        """Add a Revision of the Model, as Knative would have made it; `ready` is the status of its condition."""
         labels = {"knodel.dev/model": model, "knodel.dev/generation": name, "serving.knative.dev/configuration": model}
         spec = {"containers": [{"image": "knodel.dev/server:0"}]}
         metadata = {"name": name, "namespace": "default", "labels": labels}
         revision = {"apiVersion": REVISION.api_version, "kind": "Revision", "metadata": metadata, "spec": spec}
         await self.cluster.create(REVISION, revision, manager="test")
-        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-        await self.cluster.patch(REVISION, name, {"status": ready}, "default", manager="test", subresource="status")
+        status = {"conditions": [{"type": "Ready", "status": ready}]}
+        await self.cluster.patch(REVISION, name, {"status": status}, "default", manager="test", subresource="status")
 
 
 @pytest.fixture

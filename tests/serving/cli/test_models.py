@@ -200,6 +200,20 @@ async def test_a_rollback_pins_the_version_that_is_named(magika: Served) -> None
     assert (await magika.model("magika"))["spec"]["traffic"] == [{"revision": "magika-00001", "percent": 100}]
 
 
+@pytest.mark.parametrize("arguments", [("rollback", "magika", "--to", "magika-00003"),
+                                       ("traffic", "magika", "magika-00003=100")])  # fmt: skip
+async def test_a_version_that_was_never_ready_is_refused_before_anything_is_written(
+    magika: Served, arguments: tuple[str, ...]
+) -> None:
+    await magika.add_revision("magika", "magika-00003", ready="False")
+    before = await magika.model("magika")
+
+    done = await magika.knodel(*arguments)
+
+    check(done, 2, ["magika-00003 was never ready", "magika-00001, magika-00002"])
+    assert await magika.model("magika") == before
+
+
 async def test_a_rollback_to_a_version_that_was_collected_says_that_it_takes_the_steps(magika: Served) -> None:
     await magika.cluster.patch(MODEL, "magika", {"spec": {"rollout": {}}}, "default", manager="tests")
     gone = {**STATUS["history"][0], "revision": "magika-00000", "storageUri": "file:///old"}

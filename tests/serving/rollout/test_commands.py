@@ -86,6 +86,39 @@ def test_rollback_to_an_unknown_revision_names_the_known_ones() -> None:
         rollback(model([], {}), LIVING, "magika-00009")
 
 
+@pytest.mark.parametrize("ready", [False, None])
+def test_a_version_that_was_never_ready_gets_no_traffic(ready: bool | None) -> None:
+    never = model([("magika-00001", True), ("magika-00002", False), ("magika-00003", False)], {"magika-00002": 100})
+    revisions = [revision(1), revision(2), revision(3, ready)]
+    words = "magika-00003 was never ready: name a version that was, of: magika-00001, magika-00002$"
+    for name in ("magika-00003", "3"):
+        with pytest.raises(Invalid, match=words):
+            rollback(never, revisions, name)
+        with pytest.raises(Invalid, match=words):
+            traffic(never, [(name, 100)], revisions)
+        with pytest.raises(Invalid, match=words):
+            traffic(never, [("latest", 100), (name, 0)], revisions)
+
+
+def test_a_version_that_failed_and_was_collected_is_not_made_anew() -> None:
+    never = model([("magika-00001", True), ("magika-00002", False)], {"magika-00001": 100})
+    never["status"]["history"][1]["outcome"] = "failed"
+    with pytest.raises(Invalid, match=r"magika-00002 was never ready: name a version that was, of: magika-00001$"):
+        rollback(never, [revision(1)], "magika-00002")
+
+
+def test_a_version_that_was_ready_once_gets_traffic_though_it_fails_now() -> None:
+    pin = [{"revision": "magika-00001", "percent": 100}]
+    revisions = [revision(1, False), revision(2)]
+    promoted = model([("magika-00001", True), ("magika-00002", True)], {"magika-00002": 100})
+    serving = model([], {"magika-00001": 10, "magika-00002": 90})
+    latest = model([], {})
+    latest["status"]["latestReadyRevision"] = "magika-00001"
+    for was_ready in (promoted, serving, latest):
+        assert rollback(was_ready, revisions, "magika-00001")["spec"]["traffic"] == pin
+        assert traffic(was_ready, [("magika-00001", 100)], revisions)["spec"]["traffic"] == pin
+
+
 def test_versions_can_be_named_by_their_labels() -> None:
     history = [("magika-00001", True), ("magika-00002", True)]
     assert rollback(model(history, {}), LIVING, "1")["spec"]["traffic"] == [
