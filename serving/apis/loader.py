@@ -20,6 +20,7 @@ from yaml.resolver import Resolver
 
 from clusters.errors import KnodelError
 from clusters.objects import KINDS, MODEL, Kind, Object
+from serving.apis.input_files import open_input
 
 LARGEST_TEXT = 3 * 1024 * 1024
 """Bytes of one file: the request limit of kube-apiserver."""
@@ -204,7 +205,7 @@ def load_models(text: str, source: str = "the text", kinds: Sequence[Kind] = (MO
 def read_models(path: Path, kinds: Sequence[Kind] = (MODEL,)) -> list[Object]:
     """The Models, or objects of these kinds, of a file. Raises LoadError."""
     try:
-        with path.open("rb") as file:  # no more than it may have: it may have no end
+        with open_input(path) as file:  # no more than it may have: it may have no end
             content = file.read(LARGEST_TEXT + 1)
         _check_size(len(content), str(path))  # before it is decoded: the cut may go through a character
         text = content.decode()

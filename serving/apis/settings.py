@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from serving.apis.durations import format_duration
+from serving.apis.input_files import open_input
 from serving.apis.loader import LoadError, load_documents
 from serving.apis.prices import GROUP as PRICES
 from serving.apis.prices import Prices, prices_to_dict, read_prices
@@ -286,7 +287,8 @@ def _camel(name: str) -> str:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with open_input(path) as file:
+            return file.read().decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise LoadError(f"cannot read the settings {path}: {reason}") from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from clusters.errors import KnodelError
 from clusters.names import dns_label_fault
@@ -84,6 +85,7 @@ def verb(
             namespace: str | None = None, output: str = FORMATS[0], state: str | None = None,
             kube_context: str | None = None, **arguments: Any,
         ) -> Any:  # fmt: skip
+            _check_no_empty_option(click.get_current_context())
             named = kube_context if kube_context is not None else group_context(click.get_current_context())
             is_local = place in ("machine", "nowhere")
             if is_local and named is not None:
@@ -113,6 +115,16 @@ def verb(
         return command(wrapped)
 
     return decorate
+
+
+def _check_no_empty_option(context: click.Context) -> None:
+    """Raise UsageError for an option with an empty value: most often a variable of the shell that is not set."""
+    for option in context.command.params:
+        value = context.params.get(option.name or "")
+        if isinstance(option, click.Option) and (value == "" or (isinstance(value, tuple) and "" in value)):
+            flag = max(option.opts, key=len)
+            if context.get_parameter_source(option.name or "") == ParameterSource.COMMANDLINE:
+                raise UsageError(f"{flag} is empty: give it a value, or leave it out")
 
 
 def find_context(state: str | None, named: str | None) -> KubeContext | None:

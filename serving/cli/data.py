@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from serving.apis.input_files import open_input
 from serving.cli.errors import UsageError
 
 LARGEST = 256 * 1024 * 1024
@@ -20,7 +21,7 @@ def read_data(data: str) -> bytes:
         if data == STDIN:
             content = sys.stdin.buffer.read(LARGEST + 1)
         elif data.startswith("@"):
-            with Path(data[1:]).open("rb") as file:
+            with open_input(Path(data[1:])) as file:
                 content = file.read(LARGEST + 1)
         else:
             content = data.encode()

@@ -70,14 +70,14 @@ def command(
         objects = [keep_files(session.state, obj, dry_run=dry_run) if _is_model(obj) else obj for obj in objects]
         if not source:
             keep_by_digest(session.state, objects[0], _present(client, objects[0]) or {}, dry_run=dry_run)
+    before = {key_of(obj): _present(client, obj) for obj in objects if _is_model(obj)}
+    if not source:
+        objects = [without_same_bytes(obj, before[key_of(obj)] or {}) for obj in objects]
     if dry_run or len(objects) > 1:
         checked = _check(client, objects)
         if dry_run:
             _print_plan(session, client, checked)
             return
-    before = {key_of(obj): _present(client, obj) for obj in objects if _is_model(obj)}
-    if not source:
-        objects = [without_same_bytes(obj, before[key_of(obj)] or {}) for obj in objects]
     stored = [store_object(client, _kind(obj), obj) for obj in sorted(objects, key=_is_model)]  # pools come first
     same = {key_of(obj) for obj in stored if _is_model(obj) and _is_same(before[key_of(obj)], obj)}
     for obj in filter(_is_model, stored):

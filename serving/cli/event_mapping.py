@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
 from eventing.presets import PRESETS
+from serving.apis.input_files import open_input
 from serving.apis.loader import LARGEST_TEXT, LoadError, load_documents
 from serving.cli.errors import UsageError
 from serving.cli.names import files
@@ -51,7 +53,7 @@ def _read(file: str) -> dict[str, Any]:
         if file == STDIN:
             text = sys.stdin.read(LARGEST_TEXT + 1)  # the loader refuses what is longer
         else:
-            with Path(file).open(encoding="utf-8") as opened:
+            with TextIOWrapper(open_input(Path(file)), encoding="utf-8") as opened:
                 text = opened.read(LARGEST_TEXT + 1)
         documents = load_documents(text, file)
     except (OSError, UnicodeDecodeError) as error:

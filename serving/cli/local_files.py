@@ -90,7 +90,9 @@ def without_same_bytes(model: Object, present: Object) -> Object:
     if not spec.get("storageUri"):
         return model
     served = {"storageUri": before.get("storageUri"), "digest": before.get("digest")}
-    if spec.get("digest") and spec["digest"] == served["digest"] and _suffix(spec) == _suffix(served):
+    named = bool(spec.get("modelFormat") or before.get("modelFormat"))
+    same_format = _format_marks(spec, named) == _format_marks(served, named)
+    if spec.get("digest") and spec["digest"] == served["digest"] and same_format:
         return {**model, "spec": {name: value for name, value in spec.items() if name not in served}}
     if _is_same(spec, served) or spec.get("version") or not before.get("version"):
         return model
@@ -107,6 +109,13 @@ def _is_same(spec: Object, served: Object) -> bool:
     return [spec.get(name) or None for name in files] == [served.get(name) or None for name in files]
 
 
-def _suffix(spec: Object) -> str:
-    """By which formats are found."""
-    return Path(str(spec.get("storageUri"))).suffix.lower()
+def _format_marks(spec: Object, named: bool) -> tuple[str, str]:
+    """Return the parts of a file's name that decide its format: the suffix, and a whole name such as `model.txt`.
+
+    Whole names decide nothing where the Model names its format (`named`).
+    """
+    from serving.engines.registry import FORMATS  # what only local files need
+
+    path = Path(str(spec.get("storageUri")).lower())
+    known = {name for made in FORMATS.values() for name in made.names}
+    return path.suffix, path.name if path.name in known and not named else ""

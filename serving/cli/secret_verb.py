@@ -12,6 +12,7 @@ import click
 
 from clusters.errors import NotFound
 from clusters.objects import SECRET, Object, annotations_of
+from serving.apis.input_files import open_input
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import UsageError
@@ -79,7 +80,7 @@ def _from_file(text: str) -> tuple[str, str]:
     if found and path == STDIN:
         return key, _encoded(_bounded(text, sys.stdin.buffer))
     try:
-        with expand(path).open("rb") as file:
+        with open_input(expand(path)) as file:
             return key, _encoded(_bounded(text, file))
     except OSError as error:
         raise UsageError(f"--file {text}: cannot be read ({error.strerror})") from error

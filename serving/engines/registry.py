@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ALLOW_CODE: Final = "label the namespace knodel.dev/allow-code=true, or start the server with --allow-code"
 """How code of an artifact is allowed to run, for messages about formats that always do."""
+NAME_IT: Final = "name the format with --format, or with modelFormat in a file"
+"""The remedy for files whose format cannot be found."""
 OWN_SERVER: Final = "serve it by a server of your own with --allow-code"
 """Likewise about files that only some formats run code of: a platform allows it for whole formats."""
 _OUR_OWN: Final = frozenset({"serving", "clusters"})
@@ -78,7 +80,7 @@ def find_format(name: str, files: Sequence[str], *, allow_code: bool = False) ->
         return safe[0]
     if safe:
         both = " and of ".join(made.name for made in safe)
-        raise UnknownFormat(f"the artifact has files of {both}: set modelFormat to the one that is to be served")
+        raise UnknownFormat(f"the artifact has files of {both}: {NAME_IT}, to serve one of them")
     raise UnknownFormat(_unknown(found, allow_code))
 
 
@@ -121,7 +123,7 @@ def _unknown(code: Sequence[Format], allow_code: bool) -> str:
             "and label the namespace knodel.dev/allow-code=true"
         )
     marks = ", ".join(mark for made in FORMATS.values() if not made.runs_code for mark in made.marks())
-    return f"the artifact has no file of a known format ({marks}): set modelFormat, one of {', '.join(FORMATS)}"
+    return f"the artifact has no file of a known format ({marks}): {NAME_IT}, one of {', '.join(FORMATS)}"
 
 
 def _guarded(made: Format, load: Loader) -> Loader:

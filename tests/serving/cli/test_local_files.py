@@ -41,6 +41,16 @@ async def test_the_same_bytes_make_no_version_and_say_so(served: Served, tmp_pat
     assert (await served.model("m"))["metadata"]["generation"] == 1
 
 
+async def test_a_dry_run_agrees_with_the_deploy_about_the_same_bytes(served: Served, tmp_path: Path) -> None:
+    await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old"), "--version", "1", "--no-wait")
+    copy, changed = model_file(tmp_path, b"old", "copy.onnx"), model_file(tmp_path, b"new", "new.onnx")
+    same = await served.knodel("deploy", "m", "--uri", copy, "--dry-run")
+    other = await served.knodel("deploy", "m", "--uri", changed, "--dry-run")
+
+    assert "would not be changed" in same.out
+    assert 'spec.version: "1" → none' in other.out
+
+
 async def test_changed_bytes_make_a_version_without_the_label_of_the_one_before(served: Served, tmp_path: Path) -> None:
     path = model_file(tmp_path, b"old")
     await served.knodel("deploy", "m", "--uri", path, "--version", "1", "--no-wait")
@@ -201,3 +211,21 @@ SERVED: Object = {"spec": {"storageUri": "file:///m.onnx", "digest": OLD, "versi
 def test_what_a_deploy_changes(spec: Object, expected: Object) -> None:
     assert without_same_bytes({"spec": spec}, SERVED)["spec"] == expected
     assert without_same_bytes({"spec": spec}, {})["spec"] == spec
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "more", "same"),
+    [
+        ("other.txt", "model.txt", {}, False),
+        ("model.txt", "other.txt", {}, False),
+        ("weights.json", "MODEL.json", {}, False),
+        ("other.txt", "another.txt", {}, True),
+        ("other.txt", "model.txt", {"modelFormat": "lightgbm"}, True),
+    ],
+)
+def test_a_name_that_decides_the_format_is_a_part_of_the_version(
+    before: str, after: str, more: Object, same: bool
+) -> None:
+    present = {"spec": {"storageUri": f"file:///{before}", "digest": OLD, **more}}
+    files = {"storageUri": f"file:///{after}", "digest": OLD}
+    assert without_same_bytes({"spec": files}, present)["spec"] == ({} if same else files)

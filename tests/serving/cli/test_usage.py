@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from clusters.errors import (
@@ -20,9 +22,10 @@ from clusters.errors import (
     Unavailable,
 )
 from serving.cli import errors
+from serving.cli.event_mapping import mapping_of
 from serving.cli.main import VERBS
 from tests.serving.cli.command_lines import examples_of, find_command, parse_command
-from tests.serving.cli.conftest import COMMANDS, Knodel
+from tests.serving.cli.conftest import COMMANDS, Knodel, check
 
 CLUSTER = {"install", "uninstall"}
 """Verbs of a cluster alone."""
@@ -86,6 +89,51 @@ def test_wrong_usage_is_one_line_and_exit_code_2(knodel: Knodel, arguments: tupl
     assert done.out == ""
     assert done.err.startswith("knodel: ")
     assert len(done.err.splitlines()) == 1
+
+
+def empty_options() -> list[tuple[str, ...]]:
+    """Return a command line for each option of each verb that takes text, with an empty value for it."""
+    lines = []
+    for verb in COMMANDS:
+        parameters = find_command(verb.split()).params
+        for option in parameters:
+            if (
+                not isinstance(option, click.Option)
+                or option.is_flag
+                or not isinstance(option.type, click.types.StringParamType)
+            ):
+                continue
+            line = verb.split()
+            for other in parameters:
+                if other is option or not other.required:
+                    continue
+                value = other.type.choices[0] if isinstance(other.type, click.Choice) else "x"
+                line += [value] if isinstance(other, click.Argument) else [other.opts[0], value]
+            lines.append((*line, max(option.opts, key=len), ""))
+    return lines
+
+
+@pytest.mark.parametrize("arguments", empty_options(), ids=" ".join)
+def test_an_option_with_an_empty_value_is_refused(knodel: Knodel, arguments: tuple[str, ...]) -> None:
+    check(knodel(*arguments), 2, [f"{arguments[-2]} is empty"])
+
+
+@pytest.mark.bad_input("command-files")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("deploy", "-f", "FIFO"),
+        ("predict", "name", "-d", "@FIFO"),
+        ("secret", "name", "--file", "key=FIFO"),
+        ("config", "--config", "FIFO"),
+    ],
+)
+def test_a_named_pipe_is_refused_and_not_waited_for(knodel: Knodel, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    given = [argument.replace("FIFO", str(tmp_path / "fifo")) for argument in arguments]
+    check(knodel(*given), 2, ["named pipe"])
+    with pytest.raises(errors.UsageError, match="named pipe"):
+        mapping_of(None, str(tmp_path / "fifo"))
 
 
 def test_an_unknown_verb_is_told_the_one_that_looks_like_it(knodel: Knodel) -> None:

@@ -43,12 +43,12 @@ def test_a_format_is_found_by_the_files(files: list[str], name: str) -> None:
 @pytest.mark.bad_input("artifact-headers")
 @pytest.mark.parametrize("files", [["config.json"], ["notes.txt"], ["my_saved_model.pb"], ["supermodel.json"], []])
 def test_what_only_looks_like_a_format_is_refused_with_what_is_known(files: list[str]) -> None:
-    with pytest.raises(UnknownFormat, match=r"\.onnx, \.skops.*set modelFormat, one of onnx, sklearn"):
+    with pytest.raises(UnknownFormat, match=r"\.onnx, \.skops.*with --format, .*, one of onnx, sklearn"):
         find_format("", files)
 
 
 def test_files_of_two_formats_are_not_chosen_from() -> None:
-    with pytest.raises(UnknownFormat, match="onnx and of sklearn: set modelFormat"):
+    with pytest.raises(UnknownFormat, match="onnx and of sklearn: name the format with --format"):
         find_format("", ["model.onnx", "model.skops"])
     assert find_format("sklearn", ["model.onnx", "model.skops"]).name == "sklearn"
 
