@@ -23,6 +23,7 @@ from eventing.expiry import ModelEventExpiry
 from eventing.source_controller import EventSourceController
 from serving.apis.settings import Settings
 from serving.emitting import make_emitter
+from serving.event_files import EventFiles
 from serving.event_limits import bounds_of
 from serving.events import ModelTarget
 from serving.reconciler.controller import COMPONENT, ModelController
@@ -41,12 +42,13 @@ class Part(Protocol):
 class Controllers:
     """All of them. Make it before `informers.run()`: they ask for the informers that they need.
 
-    `reach`: the namespaces whose EventSources may speak of Models in others.
+    `reach`: the namespaces whose EventSources may speak of Models in others. `files` keeps local files of events.
     """
 
     def __init__(
-        self, cluster: Cluster, informers: Informers, settings: Settings, clock: Clock, flags: Flags, reach: Reach
-    ) -> None:
+        self, cluster: Cluster, informers: Informers, settings: Settings, clock: Clock, flags: Flags, reach: Reach,
+        files: EventFiles | None = None,
+    ) -> None:  # fmt: skip
         self._pages, self._prometheus = Pages(TIMEOUT), Prometheus(settings.rollout.prometheus_url)
         models = ModelController(
             cluster,
@@ -60,7 +62,7 @@ class Controllers:
             metrics=self._prometheus,
         )
         pools = WarmPoolController(cluster, informers, settings=settings)
-        target, recorder = ModelTarget(cluster, reach=reach), Recorder(cluster, EVENTS_COMPONENT, clock)
+        target, recorder = ModelTarget(cluster, reach, files), Recorder(cluster, EVENTS_COMPONENT, clock)
         events = EventController(cluster, informers, target=target, clock=clock, recorder=recorder)
         sources = EventSourceController(cluster, informers, clock=clock, reach=reach, most=settings.events.pending)
         expiry = ModelEventExpiry(cluster, informers[MODEL_EVENT], clock, bounds_of(settings.events))

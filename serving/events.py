@@ -20,13 +20,15 @@ from serving.apis.annotations import ANNOTATION_TRACEPARENT
 from serving.apis.code import runs_code
 from serving.apis.faults import version_fault
 from serving.apis.model import Cause
+from serving.event_files import EventFiles
 from serving.rollout.commands import cause_annotation, done_command
 
 
 class ModelTarget:
-    """`eventing.target.Target` on a cluster's Models."""
+    """`eventing.target.Target` on a cluster's Models; `files` keeps local files where the cluster is this machine."""
 
-    def __init__(self, cluster: Cluster, reach: Reach) -> None:
+    def __init__(self, cluster: Cluster, reach: Reach, files: EventFiles | None = None) -> None:
+        self._files = files
         self._cluster = cluster
         self._reach = reach
 
@@ -45,7 +47,8 @@ class ModelTarget:
             raise _changes_nothing(event.spec)
         if (refused := self.refusal(event, source, seen)) is not None:
             raise refused
-        obj = await self._write(event, model, change, seen)
+        kept = await self._files.keep(change, source) if self._files is not None else ""
+        obj = await self._write(event, model, change, seen, kept)
         return Applied(generation_of(obj), f"{model} has generation {generation_of(obj)} with it")
 
     def refusal(self, event: ModelEvent, source: EventSource, seen: Seen) -> ClusterError | None:
@@ -64,8 +67,8 @@ class ModelTarget:
             return NotFound(f"there is no Model {model}: deploy it, or set createModels in EventSource {source.name}")
         return None
 
-    async def _write(self, event: ModelEvent, model: ModelRef, change: Change, seen: Seen) -> Object:
-        annotations, fields, present = _annotations(event, seen), _fields(event.spec, change), seen.object
+    async def _write(self, event: ModelEvent, model: ModelRef, change: Change, seen: Seen, kept: str) -> Object:
+        annotations, fields, present = _annotations(event, seen), _fields(event.spec, change, kept), seen.object
         if present is not None:
             metadata = {"resourceVersion": version_of(present), "annotations": annotations}
             patch = {"metadata": metadata, "spec": fields}
@@ -93,16 +96,16 @@ def _code_refusal(change: Change, source: EventSource, present: Object | None) -
     return None
 
 
-def _fields(spec: Spec, change: Change) -> dict[str, Any]:
+def _fields(spec: Spec, change: Change, kept: str) -> dict[str, Any]:
     """The fields of `spec` that the artifact decides; what is not said of it is taken away, but for its format.
 
     What comes without version and digest gets the event's id for one: an event is a new version, also when each
-    training writes to the same address.
+    training writes to the same address. `kept`: the digest of its local files, where they were kept.
     """
     version = change.version or ("" if change.digest else _version_of(spec))
     fields: dict[str, Any] = {
         "storageUri": change.storage_uri,
-        "digest": change.digest or None,
+        "digest": change.digest or kept or None,
         "version": version or None,
     }
     return fields | ({"modelFormat": change.model_format} if change.model_format else {})

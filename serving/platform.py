@@ -75,6 +75,7 @@ from serving.apis.version import VERSION
 from serving.control import Control, made_once
 from serving.controllers import Controllers, Part
 from serving.doors import doors
+from serving.event_files import EventFiles
 from serving.event_limits import issuer_hosts_of, limits_of
 from serving.kept_files import KeptFiles
 from serving.loops import Loops
@@ -185,7 +186,8 @@ class Platform:
             Workloads(cluster, informers, clock),
             self._make_autoscaler(informers),
         )
-        self._controllers = Controllers(cluster, informers, settings, clock, AllOn(), reach=_everywhere)
+        files = EventFiles(self.state / KEPT_FOLDER, limit_of(os.environ))
+        self._controllers = Controllers(cluster, informers, settings, clock, AllOn(), reach=_everywhere, files=files)
         issuers = Discovery(lambda: LOOPBACK_HOSTS | issuer_hosts_of(settings.events))
         limits = limits_of(settings.events)
         self._webhook = make_webhook(cluster, informers[EVENT_SOURCE], issuers, clock, limits=limits, reach=_everywhere)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from serving.storage import digest
-from serving.storage.errors import StorageError
+from serving.storage.errors import Outside, StorageError
 
 LARGEST_FILE: Final = 16 << 30  # bytes; far above what one replica of this server can load
 MOST_FILES: Final = 10_000  # of a folder; a model has a few, a mistaken URI (a home folder) has many more
@@ -75,21 +75,21 @@ def open_regular(path: Path, uri: str, root: Path | None = None) -> FileIO:
         raise StorageError(
             f"{uri}: cannot be opened ({_reason(error)}): check that it exists and is readable"
         ) from error
-    fault = _fault(descriptor, root)
+    fault, kind = _fault(descriptor), StorageError
+    if not fault and root is not None and not Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(root):
+        fault, kind = "leads outside of the folder: put the file itself there", Outside
     if fault:
         os.close(descriptor)
-        raise StorageError(f"{uri}: {fault}")
+        raise kind(f"{uri}: {fault}")
     return FileIO(descriptor, "rb")
 
 
-def _fault(descriptor: int, root: Path | None) -> str:
+def _fault(descriptor: int) -> str:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         return "is no regular file: name the model's file or folder"
     if found.st_size > LARGEST_FILE:
         return f"has {found.st_size} bytes, and {LARGEST_FILE} is the limit"
-    if root is not None and not Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(root):
-        return "leads outside of the folder: put the file itself there"
     return ""
 
 

@@ -3,7 +3,8 @@
     KnodelError
     └── StorageError      the artifact of a storage URI cannot be had, or is not the one that was promised
         ├── Interrupted   a connection broke, was not made or took too long: what has come can be continued later
-        └── Refused       the store answered with an error; `status` is its HTTP status
+        ├── Refused       the store answered with an error; `status` is its HTTP status
+        └── Outside       a link leads out of the folder that bounds what may be read
 
 Messages name the URI (without credentials, see `addresses.shown`) and the remedy, and no other path of this machine.
 """
@@ -19,6 +20,10 @@ class StorageError(KnodelError):
 
 class Interrupted(StorageError):
     """A connection broke, was not made or took too long."""
+
+
+class Outside(StorageError):
+    """A link leads out of the folder that bounds what may be read."""
 
 
 class Refused(StorageError):

@@ -21,7 +21,7 @@ from serving.storage.archive import is_archive, unpack
 from serving.storage.artifact import Artifact
 from serving.storage.cache import ARCHIVES, FILE, FILES, FOLDERS, TEMPORARY, Cache
 from serving.storage.errors import StorageError
-from serving.storage.local import Place, is_folder, real_path
+from serving.storage.local import Place, is_folder, real_folder, real_path
 
 LIMIT: Final = 64 << 30  # bytes of all copies together
 LIMIT_VARIABLE: Final = "KNODEL_KEPT_LIMIT"
@@ -88,7 +88,7 @@ def keep(place: Place, uri: str, digest: str, kept: Path, limit: int, *, replace
 def digest_at(place: Place, uri: str) -> str:
     """Return the digest of the file or folder at `place` as it is now. Raises StorageError."""
     if is_folder(place.path, uri):
-        files = disk.digest_files(real_path(place.path, uri), uri)
+        files = disk.digest_files(real_folder(place, uri), uri)
         if not files:
             raise StorageError(f"{uri}: the folder has no files: name the folder or file of a model")
         return digests.of_folder(files)
@@ -209,7 +209,7 @@ def _copy_to(work: Path, place: Place, uri: str) -> _Copy:
     target = work / "copy"
     target.mkdir(mode=0o700)
     if is_folder(place.path, uri):
-        root = real_path(place.path, uri)
+        root = real_folder(place, uri)
         files = {}
         for name in disk.list_files(root, uri):
             with disk.open_regular(root / name, f"{uri}: {name!r}", root) as source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -9,14 +10,14 @@ from urllib.parse import unquote, urlsplit
 from serving.storage import digest as digests
 from serving.storage import disk
 from serving.storage.artifact import Artifact
-from serving.storage.errors import StorageError
+from serving.storage.errors import Outside, StorageError
 
 VOLUMES: Final = Path("/mnt/pvc")
 """Where the claims of `pvc://CLAIM/PATH` are mounted, each at its name."""
 
 
 class Place(NamedTuple):  # made in a seventh of the time that a dataclass takes, at each start of a server
-    """Where a file or folder lies; with a `root`, both are real paths, and nothing outside of it is read."""
+    """Where a file or folder lies; with a `root`, a real path, nothing outside of it is read."""
 
     path: Path
     root: Path | None = None
@@ -25,7 +26,7 @@ class Place(NamedTuple):  # made in a seventh of the time that a dataclass takes
 def fetch_local(place: Place, uri: str, digest: str) -> Artifact:
     """Read the file or folder at the place and verify it. Raises StorageError."""
     if is_folder(place.path, uri):
-        folder = place.path if place.root else real_path(place.path, uri)
+        folder = real_folder(place, uri)
         files = disk.digest_files(folder, uri)
         found = digests.of_folder(files)
         digests.check(uri, digest, found)
@@ -74,6 +75,26 @@ def volume_place(uri: str, name: str, volumes: Path) -> Place:
     if not path.is_relative_to(root):
         raise StorageError(f"{name}: leads outside of the claim: refused")
     return Place(path, root)
+
+
+def place_below(place: Place, roots: Sequence[Path], name: str) -> Place:
+    """Return the place bounded by the first of `roots`, real paths, that its real path is below.
+
+    Raises Outside when it is below none of them, and StorageError when nothing is there.
+    """
+    path = real_path(place.path, name)
+    for root in roots:
+        if path.is_relative_to(root):
+            return Place(place.path, root)
+    raise Outside(f"{name}: a symbolic link leads outside of the permitted folders: put the file itself there")
+
+
+def real_folder(place: Place, name: str) -> Path:
+    """Return the real path of the folder at the place. Raises Outside: it is not below the root; StorageError."""
+    folder = real_path(place.path, name)
+    if place.root is not None and not folder.is_relative_to(place.root):
+        raise Outside(f"{name}: a symbolic link leads outside of the permitted folder: put the folder itself there")
+    return folder
 
 
 def real_path(path: Path, name: str) -> Path:

@@ -17,6 +17,7 @@ from clusters.recorder import Recorder
 from eventing.apis import Change, ModelRef
 from eventing.controller import EventController
 from eventing.model_event import Spec, make_model_event
+from serving.event_files import EventFiles
 from serving.events import ModelTarget
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster
@@ -64,11 +65,11 @@ def model_object(name: str = "magika", **spec: Any) -> Object:
 class EventWorld:
     """The cluster, the controller, and what a test wants to know of them."""
 
-    def __init__(self, cluster: EmbeddedCluster, clock: SteppedClock) -> None:
+    def __init__(self, cluster: EmbeddedCluster, clock: SteppedClock, files: EventFiles | None) -> None:
         self.cluster = cluster
         self.clock = clock
         self.informers = Informers(cluster, SystemClock())
-        self.target = ModelTarget(cluster, reach=lambda namespace: namespace == "knodel-system")
+        self.target = ModelTarget(cluster, reach=lambda namespace: namespace == "knodel-system", files=files)
         self.controller = EventController(
             cluster,
             self.informers,
@@ -133,12 +134,12 @@ class Failing:
 
 @contextlib.asynccontextmanager
 async def event_world(
-    folder: Path, *, running: bool = True, models: Sequence[str] = ("magika",)
+    folder: Path, *, running: bool = True, models: Sequence[str] = ("magika",), files: EventFiles | None = None
 ) -> AsyncIterator[EventWorld]:
     """A world with these Models and an EventSource `train`; with `running` its controller works."""
     clock = SteppedClock(START)
     async with embedded_cluster(folder / "cluster.db", clock=clock) as cluster:
-        world = EventWorld(cluster, clock)
+        world = EventWorld(cluster, clock, files)
         for kind, obj in ((EVENT_SOURCE, event_source()), *((MODEL, model_object(name)) for name in models)):
             with contextlib.suppress(AlreadyExists):
                 await cluster.create(kind, obj, manager="tests")

@@ -1,0 +1,53 @@
+"""Local model files of events, on the embedded cluster: they are kept before the Model changes.
+
+A sender may name files below the `storagePrefixes` of its EventSource. Whoever may write there can put a symbolic link
+to other files of the machine, now or just before a replica loads. So the files are read here, bounded by the prefixes,
+and the Model gets the digest of the copy: replicas load that copy, or the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from clusters.errors import FieldError, Forbidden, Invalid
+from eventing.apis import Change
+from eventing.event_source import EventSource
+from serving.storage import digest as digests
+from serving.storage import kept
+from serving.storage.errors import Outside, StorageError
+from serving.storage.local import file_place, place_below
+
+
+class EventFiles:
+    """Keeps local files of events in the folder `folder`, of at most `limit` bytes."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self._folder = folder
+        self._limit = limit
+
+    async def keep(self, change: Change, source: EventSource) -> str:
+        """Keep the files and return their digest; `""` for files of other machines.
+
+        Raises Forbidden when the files are outside of the `storagePrefixes`, and Invalid when they cannot be kept.
+        """
+        uri = change.storage_uri
+        if not _is_local(uri):
+            return ""
+        try:
+            return await asyncio.to_thread(self._keep, uri, change.digest, source.storage_prefixes)
+        except Outside as error:
+            raise Forbidden(f"{error}: see `storagePrefixes` of EventSource {source.name}") from error
+        except StorageError as error:
+            raise Invalid("the event", [FieldError("spec.change.storageUri", str(error))]) from error
+
+    def _keep(self, uri: str, digest: str, prefixes: Sequence[str]) -> str:
+        digests.check_form(uri, digest)
+        roots = [file_place(prefix, prefix).path.resolve() for prefix in prefixes if _is_local(prefix)]
+        place = place_below(file_place(uri, uri), roots, uri)
+        return kept.keep(place, uri, digest, self._folder, self._limit)
+
+
+def _is_local(uri: str) -> bool:
+    return uri.lower().startswith("file:")
