@@ -65,7 +65,7 @@ def model_object(name: str = "magika", **spec: Any) -> Object:
 class EventWorld:
     """The cluster, the controller, and what a test wants to know of them."""
 
-    def __init__(self, cluster: EmbeddedCluster, clock: SteppedClock, files: EventFiles | None) -> None:
+    def __init__(self, cluster: EmbeddedCluster, clock: SteppedClock, files: EventFiles | None = None) -> None:
         self.cluster = cluster
         self.clock = clock
         self.informers = Informers(cluster, SystemClock())
