@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from clusters.errors import FieldError, Forbidden, Invalid
+from clusters.errors import FieldError, Forbidden, Invalid, Unavailable
 from eventing.apis import Change
 from eventing.event_source import EventSource
 from serving.storage import digest as digests
 from serving.storage import kept
-from serving.storage.errors import Outside, StorageError
+from serving.storage.errors import Later, Outside, StorageError
 from serving.storage.local import file_place, place_below
 
 
@@ -30,7 +30,8 @@ class EventFiles:
     async def keep(self, change: Change, source: EventSource) -> str:
         """Keep the files and return their digest; `""` for files of other machines.
 
-        Raises Forbidden when the files are outside of the `storagePrefixes`, and Invalid when they cannot be kept.
+        Raises Forbidden when the files are outside of the `storagePrefixes`, Unavailable when there is no room for
+        them, and Invalid when they cannot be kept for another reason.
         """
         uri = change.storage_uri
         if not _is_local(uri):
@@ -39,6 +40,8 @@ class EventFiles:
             return await asyncio.to_thread(self._keep, uri, change.digest, source.storage_prefixes)
         except Outside as error:
             raise Forbidden(f"{error}: see `storagePrefixes` of EventSource {source.name}") from error
+        except Later as error:
+            raise Unavailable(str(error)) from error
         except StorageError as error:
             raise Invalid("the event", [FieldError("spec.change.storageUri", str(error))]) from error
 

@@ -14,7 +14,7 @@ from clusters.embedded import requests
 from clusters.embedded.admission import Validator, manager_faults
 from clusters.embedded.batch import Mutate, Remove
 from clusters.embedded.contents import NamespaceCleaner
-from clusters.embedded.deletion import mark, vanish
+from clusters.embedded.deletion import check_deletable, mark, vanish
 from clusters.embedded.expiry import EventExpiry
 from clusters.embedded.garbage import Collector
 from clusters.embedded.reaper import Reaper
@@ -178,7 +178,8 @@ class EmbeddedCluster:
         resource_version: str = "",
         grace_period: int | None = None,
     ) -> None:
-        """Ask for deletion, background propagation. Raises NotFound, Conflict."""
+        """Ask for deletion, background propagation. Raises NotFound, Conflict, Forbidden."""
+        check_deletable(kind, name)
         key = requests.key_for(kind, name, namespace)
         preconditions = {"name": name, "uid": uid, "resourceVersion": resource_version}
 

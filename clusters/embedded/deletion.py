@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from clusters.embedded.batch import Remove
+from clusters.errors import Forbidden
 from clusters.objects import NAMESPACE, POD, Kind, Object, generation_of, is_deleting, timestamp
+
+PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
 
 DEFAULT_POD_GRACE = 30
 """s, `spec.terminationGracePeriodSeconds` where a Pod does not say (Kubernetes' default)."""
+
+
+def check_deletable(kind: Kind, name: str) -> None:
+    """Raise Forbidden for the Namespaces that Kubernetes' admission plugin NamespaceLifecycle does not let go."""
+    if kind == NAMESPACE and name in PROTECTED_NAMESPACES:
+        raise Forbidden(f'namespaces "{name}" is forbidden: this namespace may not be deleted')
 
 
 def mark(kind: Kind, before: Object, now: datetime, grace: int | None) -> Object | Remove:

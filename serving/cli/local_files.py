@@ -10,7 +10,7 @@ from pathlib import Path
 from clusters.objects import Object
 from serving.apis.faults import storage_uri_fault
 from serving.apis.state import KEPT_FOLDER, Facts, StateError
-from serving.cli.errors import UsageError
+from serving.cli.errors import CommandError, UsageError
 from serving.cli.home import expand
 
 _SCHEME = re.compile(r"[A-Za-z][-+.A-Za-z0-9]*:")
@@ -30,11 +30,11 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
     """Return the Model with the digest of its local files; a copy of them is kept in the state folder.
 
     A Model whose files are elsewhere is returned as it is. With `dry_run` nothing is copied. Raises UsageError when the
-    files cannot be read, or have another digest than the Model promises.
+    files cannot be read, or have another digest than the Model promises, and CommandError when there is no room.
     """
     from serving.storage import digest as digests  # what only local files need
     from serving.storage import kept
-    from serving.storage.errors import StorageError
+    from serving.storage.errors import Later, StorageError
     from serving.storage.local import file_place
 
     spec = model.get("spec")
@@ -53,6 +53,8 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
             digests.check(uri, promised, digest)
         else:
             digest = kept.keep(place, uri, promised, folder, kept_limit(state))
+    except Later as error:
+        raise CommandError(str(error)) from error
     except StorageError as error:
         raise UsageError(str(error)) from error
     return {**model, "spec": {**spec, "digest": digest}}

@@ -4,7 +4,8 @@
     └── StorageError      the artifact of a storage URI cannot be had, or is not the one that was promised
         ├── Interrupted   a connection broke, was not made or took too long: what has come can be continued later
         ├── Refused       the store answered with an error; `status` is its HTTP status
-        └── Outside       a link leads out of the folder that bounds what may be read
+        ├── Outside       a link leads out of the folder that bounds what may be read
+        └── Later         the same call may succeed later: there is no room, or the files are being written
 
 Messages name the URI (without credentials, see `addresses.shown`) and the remedy, and no other path of this machine.
 """
@@ -24,6 +25,10 @@ class Interrupted(StorageError):
 
 class Outside(StorageError):
     """A link leads out of the folder that bounds what may be read."""
+
+
+class Later(StorageError):
+    """The same call may succeed later: there is no room, or the files are being written."""
 
 
 class Refused(StorageError):

@@ -20,7 +20,7 @@ from serving.storage import disk
 from serving.storage.archive import is_archive, unpack
 from serving.storage.artifact import Artifact
 from serving.storage.cache import ARCHIVES, FILE, FILES, FOLDERS, TEMPORARY, Cache
-from serving.storage.errors import StorageError
+from serving.storage.errors import Later, StorageError
 from serving.storage.local import Place, is_folder, real_folder, real_path
 
 LIMIT: Final = 64 << 30  # bytes of all copies together
@@ -30,6 +30,7 @@ GRACE: Final = 600.0  # s since a copy was made or deployed last: its Model may 
 _AT_ONCE: Final = 1 << 30  # bytes that one call copies
 _BLOCK: Final = 1 << 20  # bytes that are read at once
 _READ_ONLY: Final = 0o400
+_TRIES: Final = 3  # copies that are made of files which change meanwhile
 
 
 def limit_of(environ: Mapping[str, str]) -> int:
@@ -61,28 +62,40 @@ def keep(place: Place, uri: str, digest: str, kept: Path, limit: int, *, replace
     """Copy the file, folder or archive at `place` into `kept`, unless it is there, and return its digest.
 
     With `replace` the copy takes the place of a damaged one. Raises StorageError, and leaves nothing: nothing is at
-    `place`, it has no files, its digest or that of the copy is not `digest`, or all copies would exceed `limit` bytes.
+    `place`, it has no files, its digest or that of the copy is not `digest`. Raises Later when all copies would exceed
+    `limit` bytes, when the disk is full, and when the files change at each try: a copy that mixes old and new files is
+    never kept.
     """
-    found = digest_at(place, uri)
-    digests.check(uri, digest, found)
-    if not replace and _touch(kept, place, found):
-        return found
+    for _ in range(_TRIES):
+        found = digest_at(place, uri)
+        digests.check(uri, digest, found)
+        if not replace and _touch(kept, place, found):
+            return found
+        if _keep_copy(place, uri, digest, found, kept, limit, replace=replace):
+            return found
+    raise Later(f"{uri}: changes while it is copied: try again when nothing writes to it")
+
+
+def _keep_copy(place: Place, uri: str, digest: str, found: str, kept: Path, limit: int, *, replace: bool) -> bool:
+    """Copy what is at `place`; return False, and keep nothing, when the copy has another digest than `found`."""
     _check_room(uri, size_of(place.path), kept, limit)
     cache = _cache(kept)
     with cache.workplace("") as work:
         try:
             copy = _copy_to(work, place, uri)
         except OSError as error:
-            raise StorageError(f"{uri}: cannot be copied to {kept} ({error.strerror}): make room") from error
+            raise Later(f"{uri}: cannot be copied to {kept} ({error.strerror}): make room") from error
         digests.check(uri, digest, copy.digest)  # the source may have changed since it was hashed
+        if copy.digest != found:
+            return False
         if not replace and is_kept(kept, place, copy.digest):
-            return copy.digest
+            return True
         if copy.digest != copy.name:  # an archive: its files take more room than it
             _check_room(uri, size_of(copy.path), kept, limit)
         cache.keep(copy.path, copy.kind, copy.name)
         if copy.digest != copy.name:
             cache.note_unpacked(ARCHIVES, copy.digest, copy.name)
-    return copy.digest
+    return True
 
 
 def digest_at(place: Place, uri: str) -> str:
@@ -198,7 +211,7 @@ def _read(place: Place, uri: str, digest: str, kept: Path) -> Artifact | None:
 def _check_room(uri: str, size: int, kept: Path, limit: int) -> None:
     used = room_used(kept)
     if used + size > limit:
-        raise StorageError(
+        raise Later(
             f"{uri}: has {size} bytes, and kept model files have {used} of {limit} already: delete models that are "
             f"not needed and try again after {GRACE // 60 + 1:.0f} minutes, when their copies are gone, or set "
             f"{LIMIT_VARIABLE} to more bytes and start the platform again"

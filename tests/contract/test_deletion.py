@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from clusters.api import Cluster
-from clusters.errors import Invalid, NotFound
-from clusters.objects import Object, is_deleting, name_of, owner_reference
+from clusters.errors import Forbidden, Invalid, NotFound
+from clusters.objects import NAMESPACE, Object, is_deleting, name_of, owner_reference
 from tests.contract.widgets import WIDGET, widget
 from tests.support.wait import eventually
 
@@ -128,3 +128,9 @@ async def test_a_held_dependent_waits_for_its_own_finalizer(cluster: Cluster, na
     await eventually(child_is_deleting, timeout=60)
     await drop_finalizers(cluster, "child", namespace)
     assert await is_gone(cluster, "child", namespace)
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+async def test_namespaces_that_a_cluster_needs_cannot_be_deleted(cluster: Cluster, name: str) -> None:
+    with pytest.raises(Forbidden, match=f'namespaces "{name}" is forbidden: this namespace may not be deleted'):
+        await cluster.delete(NAMESPACE, name)

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from serving.storage import disk, kept
+from serving.storage.cache import FOLDERS
 from serving.storage.digest import of_bytes
-from serving.storage.errors import StorageError
+from serving.storage.errors import Later, StorageError
 from serving.storage.fetch import StorageOptions, fetch
 from serving.storage.hold import hold
 from serving.storage.local import Place
@@ -363,3 +364,39 @@ def test_an_archive_that_is_deployed_again_keeps_its_files(tmp_path: Path) -> No
         os.utime(entry, (1000, 1000))
     assert digest_of(source, folder) == digest
     assert kept.collect(folder, set(), before=2000) == 0
+
+
+def test_a_folder_that_changes_while_it_is_copied_is_copied_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, folder = tmp_path / "folder", tmp_path / "kept"
+    make(source)
+    hashed: list[str] = []
+
+    def changes_after_it_was_hashed(place: Place, uri: str) -> str:
+        hashed.append(digest_at(place, uri))
+        if len(hashed) < 3:
+            (place.path / "model.onnx").write_bytes(b"graph %d" % len(hashed))
+        return hashed[-1]
+
+    digest_at = kept.digest_at
+    monkeypatch.setattr(kept, "digest_at", changes_after_it_was_hashed)
+    assert digest_of(source, folder) == hashed[2]
+    assert load(source, hashed[2], folder)["model.onnx"] == b"graph 2"
+    assert len(list((folder / FOLDERS).iterdir())) == 1, "no copy of what was there before"
+
+
+def test_a_folder_that_changes_at_each_try_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, folder = tmp_path / "folder", tmp_path / "kept"
+    make(source)
+    digest_at, times = kept.digest_at, iter(range(100))
+
+    def changes_after_it_was_hashed(place: Place, uri: str) -> str:
+        found = digest_at(place, uri)
+        (place.path / "model.onnx").write_bytes(b"graph %d" % next(times))
+        return found
+
+    monkeypatch.setattr(kept, "digest_at", changes_after_it_was_hashed)
+    with pytest.raises(Later, match="changes while it is copied: try again when nothing writes to it"):
+        digest_of(source, folder)
+    assert kept.room_used(folder) == 0
