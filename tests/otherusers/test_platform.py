@@ -276,11 +276,11 @@ def victim(platform: Platform, role: str) -> tuple[int, int]:
     if role != "server":
         word, port = ("envoy.json", platform.gateway) if role == "gateway" else (ACTIVATOR, activator_port(platform))
         return next((pid for pid, command in platform.processes().items() if word in command), 0), port
-    path = next(platform.state.glob("pods/*/run.json"), None)
-    if path is None:  # it is being restarted
-        return 0, 0
-    run = json.loads(path.read_text())
-    return run["pid"], run["ports"]["8080"]
+    for path in platform.state.glob("pods/*/run.json"):
+        with contextlib.suppress(FileNotFoundError):  # it was removed since
+            run = json.loads(path.read_text())
+            return run["pid"], run["ports"]["8080"]
+    return 0, 0  # it is being restarted
 
 
 def activator_port(platform: Platform) -> int:
