@@ -12,6 +12,7 @@ from jsonpointer import JsonPointerException, resolve_pointer
 
 from clusters.errors import Conflict, FieldError, Invalid
 from clusters.objects import Object
+from clusters.sizes import format_size
 
 LARGEST_JSON_PATCH = 10_000
 """Operations in one JSON patch; the limit of kube-apiserver."""
@@ -61,7 +62,7 @@ def json_patch(target: Object, operations: Sequence[Any], what: str) -> Object:
                 if operation["op"] == "copy":
                     copied += len(msgspec.json.encode(resolve_pointer(value, operation["from"])))
                 if copied > LARGEST_COPIES:
-                    limit = f"all copies are larger than {LARGEST_COPIES} bytes: send the values themselves"
+                    limit = f"all copies are larger than {format_size(LARGEST_COPIES)}: send the values themselves"
                     raise _refused(index, operation, limit, what)
                 value = patch.apply(value, in_place=True)
             except jsonpatch.JsonPatchTestFailed as error:

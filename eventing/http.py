@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from starlette.types import Receive, Send
 
+from clusters.sizes import format_size
 from eventing.errors import BadEvent, TryLater
 from eventing.rate import Room
 
@@ -83,7 +84,7 @@ class Body:
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _too_large(self) -> BadEvent:
-        message = f"a request has at most {self._limit} bytes: send fewer events, or data by a link"
+        message = f"a request has at most {format_size(self._limit)}: send fewer events, or data by a link"
         return BadEvent(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
 
 

@@ -22,6 +22,7 @@ from clusters.bodies import read_at_most
 from clusters.clock import Clock
 from clusters.net.checked_connector import Resolve, checked_connector
 from clusters.net.ssrf import AddressRefused, is_allowed, is_loopback
+from clusters.sizes import format_size
 from eventing.oidc import IssuerUnreachable
 
 log = logging.getLogger(__name__)
@@ -161,7 +162,7 @@ class Discovery:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, AddressRefused) as error:
             raise IssuerUnreachable(f"{url} cannot be asked: {error or 'no answer in time'}") from error
         if len(content) > LARGEST:
-            raise IssuerUnreachable(f"{url} answered with more than {LARGEST} bytes")
+            raise IssuerUnreachable(f"{url} answered with more than {format_size(LARGEST)}")
         return read_document(content, str(url))
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Final
 
+from clusters.sizes import format_size
 from eventing.errors import TryLater
 
 SMALL: Final = 64 << 10
@@ -57,7 +58,7 @@ class Room:
         """`size` more for a request of `peer` (empty: not counted) that has `held` so far. Raises TryLater (429)."""
         limit = self._limit if held + size <= SMALL or not peer else self._limit * LARGE_SHARE
         if self.taken + size > limit or (peer and self._peers[peer] + size > self._limit * PEER_SHARE):
-            message = f"events of more than {self._limit} bytes are under way: send it again a little later"
+            message = f"events of more than {format_size(self._limit)} are under way: send it again a little later"
             raise TryLater(HTTPStatus.TOO_MANY_REQUESTS, message)
         self.taken += size
         if peer:

@@ -16,6 +16,7 @@ from typing import Any
 
 from clusters import unix_sockets
 from clusters.errors import KnodelError
+from clusters.net.hosts import authority
 from clusters.sockets import PortGuard, guard_localhost
 from eventing.app import EventsApp
 from serving.api.app import ControlApi
@@ -108,4 +109,4 @@ def made_once(path: Path) -> Path:
 
 def _address(one: socket.socket) -> str:
     host, port = one.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return authority(host, port)

@@ -14,7 +14,7 @@ from clusters.gateway.envoy import Envoy
 from clusters.gateway.limits import Limits
 from clusters.gateway.route_config import PATH_FORM_DOMAIN
 from clusters.informer import Informers
-from clusters.net.hosts import ANY, LOOPBACK_NAMES
+from clusters.net.hosts import ANY, LOOPBACK_NAMES, url_host
 from clusters.net.ssrf import LOOPBACK_HOSTS, is_loopback
 from clusters.objects import REVISION, Object
 from serving.apis.settings import GatewaySettings, Settings
@@ -40,8 +40,7 @@ def gateway_hosts(said: GatewaySettings) -> tuple[str, ...]:
     named = tuple(name for name in map(str.strip, said.hosts.lower().split(",")) if name)
     if not (named or is_loopback(said.address)):
         return (ANY,)
-    own = f"[{said.address}]" if ":" in said.address else said.address
-    return tuple(dict.fromkeys((*LOOPBACK_NAMES, own, f"*.{said.domain}", *named)))
+    return tuple(dict.fromkeys((*LOOPBACK_NAMES, url_host(said.address), f"*.{said.domain}", *named)))
 
 
 def images(state: Path, settings: Settings) -> dict[str, Image]:

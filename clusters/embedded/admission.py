@@ -12,6 +12,7 @@ from typing import Any
 from clusters.errors import FieldError, shown_name
 from clusters.names import dns_label_fault, label_key_fault, label_value_fault, subdomain_fault
 from clusters.objects import NAMESPACE, Kind, Object
+from clusters.sizes import format_size
 
 Validator = Callable[[Object | None, Object], Sequence[FieldError]]
 """Called with (old, new) at a create (old is None) and at a change of anything but the status."""
@@ -108,7 +109,10 @@ def _annotation_faults(annotations: Mapping[str, str]) -> Iterator[FieldError]:
             yield FieldError("metadata.annotations", fault)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > LARGEST_ANNOTATIONS:
-        yield FieldError("metadata.annotations", f"they have {size} bytes: at most {LARGEST_ANNOTATIONS} are allowed")
+        yield FieldError(
+            "metadata.annotations",
+            f"they have {format_size(size)}: at most {format_size(LARGEST_ANNOTATIONS)} are allowed",
+        )
 
 
 def _text_faults(path: str, value: object) -> Sequence[FieldError]:

@@ -12,6 +12,7 @@ from clusters.embedded.database import Row
 from clusters.embedded.history import Change
 from clusters.errors import FieldError, Invalid
 from clusters.objects import Key, Kind, Object
+from clusters.sizes import format_size
 
 LARGEST_OBJECT = 1_572_864
 """Bytes of one object as JSON: etcd's default request limit (1.5 MiB)."""
@@ -111,7 +112,7 @@ def _encode(write: Write, obj: Object) -> bytes:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise _invalid(write, f"it is no JSON: {error}") from error
     if len(encoded) > LARGEST_OBJECT:
-        raise _invalid(write, f"it has {len(encoded)} bytes: at most {LARGEST_OBJECT} are allowed")
+        raise _invalid(write, f"it has {format_size(len(encoded))}: at most {format_size(LARGEST_OBJECT)} are allowed")
     return encoded
 
 

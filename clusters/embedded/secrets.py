@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from clusters.errors import FieldError, shown_name
 from clusters.objects import Object
+from clusters.sizes import format_size
 
 LARGEST: Final = 1 << 20
 """Bytes of all values (`MaxSecretSize`; the same for ConfigMaps)."""
@@ -37,7 +38,7 @@ def validate_secret(old: Object | None, new: Object) -> Sequence[FieldError]:
     if old is not None and old.get("immutable") is True and _contents(old) != _contents(new):
         return [FieldError("data", "field is immutable when `immutable` is set: make another Secret")]
     if (size := sum(map(len, values_of(new).values()))) > LARGEST:
-        return [FieldError("data", f"it has {size} bytes: at most {LARGEST} are allowed")]
+        return [FieldError("data", f"it has {format_size(size)}: at most {format_size(LARGEST)} are allowed")]
     return ()
 
 
@@ -70,7 +71,11 @@ def validate_config_map(old: Object | None, new: Object) -> Sequence[FieldError]
         return [FieldError("data", "field is immutable when `immutable` is set: make another ConfigMap")]
     size = sum(len(value.encode()) for value in texts.values())
     size += sum(len(base64.b64decode(value)) for value in binaries.values())
-    return [FieldError("", f"it has {size} bytes: at most {LARGEST} are allowed")] if size > LARGEST else ()
+    return (
+        [FieldError("", f"it has {format_size(size)}: at most {format_size(LARGEST)} are allowed")]
+        if size > LARGEST
+        else ()
+    )
 
 
 def values_of(secret: Object) -> dict[str, bytes]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from clusters.gateway.limits import Limits
 from clusters.gateway.route_config import ASKED_PATH, PATH_FORM_DOMAIN
 from clusters.net.hosts import ANY
+from clusters.sizes import format_size
 
 RETRY_AFTER: Final = "1"  # s; a replica that died is replaced, or the activator takes over, within about this time
 _SHOWN: Final = 128  # characters of a caller's own words that an error repeats
@@ -61,7 +62,7 @@ def guards(limits: Limits) -> tuple[Guard, ...]:
                 {"name": "content-length", "range_match": within, "invert_match": True},
             ),
             413,
-            f"the request body is larger than {_size(limits.body_bytes)}, the largest that is taken",
+            f"the request body is larger than {format_size(limits.body_bytes)}, the largest that is taken",
         ),
         Guard(
             "two hosts",
@@ -120,11 +121,6 @@ def replies(limits: Limits) -> tuple[Reply, ...]:
         Reply(_status(400), "the request is not valid HTTP (%RESPONSE_CODE_DETAILS%)"),
         Reply(_status(400, "GE"), "the gateway refused the request (status %RESPONSE_CODE%)"),
     )
-
-
-def _size(count: int) -> str:
-    mebibytes, rest = divmod(count, 2**20)
-    return f"{count} bytes" if rest else f"{mebibytes} MiB"
 
 
 def _guarded(guard: Guard) -> Reply:

@@ -6,6 +6,8 @@ rebinding): then the Host header has that name. By a request to another site: th
 
 from __future__ import annotations
 
+import re
+import shlex
 from functools import lru_cache
 from typing import Final
 
@@ -13,17 +15,23 @@ import msgspec
 
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]", "*.localhost")
 ANY: Final = "*"
+_PATTERN: Final = re.compile(r"\*|(\*\.)?[0-9A-Za-z_-]+(\.[0-9A-Za-z_-]+)*|\[[0-9a-fA-F:.]+\]")
+PATTERN_FORM: Final = "write NAME, *.DOMAIN or *, without scheme, port and path"
+"""The remedy for a text that `is_host_pattern` refuses."""
 _SHOWN: Final = 100  # characters of a caller's own words that a message repeats
 
 
 class KnownHosts(msgspec.Struct, frozen=True):
     """Names in lower case, addresses as URLs write them; `*.DOMAIN` stands for every name below DOMAIN.
 
+    `remedy` completes a refusal: how to allow a name, with `{}` in its place.
+
     Example:
         KnownHosts(frozenset({"localhost"})).refusal("evil.example:80", None)  # "Host 'evil.example' …"
     """
 
     names: frozenset[str]
+    remedy: str = "start it with --allowed-host {} to allow it"
 
     def knows(self, host: str) -> bool:
         """Return whether the value of a Host header names this server; a port is ignored."""
@@ -36,12 +44,36 @@ class KnownHosts(msgspec.Struct, frozen=True):
     def refusal(self, host: str | None, origin: str | None) -> str | None:
         """Return why a request with these headers is refused, None when it is not."""
         if host is not None and not self.knows(host):
-            name = _shown(host_name(host))
-            return f"Host {name} is not a name of this server: start it with --allowed-host {name} to allow it"
+            name = host_name(host)
+            return f"Host {_shown(name)} is not a name of this server: {self._remedy(name)}"
         if origin is not None and not self.knows_origin(origin):
-            name = _shown(host_name(origin.partition("://")[2]) or ANY)
-            return f"Origin {_shown(origin)} may not call this server: start it with --allowed-host {name} to allow it"
+            name = host_name(origin.partition("://")[2])
+            return f"Origin {_shown(origin)} may not call this server: {self._remedy(name)}"
         return None
+
+    def _remedy(self, name: str) -> str:
+        """Return the remedy as a shell takes it. A name that cannot be allowed by itself is allowed with all others."""
+        allowed = name if is_host_pattern(name) and len(name) <= _SHOWN else ANY
+        return self.remedy.format(shlex.quote(allowed))
+
+
+def is_host_pattern(text: str) -> bool:
+    """Return whether the text is a host name or address without a port, `*.DOMAIN` for names below it, or `*`."""
+    return _PATTERN.fullmatch(text) is not None
+
+
+def url_host(host: str) -> str:
+    """Return a host name or address as URLs write it: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def authority(host: str, port: int) -> str:
+    """Return `HOST:PORT` as URLs write it.
+
+    Example:
+        authority("::1", 8080)  # "[::1]:8080"
+    """
+    return f"{url_host(host)}:{port}"
 
 
 def host_name(host: str) -> str:

@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from clusters import strict_json
 from clusters.errors import KnodelError
+from clusters.sizes import format_size
 from clusters.strict_json import BadJson, TooManyValues
 from serving.api import protobuf
 from serving.api.status import BadRequest, TooLarge, UnsupportedMediaType
@@ -20,7 +21,7 @@ MAX_YAML = 256 * 1024
 """Bytes of a body that is YAML and no JSON, which takes a hundred times as long to read."""
 QUICK = 16 * 1024
 """Bytes of a body that is parsed while others wait; larger ones are read in a thread."""
-TOO_LARGE = f"the body is larger than {MAX_BODY} bytes: send one object a request"
+TOO_LARGE = f"the body is larger than {format_size(MAX_BODY)}: send one object a request"
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s\";]*)")
 JSON_TYPES = frozenset({"", "application/json"})
@@ -105,7 +106,9 @@ def _parse_json_or_yaml(body: bytes) -> Any:
         return parse_json(body)
     except BadRequest:
         if len(body) > MAX_YAML:
-            raise TooLarge(f"the body is larger than {MAX_YAML} bytes and no JSON: send JSON, or less YAML") from None
+            raise TooLarge(
+                f"the body is larger than {format_size(MAX_YAML)} and no JSON: send JSON, or less YAML"
+            ) from None
         return _parse_yaml(body)
 
 

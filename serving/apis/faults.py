@@ -39,7 +39,7 @@ STORES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "s3": (f"s3://{patterns.BUCKET}{_PATH}", "s3://BUCKET/PATH"),
         "gs": (f"gs://{patterns.BUCKET}{_PATH}", "gs://BUCKET/PATH"),
-        "hf": (rf"hf://[-.\w]{{1,96}}/[-.\w]{{1,96}}(?:[:@][-.\w]{{1,200}})?{_PATH}", "hf://ORG/REPO:REVISION"),
+        "hf": (f"{patterns.HUB}{_PATH}", "hf://ORG/REPO:REVISION"),
         "oci": (patterns.IMAGE, "oci://REGISTRY/REPOSITORY:TAG"),
         "pvc": (f"pvc://{DNS_1123_SUBDOMAIN.pattern}{_PATH}", "pvc://CLAIM/PATH"),
     }

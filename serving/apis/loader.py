@@ -20,6 +20,7 @@ from yaml.resolver import Resolver
 
 from clusters.errors import KnodelError
 from clusters.objects import KINDS, MODEL, Kind, Object
+from clusters.sizes import format_size
 from serving.apis.input_files import open_input
 
 LARGEST_TEXT = 3 * 1024 * 1024
@@ -217,7 +218,7 @@ def read_models(path: Path, kinds: Sequence[Kind] = (MODEL,)) -> list[Object]:
 
 def _check_size(size: int, source: str) -> None:
     if size > LARGEST_TEXT:
-        raise LoadError(f"{source} is larger than {LARGEST_TEXT} bytes: split it")
+        raise LoadError(f"{source} is larger than {format_size(LARGEST_TEXT)}: split it")
 
 
 def _checked(value: Any, where: str) -> Object:

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from clusters.net.hosts import PATTERN_FORM, is_host_pattern
 from serving.apis.durations import format_duration
 from serving.apis.input_files import open_input
 from serving.apis.loader import LoadError, load_documents
@@ -70,8 +71,6 @@ MEBIBYTE = 1024 * 1024  # bytes
 DAY = 86_400.0  # s
 _URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[0-9A-Za-z.-]+)(:[0-9]{1,5})?(/[0-9A-Za-z._~%/-]*)?")
 """Of a server: a scheme, a host, perhaps port and path."""
-_NAME = re.compile(r"\*|(\*\.)?[0-9A-Za-z_-]+(\.[0-9A-Za-z_-]+)*|\[[0-9a-fA-F:.]+\]")
-"""A host name or address without a port, names below a domain, or any name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +274,9 @@ def _groups() -> dict[str, Any]:
 
 
 def _check_names(key: str, value: str) -> None:
-    wrong = next((name for name in filter(None, map(str.strip, value.split(","))) if not _NAME.fullmatch(name)), None)
+    wrong = next((name for name in filter(None, map(str.strip, value.split(","))) if not is_host_pattern(name)), None)
     if wrong is not None:
-        raise SettingsError(f"{key}: {wrong[:80]!r} is not a host name: write NAME, *.DOMAIN or *, without a port")
+        raise SettingsError(f"{key}: {wrong[:80]!r} is not a host name: {PATTERN_FORM}")
 
 
 def _camel(name: str) -> str:

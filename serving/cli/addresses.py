@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
+from clusters.net.hosts import url_host
 from clusters.objects import Object, name_of, namespace_of
 from serving.cli.context import Session
 from serving.cli.ingress import CLUSTER_LOCAL
@@ -26,7 +27,7 @@ def path_address(gateway: tuple[str, int], namespace: str, name: str, tag: str =
         'http://127.0.0.1:8080/namespaces/team/models/iris@blue'
     """
     host, port = gateway
-    return f"http://{_reachable(host)}:{port}/namespaces/{namespace}/models/{name}{f'@{tag}' if tag else ''}"
+    return f"http://{reachable_host(host)}:{port}/namespaces/{namespace}/models/{name}{f'@{tag}' if tag else ''}"
 
 
 def gateway_of(session: Session) -> tuple[str, int] | None:
@@ -79,10 +80,10 @@ def address_lines(session: Session, model: Object, example: str = "") -> list[tu
     return lines
 
 
-def _reachable(host: str) -> str:
-    """Return an address that connects: a gateway that listens on every address is reached by the loopback one."""
+def reachable_host(host: str) -> str:
+    """Return a URL's host that connects: a server that listens on every address is reached by the loopback one."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
-    return f"[{reachable}]" if ":" in reachable else reachable
+    return url_host(reachable)
 
 
 def _domain(url: str) -> str:

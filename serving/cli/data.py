@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from clusters.sizes import format_size
 from serving.apis.input_files import open_input
 from serving.cli.errors import UsageError
 
@@ -30,7 +31,7 @@ def read_data(data: str) -> bytes:
     except UnicodeEncodeError as error:
         raise UsageError("--data is not UTF-8 text: give JSON, or @FILE for a file with it") from error
     if len(content) > LARGEST:
-        raise UsageError(f"--data {data}: is larger than {LARGEST >> 20} MiB: send a smaller request")
+        raise UsageError(f"--data {data}: is larger than {format_size(LARGEST)}: send a smaller request")
     return content
 
 

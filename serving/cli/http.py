@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clusters import unix_sockets
+from clusters.sizes import format_size
 from serving.cli.errors import CommandError, Unreachable
 
 LONGEST_ANSWER = 64 * 1024 * 1024  # bytes; an endless body must not fill memory
@@ -72,14 +73,14 @@ class Answer:
         content = self._response.read(LONGEST_ANSWER + 1)
         _check_in_time(self._late)  # without Content-Length, what was cut off looks complete
         if len(content) > LONGEST_ANSWER:
-            raise CommandError(f"the answer of {self._where} is larger than {LONGEST_ANSWER} bytes: {FOREIGN}")
+            raise CommandError(f"the answer of {self._where} is larger than {format_size(LONGEST_ANSWER)}: {FOREIGN}")
         return content
 
     def lines(self) -> Iterator[bytes]:
         """The body line by line, as it comes. Raises CommandError for a line that is too long."""
         while line := self._response.readline(LONGEST_LINE + 1):
             if len(line) > LONGEST_LINE:
-                raise CommandError(f"a line of {self._where} is longer than {LONGEST_LINE} bytes: {FOREIGN}")
+                raise CommandError(f"a line of {self._where} is longer than {format_size(LONGEST_LINE)}: {FOREIGN}")
             yield line
 
 

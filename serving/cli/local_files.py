@@ -12,6 +12,7 @@ from serving.apis.faults import storage_uri_fault
 from serving.apis.state import KEPT_FOLDER, Facts, StateError
 from serving.cli.errors import CommandError, UsageError
 from serving.cli.home import expand
+from serving.storage.addresses import with_lower_scheme
 
 _SCHEME = re.compile(r"[A-Za-z][-+.A-Za-z0-9]*:")
 SHORT = 12
@@ -19,9 +20,11 @@ SHORT = 12
 
 
 def uri_of(text: str) -> str:
-    """Return the URI that `text` is, or the file:// URI of the path that it is."""
+    """Return the URI that `text` is, its scheme in lower case, or the file:// URI of the path that it is."""
     path = expand(text)
-    if "://" in text or (_SCHEME.match(text) and not path.exists()):  # of unknown schemes the platform knows the remedy
+    if "://" in text:
+        return with_lower_scheme(text)
+    if _SCHEME.match(text) and not path.exists():  # of unknown schemes the platform knows the remedy
         return text
     return Path(os.path.normpath(path.absolute())).as_uri()
 

@@ -12,6 +12,7 @@ import click
 
 from clusters.errors import NotFound
 from clusters.objects import SECRET, Object, annotations_of
+from clusters.sizes import format_size
 from serving.apis.input_files import open_input
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
@@ -89,7 +90,9 @@ def _from_file(text: str) -> tuple[str, str]:
 def _bounded(text: str, file: BinaryIO) -> bytes:
     content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
-        raise UsageError(f"--file {text}: is larger than {LARGEST} bytes, the largest Secret: give a smaller file")
+        raise UsageError(
+            f"--file {text}: is larger than {format_size(LARGEST)}, the largest Secret: give a smaller file"
+        )
     return content
 
 

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import click
 
+from serving.apis.faults import storage_uri_fault
+from serving.cli.addresses import reachable_host
 from serving.cli.context import Session, verb
-from serving.cli.errors import UsageError
+from serving.cli.errors import CommandError, UsageError
 from serving.cli.home import expand
 from serving.cli.local_files import uri_of
 from serving.cli.names import files, formats
+from serving.storage.addresses import shown
 
 _PORT: Final = click.IntRange(1, 65535)
+_OPTIONS: Final = MappingProxyType(
+    {"HOST": "--host", "PORT": "--port", "GRPC_PORT": "--grpc-port", "MANAGEMENT_PORT": "--management-port"}
+)
+"""The options of this verb by the variables of the server that they set."""
 
 
 @verb(
@@ -54,26 +63,55 @@ def command(
     max_batch_latency: float | None, allow_code: bool, allowed_hosts: tuple[str, ...], host: str,
 ) -> int:  # fmt: skip
     """Serve the model at PATH (a file, a folder or a URI) without a platform; Ctrl-C stops it."""
-    from serving.server.main import main  # the server's imports are heavy
+    from serving.server.errors import BadOptions, CannotListen
+    from serving.server.main import serve  # the server's imports are heavy
 
     if models and name:
         raise UsageError("--name: not together with --models, which are called as their files and folders are")
+    if not host:
+        raise UsageError("--host: the address is empty: leave the option out for 127.0.0.1, or give 0.0.0.0 for all")
+    _check_ports({"--port": port, "--grpc-port": grpc_port, "--management-port": management_port})
     ports = {"PORT": str(port), "MANAGEMENT_PORT": str(management_port or 0), "GRPC_PORT": str(grpc_port or "")}
-    os.environ.update({"HOST": host, **ports})
+    uri = "" if models else _checked_uri(path)
     model = "" if models else name or _name_of(path)
-    click.echo(f"serving {model or path} on http://{host}:{port}/v2/models/{model or 'NAME'}", err=True)
-    what = [f"--models={expand(path)}"] if models else ["--name", model, "--storage-uri", _uri_of(path)]
+    what = [f"--models={expand(path)}"] if models else ["--name", model, "--storage-uri", uri]
     options = {
         "--format": model_format, "--memory-limit": memory_limit, "--load-timeout": load_timeout,
         "--max-batch-size": max_batch_size, "--max-batch-latency": max_batch_latency,
     }  # fmt: skip
     given = [f"{option}={value}" for option, value in options.items() if value not in ("", None)]
     given += [f"--allowed-host={name}" for name in allowed_hosts]
-    return main([*what, *given, *(["--allow-code"] if allow_code else [])])
+    given += ["--allow-code"] if allow_code else []
+    address = f"http://{reachable_host(host)}:{port}/v2/models/{model or 'NAME'}"
+    grpc = f", gRPC on {reachable_host(host)}:{grpc_port}" if grpc_port else ""
+    try:
+        serve(
+            [*what, *given],
+            {**os.environ, "HOST": host, **ports},
+            lambda: click.echo(f"serving {model or path} on {address}{grpc}", err=True),
+        )
+    except BadOptions as error:
+        raise UsageError(str(error)) from error
+    except CannotListen as error:
+        message = error.message(_OPTIONS[error.setting])
+        raise (UsageError if error.setting == "HOST" else CommandError)(message) from error
+    return 0
 
 
-def _uri_of(path: str) -> str:
-    return uri_of(path)
+def _checked_uri(path: str) -> str:
+    """Return the URI of PATH. Raises UsageError for one that no model can have."""
+    uri = uri_of(path)
+    if fault := storage_uri_fault(uri):
+        raise UsageError(f"{shown(uri)}: {fault}")
+    return uri
+
+
+def _check_ports(ports: Mapping[str, int | None]) -> None:
+    """Refuse one port for two purposes. Raises UsageError."""
+    options: dict[int, str] = {}
+    for option, port in ports.items():
+        if port is not None and (other := options.setdefault(port, option)) != option:
+            raise UsageError(f"{option} {port}: {other} has this port already: choose another port")
 
 
 def _name_of(path: str) -> str:

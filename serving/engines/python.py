@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from clusters.sizes import format_size
 from serving.engines.base import Cancellation, EngineOptions, Signature, TensorSpec
 from serving.engines.datatypes import Tensor
 from serving.engines.errors import Cancelled, EngineError, InferenceFailed
@@ -117,7 +118,9 @@ class StreamingPythonEngine(PythonEngine):
                 parts.append(part)
                 size += sum(map(size_of, part))
                 if size > LARGEST_JOINED:
-                    raise InferenceFailed(f"the answer has more than {LARGEST_JOINED} bytes: ask for it as a stream")
+                    raise InferenceFailed(
+                        f"the answer has more than {format_size(LARGEST_JOINED)}: ask for it as a stream"
+                    )
         if not parts:
             raise InferenceFailed("the model's generator gave nothing")
         return joined(parts)

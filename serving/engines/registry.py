@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     Loader = Callable[[Artifact, EngineOptions], Engine]
 
-ALLOW_CODE: Final = "label the namespace knodel.dev/allow-code=true, or start the server with --allow-code"
+ALLOW_NAMESPACE: Final = "`knodel namespace NAME --label knodel.dev/allow-code=true`"
+ALLOW_CODE: Final = f"{ALLOW_NAMESPACE} allows it on a platform, the option --allow-code on a server of your own"
 """How code of an artifact is allowed to run, for messages about formats that always do."""
 NAME_IT: Final = "name the format with --format, or with modelFormat in a file"
 """The remedy for files whose format cannot be found."""
@@ -119,8 +120,8 @@ def _unknown(code: Sequence[Format], allow_code: bool) -> str:
         if allow_code:
             return f"{reason}: name the format with --format {name}"
         return (
-            f"{reason}: start the server with --format {name} --allow-code; on a platform set modelFormat {name} "
-            "and label the namespace knodel.dev/allow-code=true"
+            f"{reason}: start the server with --format {name} --allow-code; on a platform set modelFormat {name}, "
+            f"and allow it by {ALLOW_NAMESPACE}"
         )
     marks = ", ".join(mark for made in FORMATS.values() if not made.runs_code for mark in made.marks())
     return f"the artifact has no file of a known format ({marks}): {NAME_IT}, one of {', '.join(FORMATS)}"

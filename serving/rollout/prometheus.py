@@ -13,6 +13,7 @@ import aiohttp
 
 from autoscaler.session import Session
 from clusters.bodies import read_at_most
+from clusters.sizes import format_size
 from serving.apis.rollout import MetricRule
 from serving.rollout.query_answer import NoValue, value_in
 from serving.rollout.rests import Rests
@@ -77,7 +78,7 @@ class Prometheus:
             raise NoValue(f"the server did not answer: {error or type(error).__name__}") from error
         self._rests.end(query)
         if len(body) > MAX_BYTES:
-            raise NoValue(f"the server answered more than {MAX_BYTES} bytes: aggregate the query")
+            raise NoValue(f"the server answered more than {format_size(MAX_BYTES)}: aggregate the query")
         return body
 
     def _complain(self, query: str, what: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import zlib
 from typing import Final
 
+from clusters.sizes import format_size
 from serving.server.errors import BadRequest, TooLarge
 from serving.server.limits import BodyBudget
 
@@ -35,7 +36,7 @@ async def inflated(content: bytes, budget: BodyBudget, limit: int, coding: bytes
             lent += len(piece)
             pieces.append(piece)
             if lent > limit:
-                raise TooLarge(f"a request has at most {limit} bytes, those that it is inflated to included")
+                raise TooLarge(f"a request has at most {format_size(limit)}, those that it is inflated to included")
             await asyncio.sleep(0)
     except BaseException:
         budget.give_back(lent)

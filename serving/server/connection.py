@@ -16,6 +16,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from clusters.sizes import format_size
 from serving.server.answering import Answering, whole_answer
 from serving.server.answers import JSON, error_body, error_headers, send_error
 from serving.server.errors import BadFraming, HeadTooLarge, Overloaded, RequestTimeout, ServingError, TooLarge
@@ -199,7 +200,7 @@ class Connection(HttpToolsProtocol):
         """A piece of the body, counted whether its length was announced or not."""
         self._body_size += len(body)
         if self._body_size > self._limits.body:
-            self._refused = TooLarge(f"a request has at most {self._limits.body} bytes")
+            self._refused = TooLarge(f"a request has at most {format_size(self._limits.body)}")
             raise BadFraming(str(self._refused))  # ends the parser, as above
         super().on_body(body)
 
@@ -220,7 +221,7 @@ class Connection(HttpToolsProtocol):
 
     def _check_incomplete_head(self) -> None:
         if self._head_size > self._limits.head:
-            self.refuse(HeadTooLarge(f"the headers of a request have at most {self._limits.head} bytes"))
+            self.refuse(HeadTooLarge(f"the headers of a request have at most {format_size(self._limits.head)}"))
         elif self._timer is None:
             self._arm(self._limits.head_time)
 
@@ -229,7 +230,7 @@ class Connection(HttpToolsProtocol):
         if self._body_size != before:
             self._head_size = 0
         elif self._head_size > self._limits.head:
-            self.refuse(HeadTooLarge(f"the trailers of a request have at most {self._limits.head} bytes"))
+            self.refuse(HeadTooLarge(f"the trailers of a request have at most {format_size(self._limits.head)}"))
             return
         if self._timer is None:
             self._pace = Pace(self._limits)

@@ -35,7 +35,19 @@ class BadOptions(KnodelError):
 
 
 class CannotListen(KnodelError):
-    """The server cannot have a port that it was told to listen on."""
+    """The server cannot listen on an address.
+
+    `setting` is the environment variable that changes the address. `advice` is the remedy, with `{}` for the name of
+    the setting.
+    """
+
+    def __init__(self, problem: str, advice: str, setting: str) -> None:
+        self.problem, self.advice, self.setting = problem, advice, setting
+        super().__init__(self.message(setting))
+
+    def message(self, setting: str) -> str:
+        """Return the message for a caller who changes the address with `setting`, such as a command-line option."""
+        return f"{self.problem}: {self.advice.format(setting)}"
 
 
 class ServingError(KnodelError):

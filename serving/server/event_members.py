@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from clusters.sizes import format_size
 from serving.server.errors import BadRequest, TooLarge
 from serving.server.messages import reason_of
 
@@ -38,7 +39,7 @@ def members_of(body: bytes) -> tuple[Mapping[str, Value], bytes]:
         large = msgspec.json.decode(body, type=_Data)
         given = {name: raw for name in _Data.__struct_fields__ if (raw := getattr(large, name)) is not msgspec.UNSET}
         if len(body) - sum(map(len, given.values())) > LARGEST:
-            raise TooLarge(f"an event has at most {LARGEST} bytes beside its data")
+            raise TooLarge(f"an event has at most {format_size(LARGEST)} beside its data")
         found = _scan(body, {name: len(raw) for name, raw in given.items()})
         members = {name: msgspec.json.decode(value, type=Value) for name, value in found.items() if name not in given}
         return members, _data(given)

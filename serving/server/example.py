@@ -10,6 +10,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from clusters.sizes import format_size
 from serving.engines.datatypes import Tensor
 from serving.engines.errors import LoadFailed
 from serving.engines.folder import only_file
@@ -33,7 +34,9 @@ def read_example(artifact: Artifact, limit: int) -> bytes | None:
     name = only_file(artifact, (FILE,))
     content = artifact.read(name)
     if len(content) > limit:
-        raise LoadFailed(f"{artifact.uri}: {name} has {len(content)} bytes, and a request {limit} at most")
+        raise LoadFailed(
+            f"{artifact.uri}: {name} has {format_size(len(content))}, and a request {format_size(limit)} at most"
+        )
     return content
 
 

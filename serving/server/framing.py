@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from clusters.net.hosts import KnownHosts
+from clusters.sizes import format_size
 from serving.server.errors import BadFraming, Forbidden, HeadTooLarge, ServingError, TooLarge
 from serving.server.headers import Headers
 from serving.server.limits import Limits
@@ -39,7 +40,7 @@ def refusal(http_version: str, target: bytes, headers: Headers, limits: Limits) 
         if name in kept:
             found.append((name, value))
     if size > limits.head:
-        return HeadTooLarge(f"the headers of a request have at most {limits.head} bytes")
+        return HeadTooLarge(f"the headers of a request have at most {format_size(limits.head)}")
     if not target.startswith(b"/"):
         return BadFraming("the target of a request is a path")
     if len(found) == 1 and found[0][0] == b"host":
@@ -63,7 +64,7 @@ def _framing(http_version: str, found: Headers, limits: Limits) -> ServingError 
     if lengths and (not lengths[0].isdigit() or len(lengths[0]) > _LONGEST_LENGTH):
         return BadFraming("Content-Length is no number")
     if lengths and int(lengths[0]) > limits.body:
-        return TooLarge(f"a request has at most {limits.body} bytes")
+        return TooLarge(f"a request has at most {format_size(limits.body)}")
     if b"upgrade" in values and (encodings or (lengths and int(lengths[0]))):
         return BadFraming("a request with a body cannot be upgraded to another protocol")
     return None

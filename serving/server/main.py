@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,7 +25,7 @@ from clusters.gateway_token import VARIABLE
 from clusters.sockets import LISTEN_FDS
 from serving.server.assignment import Assignment
 from serving.server.assignment_file import AssignmentFile
-from serving.server.errors import BadOptions
+from serving.server.errors import BadOptions, CannotListen
 from serving.server.logs import flush_each_line, log_to_stderr
 from serving.server.options import Pool, ServerOptions, parse_options, termination_log
 from serving.server.sockets import Sockets, bind_or_inherit
@@ -45,12 +45,10 @@ _LIBRARY_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve until told to stop; the exit code: 0 stopped, 1 cannot serve, 2 wrong options."""
-    allow_none()
+    """Serve until a signal stops it; return the exit code: 0 stopped, 1 cannot serve, 2 wrong options."""
     log_to_stderr()
-    flush_each_line()
     try:
-        return _serve(parse_options(argv, os.environ))
+        serve(argv, os.environ)
     except BadOptions as error:
         return _failed(str(error), WRONG_USAGE)
     except KnodelError as error:
@@ -58,12 +56,20 @@ def main(argv: Sequence[str]) -> int:
     except Exception as error:  # whatever a library makes of a hostile model
         log.exception("the server failed")
         return _failed(f"the server failed: {type(error).__name__}; its log has the details", FAILED)
+    return 0
 
 
-def _serve(options: ServerOptions) -> int:
+def serve(argv: Sequence[str], environ: Mapping[str, str], on_ready: Callable[[], None] = lambda: None) -> None:
+    """Serve until a signal stops it. `on_ready` is called once, when every port answers and the model is loaded.
+
+    Raises BadOptions for wrong arguments or variables, CannotListen, and KnodelError for a model that cannot be served.
+    """
+    allow_none()
+    options = _remembering(parse_options(argv, environ))
     os.environ.pop(VARIABLE, None)  # no model's code and no child process reads it
-    options = _remembering(options)
     sockets = _bind(options)
+    log_to_stderr()
+    flush_each_line()
     startup = Startup()
     artifact = None if options.assignment is None else _fetching(options, options.assignment, startup.download)
     for name in _LIBRARY_THREADS:  # NumPy's own; engines have theirs. Read when the libraries are imported
@@ -76,8 +82,7 @@ def _serve(options: ServerOptions) -> int:
     gc.enable()
     if options.pool is None or options.assignment is not None:  # a free pool member's imports took nobody's time
         startup.imports = _milliseconds_since_start()
-    run(options, sockets, artifact, startup)
-    return 0
+    run(options, sockets, artifact, startup, on_ready)
 
 
 def _remembering(options: ServerOptions) -> ServerOptions:
@@ -100,7 +105,11 @@ def _import_all(pool: Pool) -> None:
 def _bind(options: ServerOptions) -> Sockets:
     inherited = os.environ.pop(LISTEN_FDS, "")  # what this process starts inherits no sockets
     data = bind_or_inherit(inherited, options.host, options.port, "PORT")
-    return Sockets(data, bind_or_inherit(inherited, options.host, options.management_port, "MANAGEMENT_PORT"))
+    try:
+        return Sockets(data, bind_or_inherit(inherited, options.host, options.management_port, "MANAGEMENT_PORT"))
+    except CannotListen:
+        data.close()
+        raise
 
 
 def _fetching(options: ServerOptions, model: Assignment, progress: Download) -> Callable[[], Artifact]:

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from clusters.gateway_token import VARIABLE
-from clusters.net.hosts import ANY, LOOPBACK_NAMES, KnownHosts
+from clusters.net.hosts import ANY, LOOPBACK_NAMES, PATTERN_FORM, KnownHosts, is_host_pattern, url_host
 from clusters.net.ssrf import is_loopback
 from serving.server.assignment import BATCH_LATENCY, Assignment, Batching, Bounds, is_name
 from serving.server.errors import BadOptions
@@ -34,6 +34,7 @@ LOAD_TOKEN: Final = "KNODEL_LOAD_TOKEN_SHA256"  # noqa: S105 - a variable's name
 
 ALLOWED_HOSTS: Final = "KNODEL_ALLOWED_HOSTS"
 """What `--allowed-host` names, with commas."""
+ALLOW_BY_VARIABLE: Final = f"add {{}} to its variable {ALLOWED_HOSTS} to allow it; on a platform, call the gateway"
 
 _LARGEST_PORT: Final = 65535
 
@@ -108,7 +109,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
         load_timeout=given.load_timeout or DEFAULT_LOAD_TIMEOUT,
         format=given.format,
         token_sha256=environ.get(LOAD_TOKEN, "").lower(),
-        hosts=_known_hosts(given.allowed_host or _list(environ, ALLOWED_HOSTS), environ.get("HOST") or DEFAULT_HOST),
+        hosts=_known_hosts(given.allowed_host, environ),
         remembers=bool(environ.get(RECORD)),
         gateway_token=environ.get(VARIABLE, "").encode(),
     )
@@ -125,7 +126,7 @@ def termination_log(environ: Mapping[str, str]) -> Path | None:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Errors are reported as all others are."""
-        raise BadOptions(f"{self.prog}: {message}; see --help")
+        raise BadOptions(f"{message}; see --help")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -197,12 +198,17 @@ def _named(given: argparse.Namespace) -> tuple[tuple[str, str], ...]:
     return ("--name", given.name), ("--storage-uri", given.storage_uri), ("--digest", given.digest)
 
 
-def _known_hosts(allowed: Sequence[str], address: str) -> KnownHosts | None:
-    """Return the names of a server at `address`: any where it is not loopback, unless some are named."""
+def _known_hosts(named: Sequence[str], environ: Mapping[str, str]) -> KnownHosts | None:
+    """Return the names of a server: any where it is not on loopback, unless some are named. Raises BadOptions."""
+    address = environ.get("HOST") or DEFAULT_HOST
+    setting, allowed = ("--allowed-host", named) if named else (ALLOWED_HOSTS, _list(environ, ALLOWED_HOSTS))
+    for name in allowed:
+        if not is_host_pattern(name):
+            raise BadOptions(f"{setting} {name[:80]!r}: is not a host name: {PATTERN_FORM}")
     if ANY in allowed or not (allowed or is_loopback(address)):
         return None
-    own = f"[{address}]" if ":" in address else address
-    return KnownHosts(frozenset(name.strip().lower() for name in (*LOOPBACK_NAMES, own, *allowed)))
+    names = frozenset(name.lower() for name in (*LOOPBACK_NAMES, url_host(address), *allowed))
+    return KnownHosts(names) if setting != ALLOWED_HOSTS or not allowed else KnownHosts(names, ALLOW_BY_VARIABLE)
 
 
 def _list(environ: Mapping[str, str], variable: str) -> list[str]:

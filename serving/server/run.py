@@ -23,19 +23,25 @@ FAILED_WITHIN: Final = 1.0  # s; the reason of a failed load is not kept back by
 LOST_WITHIN: Final = 10.0  # s from the loss of the accelerator to the end; what waits for it waits in vain
 
 
-def run(options: ServerOptions, sockets: Sockets, artifact: Callable[[], Artifact] | None, startup: Startup) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. `artifact` blocks until the model's files are here (None: it is not
-    known yet which), `startup` is what the start took so far.
+def run(
+    options: ServerOptions, sockets: Sockets, artifact: Callable[[], Artifact] | None, startup: Startup,
+    on_ready: Callable[[], None] = lambda: None,
+) -> None:  # fmt: skip
+    """Serve until SIGTERM or SIGINT, then drain.
+
+    `artifact` blocks until the model's files are here (None: it is not known yet which), `startup` is what the start
+    took so far, `on_ready` is called when the model is loaded.
 
     Raises KnodelError when the model cannot be loaded, or the accelerator is lost.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(options, sockets, artifact, startup))
+        runner.run(_serve(options, sockets, artifact, startup, on_ready))
 
 
 async def _serve(
-    options: ServerOptions, sockets: Sockets, artifact: Callable[[], Artifact] | None, startup: Startup
-) -> None:
+    options: ServerOptions, sockets: Sockets, artifact: Callable[[], Artifact] | None, startup: Startup,
+    on_ready: Callable[[], None],
+) -> None:  # fmt: skip
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -52,6 +58,8 @@ async def _serve(
     elif loading.exception() is not None:
         await server.close(FAILED_WITHIN)  # who was held gets an answer
         loading.result()
+    else:
+        on_ready()
     lost = asyncio.create_task(server.device_lost())
     await asyncio.wait((stopping, lost), return_when=asyncio.FIRST_COMPLETED)
     if stopping.done():

@@ -53,6 +53,16 @@ def parse(url: str) -> Target:
     return Target(parts.scheme, encoded, port or DEFAULT_PORTS[parts.scheme], target)
 
 
+def with_lower_scheme(uri: str) -> str:
+    """Return the URI with its scheme in lower case: schemes are case-insensitive (RFC 3986, section 3.1).
+
+    Example:
+        with_lower_scheme("HTTPS://models.example/M.onnx")  # "https://models.example/M.onnx"
+    """
+    scheme, separator, rest = uri.partition("://")
+    return f"{scheme.lower()}{separator}{rest}" if separator else uri
+
+
 def shown(uri: str) -> str:
     """The URI as messages may show it: without password and query (they can carry tokens), on one line."""
     whole, query, _ = uri.partition("#")[0].partition("?")

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from clusters.sizes import format_size
 from serving.storage.errors import StorageError
 
 FOLDER: Final = "KNODEL_CREDENTIALS"
@@ -59,5 +60,5 @@ def read(path: Path, what: str) -> bytes | None:
     except OSError as error:
         raise StorageError(f"{what} cannot be read ({error.strerror}): check how it is mounted") from error
     if len(content) > LARGEST:
-        raise StorageError(f"{what} has more than {LARGEST} bytes, the limit")
+        raise StorageError(f"{what} has more than {format_size(LARGEST)}, the limit")
     return content

@@ -14,6 +14,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Final, NoReturn
 
+from clusters.sizes import format_size
 from serving.storage import digest
 from serving.storage.errors import Outside, StorageError
 
@@ -89,7 +90,7 @@ def _fault(descriptor: int) -> str:
     if not stat.S_ISREG(found.st_mode):
         return "is no regular file: name the model's file or folder"
     if found.st_size > LARGEST_FILE:
-        return f"has {found.st_size} bytes, and {LARGEST_FILE} is the limit"
+        return f"has {format_size(found.st_size)}, and {format_size(LARGEST_FILE)} is the limit"
     return ""
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from serving.storage import digest as digests
-from serving.storage.addresses import shown
+from serving.storage.addresses import shown, with_lower_scheme
 from serving.storage.archive import is_archive
 from serving.storage.artifact import Artifact
 from serving.storage.errors import StorageError
@@ -78,10 +78,11 @@ def fetch(
     `allow_hosts` are host names and addresses that may be private; `options` default to this process's environment;
     `progress` is told of downloads. Raises StorageError.
     """
+    uri = with_lower_scheme(uri)
     name = shown(uri)
     digests.check_form(name, digest)
     options = options or options_from(os.environ)
-    scheme = uri.partition("://")[0].lower()
+    scheme = uri.partition("://")[0]
     place = None
     if scheme in ("file", "pvc"):
         place = file_place(uri, name) if scheme == "file" else volume_place(uri, name, options.volumes)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from clusters.sizes import format_size
 from serving.storage import digest as digests
 from serving.storage.errors import StorageError
 from serving.storage.http import Download, Downloader
@@ -63,5 +64,5 @@ def _total(files: Sequence[Remote], limits: TreeLimits, uri: str) -> int | None:
         raise StorageError(f"{uri}: has more than {limits.files} files: name the model's own folder or file")
     sizes = [max(file.size, 0) for file in files if file.size is not None]
     if sum(sizes) > limits.size:
-        raise StorageError(f"{uri}: has {sum(sizes)} bytes, and {limits.size} is the limit")
+        raise StorageError(f"{uri}: has {format_size(sum(sizes))}, and {format_size(limits.size)} is the limit")
     return sum(sizes) if len(sizes) == len(files) else None

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import IO, Final
 
+from clusters.sizes import format_size
 from serving.storage.errors import StorageError
 
 LARGEST_READ: Final = 4 << 20  # bytes at once: a header, a zip file's directory of 10 000 files (some 250 bytes each)
@@ -42,7 +43,9 @@ class Guarded(io.RawIOBase):
             return self._file.read(size)
         content = self._file.read(LARGEST_READ + 1)
         if len(content) > LARGEST_READ:
-            raise StorageError(f"{self._uri}: the archive has a header of more than {LARGEST_READ} bytes: refused")
+            raise StorageError(
+                f"{self._uri}: the archive has a header of more than {format_size(LARGEST_READ)}: refused"
+            )
         return content
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
@@ -88,4 +91,6 @@ class Forward(Guarded):
 
     def _check(self, position: int) -> None:
         if position > self._most:
-            raise StorageError(f"{self._uri}: the archive has more than {self._most} bytes when unpacked, the limit")
+            raise StorageError(
+                f"{self._uri}: the archive has more than {format_size(self._most)} when unpacked, the limit"
+            )

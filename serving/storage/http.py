@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from clusters.sizes import format_size
 from serving.storage.deadline import Deadline
 from serving.storage.disk import LARGEST_FILE
 from serving.storage.errors import Interrupted, StorageError
@@ -87,10 +88,10 @@ class Downloader:
         announced = answer.response.length  # None when chunked
         total = None if announced is None else got.size + announced
         if total is not None and total > most:
-            raise StorageError(f"{answer.name}: has {total} bytes, and {most} is the limit")
+            raise StorageError(f"{answer.name}: has {format_size(total)}, and {format_size(most)} is the limit")
         for chunk in self.web.chunks(answer):
             if got.size + len(chunk) > most:
-                raise StorageError(f"{answer.name}: has more than {most} bytes, the limit")
+                raise StorageError(f"{answer.name}: has more than {format_size(most)}, the limit")
             got.add(chunk)
             progress(got.size, total)
         if total is not None and got.size != total:

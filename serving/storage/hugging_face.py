@@ -21,6 +21,7 @@ from serving.storage.addresses import shown
 from serving.storage.errors import Refused, StorageError
 from serving.storage.files import Remote, bring_files
 from serving.storage.http import Download
+from serving.storage.patterns import HUB
 from serving.storage.progress import Progress
 from serving.storage.source import FOLDER, PARTS, Access, File, Folder
 from serving.storage.web import Request
@@ -29,9 +30,7 @@ from serving.storage.web_file import plain_filename
 ENDPOINT: Final = "https://huggingface.co"
 LARGEST_LISTING: Final = 16 << 20  # bytes; a repository of 10 000 files has some 4 MB
 _NOT_FOR_US: Final = (401, 403, 404)  # the Hub tells strangers no difference
-_FORM: Final = re.compile(
-    r"hf://(?P<repo>[\w.-]{1,96}/[\w.-]{1,96})(?:[:@](?P<revision>[\w.-]{1,200}))?(?:/(?P<path>[^?#]*))?", re.ASCII
-)
+_FORM: Final = re.compile(rf"{HUB}(?:/(?P<path>[^?#]*))?", re.ASCII)
 
 
 class _Lfs(msgspec.Struct):

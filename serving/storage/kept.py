@@ -15,6 +15,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from clusters.sizes import format_size
 from serving.storage import digest as digests
 from serving.storage import disk
 from serving.storage.archive import is_archive, unpack
@@ -212,9 +213,9 @@ def _check_room(uri: str, size: int, kept: Path, limit: int) -> None:
     used = room_used(kept)
     if used + size > limit:
         raise Later(
-            f"{uri}: has {size} bytes, and kept model files have {used} of {limit} already: delete models that are "
-            f"not needed and try again after {GRACE // 60 + 1:.0f} minutes, when their copies are gone, or set "
-            f"{LIMIT_VARIABLE} to more bytes and start the platform again"
+            f"{uri}: has {format_size(size)}, and kept model files have {format_size(used)} of {format_size(limit)} "
+            f"already: delete models that are not needed and try again after {GRACE // 60 + 1:.0f} minutes, when their "
+            f"copies are gone, or set {LIMIT_VARIABLE} to more bytes and start the platform again"
         )
 
 

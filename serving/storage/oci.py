@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from clusters.sizes import format_size
 from serving.storage import digest as digests
 from serving.storage.addresses import shown
 from serving.storage.credentials import read
@@ -85,7 +86,9 @@ class Image:
     ) -> Sequence[Path]:
         total = sum(layer.size for layer in layers)
         if total > LARGEST_IMAGE or any(layer.size < 0 for layer in layers):
-            raise StorageError(f"{self._name}: its layers have {total} bytes, and {LARGEST_IMAGE} is the limit")
+            raise StorageError(
+                f"{self._name}: its layers have {format_size(total)}, and {format_size(LARGEST_IMAGE)} is the limit"
+            )
         whole = Whole(progress, total)
         paths = []
         for layer in layers:

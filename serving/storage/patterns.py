@@ -17,7 +17,8 @@ IMAGE: Final = (
     r"(?::(?P<tag>[A-Za-z0-9_][-._A-Za-z0-9]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 """As the OCI distribution specification has registries, repositories, tags and digests."""
-
+HUB: Final = r"hf://(?P<repo>\w[-.\w]{0,95}/\w[-.\w]{0,95})(?:[:@](?P<revision>\w[-.\w]{0,199}))?"
+"""A repository of the Hugging Face Hub. No part begins with a dot: the parts become segments of an API's path."""
 
 _ADDRESS: Final = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 _LONGEST: Final = 63

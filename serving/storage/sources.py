@@ -20,6 +20,8 @@ SCHEMES: Final = {
     "oci": ("serving.storage.oci", "Image"),
 }
 """Module and name of what makes a source of (URI, Access)."""
+WEB: Final = ("http", "https")
+"""Schemes whose servers resolve `..` themselves."""
 
 
 def source_of(uri: str, place: Place | None, access: Access) -> Source:
@@ -28,7 +30,9 @@ def source_of(uri: str, place: Place | None, access: Access) -> Source:
         from serving.storage.local_archive import LocalArchive
 
         return LocalArchive(place, shown(uri))
-    scheme = uri.partition("://")[0]
+    scheme, _, rest = uri.partition("://")
+    if scheme not in WEB and ".." in rest.split("/"):
+        raise StorageError(f"{shown(uri)}: must not contain '..': write the path as it is")
     if scheme not in SCHEMES:
         known = ", ".join(f"{known}://" for known in ("file", "pvc", *SCHEMES))
         raise StorageError(f"{shown(uri)}: storage of this kind is not supported: use one of {known}")

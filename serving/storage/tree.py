@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from clusters.sizes import format_size
 from serving.storage.digest import PREFIX
 from serving.storage.disk import LARGEST_FILE, MOST_FILES
 from serving.storage.errors import StorageError
@@ -98,7 +99,7 @@ class Tree:
 
     def _check_size(self, size: int) -> None:
         if self._size + size > self._limits.size:
-            raise StorageError(f"{self._uri}: has more than {self._limits.size} bytes, the limit")
+            raise StorageError(f"{self._uri}: has more than {format_size(self._limits.size)}, the limit")
 
     def _add(self, name: str, digest: str, size: int) -> None:
         self.digests[name] = digest

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import urljoin
 
 from clusters.net.ssrf import allowed_after
+from clusters.sizes import format_size
 from serving.storage.addresses import Target, parse
 from serving.storage.connection import Connection, broken
 from serving.storage.deadline import Deadline
@@ -111,7 +112,7 @@ class Web:
         for chunk in self.chunks(answer):
             body += chunk
             if len(body) > most:
-                raise StorageError(f"{answer.name}: the server's answer has more than {most} bytes, the limit")
+                raise StorageError(f"{answer.name}: the server's answer has more than {format_size(most)}, the limit")
         if answer.response.length:  # what is missing at an early end, which `read1` takes for the end
             raise Interrupted(f"{answer.name}: it ended early")
         return bytes(body)

@@ -83,6 +83,7 @@ BAD_URIS = (
     "s3://", "s3:/box/m", "S3://box/m", "s3://box/m?x", "s3://-box/m", "s3://box/../m", "s3://Box/m", "s3://b/m",
     "gs://box/m#x", "gs://u@box/m", "hf://org", "oci://r/a//m",
     "hf://org/model?x", "hf://org/model:", "oci://host", "oci://r/M:1", "oci://r/m@sha256:0", "pvc:///m", "pvc://Claim/m",
+    "hf://../../x", "hf://org/..", "hf://org/model@..", "hf://org/model@../..", "hf://org/..:main",
     "pvc://c/../m", "pvc://c/m?x", "file:///a\u00a0b", "https://u@h/m",
 )  # fmt: skip
 BAD_AMOUNTS: tuple[Any, ...] = ("0", "-1", "1Q", True, [], "1 ", "9" * 33, 0, -1)

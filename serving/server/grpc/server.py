@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from clusters.net.hosts import authority
 from serving.server.errors import CannotListen
 from serving.server.grpc.background import batch_threads
 from serving.server.grpc.library import grpc
@@ -18,6 +19,7 @@ from serving.server.hold import Hold
 from serving.server.inference import Inference
 from serving.server.lifecycle import Lifecycle
 from serving.server.limits import BodyBudget, Limits
+from serving.server.sockets import FREE_PORT
 from serving.server.target import Target
 
 log = logging.getLogger(__name__)
@@ -67,12 +69,12 @@ class GrpcServer:
 
     async def start(self, host: str, port: int) -> int:
         """Serve on this port (0: any free one) and return it. Raises CannotListen."""
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        address = authority(host, port)
         with batch_threads():
             try:
                 bound = int(self._server.add_insecure_port(address))
             except RuntimeError as error:
-                raise CannotListen(f"{address} cannot be used for gRPC: free it, or set GRPC_PORT") from error
+                raise CannotListen(f"cannot listen on {address} for gRPC", FREE_PORT, "GRPC_PORT") from error
             await self._server.start()
         return bound
 

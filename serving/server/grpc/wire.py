@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from clusters.sizes import format_size
 from serving.server.errors import BadRequest, TooLarge
 
 MOST_FIELDS: Final = 4096  # of a large request: inputs, outputs and parameters together
@@ -42,7 +43,7 @@ def split(message: bytes, field: int, most: int) -> tuple[bytes, list[memoryview
             rest.append(view[at:end])
         at = end
     if sum(map(len, rest)) > most:
-        raise TooLarge(f"a request has at most {most} bytes beside raw_input_contents: send tensors there")
+        raise TooLarge(f"a request has at most {format_size(most)} beside raw_input_contents: send tensors there")
     return b"".join(rest), found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clusters.errors import KnodelError
+from clusters.sizes import format_size
 
 
 class NoRoom(KnodelError):
@@ -34,10 +35,11 @@ def to_unload(name: str, needed: int, kept: int, others: Sequence[Loaded], limit
     Raises NoRoom when it does not fit beside what is kept.
     """
     if needed + kept > limit:
-        beside = f" beside the {kept} of what is loaded of it" if kept else ""
+        beside = f" beside the {format_size(kept)} of what is loaded of it" if kept else ""
         remedy = "unload it first, or raise" if kept else "raise"
         raise NoRoom(
-            f"model {name!r} needs {needed} bytes{beside}, all models may have {limit}: {remedy} --memory-limit"
+            f"model {name!r} needs {format_size(needed)}{beside}, all models may have {format_size(limit)}: "
+            f"{remedy} --memory-limit"
         )
     excess = needed + kept + sum(other.memory for other in others) - limit
     chosen: list[str] = []

@@ -58,5 +58,11 @@ def test_a_refusal_names_the_option_that_allows_the_host() -> None:
     assert "\n" not in str(HOSTS.refusal("evil\nexample " + "x" * 1000, None))
 
 
+def test_the_allowed_name_is_one_that_the_option_and_a_shell_take() -> None:
+    assert "--allowed-host '*' " in str(HOSTS.refusal("localhost", "null"))
+    assert "--allowed-host '*' " in str(HOSTS.refusal("$(reboot)", None))
+    assert "--allowed-host '[::2]' " in str(HOSTS.refusal("[::2]:80", None))
+
+
 def test_a_host_without_its_port() -> None:
     assert [host_name(host) for host in ("A:80", "[::1]:80", "[::1]", "a.")] == ["a", "[::1]", "[::1]", "a"]

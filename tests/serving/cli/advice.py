@@ -35,6 +35,8 @@ ADVICE = {
     "knodel list -A": "knodel list -A",
     "knodel logs {}": "knodel logs iris",
     "knodel namespace {}": "knodel namespace team",
+    "knodel namespace NAME --label knodel.dev/allow-code=true":
+        "knodel namespace team --label knodel.dev/allow-code=true",
     "knodel namespace {} --label {}={}": "knodel namespace team --label knodel.dev/allow-code=true",
     "knodel pool list": "knodel pool list",
     "knodel pool set {} --like {} --size 1{}": "knodel pool set onnx --like iris --size 1 -n default",

@@ -145,6 +145,14 @@ async def test_an_empty_folder_is_refused(served: Served, tmp_path: Path) -> Non
     assert (await served.knodel("get", "m")).code == 3
 
 
+@pytest.mark.parametrize("scheme", ["HTTP", "Https", "S3", "HF"])
+async def test_a_scheme_may_be_written_in_capitals(served: Served, scheme: str) -> None:
+    done = await served.knodel("deploy", "m", "--uri", f"{scheme}://models/Iris", "--no-wait")
+
+    assert done.code == 0, done.err
+    assert (await served.model("m"))["spec"] == {"storageUri": f"{scheme.lower()}://models/Iris"}
+
+
 async def test_the_scheme_of_a_file_may_be_written_in_capitals(served: Served, tmp_path: Path) -> None:
     path = model_file(tmp_path, b"old", "m.onnx")
     done = await served.knodel("deploy", "m", "--uri", f"FILE://{path}", "--no-wait")
@@ -185,7 +193,7 @@ async def test_the_limit_is_that_of_the_platform(
     replace(facts, kept_limit=2).write()
     monkeypatch.setenv("KNODEL_KEPT_LIMIT", "1000")
     done = await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old"))
-    check(done, 1, ["has 3 bytes", "0 of 2 already", "try again after 11 minutes", "KNODEL_KEPT_LIMIT"])
+    check(done, 1, ["has 3 bytes", "0 bytes of 2 bytes already", "try again after 11 minutes", "KNODEL_KEPT_LIMIT"])
 
 
 SERVED: Object = {"spec": {"storageUri": "file:///m.onnx", "digest": OLD, "version": "1"}}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from clusters.net.hosts import LOOPBACK_NAMES, KnownHosts
+from serving.server.errors import BadOptions
 from serving.server.limits import Limits
 from serving.server.options import ServerOptions, parse_options
 from tests.serving.server.client import ask
@@ -39,7 +42,7 @@ JSON = "Content-Type: application/json"
     [
         (("Host: evil.example", JSON), "--allowed-host evil.example"),
         (("Host: 127.0.0.1", "Origin: https://evil.example", JSON), "--allowed-host evil.example"),
-        (("Host: 127.0.0.1", "Origin: null", JSON), "--allowed-host *"),
+        (("Host: 127.0.0.1", "Origin: null", JSON), "--allowed-host '*'"),
         (("Host: 127.0.0.1", "Origin: http://localhost", "Origin: https://evil.example", JSON), "Origin"),
     ],
 )
@@ -78,3 +81,20 @@ def test_names_are_checked_on_loopback_and_where_they_are_listed() -> None:
     listed = options(HOST="0.0.0.0", KNODEL_ALLOWED_HOSTS="models.lan, other").hosts
     assert listed is not None and listed.knows("other") and not listed.knows("evil.example")
     assert options("--allowed-host", "*").hosts is None
+
+
+@pytest.mark.parametrize("name", ["http://models.lan", "models.lan:80", "models.lan/x", "", "a b", "*.", "*x", "::1"])
+def test_what_is_not_a_host_name_is_refused(name: str) -> None:
+    with pytest.raises(BadOptions, match=f"--allowed-host '{re.escape(name)}': is not a host name: write NAME"):
+        options("--allowed-host", name)
+    if name:
+        with pytest.raises(BadOptions, match="KNODEL_ALLOWED_HOSTS"):
+            options(KNODEL_ALLOWED_HOSTS=f"models.lan,{name}")
+
+
+def test_a_refusal_names_the_setting_that_has_the_names() -> None:
+    by_option, by_variable = options("--allowed-host", "a").hosts, options(KNODEL_ALLOWED_HOSTS="a").hosts
+    assert by_option is not None and by_variable is not None
+    assert "start it with --allowed-host b.example" in str(by_option.refusal("b.example", None))
+    refusal = str(by_variable.refusal("b.example", None))
+    assert "add b.example to its variable KNODEL_ALLOWED_HOSTS" in refusal and "--allowed-host" not in refusal

@@ -89,7 +89,7 @@ def test_a_branch_whose_files_have_changed_is_refused_with_both_digests(
     assert get("hf://acme/magika", store, tmp_path / "first", recorded).digest == recorded  # from its cache
 
 
-@pytest.mark.parametrize("uri", ["hf://acme/magika:v1.0", "hf://acme/magika@v1.0"])
+@pytest.mark.parametrize("uri", ["hf://acme/magika:v1.0", "hf://acme/magika@v1.0", "HF://acme/magika:v1.0"])
 def test_a_revision_can_be_named(store: Store, elsewhere: Store, tmp_path: Path, uri: str) -> None:
     publish(store, elsewhere, "v1.0")
     assert get(uri, store, tmp_path).names() == sorted(FILES)
@@ -144,8 +144,13 @@ def test_names_that_could_lead_elsewhere_are_refused(store: Store, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "uri", ["hf://", "hf://acme", "hf://acme/", "hf://a b/c", "hf://acme/m?x", "hf://acme/m#x", "hf://acme/m:a b"]
-)
+    "uri",
+    [
+        "hf://", "hf://acme", "hf://acme/", "hf://a b/c", "hf://acme/m?x", "hf://acme/m#x", "hf://acme/m:a b",
+        "hf://../../x", "hf://acme/..", "hf://../m", "hf://./m", "hf://acme/m@..", "hf://acme/m@../..", "hf://acme/..:main",
+        "hf://acme/m/../x", "hf://acme/m/onnx/..",
+    ],
+)  # fmt: skip
 def test_what_names_no_repository_is_refused(store: Store, tmp_path: Path, uri: str) -> None:
     with pytest.raises(StorageError):
         get(uri, store, tmp_path)

@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_refused_with_the_remedy(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     digest_of(tmp_path / "a.onnx", tmp_path / "kept", 9)
     digest_of(tmp_path / "a.onnx", tmp_path / "kept", 9)
-    with pytest.raises(StorageError, match=r"5 of 9 already: delete models .* KNODEL_KEPT_LIMIT"):
+    with pytest.raises(StorageError, match=r"5 bytes of 9 bytes already: delete models .* KNODEL_KEPT_LIMIT"):
         digest_of(tmp_path / "b.onnx", tmp_path / "kept", 9)
 
 
@@ -311,7 +311,7 @@ def test_an_archive_counts_with_its_files(tmp_path: Path) -> None:
     big.write_bytes(b"\0" * 50_000)
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as archive:
         archive.add(big, "model.onnx")
-    with pytest.raises(StorageError, match="has 50000 bytes, and kept model files have 0 of 40000"):
+    with pytest.raises(StorageError, match="has 50000 bytes, and kept model files have 0 bytes of 40000 bytes"):
         digest_of(tmp_path / "model.tar.gz", tmp_path / "kept", 40_000)
     assert copies(tmp_path / "kept") == []
 

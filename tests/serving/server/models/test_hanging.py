@@ -148,7 +148,7 @@ async def test_what_was_loaded_and_has_no_room_is_closed_in_a_thread(
     monkeypatch.setattr(Unit, "close", watched)
     running = await serve_many("--memory-limit", str(2 * SIZE), load=False)
     answer = await running.manage("/models/large/load")
-    assert (answer.status, "needs 3145728 bytes" in answer.error) == (400, True)
+    assert (answer.status, "needs 3 MiB" in answer.error) == (400, True)
     await eventually(lambda: closed_in)
     assert threading.current_thread() not in closed_in
 

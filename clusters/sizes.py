@@ -1,0 +1,23 @@
+"""Sizes in messages. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_DECIMALS_FROM: Final = 1 << 20  # bytes; smaller sizes that are no whole KiB are written in bytes
+
+
+def format_size(count: int) -> str:
+    """Return a number of bytes for people: in the largest unit of which it is a multiple, else with one decimal.
+
+    Example:
+        format_size(64 << 20), format_size(1500), format_size(3 << 29)  # "64 MiB", "1500 bytes", "1536 MiB"
+    """
+    for unit, size in _UNITS:
+        if count and count % size == 0:
+            return f"{count // size} {unit}"
+    for unit, size in _UNITS:
+        if count >= max(size, _DECIMALS_FROM):
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,37 @@
+"""Sizes in messages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clusters.sizes import format_size
+
+ROOT = Path(__file__).resolve().parents[2]
+RAW = re.compile(r"\{(?:self\.)?_?(?:limits?\.\w+|LARGEST\w*|LONGEST_ANSWER|MAX_\w+|most|limit)\} bytes")
+"""A limit that a message writes in bytes, whatever its size is."""
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"), (1500, "1500 bytes"), (1024, "1 KiB"), (32 << 10, "32 KiB"), (64 << 20, "64 MiB"),
+        (1500 << 20, "1500 MiB"), (2 << 30, "2 GiB"), ((64 << 20) + 1, "64.0 MiB"), (10 << 29, "5 GiB"),
+        (int(2.5 * (1 << 30)) + 1, "2.5 GiB"),
+    ],
+)  # fmt: skip
+def test_a_size_is_written_in_its_largest_unit(count: int, text: str) -> None:
+    assert format_size(count) == text
+
+
+def test_no_message_writes_a_limit_in_bytes() -> None:
+    places = [path for package in ("clusters", "eventing", "serving") for path in (ROOT / package).rglob("*.py")]
+    found = {path.name: RAW.findall(path.read_text(encoding="utf-8")) for path in places}
+
+    assert {name: texts for name, texts in found.items() if texts} == {
+        "assignment_file.py": ["{_LARGEST} bytes"],  # of a file that the server writes itself
+        "child_messages.py": ["{LARGEST_TENSOR} bytes"],  # between two of its processes
+        "zygote.py": ["{LARGEST_REQUEST} bytes"],
+    }
