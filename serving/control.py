@@ -44,7 +44,7 @@ class Control:
         self._serving: list[tuple[Any, asyncio.Task[None]]] = []
         try:
             self._listen(settings.port, "--control-port")
-            self._listen(settings.tls_port, "KNODEL_CONTROL_TLS_PORT")
+            self._listen(settings.tls_port, "--control-tls-port")
         except KnodelError:
             self.close()
             raise

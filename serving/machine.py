@@ -17,30 +17,39 @@ from clusters.informer import Informers
 from clusters.net.hosts import ANY, LOOPBACK_NAMES, url_host
 from clusters.net.ssrf import LOOPBACK_HOSTS, is_loopback
 from clusters.objects import REVISION, Object
+from serving.apis.ports import port_options
 from serving.apis.settings import GatewaySettings, Settings
 from serving.apis.state import ARTIFACTS_FOLDER, GATEWAY_FOLDER, KEPT_FOLDER
 from serving.server import preload
 from serving.storage.kept import FOLDER_VARIABLE, LIMIT_VARIABLE, limit_of
 
 
-def make_gateway(state: Path, said: GatewaySettings, clock: Clock) -> Envoy:
-    """The gateway, with its files in the state folder."""
+def make_gateway(state: Path, settings: Settings, clock: Clock) -> Envoy:
+    """Return the gateway, with its files in the state folder."""
+    said, control = settings.gateway, settings.control
+    names = ",".join((*_named_hosts(said), "NAME"))
+    options = port_options(said.port, control.port, control.tls_port)
     limits = Limits(
         body_bytes=said.max_request_bytes,
         header_kib=said.max_header_bytes // 1024,
         header_count=said.max_headers,
         header_seconds=said.header_timeout,
         hosts=gateway_hosts(said),
+        restart=f"`KNODEL_GATEWAY_HOSTS={names} knodel up --detach{options}`",
     )
     return Envoy(state / GATEWAY_FOLDER, said.address, said.port, clock, limits, said.domain)
 
 
 def gateway_hosts(said: GatewaySettings) -> tuple[str, ...]:
     """Return the names that Host and Origin may have: any name for a gateway beyond loopback, unless some are set."""
-    named = tuple(name for name in map(str.strip, said.hosts.lower().split(",")) if name)
+    named = _named_hosts(said)
     if not (named or is_loopback(said.address)):
         return (ANY,)
     return tuple(dict.fromkeys((*LOOPBACK_NAMES, url_host(said.address), f"*.{said.domain}", *named)))
+
+
+def _named_hosts(said: GatewaySettings) -> tuple[str, ...]:
+    return tuple(name for name in map(str.strip, said.hosts.lower().split(",")) if name)
 
 
 def images(state: Path, settings: Settings) -> dict[str, Image]:

@@ -193,7 +193,7 @@ class Platform:
         self._webhook = make_webhook(cluster, informers[EVENT_SOURCE], issuers, clock, limits=limits, reach=_everywhere)
 
     def _compose_data_plane(self, informers: Informers) -> None:
-        self._gateway = make_gateway(self.state, self._settings.gateway, self._clock)
+        self._gateway = make_gateway(self.state, self._settings, self._clock)
         tokens = GatewayTokens(made_once(self.state / GATEWAY_KEY_FILE).read_bytes())
         self._activator = ActivatorProcess(self.state / ACTIVATOR_FOLDER, self._clock, tokens.of(ACTIVATOR))
         self._dataplane = DataPlane(

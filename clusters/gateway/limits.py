@@ -39,6 +39,8 @@ class Limits:
     # request with a large body costs these and no more (tests/faults/ingress/test_large_bodies.py)
     hosts: tuple[str, ...] = ("*",)
     # names that Host and Origin may have besides those of models; `*.DOMAIN` any name below DOMAIN, `*` any name
+    restart: str = "`KNODEL_GATEWAY_HOSTS=NAME knodel up --detach`"
+    # the command that starts the platform with NAME among `hosts`, for messages
     drain_seconds: int = 5
     # a listener that is replaced, or the gateway going down, tells clients to reconnect for this long
 

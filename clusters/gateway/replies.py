@@ -7,7 +7,6 @@ Envoy's (`envoy.config.accesslog.v3.AccessLogFilter`).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ _FORBIDDEN: Final = 403  # Envoy's status for a request that a guard refused, an
 _BROKEN_OFF: Final = ("UC", "UR")
 """Envoy's flags of an upstream connection that was ended, and of one that was reset, after the request went out: it may
 have been carried out, so nothing asks for another try (502), as where nobody was reached (503)."""
-_ALLOW: Final = "to allow its host name, start the platform with KNODEL_GATEWAY_HOSTS=NAME knodel up"
 BROKEN_OFF: Final = "the model closed the connection before it answered; the request may have been carried out"
 
 Json = dict[str, Any]
@@ -76,17 +74,21 @@ def guards(limits: Limits) -> tuple[Guard, ...]:
             404,
             "no model answers at a host of the gateway's own",
         ),
-        *(() if ANY in limits.hosts else (_foreign_origin(limits.hosts),)),
+        *(() if ANY in limits.hosts else (_foreign_origin(limits),)),
     )
 
 
-def _foreign_origin(hosts: Sequence[str]) -> Guard:
+def _how_to_allow(limits: Limits) -> str:
+    return f"to allow its host name, restart the platform: `knodel down`, then {limits.restart}"
+
+
+def _foreign_origin(limits: Limits) -> Guard:
     """Return the guard against web pages of others: a browser sends its page's origin with each request."""
-    names = "|".join(re.escape(host).replace(r"\*", r"[^/:]+") for host in hosts)
+    names = "|".join(re.escape(host).replace(r"\*", r"[^/:]+") for host in limits.hosts)
     known = {"safe_regex": {"regex": f"https?://({names})(:[0-9]+)?"}}
     present = {"name": "origin", "present_match": True}
     other = {"name": "origin", "string_match": known, "invert_match": True}
-    message = f"a web page of origin %REQ(ORIGIN):{_SHOWN}% may not call this gateway; {_ALLOW}"
+    message = f"a web page of origin %REQ(ORIGIN):{_SHOWN}% may not call this gateway; {_how_to_allow(limits)}"
     return Guard("foreign origin", (present, other), 403, message)
 
 
@@ -101,6 +103,7 @@ def replies(limits: Limits) -> tuple[Reply, ...]:
     by_path = _header({"name": ASKED_PATH, "present_match": True})
     remedy = "`knodel list` shows the models, `knodel get NAME` the addresses of one"
     host = f"host %REQ(:AUTHORITY):{_SHOWN}% and path %PATH(NQ:PATH):{_SHOWN}%"
+    stranger = f"host %REQ(:AUTHORITY):{_SHOWN}% is not a name of this gateway"
     headers = f"the request headers are larger than {limits.header_kib} KiB or more than {limits.header_count}"
     no_path = _header({"name": ":path", "string_match": {"prefix": "/"}, "invert_match": True})
     return (
@@ -109,7 +112,7 @@ def replies(limits: Limits) -> tuple[Reply, ...]:
         Reply(_status(404), f"no model answers at {host}; {remedy}"),
         *(_guarded(guard) for guard in guards(limits)),
         Reply(_all(_status(_FORBIDDEN), upgrade), "protocols are not switched here: send the request without Upgrade"),
-        Reply(_status(_FORBIDDEN), f"host %REQ(:AUTHORITY):{_SHOWN}% is not a name of this gateway; {_ALLOW}"),
+        Reply(_status(_FORBIDDEN), f"{stranger}; {_how_to_allow(limits)}"),
         Reply(_status(431), headers),
         Reply(_status(405), "this address is read-only: use GET"),
         Reply(_status(408), "the request did not arrive in time"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from clusters.net.hosts import PATTERN_FORM, is_host_pattern
+from serving.apis import ports
 from serving.apis.durations import format_duration
 from serving.apis.input_files import open_input
 from serving.apis.loader import LoadError, load_documents
@@ -78,7 +79,7 @@ class GatewaySettings:
     """The data plane's public address and its limits."""
 
     address: str = setting("127.0.0.1", "address", "loopback only unless asked: requests need no token")
-    port: int = port_setting(8080, "the usual port of a local HTTP service")
+    port: int = port_setting(ports.GATEWAY, "the usual port of a local HTTP service")
     domain: str = setting("localhost", "domain", "browsers and curl resolve *.localhost without any configuration")
     hosts: str = setting(
         "", "names, with commas", "further names of the gateway for requests and web pages; *.DOMAIN, or * for any name"
@@ -96,8 +97,8 @@ class ControlSettings:
     """Where the control API listens."""
 
     address: str = setting("127.0.0.1", "address", "loopback only unless asked")
-    port: int = port_setting(8081, "next to the gateway's; with another gateway.port the next one")
-    tls_port: int = port_setting(8443, "for kubectl, over TLS; with another gateway.port the next but one")
+    port: int = port_setting(ports.CONTROL, "next to the gateway's; with another gateway.port the next one")
+    tls_port: int = port_setting(ports.CONTROL_TLS, "for kubectl, over TLS; with another gateway.port the next but one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,7 @@ def load_settings(
     *,
     gateway_port: int | None = None,
     control_port: int | None = None,
+    control_tls_port: int | None = None,
 ) -> Settings:
     """The settings in force: defaults, the file `config`, variables, then what the command line names.
 
@@ -187,21 +189,11 @@ def load_settings(
     if config is not None:
         given |= _from_document(_read_text(config), str(config))
     given |= _from_variables(environ)
-    for key, value in (("gateway.port", gateway_port), ("control.port", control_port)):
+    named = {"gateway.port": gateway_port, "control.port": control_port, "control.tlsPort": control_tls_port}
+    for key, value in named.items():
         if value is not None:
             given[key] = value
-    return _settings_with(_next_ports(given) | given)
-
-
-def _next_ports(given: Mapping[str, Any]) -> dict[str, int]:
-    """Return the ports of the control API that follow from a port of the gateway; none without a good one."""
-    port, last = given.get("gateway.port"), 65_535
-    if not isinstance(port, int) or isinstance(port, bool) or not 0 < port <= last:
-        return {}
-    keys = [key for key in ("control.port", "control.tlsPort") if key not in given]
-    taken = {value for key, value in given.items() if key in ("gateway.port", "control.port", "control.tlsPort")}
-    candidates = (*range(port + 1, last + 1), *range(port - 1, 0, -1))
-    return dict(zip(keys, (other for other in candidates if other not in taken), strict=False))
+    return _settings_with(ports.next_ports(given) | given)
 
 
 def settings_from_text(text: str, where: str) -> Settings:
@@ -254,6 +246,7 @@ def _settings_with(given: Mapping[str, Any]) -> Settings:
     _check_url("events.sink", settings.events.sink)
     _check_format(settings.events.format)
     _check_names("gateway.hosts", settings.gateway.hosts)
+    _check_domain(settings.gateway.domain)
     return settings
 
 
@@ -277,6 +270,11 @@ def _check_names(key: str, value: str) -> None:
     wrong = next((name for name in filter(None, map(str.strip, value.split(","))) if not is_host_pattern(name)), None)
     if wrong is not None:
         raise SettingsError(f"{key}: {wrong[:80]!r} is not a host name: {PATTERN_FORM}")
+
+
+def _check_domain(domain: str) -> None:
+    if not is_host_pattern(f"*.{domain}"):
+        raise SettingsError(f"gateway.domain: {domain[:80]!r} is not a domain: write it as in models.example.org")
 
 
 def _camel(name: str) -> str:
@@ -345,10 +343,10 @@ def _check_format(value: str) -> None:
 
 
 def _check_ports(settings: Settings) -> None:
-    ports = {"gateway.port": settings.gateway.port, "control.port": settings.control.port,
-             "control.tlsPort": settings.control.tls_port}  # fmt: skip
+    control = settings.control
+    chosen = {"gateway.port": settings.gateway.port, "control.port": control.port, "control.tlsPort": control.tls_port}
     taken: dict[int, str] = {}
-    for key, port in ports.items():
+    for key, port in chosen.items():
         if port in taken:
             raise SettingsError(f"{key}: {port} is {taken[port]} already: choose another port")
         taken[port] = key

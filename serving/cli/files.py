@@ -39,11 +39,16 @@ def _of_stdin(kinds: Sequence[Kind]) -> list[Object]:
     return load_models(sys.stdin.read(LARGEST_TEXT + 1), "stdin", kinds)
 
 
-def settings_of(config: str | None, *, gateway_port: int | None = None, control_port: int | None = None) -> Settings:
+def settings_of(
+    config: str | None, *, gateway_port: int | None = None, control_port: int | None = None,
+    control_tls_port: int | None = None,
+) -> Settings:  # fmt: skip
     """The settings in force: defaults, the file, variables, then the ports. Raises UsageError."""
     try:
         path = Path(config) if config else None
-        return load_settings(path, gateway_port=gateway_port, control_port=control_port)
+        return load_settings(
+            path, gateway_port=gateway_port, control_port=control_port, control_tls_port=control_tls_port
+        )
     except (SettingsError, LoadError) as error:
         raise UsageError(str(error)) from error
 

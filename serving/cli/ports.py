@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from clusters.errors import KnodelError
+from serving.apis.ports import port_options
 from serving.apis.settings import Settings, load_settings
 from serving.cli.sockets import is_taken
 from serving.cli.state import state_folder
@@ -28,12 +29,13 @@ def propose(state: Path, config: str | None) -> str:
         except KnodelError:
             continue  # it is another port of the settings already
         if not any(is_taken(*address) for address in addresses):
-            return f"`{_command(state, config, port)}` takes {', '.join(str(number) for _, number in addresses)}"
+            numbers = [number for _, number in addresses]
+            return f"`{_command(state, config, *numbers)}` takes {', '.join(map(str, numbers))}"
     return "end what listens there, or change the settings `gateway.port`, `control.port` and `control.tlsPort`"
 
 
-def _command(state: Path, config: str | None, port: int) -> str:
-    words = ["knodel", "up", "--detach", "--port", str(port)]
+def _command(state: Path, config: str | None, gateway: int, control: int, control_tls: int) -> str:
+    words = ["knodel", "up", "--detach", *port_options(gateway, control, control_tls).split()]
     words += ["--state", str(state)] if state != state_folder(None) else []
     words += ["--config", config] if config else []
     return shlex.join(words)

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from clusters.embedded.lock import belongs_to, holder, is_foreign, owner_of
 from clusters.errors import KnodelError
+from serving.apis.ports import port_options
 from serving.apis.state import CONTROL_SOCKET, TOKEN_FILE, Facts, StateError, split_address
 from serving.cli.errors import CommandError, Unreachable, UsageError
 from serving.cli.home import expand
 from serving.cli.http import FOREIGN, Endpoint
 
-FIRST_PORTS = (8080, 8081)
-"""Ports of the gateway, and of events and probes, without any option."""
 RESTARTS_WITHIN = 5.0  # s; a new `knodel up` takes one
 HOST = "localhost"  # the Host of requests over the platform's unix socket
 
@@ -64,16 +63,13 @@ def running(state: Path) -> Facts | None:
 
 
 def ports_again(facts: Facts) -> str:
-    """Return the options by which `knodel up` takes the ports that the platform has or had; empty for the first ones.
+    """Return the options by which `knodel up` takes the ports that the platform has or had; empty for the default ones.
 
     Example:
         >>> ports_again(Facts(1, 1, "1", "/state", "127.0.0.1:9380", "127.0.0.1:9381", "127.0.0.1:9382"))
         ' --port 9380'
     """
-    gateway, control = (split_address(address)[1] for address in (facts.gateway, facts.control))
-    if (gateway, control) == FIRST_PORTS:
-        return ""
-    return f" --port {gateway}" + (f" --control-port {control}" if control != gateway + 1 else "")
+    return port_options(*(split_address(address)[1] for address in (facts.gateway, facts.control, facts.control_tls)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import click
 
@@ -26,6 +26,18 @@ PRIVATE = 0o600  # names of models and callers stand in the log
 POLL = 0.02  # s between two looks
 
 
+class _Ports(NamedTuple):
+    """The ports that the command line names; None for those that it does not."""
+
+    gateway: int | None
+    control: int | None
+    control_tls: int | None
+
+    def options(self) -> dict[str, int | None]:
+        """Return the ports by their options, in the order of `Facts`."""
+        return {"--port": self.gateway, "--control-port": self.control, "--control-tls-port": self.control_tls}
+
+
 @verb(
     "up", place="machine", namespaced=False,
     examples=[
@@ -38,19 +50,24 @@ POLL = 0.02  # s between two looks
     help="Port N of the gateway [8080]; events and probes get N+1 [8081], the control API for kubectl N+2 [8443].",
 )  # fmt: skip
 @click.option("--control-port", type=click.IntRange(1, 65535), help="Port of events and probes [N+1].")
+@click.option("--control-tls-port", type=click.IntRange(1, 65535), help="Port of the control API for kubectl [N+2].")
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
 @click.option("--detach", is_flag=True, help="Run in the background; return once it is ready.")
-def command(session: Session, port: int | None, control_port: int | None, config: str | None, detach: bool) -> int:
+def command(
+    session: Session, port: int | None, control_port: int | None, control_tls_port: int | None, config: str | None,
+    detach: bool,
+) -> int:  # fmt: skip
     """Start the platform on this machine; Ctrl-C stops it. One that runs already stays as it is."""
+    ports = _Ports(port, control_port, control_tls_port)
     facts = _find_running(session)
     if facts is not None:
-        return _leave(session, facts, port, control_port, config)
+        return _leave(session, facts, ports, config)
     if detach:
-        return _detached(session, port, control_port, config)
+        return _detached(session, ports, config)
     from serving.cli.files import settings_of
     from serving.platform import run_platform  # everything heavy hangs on this import
 
-    settings = settings_of(config, gateway_port=port, control_port=control_port)
+    settings = settings_of(config, gateway_port=port, control_port=control_port, control_tls_port=control_tls_port)
     try:
         return run_platform(session.state, settings)
     except AddressInUse as error:
@@ -58,9 +75,9 @@ def command(session: Session, port: int | None, control_port: int | None, config
         raise CommandError(f"{what}: {propose(session.state, config)}") from error
 
 
-def _leave(session: Session, facts: Facts, port: int | None, control_port: int | None, config: str | None) -> int:
+def _leave(session: Session, facts: Facts, ports: _Ports, config: str | None) -> int:
     """Show a platform that runs already. Raises UsageError for ports that it does not have."""
-    _check_ports(session, facts, port, control_port)
+    _check_ports(session, facts, ports)
     _show(session, facts)
     note = "; --config has no effect before `knodel down`" if config else ""
     click.echo(f"the platform on {session.state} is up already (process {facts.pid}){note}", err=True)
@@ -87,9 +104,10 @@ def _find_running(session: Session) -> Facts | None:
     return None
 
 
-def _check_ports(session: Session, facts: Facts, port: int | None, control_port: int | None) -> None:
+def _check_ports(session: Session, facts: Facts, ports: _Ports) -> None:
     """Refuse ports that a running platform does not have. Raises UsageError."""
-    for option, wanted, address in (("--port", port, facts.gateway), ("--control-port", control_port, facts.control)):
+    addresses = (facts.gateway, facts.control, facts.control_tls)
+    for (option, wanted), address in zip(ports.options().items(), addresses, strict=True):
         if wanted is not None and wanted != split_address(address)[1]:
             raise UsageError(
                 f"{option} {wanted}: the platform on {session.state} runs already, at {address}: "
@@ -97,9 +115,9 @@ def _check_ports(session: Session, facts: Facts, port: int | None, control_port:
             )
 
 
-def _detached(session: Session, port: int | None, control_port: int | None, config: str | None) -> int:
+def _detached(session: Session, ports: _Ports, config: str | None) -> int:
     arguments = ["up", "--state", str(session.state)]
-    for option, value in (("--port", port), ("--control-port", control_port), ("--config", config)):
+    for option, value in {**ports.options(), "--config": config}.items():
         arguments += [option, str(value)] if value is not None else []
     log = session.state / LOG_FILE
     with _open_log(log) as sink:
@@ -116,7 +134,7 @@ def _detached(session: Session, port: int | None, control_port: int | None, conf
     except CommandError:
         if child.poll() is None or (other := _find_running(session)) is None:
             raise
-        return _leave(session, other, port, control_port, config)  # another command started one at the same time
+        return _leave(session, other, ports, config)  # another command started one at the same time
     facts = Facts.read(session.state)
     if facts is None:
         raise CommandError(f"the platform ended again: see {log}")

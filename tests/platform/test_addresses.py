@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +92,21 @@ def test_an_example_is_sent_and_shown_as_a_line_that_sends_it_again(tmp_path: Pa
             assert paste(line)["outputs"][0]["data"] == [42.0]
         (tagged_url,) = (url for url in urls(here.run("describe", "own")) if url.endswith("@blue"))
         assert httpx.get(f"{tagged_url}/v2/models/own", timeout=PATIENCE).json()["name"] == "own"
+
+
+def test_a_refused_host_is_allowed_by_the_commands_of_the_refusal(tmp_path: Path) -> None:
+    with machine(tmp_path) as here:
+        here.up()
+        address, headers = f"http://127.0.0.1:{here.port}/v2/models/iris", {"Host": "models.lan"}
+        refused = httpx.get(address, headers=headers, timeout=PATIENCE)
+        assert refused.status_code == 403
+        program = f"{shlex.quote(sys.executable)} -m serving.cli.main"
+        commands = re.findall(r"`([^`]*knodel [^`]+)`", refused.json()["error"])
+        assert len(commands) == 2
+        for command in commands:
+            line = re.sub(r"\bknodel\b", program, command.replace("NAME", "models.lan"), count=1)
+            subprocess.run(["/bin/sh", "-c", line], env=here.environment, timeout=2 * PATIENCE, check=True)
+
+        allowed = httpx.get(address, headers=headers, timeout=PATIENCE)
+
+    assert (allowed.status_code, "no model answers" in allowed.json()["error"]) == (404, True)

@@ -30,6 +30,12 @@ def test_a_gateway_beyond_loopback_takes_any_name_unless_some_are_set() -> None:
         settings("hosts: 'proxy:80'")
 
 
+@pytest.mark.parametrize("domain", ["'*.lan'", "http://lan", "lan:80", "'.'", "''"])
+def test_a_domain_of_which_no_host_name_can_be_made_is_refused(domain: str) -> None:
+    with pytest.raises(SettingsError, match=r"gateway\.domain: .* is not a domain"):
+        settings(f"domain: {domain}")
+
+
 def test_replicas_take_what_the_gateway_sends_and_nothing_of_web_pages(tmp_path: Path) -> None:
     (image,) = images(tmp_path, Settings()).values()
     hosts = parse_options(ARGS, {**image.env, "HOST": "127.0.0.1"}).hosts

@@ -5,6 +5,9 @@ from __future__ import annotations
 PLACEHOLDERS = ("SOURCE", "GLOB", "PREFIX", "@FILE", "FILE", "NAME")
 """Words that a message leaves to the reader: what it cannot know."""
 ADVICE = {
+    "KNODEL_GATEWAY_HOSTS=NAME knodel up --detach": "KNODEL_GATEWAY_HOSTS=models.lan knodel up --detach",
+    "KNODEL_GATEWAY_HOSTS={} knodel up --detach{}":
+        "KNODEL_GATEWAY_HOSTS=proxy.lan,models.lan knodel up --detach --port 9380 --control-tls-port 9443",
     "knodel --help": "knodel --help",
     "knodel abort {}": "knodel abort iris",
     "knodel deploy {} --rollout": "knodel deploy iris --rollout",

@@ -10,6 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("clusters", "autoscaler", "eventing", "serving")
 SPAN = re.compile(r"`([^`]+)`")
+ASSIGNMENTS = r"(?:[A-Z_]+=\S+ )*"
+"""Variables that a command line sets for its command."""
 HOLE = "{}"
 """A value that a message fills in."""
 
@@ -18,7 +20,7 @@ def advised_commands() -> dict[str, list[str]]:
     """Command lines of `knodel` by their text, with `{}` for values that are filled in, and where each stands."""
     found: dict[str, list[str]] = {}
     for span, place in advised():
-        if span == "knodel" or span.startswith("knodel "):
+        if re.match(rf"{ASSIGNMENTS}knodel( |$)", span):
             found.setdefault(span, []).append(place)
     return found
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import dropwhile
 
 import click
 
 from serving.cli.main import knodel
 
+ASSIGNMENT = re.compile(r"[A-Z_]+=")
 SUBSTITUTION = re.compile(r'^eval "\$\((.*)\)"$')
 
 
@@ -28,7 +30,7 @@ def find_command(words: Sequence[str]) -> click.Command:
 def parse_command(line: str) -> None:
     """Check verbs, options and their values. Raises ClickException for a line that the command refuses."""
     substituted = SUBSTITUTION.fullmatch(line)
-    program, *arguments = shlex.split(substituted[1] if substituted else line)
+    program, *arguments = dropwhile(ASSIGNMENT.match, shlex.split(substituted[1] if substituted else line))
     assert program == "knodel", line
     command: click.Command = knodel
     while isinstance(command, click.Group):

@@ -96,12 +96,16 @@ def knodel(state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 
 def announce(
-    state: Path, control: str, gateway: str = "127.0.0.1:9", token: str = TOKEN, version: str = VERSION
+    state: Path, control: str, gateway: str = "127.0.0.1:9", token: str = TOKEN, version: str = VERSION, tls: str = ""
 ) -> None:
-    """Write the state folder as a platform does that is ready; it runs for as long as this process holds the lock."""
+    """Write the state folder as a platform does that is ready; it runs for as long as this process holds the lock.
+
+    `tls` is the control API's address for kubectl; by default it has the port after that of `control`.
+    """
+    host, _, port = control.rpartition(":")
     state.mkdir(mode=0o700, exist_ok=True)
     write_private(state / TOKEN_FILE, token.encode())
-    Facts(os.getpid(), 1, version, str(state), gateway, control, control, "localhost").write()
+    Facts(os.getpid(), 1, version, str(state), gateway, control, tls or f"{host}:{int(port) + 1}", "localhost").write()
 
 
 class NoLogs:

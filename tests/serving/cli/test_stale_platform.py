@@ -66,9 +66,11 @@ def test_a_killed_platform_is_named_with_the_remedy(knodel: Knodel, state: Path)
 def test_the_advice_after_a_kill_keeps_the_ports(knodel: Knodel, state: Path) -> None:
     announce(state, "127.0.0.1:9381", "127.0.0.1:9380")
     check(knodel("list"), 1, ["start one with `knodel up --detach --port 9380`"])
-    announce(state, "127.0.0.1:9999", "127.0.0.1:9380")
+    announce(state, "127.0.0.1:9999", "127.0.0.1:9380", tls="127.0.0.1:9381")
     check(knodel("list"), 1, ["`knodel up --detach --port 9380 --control-port 9999`"])
-    announce(state, "127.0.0.1:8081", "127.0.0.1:8080")
+    announce(state, "127.0.0.1:9381", "127.0.0.1:9380", tls="127.0.0.1:9443")
+    check(knodel("list"), 1, ["`knodel up --detach --port 9380 --control-tls-port 9443`"])
+    announce(state, "127.0.0.1:8081", "127.0.0.1:8080", tls="127.0.0.1:8443")
     check(knodel("list"), 1, ["`knodel up --detach`"])
 
     announce(state, "127.0.0.1:9381", "127.0.0.1:9380")
