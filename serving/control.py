@@ -16,7 +16,7 @@ from typing import Any
 
 from clusters import unix_sockets
 from clusters.errors import KnodelError
-from clusters.net.hosts import authority
+from clusters.net.authority import authority
 from clusters.sockets import PortGuard, guard_localhost
 from eventing.app import EventsApp
 from serving.api.app import ControlApi

@@ -14,7 +14,8 @@ from clusters.gateway.envoy import Envoy
 from clusters.gateway.limits import Limits
 from clusters.gateway.route_config import PATH_FORM_DOMAIN
 from clusters.informer import Informers
-from clusters.net.hosts import ANY, LOOPBACK_NAMES, url_host
+from clusters.net.authority import url_host
+from clusters.net.hosts import ANY, LOOPBACK_NAMES
 from clusters.net.ssrf import LOOPBACK_HOSTS, is_loopback
 from clusters.objects import REVISION, Object
 from serving.apis.ports import port_options

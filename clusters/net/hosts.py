@@ -62,20 +62,6 @@ def is_host_pattern(text: str) -> bool:
     return _PATTERN.fullmatch(text) is not None
 
 
-def url_host(host: str) -> str:
-    """Return a host name or address as URLs write it: an IPv6 address in brackets."""
-    return f"[{host}]" if ":" in host else host
-
-
-def authority(host: str, port: int) -> str:
-    """Return `HOST:PORT` as URLs write it.
-
-    Example:
-        authority("::1", 8080)  # "[::1]:8080"
-    """
-    return f"{url_host(host)}:{port}"
-
-
 def host_name(host: str) -> str:
     """Return `HOST[:PORT]` without the port, in lower case and without a last dot; `[::1]:80` gives `[::1]`."""
     if host.startswith("["):

@@ -8,10 +8,10 @@ Kubernetes the ingress is not ours and has no path form: there the address in th
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
-from clusters.net.hosts import url_host
+from clusters.net.authority import url_host
 from clusters.objects import Object, name_of, namespace_of
 from serving.cli.context import Session
 from serving.cli.ingress import CLUSTER_LOCAL
@@ -70,14 +70,27 @@ def address_lines(session: Session, model: Object, example: str = "") -> list[tu
         return []
     host = str((model.get("status") or {}).get("url", ""))
     lines = [("URL", url)]
-    tags = [str(one["tag"]) for one in (model.get("status") or {}).get("traffic") or () if one.get("tag")]
-    lines += [(f"Tag {tag}", address_of(gateway, model, tag)) for tag in tags]
+    for share in (model.get("status") or {}).get("traffic") or ():
+        if tag := share.get("tag"):
+            place = f"{share.get('revision')}, {share.get('percent') or 0} % of the traffic"
+            lines.append((f"Tag {tag}", f"{address_of(gateway, model, tag)} ({place})"))
     if url != host:
         lines.append(("Host URL", f"{host} (where names below {_domain(host)} resolve, as in browsers and curl)"))
     if not is_local(url):
         metadata = f"{url}/v2/models/{name}"
         lines.append(("Example", curl(f"{metadata}/infer", example) if example else curl(metadata)))
     return lines
+
+
+def aligned(pairs: Sequence[tuple[str, str]], least: int = 0) -> list[str]:
+    """Return a line for each label and text; the texts are below each other, after `least` characters at least. Pure.
+
+    Example:
+        >>> aligned([("URL", "http://a"), ("Tag blue", "http://b")])
+        ['URL:       http://a', 'Tag blue:  http://b']
+    """
+    width = max([least, *(len(label) + 3 for label, _ in pairs)])
+    return [f"{label + ':':<{width}}{text}".rstrip() for label, text in pairs]
 
 
 def reachable_host(host: str) -> str:

@@ -11,7 +11,7 @@ import click
 from clusters.errors import Invalid, KnodelError, NotFound
 from clusters.objects import MODEL, WARM_POOL, Key, Kind, Object, generation_of, key_of, name_of, namespace_of
 from serving.apis.references import collisions
-from serving.cli.addresses import address_lines
+from serving.cli.addresses import address_lines, aligned
 from serving.cli.change import WORDS, changed_fields, store_object
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
@@ -197,8 +197,8 @@ def _print(session: Session, objects: list[Object], waited: bool = False, same: 
         session.output.text(_summary(obj))
         if key_of(obj) in same:
             session.output.text(_unchanged(obj["spec"]))
-        for label, text in address_lines(session, obj, _example(session, obj) if waited else ""):
-            session.output.text(f"  {label + ':':<10} {text}")
+        for line in aligned(address_lines(session, obj, _example(session, obj) if waited else "")):
+            session.output.text(f"  {line}")
 
 
 def _unchanged(spec: dict[str, Any]) -> str:

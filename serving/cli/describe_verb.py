@@ -9,7 +9,7 @@ from typing import Any
 from clusters.objects import EVENT, MODEL, REVISION, Object, condition_of, name_of, parse_timestamp, timestamp, uid_of
 from serving.api.table import age_of
 from serving.apis.annotations import LABEL_MODEL
-from serving.cli.addresses import address_lines
+from serving.cli.addresses import address_lines, aligned
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
 from serving.cli.output import Output
@@ -40,13 +40,16 @@ def _last(event: Object) -> str:
 
 def _show(session: Session, model: Object, revisions: list[Object], events: list[Object]) -> None:
     output, spec, status = session.output, model["spec"], model.get("status") or {}
-    output.text(f"Name:       {name_of(model)} (namespace {model['metadata']['namespace']})")
-    for label, text in address_lines(session, model) or [("URL", "")]:
-        output.text(f"{label + ':':<11} {text}")
-    output.text(f"Storage:    {spec.get('storageUri', '')}")
-    output.text(f"Format:     {status.get('modelFormat') or spec.get('modelFormat', '')}")
     replicas: dict[str, Any] = status.get("replicas") or {}
-    output.text("Replicas:   " + ", ".join(f"{count} {name}" for name, count in replicas.items()))
+    facts = [
+        ("Name", f"{name_of(model)} (namespace {model['metadata']['namespace']})"),
+        *(address_lines(session, model) or [("URL", "")]),
+        ("Storage", str(spec.get("storageUri", ""))),
+        ("Format", str(status.get("modelFormat") or spec.get("modelFormat", ""))),
+        ("Replicas", ", ".join(f"{count} {name}" for name, count in replicas.items())),
+    ]
+    for line in aligned(facts, 12):
+        output.text(line)
     _section(output, "Conditions", ["type", "status", "reason", "message"], _conditions(status))
     traffic = [
         [entry.get("revision"), f"{entry.get('percent', 0)} %", entry.get("tag", ""), entry.get("version", "")]

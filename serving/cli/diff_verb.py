@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 
-import click
 import yaml
 
 from clusters.errors import NotFound
@@ -15,19 +14,11 @@ from serving.cli.context import Session, verb
 from serving.cli.errors import FAILED
 from serving.cli.files import models_of
 from serving.cli.local_files import keep_files
-from serving.cli.names import files
+from serving.cli.names import models_file
 
 
 @verb("diff", prints=False, examples=[("Show what deploying a file would change", "knodel diff -f models.yaml")])
-@click.option(
-    "-f",
-    "--file",
-    "source",
-    required=True,
-    metavar="FILE|-",
-    shell_complete=files,
-    help="File with Models, as YAML or JSON.",
-)
+@models_file
 def command(session: Session, source: str) -> int:
     """Show what deploying a file would change. The exit code is 1 when there are changes, as diff's is."""
     changed = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusters.objects import MODEL
 from serving.api.table import URL, columns_of
-from serving.cli.addresses import address_lines
+from serving.cli.addresses import address_lines, aligned
 from serving.cli.context import Session, managed_fields_option, verb
 from serving.cli.names import model_name
 
@@ -21,5 +21,5 @@ def command(session: Session, name: str, show_managed_fields: bool) -> None:
     addresses = address_lines(session, model)  # below the table, which may shorten what it shows
     rows = [[column.name, column.cell(model)] for column in columns_of(MODEL) if column.name != URL or not addresses]
     session.output.table(["field", name], rows, wrapped=name)
-    for label, text in addresses:
-        session.output.text(f"{label + ':':<10} {text}")
+    for line in aligned(addresses):
+        session.output.text(line)

@@ -34,6 +34,14 @@ def pool_name() -> Callable[[F], F]:
     return click.argument("name", metavar="POOL", shell_complete=pools)
 
 
+def models_file(function: F) -> F:
+    """Add the required option `-f FILE`, of Models."""
+    about = "File with Models, as YAML or JSON."
+    return click.option("-f", "--file", "source", required=True, metavar="FILE|-", shell_complete=files, help=about)(
+        function
+    )
+
+
 def models(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a Model."""
     return names_of(MODEL, context, incomplete)

@@ -6,22 +6,14 @@ import click
 
 from serving.cli.context import Session, verb
 from serving.cli.files import models_of
-from serving.cli.names import files
+from serving.cli.names import models_file
 from serving.cli.output import Output
 from serving.cli.settings import settings_in_force
 from serving.resources.render import render
 
 
 @verb("render", examples=[("Print the objects of a file's Models", "knodel render -f models.yaml")])
-@click.option(
-    "-f",
-    "--file",
-    "source",
-    required=True,
-    metavar="FILE|-",
-    shell_complete=files,
-    help="File with Models, as YAML or JSON.",
-)
+@models_file
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
 def command(session: Session, source: str, config: str | None) -> None:
     """Print the objects that Knodel would apply. Needs no platform; of a cluster it reads only the settings."""

@@ -12,7 +12,8 @@ from typing import Final, NoReturn
 import msgspec
 
 from clusters.gateway_token import VARIABLE
-from clusters.net.hosts import ANY, LOOPBACK_NAMES, PATTERN_FORM, KnownHosts, is_host_pattern, url_host
+from clusters.net.authority import url_host
+from clusters.net.hosts import ANY, LOOPBACK_NAMES, PATTERN_FORM, KnownHosts, is_host_pattern
 from clusters.net.ssrf import is_loopback
 from serving.server.assignment import BATCH_LATENCY, Assignment, Batching, Bounds, is_name
 from serving.server.errors import BadOptions

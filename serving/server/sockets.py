@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from clusters.net.hosts import authority
+from clusters.net.authority import authority
 from clusters.sockets import BACKLOG, find_inherited
 from serving.server.errors import CannotListen
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from clusters.embedded.cluster import EmbeddedCluster
-from tests.clusters.kubelet.nodes import Nodes
+from tests.clusters.kubelet.fixtures import nodes
 from tests.otherusers.users import Attacker, attacking, missing
+
+__all__ = ["attacker", "nodes"]
 
 
 @pytest.fixture(scope="session")
@@ -20,13 +20,3 @@ def attacker() -> Iterator[Attacker]:
         pytest.skip(reason)
     with attacking() as running:
         yield running
-
-
-@pytest.fixture
-async def nodes(cluster: EmbeddedCluster, tmp_path: Path) -> AsyncIterator[Nodes]:
-    """Kubelets to be started on one state folder."""
-    world = Nodes(cluster, tmp_path / "state")
-    try:
-        yield world
-    finally:
-        await world.close()

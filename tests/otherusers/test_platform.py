@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from clusters.identity import identify
 from tests.otherusers.platform import PROC, Platform, platform_of
 from tests.otherusers.users import HOST, NEIGHBOUR, OPTIONS, OWNER, Attacker, command_as
 from tests.scenarios.world import infer_body
+from tests.testbed.waiting import becomes
 
 MODEL = "double"
 PATIENCE = 30.0  # s
@@ -263,12 +263,14 @@ def wins_the_port(attacker: Attacker, platform: Platform, role: str) -> bool:
     pid, port = victim(platform, role)
     attacker.do("race", port=port)
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + PATIENCE
-    while victim(platform, role)[0] in (0, pid) or port not in platform.listening():
-        assert time.monotonic() < deadline, f"the {role} is not restarted"
-        time.sleep(0.01)
+    assert becomes(lambda: is_restarted(platform, role, pid, port), PATIENCE), f"the {role} is not restarted"
     won: bool = attacker.do("won")
     return won
+
+
+def is_restarted(platform: Platform, role: str, killed: int, port: int) -> bool:
+    """Whether another process than the killed one has the role, and somebody of the user listens on the port."""
+    return victim(platform, role)[0] not in (0, killed) and port in platform.listening()
 
 
 def victim(platform: Platform, role: str) -> tuple[int, int]:
@@ -290,10 +292,7 @@ def activator_port(platform: Platform) -> int:
 
 def wait_until_answered(platform: Platform) -> None:
     """Return once the model answers at the gateway."""
-    deadline = time.monotonic() + PATIENCE
-    while (status := answer_status(platform)) != HTTPStatus.OK:
-        assert time.monotonic() < deadline, status
-        time.sleep(0.05)
+    assert becomes(lambda: answer_status(platform) == HTTPStatus.OK, PATIENCE), answer_status(platform)
 
 
 def answer_status(platform: Platform) -> int:
@@ -308,10 +307,7 @@ def answer_status(platform: Platform) -> int:
 
 def wait_until_free(attacker: Attacker, port: int) -> None:
     """Let the attacker listen on a port as soon as nobody does."""
-    deadline = time.monotonic() + PATIENCE
-    while not attacker.takes(port):
-        assert time.monotonic() < deadline, f"port {port} is never free"
-        time.sleep(0.01)
+    assert becomes(lambda: attacker.takes(port), PATIENCE), f"port {port} is never free"
 
 
 def uid_of(path: Path) -> int:

@@ -52,33 +52,21 @@ async def test_a_model_without_a_format_is_not_given_a_member_with_another_engin
     """A claim of an ONNX member would import scikit-learn first, which takes longer than a cold start."""
     world.needs("sklearn")
     await world.pool("onnx", 1)
-    await world.deploy("line", storageUri=world.artifacts("line"), maxReplicas=1, scaleToZeroAfter="1s")
-    await at_zero(world, "line-00001")
-    await world.pool_has("onnx", 1)
-    free = {name_of(pod) for pod in await members(world, "onnx")}
 
-    answer = await world.ask("line", body=ROWS)
-    told = await world.until("line", lambda found: _starts(found) == 2)
+    free, start = await second_start_beside(world, "onnx")
 
-    assert answer.status == 200, answer.body
-    assert {"kind": "cold", "format": "sklearn"}.items() <= _last_start(told).items()
+    assert {"kind": "cold", "format": "sklearn"}.items() <= start.items()
     assert {name_of(pod) for pod in await members(world, "onnx")} == free
 
 
 async def test_a_model_without_a_format_is_given_a_member_of_the_format_that_its_server_found(world: World) -> None:
     world.needs("sklearn")
     await world.pool("sklearn", 1, modelFormat="sklearn")
-    await world.deploy("line", storageUri=world.artifacts("line"), maxReplicas=1, scaleToZeroAfter="1s")
-    await at_zero(world, "line-00001")
-    await world.pool_has("sklearn", 1)
-    free = {name_of(pod) for pod in await members(world, "sklearn")}
 
-    answer = await world.ask("line", body=ROWS)
-    told = await world.until("line", lambda found: _starts(found) == 2)
+    free, start = await second_start_beside(world, "sklearn")
 
-    assert answer.status == 200, answer.body
-    assert {"kind": "warm", "format": "sklearn"}.items() <= _last_start(told).items()
-    assert _last_start(told)["pod"] in free
+    assert {"kind": "warm", "format": "sklearn"}.items() <= start.items()
+    assert start["pod"] in free
 
 
 @pytest.mark.fault("W5")
@@ -132,6 +120,23 @@ async def test_eight_slow_requests_bring_four_replicas_and_none_is_lost(world: W
     await world.eventually(lambda: has(1), 120)
     assert load.failures == []
     assert load.total > 0
+
+
+async def second_start_beside(world: World, pool: str) -> tuple[set[str], Object]:
+    """Let a scikit-learn model without a format start from zero beside a free member of the pool.
+
+    Return the names of the pool's free members before the start, and the start as the Model's status records it.
+    """
+    await world.deploy("line", storageUri=world.artifacts("line"), maxReplicas=1, scaleToZeroAfter="1s")
+    await at_zero(world, "line-00001")
+    await world.pool_has(pool, 1)
+    free = {name_of(pod) for pod in await members(world, pool)}
+
+    answer = await world.ask("line", body=ROWS)
+    woken = await world.until("line", lambda found: _starts(found) == 2)
+
+    assert answer.status == 200, answer.body
+    return free, _last_start(woken)
 
 
 def _starts(found: Object) -> int:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from clusters.net.hosts import authority
+from clusters.net.authority import authority
 from serving.server.errors import CannotListen
 from serving.server.grpc.background import batch_threads
 from serving.server.grpc.library import grpc

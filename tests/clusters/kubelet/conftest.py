@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
+from tests.clusters.kubelet.fixtures import nodes
 
-import pytest
-
-from clusters.embedded.cluster import EmbeddedCluster
-from tests.clusters.kubelet.nodes import Nodes
-
-
-@pytest.fixture
-async def nodes(cluster: EmbeddedCluster, tmp_path: Path) -> AsyncIterator[Nodes]:
-    """Kubelets to be started on one state folder."""
-    world = Nodes(cluster, tmp_path / "state")
-    try:
-        yield world
-    finally:
-        await world.close()
+__all__ = ["nodes"]

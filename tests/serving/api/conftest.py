@@ -53,7 +53,7 @@ async def served(cluster: EmbeddedCluster, tmp_path: Path) -> AsyncIterator[Serv
     )  # fmt: skip
     app = api.app(Guard(TOKEN, frozenset({"127.0.0.1", "localhost"})))
     authority, certificate, key = ensure_certificate(tmp_path / "tls", clock.now())
-    plain, secure = listen("127.0.0.1", 0, "--control-port"), listen("127.0.0.1", 0, "KNODEL_CONTROL_TLS_PORT")
+    plain, secure = listen("127.0.0.1", 0, "--control-port"), listen("127.0.0.1", 0, "--control-tls-port")
     tls_port = secure.getsockname()[1]
     config = tmp_path / "kubeconfig"
     config.write_text(kubeconfig(f"https://127.0.0.1:{tls_port}", authority.read_bytes(), TOKEN))

@@ -28,12 +28,14 @@ def test_the_options_name_the_ports_that_do_not_follow(ports: tuple[int, int, in
 @pytest.mark.parametrize("ports", list(itertools.permutations((8080, 8081, 8082, 8443, 65_535), 3)), ids=str)
 def test_the_options_lead_to_the_same_ports(ports: tuple[int, int, int]) -> None:
     words = port_options(*ports).split()
-    given = {
-        option.strip("-").replace("-", "_"): int(port) for option, port in zip(words[::2], words[1::2], strict=True)
-    }
-    if "port" in given:
-        given["gateway_port"] = given.pop("port")
+    given = {option: int(port) for option, port in zip(words[::2], words[1::2], strict=True)}
 
-    settings = load_settings(None, {}, **given)
+    settings = load_settings(
+        None,
+        {},
+        gateway_port=given.get("--port"),
+        control_port=given.get("--control-port"),
+        control_tls_port=given.get("--control-tls-port"),
+    )
 
     assert (settings.gateway.port, settings.control.port, settings.control.tls_port) == ports

@@ -52,6 +52,26 @@ async def magika(served: Served) -> Served:
     return served
 
 
+@pytest.mark.parametrize("verb", ["get", "describe"])
+async def test_the_address_of_a_tag_names_its_revision_and_its_share(magika: Served, verb: str) -> None:
+    shares = [{"revision": "magika-00001", "percent": 90, "tag": "stable"},
+              {"revision": "magika-00002", "percent": 10, "tag": "candidate"},
+              {"revision": "magika-00003", "tag": "blue"}]  # fmt: skip
+    traffic = [share | {"url": f"http://{share['tag']}-magika.default.localhost:8080"} for share in shares]
+    await magika.set_status("magika", {"traffic": traffic})
+
+    lines = (await magika.knodel(verb, "magika")).out.splitlines()
+
+    base = "http://127.0.0.1:9/namespaces/default/models/magika"
+    first = next(index for index, line in enumerate(lines) if line.startswith("URL:"))
+    assert lines[first : first + 4] == [
+        f"URL:            {base}",
+        f"Tag stable:     {base}@stable (magika-00001, 90 % of the traffic)",
+        f"Tag candidate:  {base}@candidate (magika-00002, 10 % of the traffic)",
+        f"Tag blue:       {base}@blue (magika-00003, 0 % of the traffic)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("verb", "words"),
     [
