@@ -54,7 +54,7 @@ async def magika(served: Served) -> Served:
 
 @pytest.mark.parametrize("verb", ["get", "describe"])
 async def test_the_address_of_a_tag_names_its_revision_and_its_share(magika: Served, verb: str) -> None:
-    shares = [{"revision": "magika-00001", "percent": 90, "tag": "stable"},
+    shares: list[Object] = [{"revision": "magika-00001", "percent": 90, "tag": "stable"},
               {"revision": "magika-00002", "percent": 10, "tag": "candidate"},
               {"revision": "magika-00003", "tag": "blue"}]  # fmt: skip
     traffic = [share | {"url": f"http://{share['tag']}-magika.default.localhost:8080"} for share in shares]
