@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from clusters.errors import Conflict, Invalid
 from clusters.patches import LARGEST_COPIES, LARGEST_JSON_PATCH, json_patch, merge_patch
+from clusters.sizes import format_size
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -116,7 +117,7 @@ def test_what_an_operation_adds_is_not_changed_by_those_behind_it() -> None:
 @pytest.mark.bad_input("manage-patches")
 def test_copies_that_double_what_is_there_are_refused_before_they_fill_the_memory() -> None:
     operations = [{"op": "copy", "from": "/a", "path": f"/a/{number}"} for number in range(60)]
-    with pytest.raises(Invalid, match=f"larger than {LARGEST_COPIES} bytes"):
+    with pytest.raises(Invalid, match=f"larger than {format_size(LARGEST_COPIES)}"):
         json_patch({"a": {"text": "x" * 1000}}, operations, "thing")
 
 
