@@ -26,6 +26,7 @@ from tests.testbed.waiting import becomes
 
 MODEL = "double"
 PATIENCE = 30.0  # s
+SOON = 0.01  # s between two looks: another user takes a free port at once
 ROLES = ("server", "gateway", "activator")
 ACTIVATOR = "clusters.embedded.activator"
 RECORDS = ("gateway/envoy.pid.json", "activator/activator.pid.json", "pods/*/run.json", "zygotes/*/zygote.json")
@@ -263,7 +264,7 @@ def wins_the_port(attacker: Attacker, platform: Platform, role: str) -> bool:
     pid, port = victim(platform, role)
     attacker.do("race", port=port)
     os.kill(pid, signal.SIGKILL)
-    assert becomes(lambda: is_restarted(platform, role, pid, port), PATIENCE), f"the {role} is not restarted"
+    assert becomes(lambda: is_restarted(platform, role, pid, port), PATIENCE, SOON), f"the {role} is not restarted"
     won: bool = attacker.do("won")
     return won
 
@@ -292,7 +293,7 @@ def activator_port(platform: Platform) -> int:
 
 def wait_until_answered(platform: Platform) -> None:
     """Return once the model answers at the gateway."""
-    assert becomes(lambda: answer_status(platform) == HTTPStatus.OK, PATIENCE), answer_status(platform)
+    assert becomes(lambda: answer_status(platform) == HTTPStatus.OK, PATIENCE, SOON), answer_status(platform)
 
 
 def answer_status(platform: Platform) -> int:
@@ -307,7 +308,7 @@ def answer_status(platform: Platform) -> int:
 
 def wait_until_free(attacker: Attacker, port: int) -> None:
     """Let the attacker listen on a port as soon as nobody does."""
-    assert becomes(lambda: attacker.takes(port), PATIENCE), f"port {port} is never free"
+    assert becomes(lambda: attacker.takes(port), PATIENCE, SOON), f"port {port} is never free"
 
 
 def uid_of(path: Path) -> int:
