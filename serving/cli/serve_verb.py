@@ -68,8 +68,6 @@ def command(
 
     if models and name:
         raise UsageError("--name: not together with --models, which are called as their files and folders are")
-    if not host:
-        raise UsageError("--host: the address is empty: leave the option out for 127.0.0.1, or give 0.0.0.0 for all")
     _check_ports({"--port": port, "--grpc-port": grpc_port, "--management-port": management_port})
     ports = {"PORT": str(port), "MANAGEMENT_PORT": str(management_port or 0), "GRPC_PORT": str(grpc_port or "")}
     uri = "" if models else _checked_uri(path)

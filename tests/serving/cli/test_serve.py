@@ -62,7 +62,7 @@ def test_a_taken_port_of_grpc_is_not_announced(model: str, taken: str) -> None:
         (("--host", "192.0.2.1"), ["'192.0.2.1' is not an address of this machine", "set --host to"]),
         (("--host", "2001:db8::1"), ["'2001:db8::1' is not an address of this machine", "set --host to"]),
         (("--host", "a..b"), ["'a..b' is not an address of this machine", "set --host to"]),
-        (("--host", ""), ["--host: the address is empty"]),
+        (("--host", ""), ["--host is empty"]),
         (("--allowed-host", "http://x"), ["--allowed-host 'http://x': is not a host name: write NAME"]),
         (("--grpc-port", "9000", "--port", "9000"), ["--grpc-port 9000: --port has this port already"]),
         (("--load-timeout", "nan", "--models"), ["argument --load-timeout: nan is no positive number"]),
