@@ -9,7 +9,8 @@ _DECIMALS_FROM: Final = 1 << 20  # bytes; smaller sizes that are no whole KiB ar
 
 
 def format_size(count: int) -> str:
-    """Return a number of bytes for people: in the largest unit of which it is a multiple, else with one decimal.
+    """Return a number of bytes for people: in the largest unit of which it is a multiple, else with one decimal,
+    rounded up.
 
     Example:
         format_size(64 << 20), format_size(1500), format_size(3 << 29)  # "64 MiB", "1500 bytes", "1536 MiB"
@@ -19,5 +20,5 @@ def format_size(count: int) -> str:
             return f"{count // size} {unit}"
     for unit, size in _UNITS:
         if count >= max(size, _DECIMALS_FROM):
-            return f"{count / size:.1f} {unit}"
+            return f"{-(-10 * count // size) / 10:.1f} {unit}"  # a size above a limit is shown above it
     return f"{count} bytes"

@@ -18,8 +18,8 @@ RAW = re.compile(r"\{(?:self\.)?_?(?:limits?\.\w+|LARGEST\w*|LONGEST_ANSWER|MAX_
     ("count", "text"),
     [
         (0, "0 bytes"), (1500, "1500 bytes"), (1024, "1 KiB"), (32 << 10, "32 KiB"), (64 << 20, "64 MiB"),
-        (1500 << 20, "1500 MiB"), (2 << 30, "2 GiB"), ((64 << 20) + 1, "64.0 MiB"), (10 << 29, "5 GiB"),
-        (int(2.5 * (1 << 30)) + 1, "2.5 GiB"),
+        (1500 << 20, "1500 MiB"), (2 << 30, "2 GiB"), ((64 << 20) + 1, "64.1 MiB"), (10 << 29, "5 GiB"),
+        (int(2.5 * (1 << 30)) + 1, "2.6 GiB"),
     ],
 )  # fmt: skip
 def test_a_size_is_written_in_its_largest_unit(count: int, text: str) -> None:

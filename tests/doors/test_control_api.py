@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from clusters.patches import LARGEST_COPIES
+from clusters.sizes import format_size
 from tests.doors.inputs import NO_JSON_TYPES, NO_OBJECTS, nested
 from tests.doors.platform import HOST, TOKEN, Doors, status_of
 from tests.manifests.bad_models import BAD_MODELS
@@ -130,7 +131,7 @@ async def test_a_patch_that_is_none_or_grows_without_end_is_refused(
             refused(await doors.send("PATCH", GOOD, as_json(operations), JSON_PATCH), 409, 422)
             assert perf_counter() - begun < AT_ONCE
         copies = BAD_PATCHES["copies that double"]
-        assert str(LARGEST_COPIES) in refused(await doors.send("PATCH", GOOD, as_json(copies), JSON_PATCH), 422)
+        assert format_size(LARGEST_COPIES) in refused(await doors.send("PATCH", GOOD, as_json(copies), JSON_PATCH), 422)
         for merged in (
             {"metadata": None}, {"spec": None}, {"metadata": {"name": "other"}}, {"kind": "Pod"},
             {"metadata": {"x": 1}}, {"metadata": {"annotations": {"a": "x" * 300_000}}},

@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from clusters.sizes import format_size
 from serving.apis.rollout import MetricRule
 from serving.rollout.prometheus import MAX_BYTES, Prometheus
 from serving.rollout.query_answer import NoValue, value_in
@@ -125,7 +126,7 @@ async def redirect(_: str) -> web.Response:
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(hang, "did not answer"), (pour, f"more than {MAX_BYTES} bytes"), (redirect, "answered 302")],
+    [(hang, "did not answer"), (pour, f"more than {format_size(MAX_BYTES)}"), (redirect, "answered 302")],
 )
 async def test_a_server_that_does_not_answer_well_gives_no_value(
     answer: Answering, said: str, caplog: pytest.LogCaptureFixture

@@ -91,5 +91,5 @@ def test_an_example_that_does_not_fit_is_refused_with_what_is_wrong(tmp_path: Pa
 
 
 def test_an_example_is_no_larger_than_a_request_may_be(tmp_path: Path) -> None:
-    with pytest.raises(LoadFailed, match=r"example\.json has \d+ bytes, and a request 50 at most"):
+    with pytest.raises(LoadFailed, match=r"example\.json has \d+ bytes, and a request 50 bytes at most"):
         loaded(tmp_path / "m", request(1), limits=Limits(body=50))
