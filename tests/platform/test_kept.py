@@ -76,7 +76,7 @@ async def test_copies_go_with_their_versions_and_make_room_within_the_limit(
         found = await doctor()
         assert f"kept copies have {limit} bytes of {limit} bytes" in found and LIMIT_VARIABLE in found
         refused = await run("deploy", "more", "--uri", str(third), code=1)
-        assert f"kept model files have {limit} of {limit} already: delete models" in refused
+        assert f"kept model files have {limit} bytes of {limit} bytes already: delete models" in refused
 
         age(kept)
         await asyncio.sleep(5 * SOON)  # the versions of both are there, though their copies are old
