@@ -17,6 +17,7 @@ from tests.autoscaler.nodes import LACKS, RESOURCE, Nodes
 from tests.autoscaler.world import DEPLOYMENT_NAME, REVISION_NAME, TEST, World, running
 from tests.support.clock import SteppedClock
 from tests.support.loops import at_work
+from tests.support.wait import eventually
 
 WAITING = 6  # requests
 MORE = 10  # expected to come by the rate of those while a replica starts (10 s, until a start was measured)
@@ -92,7 +93,7 @@ async def test_beside_a_replica_that_serves_the_next_one_says_why_it_waits(clust
         (serving,) = (await cluster.list(POD, "default")).items
         world.replicas.work(name_of(serving), 2.0)
         await made.pass_time(60)
-        assert len(await made.nodes.pending()) >= 1
+        await eventually(made.nodes.pending)
         await world.until(lambda: world.condition("ReplicasStarted"), ("False", "Unschedulable"))
         assert await world.condition("Active") == ("True", "")
 
