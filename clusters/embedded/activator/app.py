@@ -38,7 +38,7 @@ STARTUP_PATIENCE = 0.02  # s; the stats page was asked for when the request was 
 class Activator:
     """The ASGI application; `token` is the activator's own (`clusters.gateway_token`)."""
 
-    def __init__(self, throttler: Throttler, pool: ConnectionPool, clock: Clock, token: str = "") -> None:
+    def __init__(self, throttler: Throttler, pool: ConnectionPool, clock: Clock, token: str) -> None:
         self._token = token.encode()
         self._throttler = throttler
         self._pool = pool

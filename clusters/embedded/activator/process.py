@@ -54,9 +54,9 @@ class ActivatorFailed(KnodelError):
 class ActivatorProcess:
     """One activator whose files are in `folder`; `token` is its own (`clusters.gateway_token`)."""
 
-    def __init__(self, folder: Path, clock: Clock, token: str = "") -> None:
+    def __init__(self, folder: Path, clock: Clock, token: str | None = None) -> None:
         self._folder = folder
-        self._token = token
+        self._token = token or ""
         self._clock = clock
         self._identity: Identity | None = None
         self._version = code_version()
