@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -16,7 +17,7 @@ from serving.engines.base import TensorSpec
 from serving.server.answers import JSON, error_body, error_headers, json_body
 from serving.server.connection import FAILED
 from serving.server.endpoints import Endpoints
-from serving.server.errors import NotFound, NotReady, ServingError
+from serving.server.errors import NotReady, ServingError
 from serving.server.lifecycle import Lifecycle
 from serving.server.messages import shape_of
 from serving.server.target import check_asked
@@ -82,10 +83,9 @@ class DataApp:
     async def _base(self, request: Request) -> Response:
         """Answer a GET of the model's address with the paths below it; refuse events of a broker that has no path."""
         if request.method == "POST":
-            raise NotFound(
-                f"nothing is served at /: requests and events are for /v2/models/{self._name}/infer; "
-                "the subscriber of a Trigger names it as `uri`"
-            )
+            remedy = f"requests and events are for /v2/models/{self._name}/infer"
+            reason = f"POST is not possible at /: {remedy}; the subscriber of a Trigger names it as `uri`"
+            raise HTTPException(405, reason, headers={"Allow": "GET, HEAD"})
         return json_answer({"name": self._name, "paths": model_paths(self._name)})
 
     async def _names(self, _: Request) -> Response:
@@ -143,7 +143,8 @@ def make_app(routes: Sequence[BaseRoute], no_path: str = "no such path") -> Star
             raise error
         allowed = (error.headers or {}).get("Allow", "")
         wrong_method = f"{request.method} is not possible here: use {allowed}"
-        message = {404: no_path, 405: wrong_method}.get(error.status_code, error.detail)
+        has_reason = error.detail != HTTPStatus(error.status_code).phrase
+        message = error.detail if has_reason else {404: no_path, 405: wrong_method}.get(error.status_code, error.detail)
         headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
         return _error_answer(error.status_code, message, headers)
 

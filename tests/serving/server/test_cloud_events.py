@@ -59,7 +59,7 @@ async def test_a_structured_event_is_answered_by_a_structured_event(double: Runn
 
 async def test_a_broker_that_was_told_no_path_is_told_which_to_name(double: Running) -> None:
     for answer in (await binary(double, DATA, "/"), await structured(double, {**ATTRIBUTES, "data": DATA}, "/")):
-        assert answer.status == 404
+        assert answer.status == 405
         assert INFER in answer.error and "Trigger" in answer.error
 
 

@@ -93,7 +93,7 @@ async def test_the_address_of_a_model_answers_its_name_and_paths(double: Running
     assert (await double.post({"instances": [1.0]}, paths["predict"])).json["predictions"]
     assert (await double.post({"x": [1.0]}, paths["generate"])).status == 200
     refused = await double.post({"inputs": [tensor([1.0])]}, "/")
-    assert refused.status == 404 and paths["infer"] in refused.error
+    assert refused.status == 405 and paths["infer"] in refused.error
 
 
 @pytest.mark.parametrize("path", [f"/v2/models/{NAME}/infer/", f"/v2/models/{NAME}/config", "/predict"])
