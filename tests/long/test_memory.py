@@ -57,7 +57,7 @@ async def watched(pid: int, requests: int, step: int, send: Callable[[int], Awai
     last = held(pid)
     print(f"{requests} requests: {slope:.1f} bytes each, {memory[0] >> 20} to {memory[-1] >> 20} MiB")
     assert slope < LEAK, memory
-    assert abs(last.files - first.files) <= FEW and abs(last.tasks - first.tasks) <= FEW, (first, last)
+    assert last.files - first.files <= FEW and last.tasks - first.tasks <= FEW, (first, last)
 
 
 async def over_http(server: Served, count: int) -> None:
