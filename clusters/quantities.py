@@ -18,11 +18,6 @@ LARGEST = Decimal(2**63 - 1)
 LONGEST_TEXT = 32
 """Characters; bounds the arithmetic."""
 
-UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-"""Of sizes as people read them, the largest first."""
-DIGITS = 10
-"""Of a unit; smaller sizes have a decimal."""
-
 QUANTITY = re.compile(r"([+]?(?:\d+(?:\.\d*)?|\.\d+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,2}))", re.ASCII)
 """The syntax of a quantity that is not negative; the CustomResourceDefinition has it too."""
 
@@ -67,11 +62,3 @@ def _with_suffix(value: Decimal, units: dict[str, Decimal]) -> str:
 def format_cores(text: str) -> str:
     """A cpu quantity as a plain decimal number of cores: `500m` is `0.5`. Raises ValueError."""
     return format(parse_quantity(text).normalize(), "f")
-
-
-def human_bytes(count: int) -> str:
-    """Return bytes as people read them: `412 MiB`, `1.3 GiB`."""
-    for unit, size in UNITS:
-        if count >= size:
-            return f"{count / size:.1f} {unit}" if count < DIGITS * size else f"{count / size:.0f} {unit}"
-    return f"{count} bytes"

@@ -1,11 +1,12 @@
-"""Sizes in messages. Pure."""
+"""Sizes in messages: limits and what exceeds them, and amounts that change. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-_DECIMALS_FROM: Final = 1 << 20  # bytes; smaller sizes that are no whole KiB are written in bytes
+_DECIMALS_FROM: Final = 1 << 20  # bytes; smaller limits that are not a whole KiB are written in bytes
+_DIGITS: Final = 10  # of a unit; amounts from there on have no decimal
 
 
 def format_size(count: int) -> str:
@@ -21,4 +22,12 @@ def format_size(count: int) -> str:
     for unit, size in _UNITS:
         if count >= max(size, _DECIMALS_FROM):
             return f"{-(-10 * count // size) / 10:.1f} {unit}"  # a size above a limit is shown above it
+    return f"{count} bytes"
+
+
+def human_bytes(count: int) -> str:
+    """Return an amount of bytes for people, rounded: `412 MiB`, `1.3 GiB`."""
+    for unit, size in _UNITS:
+        if count >= size:
+            return f"{count / size:.1f} {unit}" if count < _DIGITS * size else f"{count / size:.0f} {unit}"
     return f"{count} bytes"

@@ -16,6 +16,7 @@ from eventing.apis import Change
 from eventing.event_source import EventSource
 from serving.storage import digest as digests
 from serving.storage import kept
+from serving.storage.addresses import is_file_uri
 from serving.storage.errors import Later, Outside, StorageError
 from serving.storage.local import file_place, place_below
 
@@ -34,7 +35,7 @@ class EventFiles:
         them, and Invalid when they cannot be kept for another reason.
         """
         uri = change.storage_uri
-        if not _is_local(uri):
+        if not is_file_uri(uri):
             return ""
         try:
             return await asyncio.to_thread(self._keep, uri, change.digest, source.storage_prefixes)
@@ -47,10 +48,6 @@ class EventFiles:
 
     def _keep(self, uri: str, digest: str, prefixes: Sequence[str]) -> str:
         digests.check_form(uri, digest)
-        roots = [file_place(prefix, prefix).path.resolve() for prefix in prefixes if _is_local(prefix)]
+        roots = [file_place(prefix, prefix).path.resolve() for prefix in prefixes if is_file_uri(prefix)]
         place = place_below(file_place(uri, uri), roots, uri)
         return kept.keep(place, uri, digest, self._folder, self._limit)
-
-
-def _is_local(uri: str) -> bool:
-    return uri.lower().startswith("file:")

@@ -27,6 +27,7 @@ from clusters.objects import (
 from serving.apis.annotations import ANNOTATION_DIGEST, ANNOTATION_STORAGE_URI
 from serving.resources.names import DIGESTS_PREFIX
 from serving.storage import kept
+from serving.storage.addresses import is_file_uri
 from serving.storage.errors import StorageError
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ def living_digests(objects: Mapping[Kind, Iterable[Object]]) -> frozenset[str] |
                 found.add(digest)
     for revision in objects[REVISION]:
         promised = annotations_of(revision).get(ANNOTATION_DIGEST, "")
-        is_local = annotations_of(revision).get(ANNOTATION_STORAGE_URI, "").lower().startswith("file:")
+        is_local = is_file_uri(annotations_of(revision).get(ANNOTATION_STORAGE_URI, ""))
         if is_local and not promised and not known.get(key_of(revision)):
             return None
         found.add(promised)

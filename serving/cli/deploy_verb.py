@@ -19,12 +19,13 @@ from serving.cli.errors import UsageError
 from serving.cli.example import example_request
 from serving.cli.files import models_of
 from serving.cli.ingress import entrance_of
-from serving.cli.local_files import is_local, keep_by_digest, keep_files, uri_of, without_same_bytes
+from serving.cli.local_files import keep_by_digest, keep_files, uri_of, without_same_bytes
 from serving.cli.names import files, formats, model_name, secrets
 from serving.cli.pools import pool_summary
 from serving.cli.prices import prices_in_force
 from serving.cli.rollouts import rollout_summary
 from serving.cli.wait import parse_timeout, wait_until_ready
+from serving.storage.addresses import is_file_uri
 
 EXAMPLE_TIMEOUT = 3.0  # s
 LONGEST_EXAMPLE = 1000  # characters of a request that a line for pasting has
@@ -68,10 +69,10 @@ def command(
     client = session.client(seconds)
     if session.kube is None:
         objects = [keep_files(session.state, obj, dry_run=dry_run) if _is_model(obj) else obj for obj in objects]
-        if not source:
-            keep_by_digest(session.state, objects[0], _present(client, objects[0]) or {}, dry_run=dry_run)
     before = {key_of(obj): _present(client, obj) for obj in objects if _is_model(obj)}
     if not source:
+        if session.kube is None:
+            keep_by_digest(session.state, objects[0], before[key_of(objects[0])] or {}, dry_run=dry_run)
         objects = [without_same_bytes(obj, before[key_of(obj)] or {}) for obj in objects]
     if dry_run or len(objects) > 1:
         checked = _check(client, objects)
@@ -203,7 +204,7 @@ def _print(session: Session, objects: list[Object], waited: bool = False, same: 
 
 def _unchanged(spec: dict[str, Any]) -> str:
     uri = spec.get("storageUri") or ""
-    if spec.get("digest") or is_local(uri):
+    if spec.get("digest") or is_file_uri(uri):
         return "unchanged: the newest version has these files and settings, so no new one was made"
     remedy = "give --version or --digest to make a new version"
     return f"unchanged: the newest version has this URI and these settings; {uri} was not fetched again: {remedy}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusters.quantities import human_bytes
+from clusters.sizes import human_bytes
 from serving.apis.state import Facts
 from serving.cli.state import ports_again
 

@@ -12,7 +12,7 @@ from serving.apis.faults import storage_uri_fault
 from serving.apis.state import KEPT_FOLDER, Facts, StateError
 from serving.cli.errors import CommandError, UsageError
 from serving.cli.home import expand
-from serving.storage.addresses import with_lower_scheme
+from serving.storage.addresses import is_file_uri, with_lower_scheme
 
 _SCHEME = re.compile(r"[A-Za-z][-+.A-Za-z0-9]*:")
 SHORT = 12
@@ -42,7 +42,7 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
 
     spec = model.get("spec")
     uri = spec.get("storageUri") if isinstance(spec, dict) else None
-    if not isinstance(spec, dict) or not isinstance(uri, str) or not is_local(uri) or storage_uri_fault(uri):
+    if not isinstance(spec, dict) or not isinstance(uri, str) or not is_file_uri(uri) or storage_uri_fault(uri):
         return model
     promised = spec.get("digest") or ""
     folder = state / KEPT_FOLDER
@@ -79,11 +79,6 @@ def kept_limit(state: Path) -> int:
         if facts is not None and facts.kept_limit is not None:
             return facts.kept_limit
     return limit_of(os.environ)
-
-
-def is_local(uri: str) -> bool:
-    """Whether the URI names a file or folder of this machine."""
-    return uri.lower().startswith("file:")
 
 
 def without_same_bytes(model: Object, present: Object) -> Object:

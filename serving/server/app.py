@@ -61,7 +61,8 @@ class DataApp:
         ends = self._endpoints
         routes: list[BaseRoute] = [
             *server_routes(),
-            Route("/", _Answering(self._base)),
+            Route("/", self._base),
+            Route("/", self._no_post, methods=["POST"]),
             Route("/v1/models", self._names),
             Route("/openapi.json", self._document),
         ]
@@ -80,16 +81,18 @@ class DataApp:
     def _post(self, path: str, endpoint: ASGIApp) -> Route:
         return Route(path, _Posted(self._check, endpoint))
 
-    async def _base(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a GET of the model's address with the paths below it; refuse events of a broker that has no path."""
-        if scope["method"] not in ("GET", "HEAD"):
-            raise HTTPException(
-                405,
-                f"only GET and HEAD are possible at /: requests and events are for /v2/models/{self._name}/infer; "
-                "the subscriber of a Trigger names it as `uri`",
-                headers={"Allow": "GET, HEAD"},
-            )
-        await json_answer({"name": self._name, "paths": model_paths(self._name)})(scope, receive, send)
+    async def _base(self, _: Request) -> Response:
+        """Answer a GET of the model's address with the paths below it."""
+        return json_answer({"name": self._name, "paths": model_paths(self._name)})
+
+    async def _no_post(self, _: Request) -> Response:
+        """Refuse the events of a broker to which only the model's address was given."""
+        raise HTTPException(
+            405,
+            f"only GET and HEAD are possible at /: requests and events are for /v2/models/{self._name}/infer; "
+            "the subscriber of a Trigger names it as `uri`",
+            headers={"Allow": "GET, HEAD"},
+        )
 
     async def _names(self, _: Request) -> Response:
         return json_answer({"models": [self._name]})
@@ -122,16 +125,6 @@ class DataApp:
     def _check(self, params: dict[str, Any]) -> None:
         """Raise NotFound for another model or version than this server has."""
         check_asked(self._name, self._revision, params["name"], params.get("version", ""))
-
-
-class _Answering:
-    """An ASGI endpoint for all methods: Starlette takes a function for one of GET alone."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
 
 
 class _Posted:

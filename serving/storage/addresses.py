@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import msgspec
 
+from clusters.net.authority import url_host
 from serving.storage.errors import StorageError
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -31,7 +32,7 @@ class Target(msgspec.Struct, frozen=True):
     @property
     def host_header(self) -> str:
         """The value of the Host header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = url_host(self.host)
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
@@ -51,6 +52,11 @@ def parse(url: str) -> Target:
         raise StorageError(f"{shown(url)}: has no host or a bad port: write http://HOST:PORT/PATH")
     target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
     return Target(parts.scheme, encoded, port or DEFAULT_PORTS[parts.scheme], target)
+
+
+def is_file_uri(uri: str) -> bool:
+    """Return whether the URI names a file or folder of this machine."""
+    return uri.lower().startswith("file:")
 
 
 def with_lower_scheme(uri: str) -> str:

@@ -72,12 +72,12 @@ def keep(place: Place, uri: str, digest: str, kept: Path, limit: int, *, replace
         digests.check(uri, digest, found)
         if not replace and _touch(kept, place, found):
             return found
-        if _keep_copy(place, uri, digest, found, kept, limit, replace=replace):
+        if _keep_copy(place, uri, found, kept, limit, replace=replace):
             return found
     raise Later(f"{uri}: changes while it is copied: try again when nothing writes to it")
 
 
-def _keep_copy(place: Place, uri: str, digest: str, found: str, kept: Path, limit: int, *, replace: bool) -> bool:
+def _keep_copy(place: Place, uri: str, found: str, kept: Path, limit: int, *, replace: bool) -> bool:
     """Copy what is at `place`; return False, and keep nothing, when the copy has another digest than `found`."""
     _check_room(uri, size_of(place.path), kept, limit)
     cache = _cache(kept)
@@ -86,8 +86,7 @@ def _keep_copy(place: Place, uri: str, digest: str, found: str, kept: Path, limi
             copy = _copy_to(work, place, uri)
         except OSError as error:
             raise Later(f"{uri}: cannot be copied to {kept} ({error.strerror}): make room") from error
-        digests.check(uri, digest, copy.digest)  # the source may have changed since it was hashed
-        if copy.digest != found:
+        if copy.digest != found:  # the source has changed since it was hashed
             return False
         if not replace and is_kept(kept, place, copy.digest):
             return True
