@@ -1,12 +1,12 @@
-"""How far a replica is that starts, by its server's `/stats`, as people read it. Pure.
+"""Describe the progress of a starting replica from its server's `/stats`. Pure.
 
-    warmed up                    (nothing is left to tell)
+    warmed up                    (empty)
     loaded                       warming up
     all files are there          loading (onnx)
     a download has begun         downloading 412 MiB of 1.3 GiB (31 %)
     else                         fetching the model
 
-What a Pod says may be anybody's: only numbers and the name of a format are passed on.
+The page of a Pod is not trusted: only numbers and the name of a format are repeated.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DECODER = msgspec.json.Decoder(_Stats)
 
 
 def read_progress(body: bytes) -> str:
-    """What to tell people, out of an answer of `/stats`; empty when nothing is left to tell. Raises BadSample."""
+    """Return a description of the start from an answer of `/stats`; empty once it has ended. Raises BadSample."""
     try:
         stats = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

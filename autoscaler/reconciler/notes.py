@@ -1,6 +1,6 @@
-"""What people want to know of each revision, written where they look: lists in annotations of its PodAutoscaler.
+"""Record decisions, starts and the digest of each revision in annotations of its PodAutoscaler.
 
-Bounded, on change only, and not more often than `write_interval`: what comes in between is written together.
+The lists are bounded. They are written only when they change, and at most once in `write_interval`.
 """
 
 from __future__ import annotations

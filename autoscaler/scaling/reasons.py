@@ -1,4 +1,4 @@
-"""Why a number of replicas was chosen: a stage that changed the number leaves a `Reason`, rendered here for people."""
+"""Reasons for a number of replicas: each stage that changes the number adds a `Reason`, which is rendered here."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class Reason:
     values: Mapping[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the decisions annotation; NaN and infinities, which JSON has not, are left out."""
+        """Return the entry of the decisions annotation, without NaN and infinities, which JSON does not have."""
         finite = {name: round(value, 3) for name, value in self.values.items() if abs(value) < float("inf")}
         return {"rule": self.rule.value, "message": render(self), "values": finite}
 
 
 def render(reason: Reason) -> str:
-    """One line for people."""
+    """Return the reason as one line of text."""
     requests = "request waits" if reason.values.get("queued") == 1 else "requests wait"
     return _TEXTS[reason.rule].format(**reason.values, requests=requests, before=reason.before, after=reason.after)

@@ -1,4 +1,4 @@
-"""What a member is told to serve: from what the revision's Deployment carries to the body of the load call. Pure."""
+"""The assignment of a pool member: read from the revision's Deployment, sent as the body of the load call. Pure."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ class Assignment:
 
 
 def assignment_of(template: Object, revision: str, digest: str = "") -> Assignment | None:
-    """What a replica of this Deployment's `spec.template` serves, as `revision`.
+    """Return the assignment of a replica of `revision`, read from its Deployment's `spec.template`.
 
-    `digest` is what its first replica loaded, for a template that promises none.
-
-    None when the template carries no `ANNOTATION_LOAD`, or one that cannot be read: then nothing is claimed for it.
+    `digest` is the digest that its first replica loaded, for a template that promises none. Returns None when the
+    template has no `ANNOTATION_LOAD` that can be read: no member is claimed for it then.
     """
     text = ((template.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_LOAD)
     if not text:
@@ -56,7 +55,7 @@ def assignment_of(template: Object, revision: str, digest: str = "") -> Assignme
 
 
 def loads_anything(template: Object) -> bool:
-    """Whether replicas load whatever is at their URI until they are told a digest."""
+    """Return whether replicas load any bytes at their URI until a digest is recorded."""
     volumes = (template.get("spec") or {}).get("volumes") or ()
     return any(volume.get("name") == DIGESTS_VOLUME for volume in volumes)
 

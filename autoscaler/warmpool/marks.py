@@ -1,9 +1,9 @@
-"""Labels and annotations of the warm pool: the only memory of it, so that every process reads the same state.
+"""Labels and annotations of the warm pool. They are its only state, so that every process reads the same.
 
-A member is a Pod with `LABEL_POOL`. What becomes of it, by what it carries:
+A member is a Pod with `LABEL_POOL`. Its state follows from its labels and annotations:
 
     LABEL_POOL, ANNOTATION_CLAIM empty         free
-    LABEL_POOL, ANNOTATION_CLAIM               reserved: nobody else may take it, ever
+    LABEL_POOL, ANNOTATION_CLAIM               reserved, for good
     … and the labels of a revision             serving: requests may come; no ReplicaSet owns it yet
     no LABEL_POOL, ANNOTATION_CLAIM            adopted: a replica like any other
 """
@@ -33,7 +33,7 @@ ANNOTATION_STARTS: Final = "autoscaling.knodel.dev/starts"
 """On PodAutoscalers: the last starts of replicas, oldest first (`reconciler/starts.py`)."""
 
 ENV_TOKEN: Final = "KNODEL_LOAD_TOKEN_SHA256"  # noqa: S105 - a variable's name
-"""In a member's environment: hex SHA-256 of the token that its load call needs. Who reads Pods learns no token."""
+"""In a member's environment: hex SHA-256 of the token that its load call needs. Reading Pods reveals no token."""
 
 SEED_PREFIX: Final = "knodel-pool-"
 """The seed Configuration of WarmPool NAME is `knodel-pool-NAME`."""

@@ -107,7 +107,7 @@ class InFlight:
 
     @property
     def began(self) -> float | None:
-        """The time at which the version's own time began: the request was complete and not behind others' requests."""
+        """Return when the version's own time began: a complete request, not behind uncounted ones; else None."""
         received: float | None = self.scope.get(RECEIVED_KEY)
         return None if received is None or self.waits_for_others else max(received, self.slot_at)
 

@@ -1,8 +1,8 @@
 """The activator process: `python -m clusters.embedded.activator --fd N --control SOCKET --log FILE`.
 
 The listening socket N comes from the control plane, which keeps it: requests wait in it while a successor starts, and
-nobody else can take its address. `KNODEL_GATEWAY_TOKEN` has the token of requests from the gateway. Exit codes: 0 after
-a drain, 1 when the control socket is in use, 2 for wrong usage.
+no other process can take its address. `KNODEL_GATEWAY_TOKEN` has the token of requests from the gateway. Exit codes: 0
+after a drain, 1 when the control socket is in use, 2 for wrong usage.
 """
 
 from __future__ import annotations

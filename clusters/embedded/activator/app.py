@@ -1,8 +1,8 @@
-"""The request path: hold, choose an endpoint, pass on, stream back. A raw ASGI application on `CallerConnection`.
+"""Forward requests: hold, choose an endpoint, send, stream back. A raw ASGI application on `CallerConnection`.
 
 A request is passed on at most once: while no byte of it was sent (no connection, or no model there yet) it goes to
 another endpoint or back to the front of the queue; after that a fault is the caller's to judge (502). A caller that
-leaves cancels all of it, wherever it stands.
+leaves cancels its request at any stage.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class _Timing:
 
 
 def _shown(scope: Scope) -> str:
-    """Return the path for the log, as it was sent: decoded it might have several lines."""
+    """Return the encoded path for the log: a decoded one might have several lines."""
     path: bytes = scope["raw_path"][:LONGEST_PATH]
     return path.decode("ascii", "backslashreplace")
 
@@ -192,14 +192,14 @@ async def _end(exchange: Exchange, caller: CallerConnection, error: KnodelError)
 
 
 def _welcome(caller: CallerConnection) -> None:
-    """A body comes in from here on, if there is still somebody who sends it."""
+    """Read the body from here on, if the caller is still connected."""
     if caller.gone:
         raise CallerLeft
     caller.widen()
 
 
 async def _watch(caller: CallerConnection) -> None:
-    """Notice that a caller left whose body is not being read: no event tells of it, only the kernel when asked."""
+    """Poll the kernel for a caller that left while its body is not being read: the event loop does not report it."""
     while True:
         await asyncio.sleep(GONE_POLL)
         if caller.gone:

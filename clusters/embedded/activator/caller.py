@@ -1,4 +1,4 @@
-"""The caller's connection: uvicorn's HTTP protocol, that reads no more of a body than somebody asked for.
+"""The caller's connection: uvicorn's HTTP protocol, which reads a body only as fast as the application takes it.
 
 uvicorn reads on until 64 KiB are buffered, and hides the connection from the application. While a request waits for an
 endpoint nothing asks for its body, so here reading stops after the first piece (`RECEIVE_BUFFER` at most) and the rest

@@ -24,7 +24,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class CallerLeft(KnodelError):
-    """The caller's connection is gone; there is nobody to answer."""
+    """The caller closed its connection before the answer."""
 
 
 class Exchange:

@@ -85,7 +85,7 @@ def response_headers(headers: RawHeaders) -> list[tuple[bytes, bytes]]:
 
 
 def _connection_options(headers: RawHeaders) -> frozenset[bytes]:
-    """What `Connection` names belongs to this hop; never the length or the host, which a caller could take away so."""
+    """Return the headers that `Connection` lists, except length and host, which a caller must not remove."""
     options: set[bytes] = set()
     for name, value in headers:
         if name == b"connection":
