@@ -50,4 +50,4 @@ class EventFiles:
         digests.check_form(uri, digest)
         roots = [file_place(prefix, prefix).path.resolve() for prefix in prefixes if is_file_uri(prefix)]
         place = place_below(file_place(uri, uri), roots, uri)
-        return kept.keep(place, uri, digest, self._folder, self._limit)
+        return kept.keep(place, uri, digest, self._folder, self._limit, verify=True)

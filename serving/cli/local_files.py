@@ -49,13 +49,13 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
     try:
         place = file_place(uri, uri)
         digests.check_form(uri, promised)
-        if promised and kept.is_kept(folder, place, promised):
+        if promised and kept.is_intact(folder, place, uri, promised):
             return model
         if dry_run:
             digest = kept.digest_at(place, uri)
             digests.check(uri, promised, digest)
         else:
-            digest = kept.keep(place, uri, promised, folder, kept_limit(state))
+            digest = kept.keep(place, uri, promised, folder, kept_limit(state), verify=True)
     except Later as error:
         raise CommandError(str(error)) from error
     except StorageError as error:

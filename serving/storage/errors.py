@@ -7,7 +7,8 @@
         ├── Outside       a link leads out of the folder that bounds what may be read
         └── Later         the same call may succeed later: there is no room, or the files are being written
 
-Messages name the URI (without credentials, see `addresses.shown`) and the remedy, and no other path of this machine.
+Messages name the URI (without credentials, see `addresses.shown`) and the remedy, and no other path of this machine
+but that of a kept copy (`kept`).
 """
 
 from __future__ import annotations

@@ -52,28 +52,35 @@ def fetch_kept(place: Place, uri: str, digest: str, kept: Path, limit: int) -> A
         digest = keep(place, uri, "", kept, limit)
     found = _read(place, uri, digest, kept)
     if found is None:
-        keep(place, uri, digest, kept, limit, replace=is_kept(kept, place, digest))
+        keep(place, uri, digest, kept, limit, verify=True)
         found = _read(place, uri, digest, kept)
     if found is None:
         raise StorageError(f"{uri}: the copy in {kept} was deleted or changed while it was read: try again")
     return found
 
 
-def keep(place: Place, uri: str, digest: str, kept: Path, limit: int, *, replace: bool = False) -> str:
+def keep(place: Place, uri: str, digest: str, kept: Path, limit: int, *, verify: bool = False) -> str:
     """Copy the file, folder or archive at `place` into `kept`, unless it is there, and return its digest.
 
-    With `replace` the copy takes the place of a damaged one. Raises StorageError, and leaves nothing: nothing is at
-    `place`, it has no files, its digest or that of the copy is not `digest`. Raises Later when all copies would exceed
-    `limit` bytes, when the disk is full, and when the files change at each try: a copy that mixes old and new files is
-    never kept.
+    With `verify` a copy that is there is read, and replaced when it is damaged. Raises StorageError, and leaves
+    nothing: nothing is at `place`, it has no files, its digest or that of the copy is not `digest`. Raises Later when
+    all copies would exceed `limit` bytes, when the disk is full, and when the files change at each try: a copy that
+    mixes old and new files is never kept.
     """
-    for _ in range(_TRIES):
-        found = digest_at(place, uri)
-        digests.check(uri, digest, found)
-        if not replace and _touch(kept, place, found):
-            return found
-        if _keep_copy(place, uri, found, kept, limit, replace=replace):
-            return found
+    try:
+        for _ in range(_TRIES):
+            found = digest_at(place, uri)
+            digests.check(uri, digest, found)
+            damaged = _find_damaged(place, uri, found, kept) if verify else None
+            if damaged is None and _touch(kept, place, found):
+                return found
+            if _keep_copy(place, uri, found, kept, limit, replace=damaged is not None):
+                return found
+    except StorageError as error:
+        damaged = _find_damaged(place, uri, digest, kept) if verify and digest else None
+        if damaged is None:
+            raise
+        raise _damaged(uri, digest, damaged, error) from error
     raise Later(f"{uri}: changes while it is copied: try again when nothing writes to it")
 
 
@@ -117,6 +124,14 @@ def is_kept(kept: Path, place: Place, digest: str) -> bool:
     return _find(kept, place, digest) is not None
 
 
+def is_intact(kept: Path, place: Place, uri: str, digest: str) -> bool:
+    """Whether there is a copy of what was at `place` with this digest, whose bytes give the digest now.
+
+    Raises StorageError when the copy cannot be read.
+    """
+    return is_kept(kept, place, digest) and _find_damaged(place, uri, digest, kept) is None
+
+
 def collect(kept: Path, living: Collection[str], before: float) -> int:
     """Delete copies that were used last before then (s since 1970) and whose digests are not `living`; count them."""
     if not kept.is_dir():
@@ -139,6 +154,39 @@ def delete_leftovers(kept: Path) -> None:
         cache = _cache(kept)
         for entry in _entries(kept / TEMPORARY):
             cache.drop(entry)
+
+
+class Audit(NamedTuple):
+    """The result of reading copies: `read` of `copies`, `read_bytes` together, and the `damaged` ones."""
+
+    copies: int
+    read: int
+    read_bytes: int
+    damaged: list[Path]
+
+
+def audit(kept: Path, most_bytes: int = sys.maxsize) -> Audit:
+    """Read the copies, the smallest first and at most `most_bytes` together, and compare them with their digests.
+
+    A copy that cannot be read counts as damaged, and so does an archive whose files are gone. Nothing is changed.
+    """
+    files = [entry / FILE for entry in _entries(kept / FILES)]
+    sized = sorted((size_of(copy), copy) for copy in (*files, *_entries(kept / FOLDERS)))
+    read = read_bytes = 0
+    damaged = []
+    for size, copy in sized:
+        if read_bytes + size > most_bytes:
+            break
+        read, read_bytes = read + 1, read_bytes + size
+        entry = copy.parent if copy.name == FILE else copy
+        if not _is_what_its_name_says(copy) and entry.exists():  # else it was deleted meanwhile
+            damaged.append(entry)
+    damaged += [
+        archive
+        for archive in _entries(kept / ARCHIVES)
+        if not all((kept / FOLDERS / note.name).exists() for note in _entries(archive))
+    ]
+    return Audit(len(sized), read, read_bytes, damaged)
 
 
 def room_used(kept: Path) -> int:
@@ -206,6 +254,45 @@ def _read(place: Place, uri: str, digest: str, kept: Path) -> Artifact | None:
     if digests.of_folder(files) != digests.PREFIX + found.name:
         return None
     return Artifact(real, None, files, uri, digest=digest)
+
+
+def _find_damaged(place: Place, uri: str, digest: str, kept: Path) -> Path | None:
+    """Return the copy when its bytes give another digest; None without one. Raises StorageError: it cannot be read."""
+    found = _find(kept, place, digest)
+    return None if found is None or _digest_of_copy(found, f"{uri}: its kept copy") == _name_of(found) else found
+
+
+def _digest_of_copy(copy: Path, name: str) -> str:
+    """Return the digest of a copy's bytes as they are now. Raises StorageError."""
+    if copy.name != FILE:
+        return digests.of_folder(disk.digest_files(real_path(copy, name), name))
+    with disk.open_regular(copy, name) as file:
+        try:
+            return digests.of_open_file(file)
+        except OSError as error:
+            raise StorageError(f"{name}: cannot be read ({error.strerror})") from error
+
+
+def _is_what_its_name_says(copy: Path) -> bool:
+    try:
+        return _digest_of_copy(copy, str(copy)) == _name_of(copy)
+    except StorageError:
+        return False
+
+
+def _name_of(copy: Path) -> str:
+    """Return the digest under which a copy is kept."""
+    return digests.PREFIX + (copy.parent.name if copy.name == FILE else copy.name)
+
+
+def _damaged(uri: str, digest: str, copy: Path, error: StorageError) -> StorageError:
+    """Return the error of a damaged copy that the source cannot replace, because of `error`."""
+    reason = str(error).removeprefix(f"{uri}: ")
+    kind = Later if isinstance(error, Later) else StorageError
+    return kind(
+        f"{uri}: its kept copy {copy} is damaged and cannot be replaced from there: {reason}. Put the files with "
+        f"digest {digest} there again, or deploy other files"
+    )
 
 
 def _check_room(uri: str, size: int, kept: Path, limit: int) -> None:

@@ -6,7 +6,9 @@ import hashlib
 import importlib.util
 import json
 import os
+import shlex
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,12 @@ import pytest
 from clusters.embedded.lock import FolderLock
 from clusters.embedded.store import Store
 from clusters.objects import Object
-from serving.apis.state import Facts
+from serving.apis.state import KEPT_FOLDER, Facts
 from serving.cli import doctor, examine, model_doctor
 from serving.cli.doctor import INFINITY, Finding, Listener, Reply
 from serving.cli.sockets import is_taken, listeners, listening_inodes
+from serving.storage import kept
+from serving.storage.local import Place
 from tests.serving.cli.conftest import Knodel, Served, announce
 from tests.serving.cli.test_down import marked
 
@@ -142,6 +146,9 @@ def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model:
         (doctor.judge_settings(""), True, ""),
         (doctor.judge_kept(3 << 30, 64 << 30), True, "3.0 GiB of 64 GiB"),
         (doctor.judge_kept(62 << 30, 64 << 30), False, "KNODEL_KEPT_LIMIT"),
+        (doctor.judge_copies(3, 3, 4 << 30, []), True, "3 of 3 copies were read (4.0 GiB), and none is damaged"),
+        (doctor.judge_copies(3, 2, 4, []), True, "`knodel doctor --full` reads them all"),
+        (doctor.judge_copies(3, 3, 4, [Path("/s/a b")]), False, "`rm -r '/s/a b'`"),
         (doctor.judge_settings("gateway.port: 0 is out of bounds"), False, "gateway.port"),
     ],
 )  # fmt: skip
@@ -245,6 +252,24 @@ async def test_a_platform_that_answers_is_well(served: Served, state: Path) -> N
 
     assert done.code == 0, done.out
     assert f"{control.control} answers 200" in done.out
+
+
+def test_a_damaged_copy_is_found_and_the_remedy_works_as_typed(knodel: Knodel, state: Path, tmp_path: Path) -> None:
+    source, folder = tmp_path / "model.onnx", state / KEPT_FOLDER
+    source.write_bytes(b"graph")
+    digest = kept.keep(Place(source), "m", "", folder, 1 << 20)
+    copy = next((folder / "files").rglob("file"))
+    copy.chmod(0o600)
+    copy.write_bytes(b"evil!")
+    done = knodel("doctor", "-o", "json", "--full")
+    found = next(one for one in json.loads(done.out) if one["check"] == "kept copies")
+
+    assert (done.code, found["ok"]) == (1, False)
+    assert str(copy.parent) in found["message"]
+    subprocess.run(shlex.split(found["remedy"].split("`")[1]), check=True)
+    assert "kept copies" not in problems(knodel("doctor", "-o", "json").out)
+    kept.keep(Place(source), "m", digest, folder, 1 << 20)
+    assert kept.is_intact(folder, Place(source), "m", digest)
 
 
 @pytest.mark.parametrize(

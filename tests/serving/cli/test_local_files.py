@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clusters.objects import MODEL, Object
-from serving.apis.state import Facts
+from serving.apis.state import KEPT_FOLDER, Facts
 from serving.cli.local_files import without_same_bytes
 from serving.storage.digest import of_bytes
 from tests.serving.cli.conftest import Served, check
@@ -172,6 +172,26 @@ async def test_a_digest_alone_must_be_that_of_the_file_or_of_a_kept_copy(served:
     assert (await served.model("m"))["spec"]["digest"] == OLD
     assert (await served.knodel("deploy", "m", "--digest", NEW, "--no-wait")).code == 0  # its copy is kept
     assert (await served.model("m"))["spec"]["digest"] == NEW
+
+
+@pytest.mark.parametrize("more", [(), ("--digest", OLD)])
+async def test_a_deploy_of_the_same_files_replaces_their_damaged_copy(
+    served: Served, state: Path, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    path = model_file(tmp_path, b"old")
+    await served.knodel("deploy", "m", "--uri", path, "--no-wait")
+    copy = next((state / KEPT_FOLDER / "files").rglob("file"))
+    copy.chmod(0o600)
+    copy.write_bytes(b"bad")
+    done = await served.knodel("deploy", "m", "--uri", path, "--no-wait", *more)
+    assert done.code == 0, done.err
+    assert copy.read_bytes() == b"old"
+
+    copy.chmod(0o600)
+    copy.write_bytes(b"bad")
+    Path(path).unlink()
+    done = await served.knodel("deploy", "m", "--digest", OLD, "--no-wait")
+    check(done, 2, [f"its kept copy {copy} is damaged", "deploy other files"])
 
 
 async def test_a_remote_source_that_was_not_fetched_is_not_called_unchanged(served: Served) -> None:

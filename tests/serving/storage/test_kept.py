@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
 import subprocess
 import tarfile
 import time
@@ -110,6 +111,81 @@ def test_a_damaged_copy_is_not_loaded_and_made_anew_where_the_source_is_unchange
     source.write_bytes(b"other")
     with pytest.raises(StorageError, match="was expected"):
         load(source, digest, folder)
+
+
+def damage(folder: Path) -> Path:
+    """Overwrite a file of the only copy and return the entry that it is in."""
+    copy = copies(folder)[0]
+    copy.chmod(0o600)
+    copy.write_bytes(b"evil!")
+    kind, name = copy.relative_to(folder).parts[:2]
+    return folder / kind / name
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "folder", "model.tar.gz"])
+@pytest.mark.parametrize("door", ["fetch", "keep"])
+def test_a_damaged_copy_whose_source_is_gone_is_named(tmp_path: Path, name: str, door: str) -> None:
+    source, folder = tmp_path / name, tmp_path / "kept"
+    make(source)
+    digest = digest_of(source, folder)
+    entry = damage(folder)
+    source.rename(tmp_path / "gone")
+
+    with pytest.raises(StorageError, match=f"its kept copy {entry}.* is damaged .*Put the files with digest {digest}"):
+        if door == "keep":
+            kept.keep(Place(source), source.as_uri(), digest, folder, ROOM, verify=True)
+        else:
+            load(source, digest, folder)
+    (tmp_path / "gone").rename(source)  # the remedy
+    assert b"graph" in load(source, digest, folder).values()
+
+
+def test_a_source_that_is_gone_without_a_copy_is_what_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"model\.onnx: cannot be opened") as failed:
+        load(tmp_path / "model.onnx", of_bytes(b"graph"), tmp_path / "kept")
+    assert "copy" not in str(failed.value)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "folder", "model.tar.gz"])
+@pytest.mark.parametrize("promised", [True, False])
+def test_keeping_again_replaces_a_damaged_copy(tmp_path: Path, name: str, promised: bool) -> None:
+    source, folder = tmp_path / name, tmp_path / "kept"
+    make(source)
+    digest = digest_of(source, folder)
+    damage(folder)
+    assert not kept.is_intact(folder, Place(source), name, digest)
+    kept.keep(Place(source), name, digest if promised else "", folder, ROOM, verify=True)
+    assert kept.is_intact(folder, Place(source), name, digest)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "folder", "model.tar.gz"])
+def test_an_audit_finds_damaged_copies(tmp_path: Path, name: str) -> None:
+    source, folder = tmp_path / name, tmp_path / "kept"
+    make(source)
+    digest_of(source, folder)
+    assert kept.audit(folder).damaged == []
+    entry = damage(folder)
+    assert kept.audit(folder).damaged == [entry]
+
+
+def test_an_audit_reads_the_smallest_copies_within_its_bytes(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    for content in (b"a" * 10, b"b" * 20, b"c" * 30):
+        (tmp_path / "model.onnx").write_bytes(content)
+        digest_of(tmp_path / "model.onnx", folder)
+    assert kept.audit(folder, 30) == (3, 2, 30, [])
+    assert kept.audit(folder) == (3, 3, 60, [])
+    assert kept.audit(tmp_path / "none") == (0, 0, 0, [])
+
+
+def test_an_audit_finds_copies_that_cannot_be_read_and_archives_without_their_files(tmp_path: Path) -> None:
+    source, folder = tmp_path / "model.tar.gz", tmp_path / "kept"
+    make(source)
+    digest = digest_of(source, folder)
+    shutil.rmtree(next((folder / "folders").iterdir()))
+    (folder / "files" / ("0" * 64)).mkdir()
+    lost = folder / "archives" / digest.removeprefix("sha256:")
+    assert kept.audit(folder).damaged == [folder / "files" / ("0" * 64), lost]
 
 
 def test_what_does_not_fit_is_refused_with_the_remedy(tmp_path: Path) -> None:
