@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -70,17 +71,22 @@ def command(
     if session.kube is None:
         objects = [keep_files(session.state, obj, dry_run=dry_run) if _is_model(obj) else obj for obj in objects]
     before = {key_of(obj): _present(client, obj) for obj in objects if _is_model(obj)}
-    if not source:
-        if session.kube is None:
-            keep_by_digest(session.state, objects[0], before[key_of(objects[0])] or {}, dry_run=dry_run)
-        objects = [without_same_bytes(obj, before[key_of(obj)] or {}) for obj in objects]
+    given = {key_of(obj): obj for obj in objects if _is_model(obj)}
+    if session.kube is None:
+        for key, obj in given.items():
+            keep_by_digest(session.state, obj, before[key] or {}, dry_run=dry_run)
+    objects = [without_same_bytes(obj, before[key_of(obj)] or {}) if _is_model(obj) else obj for obj in objects]
     if dry_run or len(objects) > 1:
         checked = _check(client, objects)
         if dry_run:
             _print_plan(session, client, checked)
             return
     stored = [store_object(client, _kind(obj), obj) for obj in sorted(objects, key=_is_model)]  # pools come first
-    same = {key_of(obj) for obj in stored if _is_model(obj) and _is_same(before[key_of(obj)], obj)}
+    same = {
+        key_of(obj): _unchanged(given[key_of(obj)], obj)
+        for obj in stored
+        if _is_model(obj) and _is_same(before[key_of(obj)], obj)
+    }
     for obj in filter(_is_model, stored):
         _warn_of_pin(session, obj)
     if wait:
@@ -186,7 +192,9 @@ def _uri(text: str, session: Session) -> str:
     return uri
 
 
-def _print(session: Session, objects: list[Object], waited: bool = False, same: Collection[Key] = ()) -> None:
+def _print(
+    session: Session, objects: list[Object], waited: bool = False, same: Mapping[Key, str] = MappingProxyType({})
+) -> None:
     if session.output.structured:
         many = {"apiVersion": "v1", "kind": "List", "items": objects}
         session.output.value(objects[0] if len(objects) == 1 else many)
@@ -197,14 +205,15 @@ def _print(session: Session, objects: list[Object], waited: bool = False, same: 
             continue
         session.output.text(_summary(obj))
         if key_of(obj) in same:
-            session.output.text(_unchanged(obj["spec"]))
+            session.output.text(same[key_of(obj)])
         for line in aligned(address_lines(session, obj, _example(session, obj) if waited else "")):
             session.output.text(f"  {line}")
 
 
-def _unchanged(spec: dict[str, Any]) -> str:
-    uri = spec.get("storageUri") or ""
-    if spec.get("digest") or is_file_uri(uri):
+def _unchanged(given: Object, model: Object) -> str:
+    """Return the line that a deploy of `given` made no version of the Model."""
+    uri = model["spec"].get("storageUri") or ""
+    if model["spec"].get("digest") or (given.get("spec") or {}).get("digest") or is_file_uri(uri):
         return "unchanged: the newest version has these files and settings, so no new one was made"
     remedy = "give --version or --digest to make a new version"
     return f"unchanged: the newest version has this URI and these settings; {uri} was not fetched again: {remedy}"

@@ -13,7 +13,7 @@ from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import FAILED
 from serving.cli.files import models_of
-from serving.cli.local_files import keep_files
+from serving.cli.local_files import keep_files, without_same_bytes
 from serving.cli.names import models_file
 
 
@@ -40,7 +40,7 @@ def _now_and_then(client: Client, model: Object) -> tuple[Object, Object]:
         before = client.get(MODEL, name_of(model), namespace_of(model))
     except NotFound:
         before = {}
-    return before, store_model(client, model, dry_run=True)
+    return before, store_model(client, without_same_bytes(model, before), dry_run=True)
 
 
 def _text(model: Object) -> list[str]:

@@ -7,8 +7,10 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from clusters.objects import Object
+from clusters.objects import Object, condition_of, generation_of
 from serving.apis.faults import storage_uri_fault
+from serving.apis.lifecycle import CONFIGURATIONS_READY
+from serving.apis.model import history_of
 from serving.apis.state import KEPT_FOLDER, Facts, StateError
 from serving.cli.errors import CommandError, UsageError
 from serving.cli.home import expand
@@ -65,8 +67,8 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
 
 def keep_by_digest(state: Path, model: Object, present: Object, *, dry_run: bool = False) -> None:
     """Keep the files that `present` names, by the digest of the Model, which names none. Raises UsageError."""
-    spec, uri = model["spec"], (present.get("spec") or {}).get("storageUri")
-    if spec.get("digest") and not spec.get("storageUri"):
+    spec, uri = model.get("spec"), (present.get("spec") or {}).get("storageUri")
+    if isinstance(spec, dict) and spec.get("digest") and not spec.get("storageUri"):
         keep_files(state, {**model, "spec": {"storageUri": uri, "digest": spec["digest"]}}, dry_run=dry_run)
 
 
@@ -84,19 +86,36 @@ def kept_limit(state: Path) -> int:
 def without_same_bytes(model: Object, present: Object) -> Object:
     """Return the Model without its files where `present` serves the same bytes already, from wherever it had them.
 
-    Files of other bytes are another version: the label of the present one does not go on to it.
+    Files of other bytes are another version: the label and the digest of the present one do not go on to it.
     """
-    spec, before = model["spec"], present.get("spec") or {}
-    if not spec.get("storageUri"):
+    given, before = model.get("spec"), present.get("spec") or {}
+    if not before or not isinstance(given, dict) or not (given.get("storageUri") or given.get("digest")):
         return model
-    served = {"storageUri": before.get("storageUri"), "digest": before.get("digest")}
-    named = bool(spec.get("modelFormat") or before.get("modelFormat"))
-    same_format = _format_marks(spec, named) == _format_marks(served, named)
-    if spec.get("digest") and spec["digest"] == served["digest"] and same_format:
-        return {**model, "spec": {name: value for name, value in spec.items() if name not in served}}
-    if _is_same(spec, served) or spec.get("version") or not before.get("version"):
+    uri, served_uri = given.get("storageUri") or before.get("storageUri"), before.get("storageUri")
+    promised = before.get("digest") or None
+    digest = (given["digest"] or None) if "digest" in given else promised if uri == served_uri else None
+    named = bool(given.get("modelFormat") or before.get("modelFormat"))
+    same_format = _format_marks(uri, named) == _format_marks(served_uri, named)
+    if digest and digest == (promised or recorded_digest(present)) and same_format:
+        return {**model, "spec": {name: value for name, value in given.items() if name not in ("storageUri", "digest")}}
+    if (uri, digest) == (served_uri, promised):
         return model
-    return {**model, "spec": {**spec, "version": None}}
+    label = {} if given.get("version") or not before.get("version") else {"version": None}
+    return {**model, "spec": {**given, "digest": digest, **label}}
+
+
+def recorded_digest(model: Object) -> str:
+    """Return the digest that the first replica of the Model's newest version loaded; "" while it is unknown.
+
+    It is unknown until the platform has made a version of the present spec and that one is ready or has failed.
+    """
+    status = model.get("status") or {}
+    newest = condition_of(model, CONFIGURATIONS_READY) or {}
+    if status.get("observedGeneration") != generation_of(model) or newest.get("status") not in ("True", "False"):
+        return ""
+    revision, uri = status.get("latestCreatedRevision"), (model.get("spec") or {}).get("storageUri")
+    entries = [entry for entry in history_of(model) if (entry.revision, entry.storage_uri) == (revision, uri)]
+    return entries[-1].digest if entries else ""
 
 
 def short_digest(digest: str) -> str:
@@ -104,18 +123,13 @@ def short_digest(digest: str) -> str:
     return digest.removeprefix("sha256:")[:SHORT] or "-"
 
 
-def _is_same(spec: Object, served: Object) -> bool:
-    files = ("storageUri", "digest")
-    return [spec.get(name) or None for name in files] == [served.get(name) or None for name in files]
-
-
-def _format_marks(spec: Object, named: bool) -> tuple[str, str]:
+def _format_marks(uri: object, named: bool) -> tuple[str, str]:
     """Return the parts of a file's name that decide its format: the suffix, and a whole name such as `model.txt`.
 
     Whole names decide nothing where the Model names its format (`named`).
     """
     from serving.engines.registry import FORMATS  # what only local files need
 
-    path = Path(str(spec.get("storageUri")).lower())
+    path = Path(str(uri).lower())
     known = {name for made in FORMATS.values() for name in made.names}
     return path.suffix, path.name if path.name in known and not named else ""

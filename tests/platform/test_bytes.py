@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.apis import HELD_ANNOTATION
-from clusters.objects import POD_AUTOSCALER
+from clusters.objects import MODEL, POD_AUTOSCALER
 from serving.cli.client import Client
 from serving.cli.state import Platform
 from serving.storage.digest import of_bytes
@@ -110,6 +110,24 @@ def test_a_rollback_serves_the_old_bytes_from_zero_replicas(tmp_path: Path) -> N
         goes_to_zero(here, "m")
         here.run("rollback", "m", "--to", "m-00002")
         assert here.ask("m") == 3.0
+
+
+def test_the_bytes_of_a_version_that_promises_no_digest_make_no_new_one(tmp_path: Path) -> None:
+    with machine(tmp_path) as here:
+        here.up()
+        source, copy = models.write(tmp_path, "double"), tmp_path / "copy.onnx"
+        shutil.copy(source, copy)
+        spec = {"storageUri": source.as_uri()}
+        obj = {"apiVersion": "knodel.dev/v1alpha1", "kind": "Model", "metadata": {"name": "m"}, "spec": spec}
+        Client(Platform.find(here.state)).create(MODEL, obj, "default")  # as kubectl does
+        wait_for(lambda: here.model("m").get("status", {}).get("history", [{}])[0].get("digest") is not None)
+        here.run("wait", "m")
+        assert "unchanged" in here.run("deploy", "m", "--uri", str(copy))
+        assert "unchanged" in here.run("deploy", "-f", "-", stdin=json.dumps(obj))
+        overwrite(source, models.write(tmp_path, "triple"))
+        assert "unchanged" not in here.run("deploy", "-f", "-", stdin=json.dumps(obj))
+        assert here.ask("m") == 3.0
+        assert revisions(here, "m") == ["m-00001", "m-00002"]
 
 
 def test_a_missing_path_is_refused_and_changes_nothing(tmp_path: Path) -> None:

@@ -71,6 +71,69 @@ async def test_a_file_of_models_is_kept_likewise(served: Served, tmp_path: Path)
     assert NEW in (await served.knodel("diff", "-f", "-", stdin=text)).out
 
 
+async def add_loaded(served: Served, uri: str, digest: str, ready: str = "True", **status: object) -> None:
+    """Add the Model `m` as kubectl or an event does, without a digest; its first replica has loaded `digest`."""
+    metadata = {"name": "m", "namespace": "default"}
+    await served.cluster.create(MODEL, {"metadata": metadata, "spec": {"storageUri": uri, "version": "1"}}, manager="k")
+    entry = {"revision": "m-00001", "storageUri": uri, "digest": digest, "at": "2026-01-01T00:00:00Z"}
+    conditions = [{"type": "ConfigurationsReady", "status": ready}]
+    found = {"latestCreatedRevision": "m-00001", "history": [entry], "conditions": conditions}
+    await served.set_status("m", {**found, **status})
+
+
+def document(uri: str, more: str = "") -> str:
+    return f"apiVersion: knodel.dev/v1alpha1\nkind: Model\nmetadata: {{name: m}}\nspec: {{storageUri: '{uri}'{more}}}\n"
+
+
+async def test_the_bytes_that_a_version_loaded_make_no_new_one(served: Served, tmp_path: Path) -> None:
+    path, copy = model_file(tmp_path, b"old"), Path(model_file(tmp_path, b"old", "copy.onnx"))
+    await add_loaded(served, Path(path).as_uri(), OLD)
+    before = await served.model("m")
+    for uri in (Path(path).as_uri(), copy.as_uri()):
+        for given in (("m", "--uri", uri), ("m", "--digest", OLD), ("-f", "-")):
+            plan = await served.knodel("deploy", *given, "--dry-run", stdin=document(uri))
+            done = await served.knodel("deploy", *given, "--no-wait", stdin=document(uri))
+            assert "would not be changed" in plan.out, plan
+            assert "unchanged: the newest version has these files" in done.out, done
+        assert (await served.knodel("diff", "-f", "-", stdin=document(uri))).code == 0
+    assert await served.model("m") == before
+    await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"new"), "--no-wait")
+    assert (await served.model("m"))["spec"] == {"storageUri": Path(path).as_uri(), "digest": NEW}
+
+
+@pytest.mark.parametrize("loaded", ["stale", "starting", "another URI", "another version"])
+async def test_bytes_of_another_version_or_of_none_are_deployed(served: Served, tmp_path: Path, loaded: str) -> None:
+    path = model_file(tmp_path, b"old")
+    uri, elsewhere = Path(path).as_uri(), (tmp_path / "b.onnx").as_uri()
+    ready = "Unknown" if loaded == "starting" else "True"
+    await add_loaded(served, uri, OLD, ready)
+    if loaded == "stale":
+        await served.set_status("m", {"observedGeneration": 0})
+    if loaded == "another URI":
+        await served.set_status("m", {"history": [{"revision": "m-00001", "storageUri": elsewhere, "digest": OLD}]})
+    if loaded == "another version":
+        await served.set_status("m", {"latestCreatedRevision": "m-00002"})
+    done = await served.knodel("deploy", "m", "--uri", path, "--no-wait")
+    assert "unchanged" not in done.out
+    assert (await served.model("m"))["spec"] == {"storageUri": uri, "digest": OLD}
+
+
+async def test_a_file_of_models_leaves_label_and_digest_of_other_bytes_behind(served: Served, tmp_path: Path) -> None:
+    first, second = "https://models.test/1.onnx", "https://models.test/2.onnx"
+    await served.knodel("deploy", "m", "--uri", first, "--digest", OLD, "--version", "1", "--no-wait")
+    again = await served.knodel("deploy", "-f", "-", "--no-wait", stdin=document(first))
+    assert "unchanged: the newest version has these files" in again.out
+    assert (await served.model("m"))["metadata"]["generation"] == 1
+    assert (await served.knodel("deploy", "-f", "-", "--no-wait", stdin=document(second))).code == 0
+    assert (await served.model("m"))["spec"] == {"storageUri": second}
+
+
+async def test_a_digest_alone_in_a_file_of_models_must_be_that_of_the_files(served: Served, tmp_path: Path) -> None:
+    await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old"), "--no-wait")
+    text = f"apiVersion: knodel.dev/v1alpha1\nkind: Model\nmetadata: {{name: m}}\nspec: {{digest: '{NEW}'}}\n"
+    check(await served.knodel("deploy", "-f", "-", "--no-wait", stdin=text), 2, [OLD, NEW, "was expected"])
+
+
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 async def test_files_that_cannot_be_served_are_refused_before_anything_changes(
     served: Served, tmp_path: Path, more: tuple[str, ...]
