@@ -17,6 +17,7 @@ from typing import Any
 from clusters import unix_sockets
 from clusters.errors import KnodelError
 from clusters.net.authority import authority
+from clusters.removal import remove_files
 from clusters.sockets import PortGuard, guard_localhost
 from eventing.app import EventsApp
 from serving.api.app import ControlApi
@@ -97,7 +98,7 @@ class Control:
             one.close()
         for guard in self._guards:
             guard.close()
-        (self._state / CONTROL_SOCKET).unlink(missing_ok=True)
+        remove_files(self._state / CONTROL_SOCKET)
 
 
 def made_once(path: Path) -> Path:

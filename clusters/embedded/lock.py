@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -26,6 +28,10 @@ class Locked(KnodelError):
         self.pid = pid
 
 
+class ReadOnlyFolder(KnodelError):
+    """The state folder is on a read-only disk, so that no platform can start on it."""
+
+
 class FolderLock:
     """Held from `acquire` to `release`, or to the end of the process. Not inherited by programs that it starts."""
 
@@ -34,13 +40,17 @@ class FolderLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock. Raises Locked, naming the process that has it, and KnodelError for an unfit folder."""
+        """Take the lock.
+
+        Raises Locked, which names the process that holds it, ReadOnlyFolder, and KnodelError for an unfit folder.
+        """
         path = self._folder / FILE_NAME
         prepare_folder(self._folder)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise KnodelError(f"cannot use the state folder {self._folder}: {error.strerror}") from error
+            kind = ReadOnlyFolder if error.errno == errno.EROFS else KnodelError
+            raise kind(f"cannot use the state folder {self._folder}: {error.strerror}") from error
         try:
             _lock(descriptor)
         except BlockingIOError as error:
@@ -57,7 +67,8 @@ class FolderLock:
     def release(self) -> None:
         """Give the lock back. The file stays: removing it would let two others in at once."""
         if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)
+            with suppress(OSError):  # a disk that has become read-only; closing the file gives the lock back
+                os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = None
 
@@ -116,23 +127,28 @@ def belongs_to(folder: Path, owner: int | None) -> str:
 
 
 def holder(folder: Path) -> int | None:
-    """Return the process that runs a platform in `folder` (0 when it did not tell), or None when none does.
+    """Return the process that runs a platform in `folder` (0 when it is not known), or None when none does.
 
-    Raises KnodelError when this user may not know.
+    The lock file is only read, so this works on a read-only disk. Raises KnodelError when the file cannot be opened or
+    locked.
     """
     path = folder / FILE_NAME
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except PermissionError as error:
         owner = owner_of(folder)
         what = belongs_to(folder, owner) if is_foreign(owner) else f"cannot open {path}: `chmod 600 {path}`"
         raise KnodelError(what) from error
-    except OSError:
-        return None
+    except OSError as error:
+        raise KnodelError(f"cannot open {path}: {error.strerror}: use a state folder on a local disk") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _read_pid(descriptor)
+    except OSError as error:
+        raise KnodelError(f"cannot lock {path}: {error.strerror}: use a state folder on a local disk") from error
     finally:
         os.close(descriptor)
     return None

@@ -16,6 +16,7 @@ from clusters.errors import AddressInUse
 from clusters.gateway.errors import NotServing
 from clusters.gateway.limits import WORKERS, Limits
 from clusters.identity import Identity, is_running
+from clusters.removal import remove_files
 from clusters.sockets import PortGuard
 
 log = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ class EnvoyProcess:
         if self._identity is not None:
             await processes.terminate(self._identity, STOP_GRACE)
             self._identity = None
-        (self.folder / RECORD).unlink(missing_ok=True)
+        remove_files(self.folder / RECORD)
 
     def _next_backoff(self) -> float:
         if self._clock.monotonic() - self._started_at > STEADY:

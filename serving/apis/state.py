@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from clusters.errors import KnodelError
+from clusters.removal import remove_files
 
 PLATFORM_FILE = "platform.json"
 CONTROL_SOCKET = "control.sock"
@@ -94,9 +95,12 @@ class Facts:
         write_private(path, json.dumps(asdict(self), indent=2).encode() + b"\n")
 
 
-def forget(state: Path) -> None:
-    """Remove the facts: no platform is ready here."""
-    (state / PLATFORM_FILE).unlink(missing_ok=True)
+def forget(state: Path) -> list[Path]:
+    """Remove the facts, since no platform is ready here. Return the file when a read-only disk keeps it.
+
+    A file that stays is harmless: it counts only while the process that it names holds the folder's lock.
+    """
+    return remove_files(state / PLATFORM_FILE)
 
 
 @contextmanager

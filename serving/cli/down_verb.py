@@ -6,12 +6,12 @@ import os
 import select
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from clusters.embedded.lock import FolderLock, Locked, holder
-from serving.apis.state import forget
+from clusters.embedded.lock import FolderLock, Locked, ReadOnlyFolder, holder
 from serving.cli.context import Session, verb
 from serving.cli.errors import CommandError, NotInTime
 from serving.cli.output import Progress
@@ -31,13 +31,20 @@ def command(session: Session, timeout: str, force: bool) -> None:
     deadline = time.monotonic() + parse_timeout(timeout)
     state = session.state
     ended = [f"platform {pid}"] if (pid := _end_platform(state, deadline, force)) else []
-    ended += _end_the_rest(state, deadline)
+    others, files = _end_the_rest(state, deadline)
+    ended += others
     if session.output.structured:
         session.output.value({"state": str(state), "ended": ended})
     elif ended:
         session.output.text(f"the platform on {state} has ended ({', '.join(ended)})")
     else:
         session.output.text(f"no platform runs on {state}: nothing to end")
+    if files:
+        names = ", ".join(str(path.relative_to(state)) for path in files)
+        session.output.note(
+            f"{state} is on a read-only disk, so these files of the ended platform stay there: {names}; "
+            f"once the disk is writable, `knodel up --detach` replaces them"
+        )
 
 
 def _end_platform(state: Path, deadline: float, force: bool) -> int:
@@ -98,23 +105,28 @@ def _wait(process: int, pid: int, deadline: float) -> bool:
         progress.clear()
 
 
-def _end_the_rest(state: Path, deadline: float) -> list[str]:
-    """End what still runs, with the folder's lock held, so that no new platform takes it over meanwhile."""
+def _end_the_rest(state: Path, deadline: float) -> tuple[list[str], list[Path]]:
+    """End what still runs, with the folder's lock held, so that no new platform takes it over meanwhile.
+
+    On a read-only disk no platform can start, so the lock is not needed. Returns the processes that were ended, and the
+    files that such a disk keeps.
+    """
     from serving.cli.remains import end_remains, find_remains  # the parts of the platform are heavy
 
     if not state.is_dir() and not find_remains(state):
-        return []
+        return [], []
     lock, progress = FolderLock(state), Progress()
-    _acquire(lock, deadline)
+    with suppress(ReadOnlyFolder):
+        _acquire(lock, deadline)
     try:
-        found, left = end_remains(state, min(DRAIN, max(0.0, deadline - time.monotonic())), progress.show)
-        forget(state)
+        ended = end_remains(state, min(DRAIN, max(0.0, deadline - time.monotonic())), progress.show)
     finally:
         lock.release()
         progress.clear()
-    if left:
-        raise CommandError(f"{', '.join(map(str, left))} cannot be ended: the kernel holds them, look at `ps`")
-    return [str(remain) for remain in found]
+    if ended.running:
+        names = ", ".join(map(str, ended.running))
+        raise CommandError(f"{names} cannot be ended: the kernel holds them, look at `ps`")
+    return [str(remain) for remain in ended.found], ended.files
 
 
 def _acquire(lock: FolderLock, deadline: float) -> None:

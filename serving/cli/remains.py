@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from clusters import processes
 from clusters.embedded.activator import process as activator
@@ -22,7 +23,8 @@ from clusters.gateway.bootstrap import ADMIN_SOCKET
 from clusters.gateway.envoy import BOOTSTRAP
 from clusters.gateway.errors import NotServing
 from clusters.identity import PROC, Identity, folder_id, identify, is_running, working_folder
-from serving.apis.state import ACTIVATOR_FOLDER, GATEWAY_FOLDER
+from clusters.removal import remove_files
+from serving.apis.state import ACTIVATOR_FOLDER, GATEWAY_FOLDER, forget
 
 GATEWAY, ACTIVATOR = "gateway", "activator"
 ACTIVATOR_MODULE = "clusters.embedded.activator"
@@ -48,10 +50,18 @@ def find_remains(state: Path) -> list[Remain]:
     return [*_gateways(state), *_activators(state), *sorted(pods, key=lambda remain: remain.role == "zygote")]
 
 
-def end_remains(state: Path, grace: float, show: Callable[[str], None]) -> tuple[list[Remain], list[Remain]]:
+class Ended(NamedTuple):
+    """The result of `end_remains`."""
+
+    found: list[Remain]
+    running: list[Remain]  # even after SIGKILL
+    files: list[Path]  # that a read-only disk keeps
+
+
+def end_remains(state: Path, grace: float, show: Callable[[str], None]) -> Ended:
     """End them in order: no new requests, those under way finish within `grace` seconds, then the processes.
 
-    `show` is told what happens. Blocks. Returns (what was found, what is left even after SIGKILL).
+    Their records and sockets are removed. `show` gets lines of progress. Blocks.
     """
     found: list[Remain] = []
     deadline = time.monotonic() + grace
@@ -63,8 +73,8 @@ def end_remains(state: Path, grace: float, show: Callable[[str], None]) -> tuple
         show(f"ending what a platform left running: {summary(remains)}")
         asyncio.run(_end_services(state, remains, max(0.0, deadline - time.monotonic())))
         end_leftovers(find_leftovers(state), max(LEAST_GRACE, deadline - time.monotonic()))
-    _forget_services(state)
-    return found, find_remains(state)
+    files = [*forget(state), *_forget_services(state)]
+    return Ended(found, find_remains(state), files)
 
 
 def summary(remains: Collection[Remain]) -> str:
@@ -153,7 +163,8 @@ def _commands() -> Iterator[tuple[int, list[str]]]:
             yield int(entry.name), content.decode("utf-8", "surrogateescape").rstrip("\0").split("\0")
 
 
-def _forget_services(state: Path) -> None:
+def _forget_services(state: Path) -> list[Path]:
     gateway, held = state / GATEWAY_FOLDER, state / ACTIVATOR_FOLDER
-    for path in (gateway / envoy.RECORD, gateway / ADMIN_SOCKET, held / activator.RECORD, held / activator.SOCKET):
-        path.unlink(missing_ok=True)
+    return remove_files(
+        gateway / envoy.RECORD, gateway / ADMIN_SOCKET, held / activator.RECORD, held / activator.SOCKET
+    )

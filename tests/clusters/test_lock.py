@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from clusters.embedded.lock import FolderLock, Locked, holder
+from clusters.embedded.lock import FolderLock, Locked, ReadOnlyFolder, holder
 from clusters.errors import KnodelError
+from clusters.removal import remove_files
+from tests.support.mounts import MayNotMount, in_mount_namespace, make_read_only
 
 HOLDER = """
 import sys
@@ -81,6 +83,35 @@ def test_a_lock_file_is_no_sign_of_a_platform(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("99999\n")
     assert holder(tmp_path) is None
     assert holder(tmp_path / "absent") is None
+
+
+def test_a_read_only_disk_hides_no_platform_and_takes_no_new_one(tmp_path: Path) -> None:
+    held, free = tmp_path / "held", tmp_path / "free"
+    with FolderLock(free):
+        pass
+    lock = FolderLock(held)
+    lock.acquire()
+
+    def work() -> None:
+        make_read_only(tmp_path)
+        assert holder(held) == os.getpid()
+        assert holder(free) is None
+        with pytest.raises(ReadOnlyFolder, match="Read-only file system"):
+            FolderLock(free).acquire()
+        assert remove_files(held / "lock", held / "absent") == [held / "lock"]
+
+    try:
+        in_mount_namespace(work)
+    except MayNotMount as error:
+        pytest.skip(f"no read-only disk here: {error}")
+    finally:
+        lock.release()
+
+
+def test_a_lock_that_cannot_be_opened_is_no_free_one(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to(tmp_path / "lock")
+    with pytest.raises(KnodelError, match="lock: Too many levels of symbolic links"):
+        holder(tmp_path)
 
 
 async def test_programs_that_a_platform_starts_do_not_keep_its_lock(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from serving.apis.state import STORE_FILE
 from tests.long.trainings import SOURCE, Trainings
 from tests.platform.machine import Machine, machine
 from tests.platform.test_life import Prober
-from tests.support.small_disk import MayNotMount, fill, make_room, on_small_disk
+from tests.support.mounts import MayNotMount
+from tests.support.small_disk import fill, make_room, on_small_disk
 from tests.support.wait import eventually
 
 DISK = 24

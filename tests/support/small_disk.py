@@ -6,42 +6,31 @@ Or, for who is not root, one file that does not grow.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
 import resource
 import subprocess
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
+from tests.support.mounts import in_mount_namespace
+
 T = TypeVar("T")
 
-CLONE_NEWNS: Final = 0x00020000
-"""`unshare`: a mount namespace of its own (sched.h). Linux has one for each thread."""
 BALLAST: Final = "ballast"
 CHUNK: Final = 4096
-
-
-class MayNotMount(Exception):
-    """A disk of its own takes root."""
 
 
 def on_small_disk(folder: Path, mebibytes: int, work: Callable[[], T]) -> T:
     """What `work` returns, called in a thread that has an empty disk of this size at `folder`, gone afterwards.
 
-    Raises MayNotMount for who is not root, or is so in a container.
+    Raises MayNotMount.
     """
 
     def mounted() -> T:
-        if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS):
-            raise MayNotMount(os.strerror(ctypes.get_errno()))
-        subprocess.run(["mount", "--make-rprivate", "/"], check=True)
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m,mode=0700", "tmpfs", str(folder)], check=True)
         return work()
 
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(mounted).result()
+    return in_mount_namespace(mounted)
 
 
 def fill(folder: Path, leave: int = 0) -> None:

@@ -26,6 +26,7 @@ from clusters.embedded.kubelet.environment import node_environment
 from clusters.errors import KnodelError
 from clusters.gateway_token import VARIABLE
 from clusters.identity import Identity, folder_id, identify, is_running
+from clusters.removal import remove_files
 from clusters.sockets import PortGuard
 
 log = logging.getLogger(__name__)
@@ -113,8 +114,7 @@ class ActivatorProcess:
         if self._identity is not None:
             await processes.terminate(self._identity, grace)
             self._identity = None
-        for name in (RECORD, SOCKET):
-            (self._folder / name).unlink(missing_ok=True)
+        remove_files(self._folder / RECORD, self._folder / SOCKET)
 
     def close(self) -> None:
         """Let the activator go on without this control plane, which gives up its share of the listening socket."""

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from clusters.identity import NOBODY, Identity, folder_id
 from clusters.objects import Object, labels_of, name_of, namespace_of, uid_of
+from clusters.removal import remove_files
 
 PRIVATE: Final = 0o700  # models and requests pass through these folders
 LARGEST_MESSAGE: Final = 4096  # bytes; Kubernetes: MaxContainerTerminationMessageLength
@@ -171,9 +172,8 @@ class Folders:
             return ""
 
     def forget_last_run(self, uid: str) -> None:
-        """Clear what the former process of the Pod left behind, before a new one is started."""
-        self.termination_log(uid).unlink(missing_ok=True)
-        self.run_file(uid).unlink(missing_ok=True)
+        """Remove the record and the message of the former process of the Pod; a read-only disk keeps them."""
+        remove_files(self.termination_log(uid), self.run_file(uid))
 
 
 def previous_log(path: Path) -> Path:

@@ -26,6 +26,7 @@ from clusters.embedded.kubelet.process import UNKNOWN_EXIT, Exit, Process, first
 from clusters.embedded.kubelet.runtime import ExecRuntime, Launch, Started
 from clusters.embedded.zygote_child import Spawn
 from clusters.identity import Identity, is_running
+from clusters.removal import remove_files
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +171,7 @@ class ZygoteClient:
 
     async def _end(self, process: Process | None, grace: float) -> None:
         """See it end; after `grace` seconds, by force."""
-        (self._folder / SOCKET_NAME).unlink(missing_ok=True)
+        remove_files(self._folder / SOCKET_NAME)
         if process is not None:
             await first_of(process.wait(), self._clock.sleep(grace))
             process.kill()

@@ -19,7 +19,8 @@ import pytest
 from tests.faults.server.process import call, server_process
 from tests.serving.server.client import Caller
 from tests.support import models
-from tests.support.small_disk import MayNotMount, fill, make_room, on_small_disk
+from tests.support.mounts import MayNotMount
+from tests.support.small_disk import fill, make_room, on_small_disk
 from tests.support.wait import eventually
 
 FILES = 64

@@ -21,7 +21,8 @@ from serving.storage.errors import Later, StorageError
 from serving.storage.fetch import StorageOptions, fetch
 from serving.storage.hold import hold
 from serving.storage.local import Place
-from tests.support.small_disk import MayNotMount, fill, make_room, on_small_disk
+from tests.support.mounts import MayNotMount
+from tests.support.small_disk import fill, make_room, on_small_disk
 
 ROOM = 1 << 20
 
