@@ -11,8 +11,9 @@ from serving.server.errors import BadRequest, TooLarge
 from serving.server.limits import BodyBudget
 
 GZIP: Final = b"gzip"
+DEFLATE: Final = b"deflate"
 GZIPS: Final = (GZIP, b"x-gzip")
-CODINGS: Final = {**dict.fromkeys(GZIPS, 16 + zlib.MAX_WBITS), b"deflate": zlib.MAX_WBITS}
+CODINGS: Final = {**dict.fromkeys(GZIPS, 16 + zlib.MAX_WBITS), DEFLATE: zlib.MAX_WBITS}
 """Codings (RFC 9110, 8.4.1) and their windows in zlib's terms; deflate is zlib's own format with a check sum."""
 MEMBERS: Final = 10_000
 """Members of a gzip body. Each costs time even when it is empty; tools that write blocks have one for 64 KiB."""

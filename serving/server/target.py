@@ -10,6 +10,7 @@ from serving.server.errors import NotFound
 from serving.server.inference import Inference
 from serving.server.versions import is_version
 
+STATISTICS: Final = "stats"
 SHOWN: Final = 63  # characters of a caller's name that an error repeats: as many as a name has
 
 
@@ -34,5 +35,6 @@ def check_asked(name: str, revision: str, asked: str, version: str) -> None:
 
 
 def unknown(name: str) -> NotFound:
-    """The answer to who asks for a model that is not here."""
-    return NotFound(f"unknown model {name[:SHOWN]!r}")
+    """Return the error of a request for a model that is not here: `stats` in Triton's path of statistics."""
+    hint = "; statistics are at /metrics on the management port" if name == STATISTICS else ""
+    return NotFound(f"unknown model {name[:SHOWN]!r}{hint}")

@@ -12,14 +12,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from serving.server.compressed import inflated
+from serving.server.compressed import DEFLATE, GZIP, inflated
 from serving.server.errors import ClientLeft, Overloaded, RequestTimeout, ServingError
 from serving.server.grpc.library import grpc
 from serving.server.limits import MEBIBYTE, SMALL_BODY, BodyBudget, Held, Limits
 
 PROMPT: Final = 0.5  # s; by then, or once more so long, a message is here that is not large
-GZIP_MAGIC: Final = b"\x1f\x8b"
-"""How a compressed message begins, and no message of the protocol: its first byte is a key of wire type 7."""
+COMPRESSIONS: Final = {
+    b"\x1f\x8b": (GZIP, grpc.Compression.Gzip),
+    **dict.fromkeys((b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"), (DEFLATE, grpc.Compression.Deflate)),
+}
+"""The first two bytes of compressed messages: gzip (RFC 1952, 2.3.1), and zlib with gRPC's window (RFC 1950, 2.2).
+
+No message of the protocol begins so: the first byte would be a key of wire type 7, or of field 15, which none has."""
 LONGEST: Final = 60.0  # s; the largest message in this time is 1 MB/s
 LOAN: Final = 16 * MEBIBYTE  # for a message that is not here yet; one page of OCR is 13 MB
 SHARE: Final = 2  # the part of the budget that slow messages may have is one half
@@ -96,19 +101,20 @@ class Messages:
             self._end(task)
         if message is grpc.aio.EOF:
             raise ClientLeft
-        if message.startswith(GZIP_MAGIC):
-            message = await self._inflated(message)
-            context.set_compression(grpc.Compression.Gzip)  # a caller that compresses reads compressed answers
+        if compressed := COMPRESSIONS.get(bytes(message[:2])):
+            coding, compression = compressed
+            message = await self._inflated(message, coding)
+            context.set_compression(compression)  # a caller that compresses reads compressed answers
             await context.send_initial_metadata(())  # else `grpc.aio` forgets the compression
         elif len(message) > SMALL_BODY:
             self._budget.borrow(len(message))
         return bytes(message)
 
-    async def _inflated(self, message: bytes) -> bytes:
+    async def _inflated(self, message: bytes, coding: bytes) -> bytes:
         """Raises BadRequest, Overloaded, TooLarge."""
         self._budget.borrow(len(message))
         try:
-            content, lent = await inflated(message, self._budget, self._largest)
+            content, lent = await inflated(message, self._budget, self._largest, coding)
         finally:
             self._budget.give_back(len(message))
         if len(content) <= SMALL_BODY:

@@ -97,7 +97,7 @@ class GrpcServer:
 
 
 _UNCOMPRESSED: Final = 1
-_GZIP: Final = 1 << int(grpc.Compression.Gzip)
+_COMPRESSED: Final = 1 << int(grpc.Compression.Gzip) | 1 << int(grpc.Compression.Deflate)
 
 
 def _options(limits: Limits) -> list[tuple[str, Any]]:
@@ -110,7 +110,7 @@ def _options(limits: Limits) -> list[tuple[str, Any]]:
         ("grpc.max_concurrent_streams", MOST_STREAMS),
         ("grpc.server.max_pending_requests", MOST_WAITING),
         ("grpc.server.max_pending_requests_hard_limit", MOST_WAITING),
-        ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED | _GZIP),
+        ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED | _COMPRESSED),
         ("grpc.per_message_decompression", 0),  # `Messages` inflates: gRPC bounds what comes, not what it inflates to
         ("grpc.keepalive_time_ms", int(limits.ping * _MS)),
         ("grpc.keepalive_timeout_ms", int(limits.pong * _MS)),

@@ -51,6 +51,11 @@ SERVICE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
 REPOSITORY: Final = ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
 """Methods of an extension that other servers have here."""
+UNSUPPORTED: Final = (
+    "ModelStreamInfer", "ModelConfig", "ModelStatistics", "TraceSetting", "LogSettings",
+    *(f"{kind}SharedMemory{verb}" for kind in ("System", "Cuda") for verb in ("Status", "Register", "Unregister")),
+)  # fmt: skip
+"""Methods of other extensions of Triton's service."""
 MODEL_NAME: Final = 1
 """Number of the field `model_name` in a ModelInferRequest."""
 _OK: Final = code_of(grpc.StatusCode.OK)
@@ -138,7 +143,8 @@ class Service:
 
     def handlers(self) -> Sequence[Any]:
         """All methods, for a `grpc.aio` server."""
-        refused = dict.fromkeys(REPOSITORY, _refuse_repository)
+        refused: dict[str, Method] = dict.fromkeys(REPOSITORY, _refuse_repository)
+        refused |= {name: partial(_refuse, name) for name in UNSUPPORTED}
         methods: Mapping[str, Method] = {
             "ServerLive": self._live,
             "ServerReady": self._ready,
@@ -230,10 +236,17 @@ class Service:
 
     async def _model_ready(self, message: bytes, *_: object) -> bytes:
         request = _parsed(messages.ModelReadyRequest, message)
-        if self._directory is not None:
-            return _bytes(messages.ModelReadyResponse(ready=self._directory.ready(request.name, request.version)))
-        (await self._known_target(work=False)).check(request.name, request.version)
-        return _bytes(messages.ModelReadyResponse(ready=self._lifecycle.ready))
+        return _bytes(messages.ModelReadyResponse(ready=await self._is_ready(request.name, request.version)))
+
+    async def _is_ready(self, name: str, version: str) -> bool:
+        """Whether the model is ready. A model or version that is not here is not ready, as on Triton."""
+        try:
+            if self._directory is not None:
+                return self._directory.ready(name, version)
+            (await self._known_target(work=False)).check(name, version)
+        except NotFound:
+            return False
+        return self._lifecycle.ready
 
     async def _model_metadata(self, message: bytes, context: Context, _: Held) -> bytes:
         request = _parsed(messages.ModelMetadataRequest, message)
@@ -300,6 +313,11 @@ def _status_of(error: ServingError, context: Context) -> int:
 
 async def _refuse_repository(*_: object) -> bytes:
     raise UnsupportedType("models are loaded by HTTP on the management port, not here")
+
+
+async def _refuse(name: str, *_: object) -> bytes:
+    metrics = "; /metrics on the management port has statistics" if name == "ModelStatistics" else ""
+    raise UnsupportedType(f"{name} is not supported: ServerMetadata lists the extensions of this server{metrics}")
 
 
 def _parsed(kind: Any, message: bytes) -> Any:

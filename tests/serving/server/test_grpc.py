@@ -13,6 +13,7 @@ import pytest
 
 from serving.server.errors import CannotListen, NotReady
 from serving.server.grpc import messages
+from serving.server.grpc.reading import COMPRESSIONS
 from serving.server.grpc.server import GrpcServer
 from serving.server.grpc.service import HEALTH
 from serving.server.limits import MEBIBYTE, Limits
@@ -56,9 +57,15 @@ async def test_health_is_told_for_server_and_model(channel: grpc.aio.Channel) ->
     assert messages.ServerLiveResponse.FromString(live).live
     ready = await begin(channel, "ServerReady", b"")
     assert messages.ServerReadyResponse.FromString(ready).ready
-    for version in ("", REVISION, "7"):
-        asked_for = messages.ModelReadyRequest(name=NAME, version=version)
-        assert messages.ModelReadyResponse.FromString(await begin(channel, "ModelReady", asked_for)).ready
+    for name, version, is_ready in (
+        (NAME, "", True),
+        (NAME, REVISION, True),
+        (NAME, "7", True),
+        (NAME, "8", False),
+        ("other", "", False),
+    ):
+        asked_for = messages.ModelReadyRequest(name=name, version=version)
+        assert messages.ModelReadyResponse.FromString(await begin(channel, "ModelReady", asked_for)).ready is is_ready
 
 
 async def test_grpcs_own_health_check_says_the_same(channel: grpc.aio.Channel) -> None:
@@ -107,11 +114,12 @@ async def test_a_raw_request_has_a_raw_answer(channel: grpc.aio.Channel) -> None
         ("ModelInfer", asked(floats(1.0, name="z")), Code.INVALID_ARGUMENT),
         ("ModelInfer", asked(), Code.INVALID_ARGUMENT),
         ("ModelInfer", b"\xff\xff", Code.INVALID_ARGUMENT),
-        ("ModelReady", messages.ModelReadyRequest(name="other"), Code.NOT_FOUND),
         ("ModelMetadata", messages.ModelMetadataRequest(name=NAME, version="x"), Code.NOT_FOUND),
         ("ModelMetadata", b"\xff", Code.INVALID_ARGUMENT),
         ("RepositoryModelLoad", b"", Code.UNIMPLEMENTED),
         ("ModelStreamInfer", b"", Code.UNIMPLEMENTED),
+        ("ModelStatistics", b"", Code.UNIMPLEMENTED),
+        ("NoSuchMethod", b"", Code.UNIMPLEMENTED),
     ],
 )
 async def test_what_is_wrong_is_told_by_its_code(
@@ -179,10 +187,11 @@ async def test_a_message_is_answered_as_it_came(double: Parts, compression: grpc
 
 
 @pytest.mark.bad_input("infer-grpc")
-async def test_what_a_compressed_message_inflates_to_is_bounded() -> None:
+@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+async def test_what_a_compressed_message_inflates_to_is_bounded(compression: grpc.Compression) -> None:
     async with serving(models.double(), limits=Limits(body=MEBIBYTE)) as parts:
         address = f"{HOST}:{parts.port}"
-        async with grpc.aio.insecure_channel(address, compression=grpc.Compression.Gzip) as channel:
+        async with grpc.aio.insecure_channel(address, compression=compression) as channel:
             bomb = asked({"name": "x", "datatype": "FP32", "shape": [1]}, raw_input_contents=[bytes(32 * MEBIBYTE)])
             error = await refused(begin(channel, "ModelInfer", bomb))
             assert error.code() == Code.RESOURCE_EXHAUSTED and "1 MiB" in error.details()
@@ -191,11 +200,13 @@ async def test_what_a_compressed_message_inflates_to_is_bounded() -> None:
 
 
 @pytest.mark.bad_input("infer-grpc")
-async def test_another_compression_is_refused(double: Parts) -> None:
-    address = f"{HOST}:{double.port}"
-    async with grpc.aio.insecure_channel(address, compression=grpc.Compression.Deflate) as channel:
-        error = await refused(begin(channel, "ModelInfer", asked(floats(*[1.0] * 1000))))
-    assert error.code() == Code.UNIMPLEMENTED
+@pytest.mark.parametrize("magic", [*COMPRESSIONS])
+@pytest.mark.parametrize("rest", [b"", b"\0" * 100])
+async def test_bytes_that_begin_as_a_compressed_message_and_are_none_are_refused(
+    channel: grpc.aio.Channel, magic: bytes, rest: bytes
+) -> None:
+    error = await refused(begin(channel, "ModelInfer", magic + rest))
+    assert error.code() == Code.INVALID_ARGUMENT
 
 
 async def test_more_than_slots_and_queue_is_refused_at_once() -> None:

@@ -48,7 +48,7 @@ def given(array: Any, datatype: str, name: str = "x") -> Any:
     return made
 
 
-@pytest.mark.parametrize("algorithm", ["gzip", None])
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate", None])
 @pytest.mark.parametrize("count", [1, 100_000])
 async def test_messages_may_be_compressed(double: Parts, algorithm: str | None, count: int) -> None:
     array = np.full(count, 1.5, np.float32)
@@ -63,6 +63,8 @@ async def test_health_and_metadata(double: Parts) -> None:
         assert await client.is_server_live()
         assert await client.is_server_ready()
         assert await client.is_model_ready(NAME)
+        assert not await client.is_model_ready("nope")
+        assert not await client.is_model_ready(NAME, "nope")
         assert (await client.get_server_metadata()).name == "knodel"
         metadata = await client.get_model_metadata(NAME, REVISION)
         assert (metadata.name, metadata.inputs[0].name, metadata.inputs[0].datatype) == (NAME, "x", "FP32")
@@ -97,6 +99,18 @@ async def test_errors_reach_the_client_in_words(double: Parts) -> None:
             await client.infer(NAME, [given(np.array([1], np.int32), "INT32")])
         with pytest.raises(InferenceServerException, match="management port"):
             await client.load_model(NAME)
+
+
+async def test_statistics_and_other_extensions_are_refused_in_words(double: Parts) -> None:
+    async with client_of(double) as client:
+        for call, words in (
+            (client.get_inference_statistics(), "ModelStatistics is not supported.*/metrics on the management port"),
+            (client.get_model_config(NAME), "ModelConfig is not supported: ServerMetadata lists"),
+            (client.get_system_shared_memory_status(), "SystemSharedMemoryStatus is not supported"),
+        ):
+            with pytest.raises(InferenceServerException, match=words) as refused:
+                await call
+            assert refused.value.status() == "StatusCode.UNIMPLEMENTED"
 
 
 async def test_the_clients_deadline_is_kept() -> None:

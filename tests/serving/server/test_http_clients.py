@@ -43,6 +43,7 @@ async def test_tritons_client_sees_a_server_and_a_model(client: Any) -> None:
     assert await client.is_server_ready()
     assert await client.is_model_ready(NAME)
     assert await client.is_model_ready(NAME, REVISION)
+    assert not await client.is_model_ready("nope")
     assert (await client.get_server_metadata())["name"] == "knodel"
     described = await client.get_model_metadata(NAME)
     assert described["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1]}]
@@ -93,6 +94,11 @@ async def test_tritons_client_sends_texts(serve: Serve) -> None:
         for binary in (True, False):
             result = await client.infer(NAME, [given(["a", "Ü"], "BYTES", object, binary=binary)])
             assert [item.decode() for item in result.as_numpy("y")] == ["a", "Ü"]
+
+
+async def test_tritons_client_learns_where_statistics_are(client: Any) -> None:
+    with pytest.raises(InferenceServerException, match="/metrics on the management port"):
+        await client.get_inference_statistics()
 
 
 async def test_tritons_client_reads_an_error(client: Any) -> None:

@@ -82,6 +82,8 @@ async def test_calls_by_grpc_go_by_the_name_in_the_message(serve_many: ServeMany
             await begin(channel, "ModelReady", oip.ModelReadyRequest(name="triple"))
         )
         assert ready.ready
+        other = await begin(channel, "ModelReady", oip.ModelReadyRequest(name="other"))
+        assert not oip.ModelReadyResponse.FromString(other).ready
         for name, factor in (("triple", 3.0), ("double", 2.0)):  # loaded for this call
             answer = await infer(channel, floats(7.0), model_name=name)
             assert (answer.model_name, answer.outputs[0].contents.fp32_contents[0]) == (name, 7 * factor)
