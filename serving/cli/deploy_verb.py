@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from clusters.errors import Invalid, KnodelError, NotFound
-from clusters.objects import MODEL, WARM_POOL, Key, Kind, Object, generation_of, key_of, name_of, namespace_of
+from clusters.objects import MODEL, REVISION, WARM_POOL, Key, Kind, Object, generation_of, key_of, name_of, namespace_of
+from serving.apis.annotations import LABEL_MODEL
 from serving.apis.references import collisions
 from serving.cli.addresses import address_lines, aligned
 from serving.cli.change import WORDS, changed_fields, store_object
@@ -26,6 +27,7 @@ from serving.cli.pools import pool_summary
 from serving.cli.prices import prices_in_force
 from serving.cli.rollouts import rollout_summary
 from serving.cli.wait import parse_timeout, wait_until_ready
+from serving.rollout.versions import Version, shares_of, versions_of
 from serving.storage.addresses import is_file_uri
 
 EXAMPLE_TIMEOUT = 3.0  # s
@@ -201,9 +203,9 @@ def _print(
         return
     for obj in objects:
         if not _is_model(obj):
-            session.output.text(pool_summary(obj))
+            session.output.text(pool_summary(session, obj))
             continue
-        session.output.text(_summary(obj))
+        session.output.text(_summary(session, obj))
         if key_of(obj) in same:
             session.output.text(same[key_of(obj)])
         for line in aligned(address_lines(session, obj, _example(session, obj) if waited else "")):
@@ -255,15 +257,24 @@ def _forecast(session: Session, client: Client, objects: list[Object]) -> None:
             session.output.text(line)
 
 
-def _summary(model: Object) -> str:
+def _summary(session: Session, model: Object) -> str:
     status = model.get("status") or {}
     newest = status.get("latestCreatedRevision", "")
-    shares = {entry["revision"]: entry.get("percent") or 0 for entry in status.get("traffic") or ()}
+    shares = shares_of(status.get("traffic") or (), _versions(session, model))
     words = [f"model {name_of(model)}"]
     if newest:
         words.append(f"version {newest} has {shares.get(newest, 0)} % of the traffic")
         words.append(rollout_summary(model))
     return ", ".join(filter(None, words))
+
+
+def _versions(session: Session, model: Object) -> Sequence[Version]:
+    """Return the versions of a Model with variants, whose shares are those of several revisions."""
+    if not model["spec"].get("variants"):
+        return ()
+    client = session.client()
+    revisions = client.list(REVISION, namespace_of(model), f"{LABEL_MODEL}={name_of(model)}")["items"]
+    return versions_of(revisions)
 
 
 def _example(session: Session, model: Object) -> str:

@@ -89,9 +89,9 @@ def _of_rollout(before: Object, after: Object) -> Iterator[Note]:
         yield Note("Normal", "RolloutProgressed", what)
 
 
-def _lines(obj: Object) -> dict[tuple[str, str, str, str], HistoryEntry]:
+def _lines(obj: Object) -> dict[tuple[str, str, str], HistoryEntry]:
     entries = (HistoryEntry.from_json(entry) for entry in _status(obj).get("history") or ())
-    return {(entry.revision, entry.at, entry.cause.by, entry.cause.id): entry for entry in entries}
+    return {(entry.revision, entry.at, entry.cause.by): entry for entry in entries}
 
 
 def _split(obj: Object) -> str:

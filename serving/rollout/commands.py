@@ -101,7 +101,7 @@ def rollback(model: Object, revisions: Sequence[Object], to: str | None = None) 
     _check_was_ready(model, [target], versions)
     living = version_with(versions, target)
     if living is not None and living.complete:
-        entry = {"revision": target, "percent": ALL, **_tag_of(model, target)}
+        entry = {"revision": living.revision, "percent": ALL, **_tag_of(model, target)}
         spec = {"traffic": [entry], "canaryTrafficPercent": None}
         cause = _standing_rollback(model, living.revision, spec) or _rolled_back_to(model, living.revision)
         back = _patch(model, cause, spec)

@@ -2,6 +2,7 @@
 
 The history is a log. A line is appended when a version appears, when an old version gets all the traffic again after
 another had it, and when a rollback gave it all; so the lines with `promotedAt` stand in the order in which they had it.
+A rollback to a version that has all the traffic since an earlier rollback adds no line.
 """
 
 from __future__ import annotations
@@ -108,8 +109,13 @@ def _fresh_cause(history: Sequence[HistoryEntry], cause: Cause) -> Cause:
 def _newcomers(
     history: Sequence[HistoryEntry], versions: Sequence[Version], cause: Cause, now: str
 ) -> list[HistoryEntry]:
-    """Versions that no line tells of; of a full history's only those after the newest known: it forgot the others."""
+    """Versions that no line tells of; of a full history's only those after the newest known: it forgot the others.
+
+    A rollback causes a new version only where its target was collected.
+    """
     known = {entry.revision for entry in history}
+    if any(version.complete and _is_rollback_to(cause, version.revision) for version in versions):
+        cause = Cause()
     if len(history) >= MOST_ENTRIES:
         newest = max((index for index, version in enumerate(versions) if version.revision in known), default=-1)
         versions = versions[newest + 1 :]
@@ -128,7 +134,9 @@ def _promote(log: list[HistoryEntry], shares: Shares, cause: Cause, now: str) ->
         return log
     own = lines[-1]
     others_since = any(entry.promoted_at for entry in log[own + 1 :])
-    came_back = cause.by == "rollback" and cause.id.startswith(f"{holder}@")
+    came_back = _is_rollback_to(cause, log[own].revision)
+    if came_back and not others_since and (log[own].outcome, log[own].cause.by) == ("promoted", "rollback"):
+        return [*log[:own], replace(log[own], cause=cause), *log[own + 1 :]]  # the same event: its cause is spent
     if others_since or came_back:
         closed = replace(log[own], outcome="superseded") if log[own].outcome in ("serving", "promoted") else log[own]
         again = replace(log[own], cause=cause, outcome="promoted", at=now, promoted_at=now)
@@ -136,6 +144,10 @@ def _promote(log: list[HistoryEntry], shares: Shares, cause: Cause, now: str) ->
     if log[own].promoted_at:
         return log
     return [*log[:own], replace(log[own], promoted_at=now), *log[own + 1 :]]
+
+
+def _is_rollback_to(cause: Cause, revision: str) -> bool:
+    return cause.by == "rollback" and cause.id.startswith(f"{revision}@")
 
 
 def _judged(

@@ -162,9 +162,14 @@ class Served:
         await self.add_revision(name, f"{name}-00002")
         await self.set_status(name, status)
 
-    async def add_revision(self, model: str, name: str, *, ready: str = "True") -> None:
-        """Add a Revision of the Model, as Knative would have made it; `ready` is the status of its condition."""
-        labels = {"knodel.dev/model": model, "knodel.dev/generation": name, "serving.knative.dev/configuration": model}
+    async def add_revision(self, model: str, name: str, *, ready: str = "True", variant: str = "") -> None:
+        """Add a Revision of the Model, as Knative would have made it; `ready` is the status of its condition.
+
+        Revisions of a `variant` are all of one version.
+        """
+        version, configuration = ("one", f"{model}-{variant}") if variant else (name, model)
+        labels = {"knodel.dev/model": model, "knodel.dev/generation": version}
+        labels |= {"serving.knative.dev/configuration": configuration, "knodel.dev/variant": variant}
         spec = {"containers": [{"image": "knodel.dev/server:0"}]}
         metadata = {"name": name, "namespace": "default", "labels": labels}
         revision = {"apiVersion": REVISION.api_version, "kind": "Revision", "metadata": metadata, "spec": spec}

@@ -235,6 +235,22 @@ async def test_deploy_waits_until_the_new_version_is_ready(served: Served) -> No
     ]
 
 
+async def test_the_share_of_a_version_is_that_of_all_its_revisions_and_tags(served: Served) -> None:
+    variants = [{"name": "a", "percent": 60}, {"name": "b", "percent": 40}]
+    text = models("magika", last=f", variants: {json.dumps(variants)}")
+    assert (await served.knodel("deploy", "-f", "-", "--no-wait", stdin=text)).code == 0
+    for variant in ("a", "b"):
+        await served.add_revision("magika", f"magika-{variant}-00001", variant=variant)
+    traffic = [
+        {"revision": "magika-a-00001", "percent": 60},
+        {"revision": "magika-a-00001", "percent": 0, "tag": "blue", "url": "http://blue-magika.test"},
+        {"revision": "magika-b-00001", "percent": 40},
+    ]
+    await served.set_status("magika", {"latestCreatedRevision": "magika-a-00001", "traffic": traffic})
+    done = await served.knodel("deploy", "magika", "--min", "0", "--no-wait")
+    assert "version magika-a-00001 has 100 % of the traffic" in done.out
+
+
 async def test_a_version_before_that_fails_ends_no_waiting_for_the_newest(served: Served) -> None:
     await served.deploy("magika")
     failed = {"type": "Ready", "status": "False", "reason": "RevisionMissing", "message": "magika-00001 failed"}

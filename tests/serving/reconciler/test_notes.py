@@ -42,6 +42,14 @@ def test_a_versions_life_is_told() -> None:
     assert "(version 7)" in notes(status(), status(history=[line(1, "", "7")]))[0].message
 
 
+def test_a_rollback_that_is_given_again_is_no_event() -> None:
+    before, after = (
+        status(history=[{**line(1, "promoted"), "cause": {"by": "rollback", "id": f"magika-00001@{generation}"}}])
+        for generation in (3, 4)
+    )
+    assert notes(before, after) == []
+
+
 def test_readiness_and_traffic_are_told() -> None:
     after = status(
         latestReadyRevision="magika-00001", traffic=[{"revision": "magika-00001", "percent": 100, "tag": "blue"}]

@@ -70,6 +70,19 @@ def test_a_rollback_that_is_given_again_is_the_same_one() -> None:
     assert cause(rollback(unpinned, LIVING, "magika-00001"))["id"] == "magika-00001@8"
 
 
+def test_any_revision_of_a_version_with_variants_names_the_whole_version() -> None:
+    large, small = (
+        revision(1, configuration=f"magika-{name}", generation="x", variants="large,small")
+        for name in ("large", "small")
+    )
+    moved = model([("magika-large-00001", True)], {"magika-large-00001": 50, "magika-small-00001": 50})
+    first = rollback(moved, [large, small], "magika-large-00001")
+    assert first["spec"]["traffic"] == [{"revision": "magika-large-00001", "percent": 100}]
+    stored = {**moved, "spec": {**moved["spec"], "traffic": first["spec"]["traffic"]}}
+    stored["metadata"] = {**moved["metadata"], **first["metadata"], "generation": 8}
+    assert rollback(stored, [large, small], "magika-small-00001") == first
+
+
 def test_rollback_out_of_a_split_goes_to_who_last_had_it() -> None:
     shares = {"magika-00001": 90, "magika-00002": 10}
     patch = rollback(model([("magika-00001", True), ("magika-00002", False)], shares), LIVING)

@@ -115,6 +115,35 @@ def test_a_rollback_out_of_a_canary_is_a_line_of_its_own_and_spends_its_cause() 
     assert life.look(versions(True, True, None), back, r1=100)[-1] == ("3", "", "user")
 
 
+def test_a_rollback_to_the_version_that_a_rollback_gave_all_adds_no_line() -> None:
+    life = Life()
+    life.look(versions(True), r1=100)
+    life.look(versions(True, True), r2=100)
+    rows = life.look(versions(True, True), Cause("rollback", f"{R1}@3"), r1=100)
+    assert rows[-1] == ("1", "promoted", "rollback")
+    promoted_at = life.history[-1].promoted_at
+    assert life.look(versions(True, True), Cause("rollback", f"{R1}@4"), r1=100) == rows
+    assert (life.history[-1].promoted_at, life.target()) == (promoted_at, R2)
+    life.look(versions(True, True), Cause("rollback", f"{R1}@4"), r1=90, r2=10)
+    assert len(life.look(versions(True, True), Cause("rollback", f"{R1}@5"), r1=100)) == len(rows) + 1
+
+
+def test_a_rollback_to_a_living_version_causes_no_new_one() -> None:
+    """A deploy keeps the Model's annotation; a rollout that fell back meanwhile gave the line another cause."""
+    life = Life()
+    life.look(versions(True), r1=100)
+    life.look(versions(True, True), r1=50, r2=50)
+    rows = life.look(versions(True, True), Cause("rollback", f"{R1}@2026-01-01T00:00:00Z"), r1=100)
+    by_hand = Cause("rollback", f"{R1}@3")
+    assert life.look(versions(True, True, None), by_hand, r1=100) == [*rows, ("3", "", "user")]
+    collected = Cause("rollback", f"{R2}@9")
+    one, _, three = versions(True, True, True)
+    assert life.look((one, three, *versions(True, True, True, None)[3:]), collected, r3=100)[3:] == [
+        ("3", "promoted", "user"),
+        ("4", "", "rollback"),
+    ]
+
+
 def test_an_event_causes_the_version_that_it_brought() -> None:
     life = Life()
     life.look(versions(True), r1=100)
@@ -170,6 +199,20 @@ def test_the_same_look_twice_changes_nothing(looks: list[tuple[int, int, int, bo
         life.look(found, USER, "", "", **shares)
     full = [entry for entry in life.history if entry.outcome == "promoted"]
     assert len(full) <= 1
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 100)), max_size=8), st.integers(1, 3))
+def test_a_rollback_that_is_given_twice_adds_one_line(looks: list[tuple[int, int]], target: int) -> None:
+    life, found = Life(), versions(True, True, True)
+    for number, (revision, percent) in enumerate(looks):
+        other = revision % 3 + 1
+        cause = Cause("rollback", f"magika-{revision:05d}@{number}")
+        life.look(found, cause, "", "", **{f"r{revision}": percent, f"r{other}": 100 - percent})
+    first, second = (
+        life.look(found, Cause("rollback", f"magika-{target:05d}@again-{number}"), "", "", **{f"r{target}": 100})
+        for number in range(2)
+    )
+    assert second == first
 
 
 def test_a_version_that_a_newer_rollout_replaces_is_superseded_though_the_stable_one_serves() -> None:
