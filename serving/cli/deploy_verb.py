@@ -203,7 +203,7 @@ def _print(
         return
     for obj in objects:
         if not _is_model(obj):
-            session.output.text(pool_summary(session, obj))
+            session.output.text(pool_summary(obj))
             continue
         session.output.text(_summary(session, obj))
         if key_of(obj) in same:
