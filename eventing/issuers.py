@@ -37,7 +37,16 @@ STALE: Final = 3600.0
 """s that known keys are used while their issuer does not answer."""
 LARGEST: Final = 1 << 20  # bytes of an answer; key sets have a few KiB
 TIMEOUT: Final = 5.0  # s for an answer: a sender waits for it
+MOST_KEYS: Final = 100  # keys of a set that are read; real sets have a few
+LARGEST_KEY: Final = 16_384  # bits of a key: OpenSSL verifies nothing with a larger one
 DISCOVERY: Final = "/.well-known/openid-configuration"
+_PUBLIC_MEMBERS: Final = frozenset({"kty", "kid", "use", "key_ops", "alg", "crv", "x", "y", "n", "e"})
+"""Members of public keys (RFC 7517 §4, RFC 7518 §6, RFC 8037 §2). Private ones are dropped: the check of a private RSA
+key takes from a second to an hour, and the issuer decides which."""
+_NOT_UNDERSTOOD: Final = (
+    jwt.PyJWTError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError, UnsupportedAlgorithm
+)  # fmt: skip
+"""Errors that PyJWT and cryptography raise for a key that they cannot read."""
 
 
 class Fetcher(Protocol):
@@ -108,18 +117,21 @@ def _find(known: _KeySet | None, kid: str) -> jwt.PyJWK | None:
 def _parsed(document: Mapping[str, Any]) -> tuple[jwt.PyJWK, ...]:
     """The keys for signatures; those that are not understood are passed over (RFC 7517 §5)."""
     members = document.get("keys")
-    found = tuple(key for member in members if (key := _key(member))) if isinstance(members, list) else ()
+    members = members[:MOST_KEYS] if isinstance(members, list) else ()
+    found = tuple(key for member in members if (key := _key(member)))
     if not found:
         raise IssuerUnreachable("its key set has no key that can be used here")
     return found
 
 
 def _key(member: Any) -> jwt.PyJWK | None:
+    """Return the public key of a member of a key set; None for what is not understood or not meant for signatures."""
     try:
-        key = jwt.PyJWK(member)
-    except (jwt.PyJWTError, AttributeError, LookupError, TypeError, ValueError, UnsupportedAlgorithm):
+        key = jwt.PyJWK({name: value for name, value in member.items() if name in _PUBLIC_MEMBERS})
+        is_small = getattr(key.key, "key_size", 0) <= LARGEST_KEY
+    except _NOT_UNDERSTOOD:
         return None
-    return key if key.key_type != "oct" and key.public_key_use in (None, "sig") else None
+    return key if is_small and key.key_type != "oct" and key.public_key_use in (None, "sig") else None
 
 
 class Discovery:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,11 +12,13 @@ import jwt
 import pytest
 from aiohttp import web
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
 
 from clusters.errors import Forbidden, Unavailable
 from clusters.net.ssrf import LOOPBACK_HOSTS
 from eventing.cluster_issuer import ClusterIssuer
-from eventing.issuers import LARGEST, CachedIssuerKeys, Discovery
+from eventing.issuers import LARGEST, MOST_KEYS, CachedIssuerKeys, Discovery
 from eventing.oidc import IssuerUnreachable
 from tests.eventing.issuer import ISSUER, Issuer
 from tests.support.clock import SteppedClock
@@ -109,6 +112,45 @@ async def test_a_key_of_a_kind_that_is_not_known_here_is_passed_over(monkeypatch
     keys = CachedIssuerKeys(CountedFetcher({"keys": [{**good, "kid": "odd"}, good]}), clock)
 
     assert await keys.key(ISSUER, "k1") is not None
+
+
+async def test_private_members_of_a_key_are_not_read() -> None:
+    """The check of a private key takes a second to an hour, and key sets are read in the event loop."""
+    private = json.loads(RSAAlgorithm.to_jwk(rsa.generate_private_key(65537, 2048)))
+    keys = CachedIssuerKeys(CountedFetcher({"keys": [{**private, "kid": "k1"}]}), SteppedClock())
+    found = await keys.key(ISSUER, "k1")
+
+    assert found is not None
+    assert isinstance(found.key, rsa.RSAPublicKey)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"alg": "none"},
+        {"kty": "RSA", "alg": "RS256", "e": "AQAB", "n": "_" * 2734},  # 16 404 bits
+        {"kty": "RSA", "alg": "ES256"},
+        {"use": {"sig": 1}},
+        {"crv": ["P-256"], "kty": "EC"},
+    ],
+)
+async def test_a_key_that_cannot_be_used_leaves_the_others(other: dict[str, Any]) -> None:
+    clock = SteppedClock()
+    good = Issuer(clock).key_set()["keys"][0]
+    keys = CachedIssuerKeys(CountedFetcher({"keys": [{**good, **other, "kid": "other"}, good]}), clock)
+
+    assert await keys.key(ISSUER, "k1") is not None
+    assert await keys.key(ISSUER, "other") is None
+
+
+async def test_so_many_keys_of_a_set_are_read() -> None:
+    clock = SteppedClock()
+    good = Issuer(clock).key_set()["keys"][0]
+    many = [{**good, "kid": str(number)} for number in range(MOST_KEYS + 1)]
+    keys = CachedIssuerKeys(CountedFetcher({"keys": many}), clock)
+
+    assert await keys.key(ISSUER, str(MOST_KEYS - 1)) is not None
+    assert await keys.key(ISSUER, str(MOST_KEYS)) is None
 
 
 async def test_a_silent_issuer_is_asked_twice_a_minute() -> None:
