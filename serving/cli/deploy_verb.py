@@ -17,20 +17,21 @@ from serving.cli.addresses import address_lines, aligned
 from serving.cli.change import WORDS, changed_fields, store_object
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
-from serving.cli.errors import UsageError
+from serving.cli.errors import NotInTime, UsageError
 from serving.cli.example import example_request
 from serving.cli.files import models_of
 from serving.cli.ingress import entrance_of
-from serving.cli.local_files import keep_by_digest, keep_files, uri_of, without_same_bytes
+from serving.cli.local_files import awaits_record, keep_by_digest, keep_files, uri_of, without_same_bytes
 from serving.cli.names import files, formats, model_name, secrets
 from serving.cli.pools import pool_summary
 from serving.cli.prices import prices_in_force
 from serving.cli.rollouts import rollout_summary
-from serving.cli.wait import parse_timeout, wait_until_ready
+from serving.cli.wait import parse_timeout, wait_until, wait_until_ready
 from serving.rollout.versions import Version, shares_of, versions_of
 from serving.storage.addresses import is_file_uri
 
 EXAMPLE_TIMEOUT = 3.0  # s
+RECORDED_WITHIN = 5.0  # s after a version became ready
 LONGEST_EXAMPLE = 1000  # characters of a request that a line for pasting has
 KINDS_OF_FILES = (MODEL, WARM_POOL)
 
@@ -109,9 +110,18 @@ def _ready(client: Client, model: Object, seconds: float) -> Object:
 
 
 def _present(client: Client, obj: Object) -> Object | None:
-    """Return the object as it is stored; None when there is none."""
+    """Return the object as it is stored; None when there is none.
+
+    Where the digest of `obj` is compared with that of a version that has just become ready, wait until it is recorded.
+    """
+    name, namespace = name_of(obj), namespace_of(obj)
     with suppress(NotFound):
-        return client.get(_kind(obj), name_of(obj), namespace_of(obj))
+        present = client.get(_kind(obj), name, namespace)
+        spec = obj.get("spec")
+        if _is_model(obj) and isinstance(spec, dict) and spec.get("digest") and awaits_record(present):
+            with suppress(NotInTime):
+                return wait_until(client, name, namespace, RECORDED_WITHIN, lambda model: not awaits_record(model))
+        return present
     return None
 
 

@@ -118,6 +118,14 @@ def recorded_digest(model: Object) -> str:
     return entries[-1].digest if entries else ""
 
 
+def awaits_record(model: Object) -> bool:
+    """Return whether the Model's newest version is ready and the digest that it loaded is not recorded yet."""
+    spec, status = model.get("spec") or {}, model.get("status") or {}
+    observed = status.get("observedGeneration") == generation_of(model)
+    ready = (condition_of(model, CONFIGURATIONS_READY) or {}).get("status") == "True"
+    return observed and ready and not spec.get("digest") and not recorded_digest(model)
+
+
 def short_digest(digest: str) -> str:
     """Return the beginning of a digest, for people; `-` without one."""
     return digest.removeprefix("sha256:")[:SHORT] or "-"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from clusters.objects import MODEL, Object
 from serving.apis.state import KEPT_FOLDER, Facts
+from serving.cli import deploy_verb
 from serving.cli.local_files import without_same_bytes
 from serving.storage.digest import of_bytes
 from tests.serving.cli.conftest import Served, check
@@ -101,8 +103,35 @@ async def test_the_bytes_that_a_version_loaded_make_no_new_one(served: Served, t
     assert (await served.model("m"))["spec"] == {"storageUri": Path(path).as_uri(), "digest": NEW}
 
 
+async def test_a_deploy_waits_for_the_digest_of_a_version_that_has_just_become_ready(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = model_file(tmp_path, b"old")
+    await add_loaded(served, Path(path).as_uri(), "")
+    deploying = asyncio.ensure_future(served.knodel("deploy", "m", "--uri", path, "--no-wait"))
+    done, _ = await asyncio.wait([deploying], timeout=1.0)
+    assert not done
+    entry = {"revision": "m-00001", "storageUri": Path(path).as_uri(), "digest": OLD}
+    await served.set_status("m", {"history": [entry]})
+    assert "unchanged" in (await deploying).out
+
+    await served.set_status("m", {"history": [{**entry, "digest": ""}]})  # a server that reports no digest
+    monkeypatch.setattr(deploy_verb, "RECORDED_WITHIN", 0.1)
+    assert "unchanged" not in (await served.knodel("deploy", "m", "--uri", path, "--no-wait")).out
+    assert (await served.model("m"))["spec"] == {"storageUri": Path(path).as_uri(), "digest": OLD}
+
+
+@pytest.mark.parametrize("spec", ["3", "[a]", "{storageUri: 3, digest: [b]}"])
+async def test_a_spec_of_another_type_is_refused(served: Served, tmp_path: Path, spec: str) -> None:
+    await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old"), "--no-wait")
+    text = f"apiVersion: knodel.dev/v1alpha1\nkind: Model\nmetadata: {{name: m}}\nspec: {spec}\n"
+    check(await served.knodel("deploy", "-f", "-", stdin=text), 2, ["spec"])
+
+
 @pytest.mark.parametrize("loaded", ["stale", "starting", "another URI", "another version"])
-async def test_bytes_of_another_version_or_of_none_are_deployed(served: Served, tmp_path: Path, loaded: str) -> None:
+async def test_bytes_of_another_version_or_of_none_are_deployed(
+    served: Served, tmp_path: Path, loaded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = model_file(tmp_path, b"old")
     uri, elsewhere = Path(path).as_uri(), (tmp_path / "b.onnx").as_uri()
     ready = "Unknown" if loaded == "starting" else "True"
@@ -110,8 +139,10 @@ async def test_bytes_of_another_version_or_of_none_are_deployed(served: Served, 
     if loaded == "stale":
         await served.set_status("m", {"observedGeneration": 0})
     if loaded == "another URI":
+        monkeypatch.setattr(deploy_verb, "RECORDED_WITHIN", 0.1)
         await served.set_status("m", {"history": [{"revision": "m-00001", "storageUri": elsewhere, "digest": OLD}]})
     if loaded == "another version":
+        monkeypatch.setattr(deploy_verb, "RECORDED_WITHIN", 0.1)
         await served.set_status("m", {"latestCreatedRevision": "m-00002"})
     done = await served.knodel("deploy", "m", "--uri", path, "--no-wait")
     assert "unchanged" not in done.out
