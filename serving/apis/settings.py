@@ -61,6 +61,7 @@ OTHER_VARIABLES = frozenset(
         "KNODEL_EVENTS_URL",
         "KNODEL_EVENTS_SECRET",
         "KNODEL_EVENTS_SOURCE",
+        "KNODEL_EVENTS_WAIT",
     }
 )
 """Variables that are no settings of a platform: its state folder, by which everything else is found, and those that

@@ -62,17 +62,30 @@ def command(
     facts = _find_running(session)
     if facts is not None:
         return _leave(session, facts, ports, config)
-    if detach:
-        return _detached(session, ports, config)
     from serving.cli.files import settings_of
-    from serving.platform import run_platform  # everything heavy hangs on this import
+    from serving.cli.preflight import check_start
 
     settings = settings_of(config, gateway_port=port, control_port=control_port, control_tls_port=control_tls_port)
     try:
+        check_start(session.state, settings)
+    except AddressInUse as error:
+        if (facts := _find_running(session)) is not None:  # another command started one at the same time
+            return _leave(session, facts, ports, config)
+        raise _taken(session, config, error) from error
+    if detach:
+        return _detached(session, ports, config)
+    from serving.platform import run_platform  # everything heavy hangs on this import
+
+    try:
         return run_platform(session.state, settings)
     except AddressInUse as error:
-        what = str(error).partition(": choose ")[0]
-        raise CommandError(f"{what}: {propose(session.state, config)}") from error
+        raise _taken(session, config, error) from error
+
+
+def _taken(session: Session, config: str | None, error: AddressInUse) -> CommandError:
+    """Return the error for the user: its remedy is a command that starts the platform on free ports."""
+    what = str(error).partition(": choose ")[0]
+    return CommandError(f"{what}: {propose(session.state, config)}")
 
 
 def _leave(session: Session, facts: Facts, ports: _Ports, config: str | None) -> int:

@@ -28,6 +28,7 @@ LIMIT: Final = 64 << 30  # bytes of all copies together
 LIMIT_VARIABLE: Final = "KNODEL_KEPT_LIMIT"
 FOLDER_VARIABLE: Final = "KNODEL_KEPT"
 GRACE: Final = 600.0  # s since a copy was made or deployed last: its Model may not be stored yet
+_LONGEST_LIMIT: Final = 18  # digits: more bytes than any disk has
 _AT_ONCE: Final = 1 << 30  # bytes that one call copies
 _BLOCK: Final = 1 << 20  # bytes that are read at once
 _READ_ONLY: Final = 0o400
@@ -37,8 +38,10 @@ _TRIES: Final = 3  # copies that are made of files which change meanwhile
 def limit_of(environ: Mapping[str, str]) -> int:
     """Return the limit in bytes: KNODEL_KEPT_LIMIT, else LIMIT. Raises StorageError."""
     text = environ.get(LIMIT_VARIABLE) or str(LIMIT)
-    if not (text.isascii() and text.isdigit()):
-        raise StorageError(f"{LIMIT_VARIABLE}={text[:80]!r} is not a number of bytes")
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_LIMIT):
+        raise StorageError(
+            f"{LIMIT_VARIABLE}={text[:80]!r} is not a number of bytes: set it to digits alone, such as {LIMIT}"
+        )
     return int(text)
 
 
