@@ -69,8 +69,8 @@ class Downloader:
             got.begin()
         request = wanted.request()
         with self.web.ask(replace(request, headers={**request.headers, **got.range})) as answer:
-            if got.continued_by(answer):
-                self._add(answer, got, progress, wanted.most)
+            if (total := got.continued_by(answer)) is not None:
+                self._add(answer, got, progress, wanted.most, total)
                 return
             stale = got.size > 0 and answer.status in (
                 http.client.PARTIAL_CONTENT,
@@ -79,14 +79,13 @@ class Downloader:
             if not stale:
                 answer.check()
                 got.begin(answer)
-                self._add(answer, got, progress, wanted.most)
+                self._add(answer, got, progress, wanted.most, answer.response.length)  # None when chunked
                 return
         got.begin()
         self._receive(wanted, got, progress)
 
-    def _add(self, answer: Answer, got: Received, progress: Progress, most: int) -> None:
-        announced = answer.response.length  # None when chunked
-        total = None if announced is None else got.size + announced
+    def _add(self, answer: Answer, got: Received, progress: Progress, most: int, total: int | None) -> None:
+        """Add the body. Raises Interrupted when what has come then is not the whole file of `total` bytes."""
         if total is not None and total > most:
             raise StorageError(f"{answer.name}: has {format_size(total)}, and {format_size(most)} is the limit")
         for chunk in self.web.chunks(answer):

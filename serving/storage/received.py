@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -16,6 +17,7 @@ from serving.storage.web import Answer
 _PARTIAL: Final = 206
 _WEAK: Final = "W/"  # begins an entity tag that does not promise equal bytes (RFC 9110, 8.8.1)
 _LONGEST_ETAG: Final = 1024  # characters
+_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
 _BLOCK: Final = 1 << 20  # bytes read at once
 
 
@@ -44,10 +46,17 @@ class Received:
         """Headers that ask for what is missing, if it is still the same version (RFC 9110, 13.1.5)."""
         return {"Range": f"bytes={self.size}-", "If-Range": self.etag} if self.size else {}
 
-    def continued_by(self, answer: Answer) -> bool:
-        """Whether the answer's body is what is missing."""
-        start = answer.header("Content-Range").partition("-")[0]
-        return answer.status == _PARTIAL and self.size > 0 and start == f"bytes {self.size}"
+    def continued_by(self, answer: Answer) -> int | None:
+        """Return the size of the whole file when the answer's body is the next part of this version, else None.
+
+        The part may end before the file does (RFC 9110, 15.3.7). It has the entity tag of this version: a server that
+        does not know If-Range sends a part of whatever version it has now.
+        """
+        part = _CONTENT_RANGE.fullmatch(answer.header("Content-Range"))
+        if answer.status != _PARTIAL or self.size == 0 or part is None or answer.header("ETag") != self.etag:
+            return None
+        start, end, total = map(int, part.groups())
+        return total if self.size == start <= end < total else None
 
     def begin(self, answer: Answer | None = None) -> None:
         """Forget all; with an answer, that one's body comes from the beginning."""

@@ -184,6 +184,72 @@ def test_a_store_that_answers_with_another_part_is_not_believed(store: Store, tm
     assert get(uri, tmp_path).content == CONTENT
 
 
+def answer_part(store: Store, content_range: str, body: bytes, etag: str = '"1"') -> str:
+    """Answer the first request with the first half of the file, and ranges with `body`; return the address."""
+    uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[len(CONTENT) // 2])
+    whole = store.answers["/m.onnx"]
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if "Range" not in store.headers[-1]:
+            whole(handler)
+            return
+        handler.send_response(206)
+        handler.send_header("Content-Range", content_range)
+        handler.send_header("ETag", etag)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    store.answers["/m.onnx"] = answer
+    return uri
+
+
+HALF = len(CONTENT) // 2
+
+
+@pytest.mark.parametrize(
+    ("content_range", "etag"),
+    [
+        (f"bytes {HALF}-{len(CONTENT) - 1}/{len(CONTENT)}", '"2"'),  # of another version
+        (f"bytes {HALF}-{len(CONTENT) - 1}/{len(CONTENT)}", ""),
+        (f"bytes {HALF}-{len(CONTENT) - 1}/{len(CONTENT)}", 'W/"1"'),
+        (f"bytes {HALF}-{len(CONTENT) - 1}/*", '"1"'),  # nobody knows where it ends
+        (f"bytes {HALF}-{len(CONTENT)}/{len(CONTENT)}", '"1"'),
+        (f"bytes {HALF}-{HALF - 1}/{len(CONTENT)}", '"1"'),
+        (f"bytes {HALF + 1}-{len(CONTENT) - 1}/{len(CONTENT)}", '"1"'),
+        (f"bytes {HALF}-{'9' * 5000}/{'9' * 5001}", '"1"'),
+        (f"items {HALF}-{len(CONTENT) - 1}/{len(CONTENT)}", '"1"'),
+        ("", '"1"'),
+    ],
+)
+def test_a_part_that_is_not_the_rest_of_this_version_is_not_added(
+    store: Store, tmp_path: Path, content_range: str, etag: str
+) -> None:
+    uri = answer_part(store, content_range, OTHER[HALF:], etag)
+    assert get(uri, tmp_path, digest="").content == CONTENT
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_a_part_that_ends_before_the_file_is_not_the_rest_of_it(store: Store, tmp_path: Path, count: int) -> None:
+    body = CONTENT[HALF : HALF + count]
+    uri = answer_part(store, f"bytes {HALF}-{HALF + count - 1}/{len(CONTENT)}", body)
+    part = store.answers["/m.onnx"]
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if len(store.asked) == 3:
+            store.versioned("/m.onnx", CONTENT, '"1"')
+        (part if len(store.asked) < 3 else store.answers["/m.onnx"])(handler)
+
+    store.answers["/m.onnx"] = answer
+    assert get(uri, tmp_path, digest="").content == CONTENT
+    assert ranges(store) == ["", f"bytes={HALF}-", f"bytes={HALF + count}-"]
+
+
+def test_a_part_with_more_bytes_than_its_range_is_not_the_rest_of_the_file(store: Store, tmp_path: Path) -> None:
+    uri = answer_part(store, f"bytes {HALF}-{len(CONTENT) - 1}/{len(CONTENT)}", CONTENT[HALF:] + b"more")
+    assert get(uri, tmp_path, digest="").content == CONTENT
+
+
 def test_a_refusal_is_not_tried_again(store: Store, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="404"):
         get(store.url("/nothing.onnx"), tmp_path)
