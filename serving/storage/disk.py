@@ -19,6 +19,7 @@ from serving.storage import digest
 from serving.storage.errors import Outside, StorageError
 
 LARGEST_FILE: Final = 16 << 30  # bytes; far above what one replica of this server can load
+DEEPEST: Final = 32  # parts of a file's path; `os.walk` and `shutil.rmtree` recurse, and fail at some thousand
 MOST_FILES: Final = 10_000  # of a folder; a model has a few, a mistaken URI (a home folder) has many more
 
 
@@ -52,11 +53,16 @@ def list_files(folder: Path, uri: str) -> list[str]:
     """The relative paths (POSIX, sorted) of all files below a folder.
 
     Refused are links that lead outside, linked folders (they can form circles), what is no regular file, names that
-    would make the listing ambiguous (line breaks, backslashes), and more than MOST_FILES files.
+    would make the listing ambiguous (line breaks, backslashes), paths of more than DEEPEST parts, and more than
+    MOST_FILES files.
     """
     names: list[str] = []
     for where, folders, files in os.walk(folder, onerror=_unreadable(uri)):
         here = Path(where)
+        if len(here.relative_to(folder).parts) >= DEEPEST:
+            raise StorageError(
+                f"{uri}: has {DEEPEST} folders within one another, which is too many: name the model's own folder"
+            )
         for name in [*folders, *files]:
             _check_entry(here / name, folder, uri)
         names += [(here / name).relative_to(folder).as_posix() for name in files]

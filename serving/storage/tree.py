@@ -15,13 +15,12 @@ from typing import Final
 
 from clusters.sizes import format_size
 from serving.storage.digest import PREFIX
-from serving.storage.disk import LARGEST_FILE, MOST_FILES
+from serving.storage.disk import DEEPEST, LARGEST_FILE, MOST_FILES
 from serving.storage.errors import StorageError
 
 CHUNK: Final = 1 << 18  # bytes read at once
 LONGEST_NAME: Final = 255  # bytes of one part of a path, as Linux has it
 LONGEST_PATH: Final = 1024  # bytes
-DEEPEST: Final = 32  # folders
 _HEADERS: Final = 4096  # bytes; of a tar file's entry, long names included
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from serving.storage.artifact import Artifact
 from serving.storage.digest import of_bytes, of_folder
+from serving.storage.disk import DEEPEST
 from serving.storage.errors import StorageError
 from serving.storage.fetch import fetch
 from serving.storage.kept import digest_at, keep
@@ -156,6 +157,30 @@ def test_a_link_out_of_the_folder_is_refused_and_one_inside_is_not(folder: Path,
         get(folder).names()
     with pytest.raises(StorageError):
         get(folder).read("outside")
+
+
+@pytest.mark.parametrize("count", [DEEPEST - 1, DEEPEST, 1500])
+def test_a_folder_is_only_so_deep(tmp_path: Path, count: int) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.onnx").write_bytes(CONTENT)
+    opened = os.open(model, os.O_RDONLY)
+    for _ in range(count):  # a path of this length cannot be given at once
+        os.mkdir("a", dir_fd=opened)
+        outer, opened = opened, os.open("a", os.O_RDONLY, dir_fd=opened)
+        os.close(outer)
+    os.close(opened)
+    try:
+        if count < DEEPEST:
+            assert get(model).names() == ["model.onnx"]
+            assert keep(Place(model), "m", "", tmp_path / "kept", 1 << 20)
+            return
+        with pytest.raises(StorageError, match="folders within one another, which is too many"):
+            get(model)
+        with pytest.raises(StorageError, match="folders within one another, which is too many"):
+            keep(Place(model), "m", "", tmp_path / "kept", 1 << 20)
+    finally:
+        subprocess.run(["rm", "-r", model], check=True)  # deeper than `shutil.rmtree` can go
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "sub", "missing", "Z\0"])
