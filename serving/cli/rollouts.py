@@ -11,7 +11,7 @@ from serving.cli.change import change_model
 from serving.cli.context import Session
 from serving.cli.errors import CommandError
 from serving.cli.shares import show_split
-from serving.cli.wait import is_routed, parse_timeout, wait_until
+from serving.cli.wait import change_stored, is_routed, parse_timeout, wait_until
 from serving.rollout.state import Phase, RolloutState, rollout_of, words
 from serving.rollout.verdict import Verdict
 
@@ -38,7 +38,8 @@ def change_rollout(
             raise CommandError(f"the rollout of {state.candidate} has ended: {state.phase}: {words(state.reasons)}")
         return state.phase == phase and _follows(model, state)
 
-    model = wait_until(client, name, session.namespace, seconds, done)
+    with change_stored(name):
+        model = wait_until(client, name, session.namespace, seconds, done)
     show_split(session, model)
     if not session.output.structured:
         for line in rollout_lines(model):

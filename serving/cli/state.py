@@ -127,7 +127,9 @@ class Platform:
         Raises Unreachable when the platform has ended meanwhile, CommandError when the token cannot be read.
         """
         if running(self.state) is None:
-            raise Unreachable(_absent(self.state))
+            raise Unreachable(
+                f"the platform on {self.state} has stopped: start it again with `knodel up --detach{self.ports}`"
+            )
         path = self.state / TOKEN_FILE
         try:
             token = _read_own(path, self.owner).strip()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 from clusters.errors import Gone, NotFound
 from clusters.objects import MODEL, Object, condition_of, generation_of, version_of
@@ -25,10 +26,24 @@ def parse_timeout(text: str) -> float:
         raise UsageError(f"--timeout {text!r}: {error}") from error
 
 
+@contextmanager
+def change_stored(name: str) -> Iterator[None]:
+    """Name the stored change to the Model, and how to wait for it, when the server is lost inside.
+
+    Raises Unreachable.
+    """
+    try:
+        yield
+    except Unreachable as error:
+        stored = f"model {name} is stored with this change, which has not taken effect yet"
+        raise Unreachable(f"{stored}: {error}, then `knodel wait {name}` waits for it") from error
+
+
 def wait_until_ready(client: Client, name: str, namespace: str, timeout: float, generation: int = 0) -> Object:
     """The Model once its newest version is ready, at `generation` or a later one.
 
-    Raises CommandError with the reason as soon as that version failed for good, NotInTime after `timeout` seconds.
+    `generation` is that of the change that the command stored, 0 when it stored none. Raises CommandError with the
+    reason as soon as that version failed for good, NotInTime after `timeout` seconds, Unreachable.
     """
     return _wait(client, name, namespace, timeout, generation, READY)
 
@@ -53,7 +68,8 @@ def wait_until(client: Client, name: str, namespace: str, timeout: float, done: 
 
 
 def _wait(client: Client, name: str, namespace: str, timeout: float, generation: int, condition: str) -> Object:
-    return wait_until(client, name, namespace, timeout, lambda model: _holds(model, generation, condition))
+    with change_stored(name) if generation else nullcontext():
+        return wait_until(client, name, namespace, timeout, lambda model: _holds(model, generation, condition))
 
 
 def has_failed(model: Object, type: str) -> bool:

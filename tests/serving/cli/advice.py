@@ -51,6 +51,7 @@ ADVICE = {
     "knodel up --config FILE": "knodel up --config settings.yaml",
     "knodel up --detach": "knodel up --detach",
     "knodel up --detach{}": "knodel up --detach --port 9380",
+    "knodel wait {}": "knodel wait iris",
     "knodel {}": "knodel serve model.onnx",
     "knodel {} --kube-context NAME": "knodel install --kube-context prod",
 }  # fmt: skip
