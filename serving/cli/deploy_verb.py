@@ -17,7 +17,7 @@ from serving.cli.addresses import address_lines, aligned
 from serving.cli.change import WORDS, changed_fields, store_object
 from serving.cli.client import Client
 from serving.cli.context import Session, verb
-from serving.cli.errors import NotInTime, UsageError
+from serving.cli.errors import CommandError, NotInTime, UsageError
 from serving.cli.example import example_request
 from serving.cli.files import models_of
 from serving.cli.ingress import entrance_of
@@ -27,6 +27,7 @@ from serving.cli.pools import pool_summary
 from serving.cli.prices import prices_in_force
 from serving.cli.rollouts import rollout_summary
 from serving.cli.wait import parse_timeout, wait_until, wait_until_ready
+from serving.rollout.state import rollout_of
 from serving.rollout.versions import Version, shares_of, versions_of
 from serving.storage.addresses import is_file_uri
 
@@ -93,7 +94,7 @@ def command(
     for obj in filter(_is_model, stored):
         _warn_of_pin(session, obj)
     if wait:
-        stored = [_ready(client, obj, seconds) if _is_model(obj) else obj for obj in stored]
+        stored = [_ready(client, obj, seconds, key_of(obj) in same) if _is_model(obj) else obj for obj in stored]
     _print(session, stored, waited=wait, same=same)
 
 
@@ -105,8 +106,18 @@ def _is_model(obj: Object) -> bool:
     return _kind(obj) is MODEL
 
 
-def _ready(client: Client, model: Object, seconds: float) -> Object:
-    return wait_until_ready(client, name_of(model), namespace_of(model), seconds, generation_of(model))
+def _ready(client: Client, model: Object, seconds: float, unchanged: bool) -> Object:
+    """Return the Model once it is ready. Raises CommandError, with the way to a new version of the same files."""
+    name = name_of(model)
+    try:
+        return wait_until_ready(client, name, namespace_of(model), seconds, generation_of(model))
+    except NotInTime:
+        raise
+    except CommandError as error:
+        if not unchanged:
+            raise
+        remedy = f"`knodel deploy {name} --version LABEL` makes one"
+        raise CommandError(f"{error}; nothing was changed, so no new version was made: {remedy}") from error
 
 
 def _present(client: Client, obj: Object) -> Object | None:
@@ -226,7 +237,18 @@ def _unchanged(given: Object, model: Object) -> str:
     """Return the line that a deploy of `given` made no version of the Model."""
     uri = model["spec"].get("storageUri") or ""
     if model["spec"].get("digest") or (given.get("spec") or {}).get("digest") or is_file_uri(uri):
-        return "unchanged: the newest version has these files and settings, so no new one was made"
+        line = "unchanged: the newest version has these files and settings, so no new one was made"
+        name, state, newest = (
+            name_of(model),
+            rollout_of(model),
+            (model.get("status") or {}).get("latestCreatedRevision"),
+        )
+        if state is None or not state.refuses or model["spec"].get("traffic") or state.candidate != newest:
+            return line
+        remedies = (
+            f"`knodel promote {name}` gives it the traffic, `knodel deploy {name} --version LABEL` makes a new one"
+        )
+        return f"{line}; its rollout ended without it: {remedies}"
     remedy = "give --version or --digest to make a new version"
     return f"unchanged: the newest version has this URI and these settings; {uri} was not fetched again: {remedy}"
 

@@ -134,10 +134,13 @@ def short_digest(digest: str) -> str:
 def _format_marks(uri: object, named: bool) -> tuple[str, str]:
     """Return the parts of a file's name that decide its format: the suffix, and a whole name such as `model.txt`.
 
-    Whole names decide nothing where the Model names its format (`named`).
+    Whole names decide nothing where the Model names its format (`named`). The names of archives decide nothing.
     """
     from serving.engines.registry import FORMATS  # what only local files need
+    from serving.storage.archive import is_archive
 
     path = Path(str(uri).lower())
+    if is_archive(path.name):
+        return "archive", ""
     known = {name for made in FORMATS.values() for name in made.names}
     return path.suffix, path.name if path.name in known and not named else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PLACEHOLDERS = ("SOURCE", "GLOB", "PREFIX", "@FILE", "FILE", "NAME")
+PLACEHOLDERS = ("SOURCE", "GLOB", "PREFIX", "@FILE", "FILE", "NAME", "LABEL")
 """Words that a message leaves to the reader: what it cannot know."""
 ADVICE = {
     "KNODEL_GATEWAY_HOSTS=NAME knodel up --detach": "KNODEL_GATEWAY_HOSTS=models.lan knodel up --detach",
@@ -11,6 +11,7 @@ ADVICE = {
     "knodel --help": "knodel --help",
     "knodel abort {}": "knodel abort iris",
     "knodel deploy {} --rollout": "knodel deploy iris --rollout",
+    "knodel deploy {} --version LABEL": "knodel deploy iris --version 8",
     "knodel describe {}": "knodel describe iris",
     "knodel doctor": "knodel doctor",
     "knodel doctor --kube-context NAME": "knodel doctor --kube-context prod",

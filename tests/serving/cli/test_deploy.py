@@ -10,8 +10,10 @@ import pytest
 
 from clusters.errors import NotFound
 from clusters.objects import MODEL
+from serving.rollout.state import RolloutState
 from tests.serving.cli.conftest import ARTIFACT, Served, check
 
+NOW = "2026-01-01T00:00:00.000Z"
 Write = Callable[[str], str]
 DOCUMENT = """
 apiVersion: knodel.dev/v1alpha1
@@ -249,6 +251,35 @@ async def test_the_share_of_a_version_is_that_of_all_its_revisions_and_tags(serv
     await served.set_status("magika", {"latestCreatedRevision": "magika-a-00001", "traffic": traffic})
     done = await served.knodel("deploy", "magika", "--min", "0", "--no-wait")
     assert "version magika-a-00001 has 100 % of the traffic" in done.out
+
+
+async def test_a_deploy_that_changes_nothing_of_a_version_that_failed_gives_the_way_to_a_new_one(
+    served: Served,
+) -> None:
+    await served.deploy("magika")
+    failed = {"type": "Ready", "status": "False", "reason": "ExitCode1", "message": "no such file"}
+    await served.set_status("magika", {"conditions": [failed]})
+    done = await served.knodel("deploy", "magika", "--uri", ARTIFACT)
+    words = ["ExitCode1: no such file; nothing was changed", "`knodel deploy magika --version LABEL` makes one"]
+    check(done, 1, words)
+    other = await served.knodel("deploy", "magika", "--min", "1", "--timeout", "0s")
+    check(other, 4, ["was not ready within"])
+
+
+async def test_a_deploy_of_what_a_rollout_refused_gives_the_ways_to_serve_it(served: Served) -> None:
+    await served.deploy("magika", "--digest", f"sha256:{'0' * 64}")
+    rollout = RolloutState("RolledBack", "magika-00002", "magika-00001", NOW, NOW)
+    await served.set_status("magika", {"rollout": rollout.to_json(), "latestCreatedRevision": "magika-00002"})
+    done = await served.knodel("deploy", "magika", "--min", "0", "--no-wait")
+    assert "its rollout" not in done.out
+    again = await served.knodel("deploy", "magika", "--min", "0", "--no-wait")
+    assert (
+        "no new one was made; its rollout ended without it: `knodel promote magika` gives it the traffic" in again.out
+    )
+    assert "`knodel deploy magika --version LABEL` makes a new one" in again.out
+    await served.set_status("magika", {"latestCreatedRevision": "magika-00003"})
+    again = await served.knodel("deploy", "magika", "--min", "0", "--no-wait")
+    assert "no new one was made\n" in again.out
 
 
 async def test_a_version_before_that_fails_ends_no_waiting_for_the_newest(served: Served) -> None:

@@ -343,6 +343,8 @@ def test_what_a_deploy_changes(spec: Object, expected: Object) -> None:
         ("weights.json", "MODEL.json", {}, False),
         ("other.txt", "another.txt", {}, True),
         ("other.txt", "model.txt", {"modelFormat": "lightgbm"}, True),
+        ("m.tar.gz", "m.tgz", {}, True),
+        ("m.tar.gz", "m.gz", {}, False),
     ],
 )
 def test_a_name_that_decides_the_format_is_a_part_of_the_version(
