@@ -172,7 +172,7 @@ class Discovery:
                     raise IssuerUnreachable(f"{url} answered {answer.status}")
                 content = await read_at_most(answer, LARGEST)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, AddressRefused) as error:
-            raise IssuerUnreachable(f"{url} cannot be asked: {error or 'no answer in time'}") from error
+            raise IssuerUnreachable(f"{url} cannot be asked: {str(error) or 'no answer in time'}") from error
         if len(content) > LARGEST:
             raise IssuerUnreachable(f"{url} answered with more than {format_size(LARGEST)}")
         return read_document(content, str(url))

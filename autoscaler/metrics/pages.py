@@ -56,7 +56,7 @@ class Pages:
             kind = NoPage if isinstance(error.os_error, ConnectionRefusedError) else NoSample
             raise kind(f"{address.pod}: {url} did not answer: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise NoSample(f"{address.pod}: {url} did not answer: {error or type(error).__name__}") from error
+            raise NoSample(f"{address.pod}: {url} did not answer: {str(error) or type(error).__name__}") from error
         if len(body) > max_bytes:
             raise BadSample(f"{path} answered more than {max_bytes} bytes")
         return Answer(body, response.content_type)

@@ -64,7 +64,7 @@ class ActivatorProber:
             async with self._session.open().get(url, headers=HEADERS, allow_redirects=False) as response:
                 said = await response.content.read(len(NAME) + 1)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return f"no answer: {error or type(error).__name__}"
+            return f"no answer: {str(error) or type(error).__name__}"
         if response.status == HTTPStatus.OK and said == NAME.encode():
             return ""
         return f"status {response.status} and not the activator's word"

@@ -64,7 +64,7 @@ class HttpLoadCaller:
             async with call as response:
                 answer = await read_at_most(response, MAX_ANSWER)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as exc:
-            raise LoadFailed(f"{endpoint.pod}: {url} did not answer: {exc or type(exc).__name__}") from exc
+            raise LoadFailed(f"{endpoint.pod}: {url} did not answer: {str(exc) or type(exc).__name__}") from exc
         if response.status != HTTPStatus.OK:
             kind = LoadRefused if response.status == HTTPStatus.BAD_REQUEST else LoadFailed
             raise kind(f"{endpoint.pod}: {url} answered {response.status}: {_words(answer)}")

@@ -128,7 +128,7 @@ class DataPlane:
                 await self._tell_activator(revision)  # a worker is at it already: this waits for the same answer
                 await self._quiet(pod)
         except (TimeoutError, Unavailable, NotServing) as error:
-            log.warning("pod %s may still be sent requests while it stops: %s", key_of(pod), error or "timed out")
+            log.warning("pod %s may still be sent requests while it stops: %s", key_of(pod), str(error) or "timed out")
 
     async def _quiet(self, pod: Object) -> None:
         address = self._view.address(pod)

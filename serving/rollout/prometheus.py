@@ -75,7 +75,7 @@ class Prometheus:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if isinstance(error, TimeoutError):
                 self._rests.begin(query)
-            raise NoValue(f"the server did not answer: {error or type(error).__name__}") from error
+            raise NoValue(f"the server did not answer: {str(error) or type(error).__name__}") from error
         self._rests.end(query)
         if len(body) > MAX_BYTES:
             raise NoValue(f"the server answered more than {format_size(MAX_BYTES)}: aggregate the query")

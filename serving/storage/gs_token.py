@@ -53,7 +53,8 @@ class ServiceAccount:
         from google.auth.exceptions import GoogleAuthError
         from google.oauth2.service_account import Credentials
 
-        self._errors = (GoogleAuthError, ValueError, TypeError, AttributeError, RecursionError)  # JSON of another form
+        # JSON of another form, and times that no date has
+        self._errors = (GoogleAuthError, ValueError, TypeError, AttributeError, RecursionError, OverflowError)
         self._web = web
         self._name = name
         maker: Any = Credentials  # whose methods have no types

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import autoscaler
 import clusters
+import eventing
 import serving
 from serving.cli.main import VERBS
 from tests.architecture.strays import strays
@@ -38,6 +41,23 @@ def test_every_error_that_the_product_defines_is_a_knodel_error(family: str) -> 
         assert names and said == []
     else:
         assert strays(name for name in modules() if not name.startswith(ALONE)) == []
+
+
+def test_no_error_is_taken_for_its_message() -> None:
+    """An exception is true also when its text is empty, so `error or "timed out"` is never "timed out"."""
+    found = []
+    for package in (clusters, autoscaler, eventing, serving):
+        for path in Path(package.__path__[0]).rglob("*.py"):
+            for handler in ast.walk(ast.parse(path.read_bytes())):
+                if isinstance(handler, ast.ExceptHandler) and handler.name:
+                    found += [
+                        f"{path.name}:{node.lineno}"
+                        for node in ast.walk(handler)
+                        if isinstance(node, ast.BoolOp)
+                        and isinstance(node.values[0], ast.Name)
+                        and node.values[0].id == handler.name
+                    ]
+    assert found == []
 
 
 def test_every_verb_has_its_file_and_its_help() -> None:

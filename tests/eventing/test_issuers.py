@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from jwt.algorithms import RSAAlgorithm
 
 from clusters.errors import Forbidden, Unavailable
 from clusters.net.ssrf import LOOPBACK_HOSTS
+from eventing import issuers
 from eventing.cluster_issuer import ClusterIssuer
 from eventing.issuers import LARGEST, MOST_KEYS, CachedIssuerKeys, Discovery
 from eventing.oidc import IssuerUnreachable
@@ -222,6 +224,7 @@ async def test_a_key_set_of_many_packets_is_read_whole() -> None:
         lambda base, path: web.Response(body=b"<html>"),
         lambda base, path: web.Response(body=b"[" * 100_000),
         lambda base, path: web.Response(body=b" " * (LARGEST + 1)),
+        lambda base, path: web.Response(body=gzip.compress(bytes(LARGEST + 1)), headers={"Content-Encoding": "gzip"}),
         lambda base, path: web.json_response({"issuer": "https://other.example", "jwks_uri": f"{base}/keys"}),
         lambda base, path: web.json_response({"issuer": base}),
         lambda base, path: web.json_response({"issuer": base, "jwks_uri": "http://169.254.169.254/keys"}),
@@ -232,6 +235,21 @@ async def test_another_answer_is_none(answer: Callable[[str, str], web.Response]
     async with issuer_at(answer) as (base, discovery):
         with pytest.raises(IssuerUnreachable):
             await discovery.fetch(base)
+
+
+async def test_an_issuer_whose_answer_does_not_end_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuers, "TIMEOUT", 0.1)
+
+    async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(begin, "127.0.0.1", 0) as server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(IssuerUnreachable, match="cannot be asked: no answer in time"):
+            await Discovery(lambda: LOOPBACK_HOSTS).fetch(address)
 
 
 async def test_an_issuer_that_is_not_there_is_unreachable() -> None:

@@ -70,7 +70,7 @@ class ConnectionPool:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 _, connection = await asyncio.get_running_loop().create_connection(UpstreamConnection, host, port)
         except (OSError, TimeoutError) as error:
-            raise ConnectFailed(f"no connection to {host}:{port}: {error or 'timed out'}") from error
+            raise ConnectFailed(f"no connection to {host}:{port}: {str(error) or 'timed out'}") from error
         return connection
 
     def _close_old(self) -> None:

@@ -196,7 +196,7 @@ class ZygoteClient:
             raise ZygoteFailed(f"zygote {self._folder.name} did not answer within {timeout:g} s") from error
         except (OSError, ValueError) as error:
             raise ZygoteFailed(
-                f"zygote {self._folder.name} does not answer: {error or type(error).__name__}"
+                f"zygote {self._folder.name} does not answer: {str(error) or type(error).__name__}"
             ) from error
 
     async def _exchange(self, request: bytes, sent: Sequence[int]) -> dict[str, Any]:

@@ -126,7 +126,7 @@ async def redirect(_: str) -> web.Response:
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(hang, "did not answer"), (pour, f"more than {format_size(MAX_BYTES)}"), (redirect, "answered 302")],
+    [(hang, "did not answer: TimeoutError"), (pour, f"more than {format_size(MAX_BYTES)}"), (redirect, "answered 302")],
 )
 async def test_a_server_that_does_not_answer_well_gives_no_value(
     answer: Answering, said: str, caplog: pytest.LogCaptureFixture

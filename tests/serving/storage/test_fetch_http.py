@@ -205,6 +205,23 @@ def test_a_file_is_called_by_the_last_part_of_its_path(store: Store, tmp_path: P
     assert files(tmp_path) == ["file"]
 
 
+def test_a_host_that_redirects_to_itself_and_is_then_resolved_to_another_address_is_judged_anew(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssrf, "REFUSED_V4", (IPv4Network("127.0.0.2/32"),))  # 127.0.0.1 counts as public here
+    real, answers = socket.getaddrinfo, ["127.0.0.1"]
+
+    def rebinds(host: str, port: int, *given: Any, **options: Any) -> Any:
+        return real(answers.pop() if answers else "127.0.0.2", port, *given, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", rebinds)
+    store.file("/b.onnx", CONTENT)
+    uri = store.redirect("/a.onnx", "/b.onnx").replace("127.0.0.1", "models.example")
+    with pytest.raises(StorageError, match=r"127\.0\.0\.2, which is private"):
+        get(uri, tmp_path, allowed=frozenset({"127.0.0.2"}))
+    assert store.asked == ["/a.onnx"]
+
+
 def test_the_same_bytes_by_two_names_are_downloaded_once(store: Store, tmp_path: Path) -> None:
     uris = store.file("/a.onnx", CONTENT), store.file("/b.onnx", CONTENT), store.url("/a.onnx")
     names = [get(uri, tmp_path, DIGEST).names() for uri in uris]

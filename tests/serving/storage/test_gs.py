@@ -184,6 +184,12 @@ def test_what_is_no_key_of_a_service_account_is_refused(google: Google, tmp_path
         get("gs://models/m.onnx", google, tmp_path, account)
 
 
+def test_a_token_that_ends_at_no_date_is_refused(google: Google, tmp_path: Path) -> None:
+    google.lasts = 10**30
+    with pytest.raises(StorageError, match="no access token"):
+        get("gs://models/m.onnx", google, tmp_path, google.service_account())
+
+
 def test_a_key_that_sends_the_token_request_to_a_private_address_is_refused(google: Google, tmp_path: Path) -> None:
     account = google.service_account(token_uri="http://169.254.169.254/token")
     with pytest.raises(StorageError, match=r"169\.254\.169\.254"):
