@@ -70,6 +70,7 @@ class Downloader:
         request = wanted.request()
         with self.web.ask(replace(request, headers={**request.headers, **got.range})) as answer:
             if (total := got.continued_by(answer)) is not None:
+                answer.check_encoding()
                 self._add(answer, got, progress, wanted.most, total)
                 return
             stale = got.size > 0 and answer.status in (

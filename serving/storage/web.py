@@ -69,6 +69,10 @@ class Answer:
             wish = self.header("Retry-After")  # as a date it is passed over
             after = int(wish) if wish.isascii() and wish.isdigit() and len(wish) <= _LONGEST_SECONDS else 0
             raise Refused(f"{self.name}: cannot be downloaded: the server answered {self.status}", self.status, after)
+        self.check_encoding()
+
+    def check_encoding(self) -> None:
+        """Refuse a compressed body. Raises StorageError."""
         if (self.header("Content-Encoding") or "identity").lower() != "identity":
             raise StorageError(f"{self.name}: cannot be downloaded: the server sent it compressed, though not asked to")
 

@@ -184,7 +184,7 @@ def test_a_store_that_answers_with_another_part_is_not_believed(store: Store, tm
     assert get(uri, tmp_path).content == CONTENT
 
 
-def answer_part(store: Store, content_range: str, body: bytes, etag: str = '"1"') -> str:
+def answer_part(store: Store, content_range: str, body: bytes, etag: str = '"1"', encoding: str = "") -> str:
     """Answer the first request with the first half of the file, and ranges with `body`; return the address."""
     uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[len(CONTENT) // 2])
     whole = store.answers["/m.onnx"]
@@ -196,6 +196,7 @@ def answer_part(store: Store, content_range: str, body: bytes, etag: str = '"1"'
         handler.send_response(206)
         handler.send_header("Content-Range", content_range)
         handler.send_header("ETag", etag)
+        handler.send_header("Content-Encoding", encoding)
         handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
         handler.wfile.write(body)
@@ -227,6 +228,13 @@ def test_a_part_that_is_not_the_rest_of_this_version_is_not_added(
 ) -> None:
     uri = answer_part(store, content_range, OTHER[HALF:], etag)
     assert get(uri, tmp_path, digest="").content == CONTENT
+
+
+def test_a_part_that_is_compressed_is_refused(store: Store, tmp_path: Path) -> None:
+    rest = f"bytes {HALF}-{len(CONTENT) - 1}/{len(CONTENT)}"
+    uri = answer_part(store, rest, CONTENT[HALF:], encoding="gzip")
+    with pytest.raises(StorageError, match="the server sent it compressed"):
+        get(uri, tmp_path, digest="")
 
 
 @pytest.mark.parametrize("count", [1, 1000])
