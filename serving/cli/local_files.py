@@ -84,9 +84,11 @@ def kept_limit(state: Path) -> int:
 
 
 def without_same_bytes(model: Object, present: Object) -> Object:
-    """Return the Model without its files where `present` serves the same bytes already, from wherever it had them.
+    """Return the Model without its files where `present` serves the same bytes already.
 
-    Files of other bytes are another version: the label and the digest of the present one do not go on to it.
+    Local files are kept by content, so their location may differ. Replicas fetch other files from their URI: another
+    URI makes a version. Files of other bytes are another version too: the label and the digest of the present one do
+    not go on to it.
     """
     given, before = model.get("spec"), present.get("spec") or {}
     if not before or not isinstance(given, dict) or not (given.get("storageUri") or given.get("digest")):
@@ -96,11 +98,12 @@ def without_same_bytes(model: Object, present: Object) -> Object:
     digest = (given["digest"] or None) if "digest" in given else promised if uri == served_uri else None
     named = bool(given.get("modelFormat") or before.get("modelFormat"))
     same_format = _format_marks(uri, named) == _format_marks(served_uri, named)
-    if digest and digest == (promised or recorded_digest(present)) and same_format:
+    same_bytes = digest and digest == (promised or recorded_digest(present)) and same_format
+    if same_bytes and (uri == served_uri or (is_file_uri(str(uri)) and is_file_uri(str(served_uri)))):
         return {**model, "spec": {name: value for name, value in given.items() if name not in ("storageUri", "digest")}}
     if (uri, digest) == (served_uri, promised):
         return model
-    label = {} if given.get("version") or not before.get("version") else {"version": None}
+    label = {} if same_bytes or given.get("version") or not before.get("version") else {"version": None}
     return {**model, "spec": {**given, "digest": digest, **label}}
 
 

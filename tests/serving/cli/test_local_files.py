@@ -149,6 +149,15 @@ async def test_bytes_of_another_version_or_of_none_are_deployed(
     assert (await served.model("m"))["spec"] == {"storageUri": uri, "digest": OLD}
 
 
+async def test_files_whose_store_is_gone_can_be_deployed_from_another_place(served: Served, tmp_path: Path) -> None:
+    """Replicas of the present version fetch its files from its URI, so another URI is a change, with the same label."""
+    await served.knodel("deploy", "m", "--uri", "s3://old/m.onnx", "--digest", OLD, "--version", "1", "--no-wait")
+    for uri in ("s3://new/m.onnx", Path(model_file(tmp_path, b"old", "m.onnx")).as_uri()):
+        done = await served.knodel("deploy", "m", "--uri", uri, "--digest", OLD, "--no-wait")
+        assert "unchanged" not in done.out
+        assert (await served.model("m"))["spec"] == {"storageUri": uri, "digest": OLD, "version": "1"}
+
+
 async def test_a_file_of_models_leaves_label_and_digest_of_other_bytes_behind(served: Served, tmp_path: Path) -> None:
     first, second = "https://models.test/1.onnx", "https://models.test/2.onnx"
     await served.knodel("deploy", "m", "--uri", first, "--digest", OLD, "--version", "1", "--no-wait")
@@ -328,6 +337,7 @@ SERVED: Object = {"spec": {"storageUri": "file:///m.onnx", "digest": OLD, "versi
             {"storageUri": "file:///m.onnx", "digest": NEW, "version": None},
         ),
         ({"storageUri": "https://h/m", "digest": None}, {"storageUri": "https://h/m", "digest": None, "version": None}),
+        ({"storageUri": "s3://b/m.onnx", "digest": OLD}, {"storageUri": "s3://b/m.onnx", "digest": OLD}),
     ],
 )
 def test_what_a_deploy_changes(spec: Object, expected: Object) -> None:
