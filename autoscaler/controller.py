@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable
 from autoscaler.config import Settings
 from autoscaler.metrics.answers import AnswerSource
 from autoscaler.metrics.collector import Collector
+from autoscaler.metrics.digest_page import DigestSource
 from autoscaler.metrics.families import collector_families
 from autoscaler.metrics.source import ActivatorLoad, MetricSource
+from autoscaler.reconciler.digests import Digests
 from autoscaler.reconciler.notes import Notes
 from autoscaler.reconciler.observed import View, keys_by_revision
 from autoscaler.reconciler.parts import Parts
@@ -47,11 +49,11 @@ class Autoscaler:
     """Scales every PodAutoscaler of class `gpu.autoscaling.knodel.dev` until cancelled.
 
     `informers` and `pool_informers` (Pods of warm pools; where not given, the former) are run by the caller, after this
-    is made; `source` answers for replicas, `progress` for those that start, `answers` for how long answers took
-    (without it latency objectives say nothing), `activator` for requests that wait, `caller` reaches members of pools,
-    whose tokens come from `keys`; `prober`, where given, proves the activator in the path beyond what the
-    ServerlessService says; nothing that can be reached is at zero while `hears` says that requests that wait would not
-    be heard of.
+    is made; `source` answers for replicas, `progress` and `digests` for those that start, `answers` for how long
+    answers took (without it latency objectives say nothing), `activator` for requests that wait, `caller` reaches
+    members of pools, whose tokens come from `keys`; `prober`, where given, proves the activator in the path beyond what
+    the ServerlessService says; nothing that can be reached is at zero while `hears` says that requests that wait would
+    not be heard of.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Autoscaler:
         *,
         source: MetricSource,
         progress: ProgressSource,
+        digests: DigestSource,
         answers: AnswerSource | None = None,
         activator: ActivatorLoad,
         caller: LoadCaller,
@@ -85,6 +88,7 @@ class Autoscaler:
         self._pool_ledger = PoolLedger(cluster, informers[WARM_POOL], clock, self._settings.records, MANAGER)
         zero = ScaleToZero(self._collector, activator, clock, self._settings.zero, prober)
         recorder = Recorder(cluster, MANAGER, clock)
+        self._digests = Digests(cluster, digests, recorder, clock, MANAGER)
         self._silences = Silences(recorder, clock, hears)
         self._pool_informers = pool_informers or informers
         self._keep = KeepWarm(
@@ -98,6 +102,7 @@ class Autoscaler:
         parts = Parts(
             cluster, View(informers), self._fleet, self._collector, activator, zero, self._notes, self._progress,
             self._starts, self._warm, self._silences, recorder, clock, self._settings, hears, self._ledger,
+            self._digests,
         )  # fmt: skip
         self._reconciler = PodAutoscalerReconciler(parts)
         self.controller = Controller("autoscaler", self._pass, workers=self._settings.workers)
@@ -127,6 +132,7 @@ class Autoscaler:
                 group.create_task(self._ticks(), name="autoscaler ticks")
                 group.create_task(self._pool_ledger.run(), name="usage of warm pools")
                 group.create_task(self._progress.run(self.controller.queue.add), name="replicas that start")
+                group.create_task(self._digests.run(self.controller.queue.add), name="digests of replicas that start")
         finally:
             await self._source.close()
             await self._caller.close()
@@ -170,9 +176,8 @@ class Autoscaler:
         for key in self._silences.tick(self._reconciler.targets(targets), readings):  # as of now: some have gone
             self.controller.queue.add(key)
         for key in targets:
-            for _, sample in sorted(self._collector.last(key).items()):
-                if self._notes.add_digest(key, sample.digest):
-                    self.controller.queue.add(key)
+            if self._digests.observe(key, self._collector.last(key)):
+                self.controller.queue.add(key)
         for key in self._starts.heard(self._collector.last):
             self.controller.queue.add(key)
         active = self._fleet.active()

@@ -83,6 +83,7 @@ def make(cluster: Cluster, options: Options, given: FileSettings, clock: Clock) 
         informers,
         source=ReplicaSource(server, proxy, clock),
         progress=server,
+        digests=server,
         answers=server,
         activator=poller,
         caller=HttpLoadCaller(settings.warm),

@@ -223,6 +223,7 @@ class Platform:
             informers,
             source=replicas,
             progress=replicas,
+            digests=replicas,
             answers=replicas,
             activator=self._activator.link,
             caller=HttpLoadCaller(),

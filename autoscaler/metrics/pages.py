@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -48,26 +49,40 @@ class Pages:
     ) -> Answer:
         """The page. Raises NoPage, NoSample, or BadSample for an answer of more than `max_bytes`."""
         url = f"{address}{path}"
-        try:
-            async with self._session.open().get(url, headers=headers, allow_redirects=False) as response:
-                _check(response.status, f"{address.pod}: {url}")
-                body = await read_at_most(response, max_bytes)
-        except aiohttp.ClientConnectorError as error:
-            kind = NoPage if isinstance(error.os_error, ConnectionRefusedError) else NoSample
-            raise kind(f"{address.pod}: {url} did not answer: {error}") from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise NoSample(f"{address.pod}: {url} did not answer: {str(error) or type(error).__name__}") from error
-        if len(body) > max_bytes:
-            raise BadSample(f"{path} answered more than {max_bytes} bytes")
-        return Answer(body, response.content_type)
+        call = self._session.open().get(url, headers=headers, allow_redirects=False)
+        return await _answer_of(call, address, url, max_bytes, HTTPStatus.OK)
+
+    async def put(self, address: Address, path: str, content: Mapping[str, str], max_bytes: int) -> None:
+        """Send JSON for which 204 is the answer. Raises as `get`."""
+        url = f"{address}{path}"
+        call = self._session.open().put(url, json=dict(content), allow_redirects=False)
+        await _answer_of(call, address, url, max_bytes, HTTPStatus.NO_CONTENT)
 
     async def close(self) -> None:
         """Close all connections; the next question opens new ones."""
         await self._session.close()
 
 
-def _check(status: int, what: str) -> None:
+async def _answer_of(
+    call: AbstractAsyncContextManager[aiohttp.ClientResponse], address: Address, url: str, max_bytes: int,
+    wanted: HTTPStatus,
+) -> Answer:  # fmt: skip
+    try:
+        async with call as response:
+            _check(response.status, f"{address.pod}: {url}", wanted)
+            body = await read_at_most(response, max_bytes)
+    except aiohttp.ClientConnectorError as error:
+        kind = NoPage if isinstance(error.os_error, ConnectionRefusedError) else NoSample
+        raise kind(f"{address.pod}: {url} did not answer: {error}") from error
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise NoSample(f"{address.pod}: {url} did not answer: {str(error) or type(error).__name__}") from error
+    if len(body) > max_bytes:
+        raise BadSample(f"{url} answered more than {max_bytes} bytes")
+    return Answer(body, response.content_type)
+
+
+def _check(status: int, what: str, wanted: HTTPStatus) -> None:
     if status == HTTPStatus.NOT_FOUND:
         raise NoPage(f"{what} answered {status}")
-    if status != HTTPStatus.OK:
+    if status != wanted:
         raise NoSample(f"{what} answered {status}")

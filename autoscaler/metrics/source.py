@@ -12,6 +12,8 @@ from typing import Protocol
 from autoscaler.config import Sampling
 from autoscaler.metrics.answers import MAX_BYTES as ANSWERS_BYTES
 from autoscaler.metrics.answers import Answers, parse_answers
+from autoscaler.metrics.digest_page import MAX_BYTES as DIGEST_BYTES
+from autoscaler.metrics.digest_page import WAIT, Loaded, read_loaded
 from autoscaler.metrics.pages import Address, Pages
 from autoscaler.metrics.progress import read_progress
 from autoscaler.metrics.stat import NoPage, NoSample, Sample, parse_stats
@@ -69,6 +71,7 @@ class PodScraper:
         self._clock = clock
         self._sampling = sampling or Sampling()
         self._pages = Pages(self._sampling.timeout)
+        self._waiting = Pages(WAIT + self._sampling.timeout)
 
     async def sample(self, endpoint: Endpoint) -> Sample:
         """The replica's reading now. Raises NoSample or BadSample; NoPage when it is no server of ours."""
@@ -82,9 +85,18 @@ class PodScraper:
         """How long its answers took, as totals (`GET …/stats/answers`). Raises as `sample`."""
         return parse_answers((await self._pages.get(_address(endpoint), "/stats/answers", ANSWERS_BYTES)).body)
 
+    async def loaded(self, endpoint: Endpoint) -> Loaded:
+        """Return what the replica loads, as soon as that is known, or after WAIT seconds. Raises as `sample`."""
+        return read_loaded((await self._waiting.get(_address(endpoint), f"/digest?wait={WAIT}", DIGEST_BYTES)).body)
+
+    async def confirm(self, endpoint: Endpoint, digest: str) -> None:
+        """Send the recorded digest, which lets the replica become ready. Raises as `sample`, also where it refuses."""
+        await self._pages.put(_address(endpoint), "/digest", {"digest": digest}, DIGEST_BYTES)
+
     async def close(self) -> None:
         """Close all connections; the next sample opens new ones."""
         await self._pages.close()
+        await self._waiting.close()
 
     async def _stats(self, endpoint: Endpoint) -> bytes:
         return (await self._pages.get(_address(endpoint), "/stats", self._sampling.max_bytes)).body

@@ -1,4 +1,4 @@
-"""Record decisions, starts and the digest of each revision in annotations of its PodAutoscaler.
+"""Record decisions and starts in annotations of the PodAutoscaler of each revision.
 
 The lists are bounded. They are written only when they change, and at most once in `write_interval`.
 """
@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from autoscaler.apis import DECISIONS_ANNOTATION, LOADED_ANNOTATION, Entry, read_notes
+from autoscaler.apis import DECISIONS_ANNOTATION, Entry, read_notes
 from autoscaler.config import Records
 from autoscaler.scaling.fleet import Change
 from autoscaler.scaling.replay import INPUTS_ANNOTATION
@@ -17,7 +17,7 @@ from autoscaler.warmpool.marks import ANNOTATION_STARTS
 from clusters.api import Cluster
 from clusters.clock import Clock
 from clusters.errors import ClusterError
-from clusters.objects import POD_AUTOSCALER, Key, Object, annotations_of, key_of, timestamp, version_of
+from clusters.objects import POD_AUTOSCALER, Key, Object, key_of, timestamp
 
 Lists = dict[str, list[Entry]]  # annotation → entries, oldest first
 
@@ -37,7 +37,6 @@ class Notes:
         self._manager = manager
         self._pending: dict[Key, Lists] = {}
         self._written: dict[Key, tuple[float, Lists]] = {}
-        self._digests: dict[Key, str] = {}
 
     def add_decision(self, change: Change) -> None:
         """Note a decision."""
@@ -56,48 +55,27 @@ class Notes:
         """Note a start of a replica (`reconciler/starts.py`)."""
         self._add(key, ANNOTATION_STARTS, dict(entry))
 
-    def add_digest(self, key: Key, digest: str) -> bool:
-        """Note what a replica loaded, unless an earlier one was noted; whether it is new to this process."""
-        if not digest or key in self._digests:
-            return False
-        self._digests[key] = digest
-        return True
-
     def forget(self, key: Key) -> None:
         """The revision is gone."""
-        self._digests.pop(key, None)
         self._pending.pop(key, None)
         self._written.pop(key, None)
 
     async def write(self, pod_autoscaler: Object) -> float | None:
-        """Write what is noted; returns the seconds to wait when the last write is too recent. Raises as the cluster.
-
-        The digest is written once for all processes: `pod_autoscaler` may be older than what another one wrote.
-        """
+        """Write what is noted; return the seconds to wait when the last write is too recent. Raises as the cluster."""
         key = key_of(pod_autoscaler)
-        pending, digest = self._pending.get(key) or {}, self._digests.get(key, "")
-        is_loaded = bool(digest) and LOADED_ANNOTATION not in annotations_of(pod_autoscaler)
-        if not pending and not is_loaded:
+        pending = self._pending.get(key) or {}
+        if not pending:
             return None
         at, written = self._written.get(key) or (float("-inf"), {})
         rest = at + self._interval - self._clock.monotonic()
-        if rest > 0.0 and not is_loaded:
+        if rest > 0.0:
             return rest
-        metadata: Object = {}
-        if is_loaded:
-            present = await self._cluster.get(POD_AUTOSCALER, key.name, key.namespace)
-            is_loaded = LOADED_ANNOTATION not in annotations_of(present)
-            metadata["resourceVersion"] = version_of(present)
         lists = {name: self._joined(pod_autoscaler, written, name, added) for name, added in pending.items()}
         texts = {name: json.dumps(some, separators=(",", ":"), ensure_ascii=False) for name, some in lists.items()}
-        metadata["annotations"] = texts | ({LOADED_ANNOTATION: digest} if is_loaded else {})
-        if not metadata["annotations"]:
-            return None
         self._pending.pop(key, None)  # what is added while this is written is written next
         try:
-            await self._cluster.patch(
-                POD_AUTOSCALER, key.name, {"metadata": metadata}, key.namespace, manager=self._manager
-            )
+            patch = {"metadata": {"annotations": texts}}
+            await self._cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=self._manager)
         except ClusterError:
             self._put_back(key, pending)
             raise

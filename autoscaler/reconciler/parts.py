@@ -9,6 +9,7 @@ from typing import Protocol
 from autoscaler.config import Settings
 from autoscaler.metrics.collector import Collector
 from autoscaler.metrics.source import ActivatorLoad
+from autoscaler.reconciler.digests import Digests
 from autoscaler.reconciler.notes import Notes
 from autoscaler.reconciler.observed import View
 from autoscaler.reconciler.progress import Progress
@@ -72,3 +73,4 @@ class Parts:
     settings: Settings
     hears: Callable[[], bool]  # of requests that wait at zero
     ledger: Ledger
+    digests: Digests

@@ -107,6 +107,7 @@ class PodAutoscalerReconciler:
         if (wait := await self._raise(key, observed, observed.deployment)) is not None:
             return wait
         looks = [await parts.warm.finish(key, observed.deployment)]  # first: what follows may be refused
+        looks.append(await parts.digests.act(pod_autoscaler, observed.pods))
         service = await self._serverless_service(key, observed, wishes)
         looks.append(await self._scale_down(key, observed, service))
         await self._report(key, observed, service, wishes)
@@ -120,7 +121,7 @@ class PodAutoscalerReconciler:
     def _forget(self, key: Key) -> None:
         parts = self._parts
         told = (parts.collector, parts.scale_to_zero, parts.notes, parts.progress, parts.starts, parts.warm)
-        for memory in (self._asked, parts.silences, parts.ledger, *told):
+        for memory in (self._asked, parts.silences, parts.ledger, parts.digests, *told):
             memory.forget(key)
         parts.fleet.remove(key)
         known: tuple[dict[Key, Any], ...] = (self._policies, self._targets, self._paths, self._complaints, self._uids)
@@ -270,7 +271,7 @@ class PodAutoscalerReconciler:
         scale = Scale(parts.fleet.desired(key), observed.ready, threshold)
         now = parts.clock.now()
         progress = parts.progress.follow(key, pod_autoscaler, observed.pods)
-        trouble = find_trouble(observed.pods, now)
+        trouble = find_trouble(observed.pods, now) or parts.digests.trouble(key)
         silence = parts.silences.message(key, may_be_zero=wishes.may_be_zero)
         status = make_status(pod_autoscaler, service, scale, now, trouble, progress, silence)
         if is_reported(pod_autoscaler, status):

@@ -55,7 +55,7 @@ def assignment_of(template: Object, revision: str, digest: str = "") -> Assignme
 
 
 def loads_anything(template: Object) -> bool:
-    """Return whether replicas load any bytes at their URI until a digest is recorded."""
+    """Return whether a replica of this Pod template, or this Pod, loads any bytes until a digest is recorded."""
     volumes = (template.get("spec") or {}).get("volumes") or ()
     return any(volume.get("name") == DIGESTS_VOLUME for volume in volumes)
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from autoscaler.apis import CLASS, POLICY_ANNOTATION, Policy
 from autoscaler.controller import Autoscaler
-from autoscaler.metrics.stat import Sample
+from autoscaler.metrics.digest_page import Loaded
+from autoscaler.metrics.stat import NoSample, Sample
 from autoscaler.warmpool.caller import HttpLoadCaller
 from clusters.api import Cluster
 from clusters.clock import SystemClock
@@ -75,6 +76,13 @@ class Replicas:
         """Nothing starts."""
         return ""
 
+    async def loaded(self, endpoint: Endpoint) -> Loaded:
+        """Raise NoSample: nothing starts."""
+        raise NoSample(endpoint.pod)
+
+    async def confirm(self, endpoint: Endpoint, digest: str) -> None:
+        """Do nothing."""
+
     async def close(self) -> None:
         """Nothing is open."""
 
@@ -104,8 +112,8 @@ async def _measured(path: Path) -> tuple[list[float], list[float], int]:
             await _create(cluster, _name(number))
         clock, informers, replicas = SystemClock(), Informers(cluster), Replicas(f"default/{_name(0)}-1")
         autoscaler = Autoscaler(
-            cluster, informers, source=replicas, progress=replicas, activator=Activator(), caller=HttpLoadCaller(),
-            clock=clock,
+            cluster, informers, source=replicas, progress=replicas, digests=replicas, activator=Activator(),
+            caller=HttpLoadCaller(), clock=clock,
         )  # fmt: skip
         async with at_work(informers.run(), autoscaler.run(), _reports(cluster)):
             await _settled(replicas, autoscaler)

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from clusters.exposition import CONTENT_TYPE
 from serving.server.app import health_routes, json_answer, make_app
+from serving.server.confirmation import Confirmation
 from serving.server.lifecycle import Lifecycle
 from serving.server.repository import Repository
 from serving.server.stats import Stats
@@ -23,8 +24,12 @@ def make_management_app(
     metrics: Callable[[], str],
     lifecycle: Lifecycle,
     repository: Repository,
+    confirmation: Confirmation | None = None,
 ) -> ASGIApp:
-    """`GET /stats`, `/stats/answers`, `/metrics` (text), the repository, and the health paths of the data port."""
+    """Make the application of `/stats`, `/stats/answers`, `/metrics` (text), `/digest`, the repository and health.
+
+    A server of many models has no `confirmation`, and no `/digest`.
+    """
 
     async def page(_: Request) -> Response:
         return json_answer(stats.to_json())
@@ -36,4 +41,5 @@ def make_management_app(
         return Response(metrics(), headers={"content-type": CONTENT_TYPE})
 
     pages = [Route("/stats", page), Route("/stats/answers", answers_page), Route("/metrics", metrics_page)]
-    return make_app([*pages, *repository.routes(), *health_routes(lifecycle)])
+    digest = [] if confirmation is None else confirmation.routes()
+    return make_app([*pages, *digest, *repository.routes(), *health_routes(lifecycle)])

@@ -20,6 +20,7 @@ from serving.server.app import health_routes, make_app
 from serving.server.assignment import Assignment, BadAssignment, assignment_of
 from serving.server.assignment_file import AssignmentFile
 from serving.server.claim import Claim
+from serving.server.confirmation import WAITING, Confirmation
 from serving.server.errors import BadOptions, BadRequest, Conflict, NotReady
 from serving.server.first_digest import remember
 from serving.server.hold import Hold
@@ -51,6 +52,8 @@ class OneModel:
         self._workers = Workers(LEAST_THREADS, asyncio.get_running_loop(), hanging=shared.hanging)
         self.lifecycle = Lifecycle(self._workers, holds=options.assignment is None)
         self._claim = _claim_of(options)
+        known = options.assignment
+        self.confirmation = Confirmation(needed=options.remembers and known is not None and not known.digest)
         health = make_app(health_routes(self.lifecycle))
         bounds = options.bounds
         self.hold: Hold = Hold(health, stats, shared.budget, bounds.slots + options.queue, bounds.timeout)
@@ -102,12 +105,14 @@ class OneModel:
     def drain(self) -> float | None:
         """Not ready from now on; how long requests may still take, None when nobody was ever told to send any here."""
         self.lifecycle.drain()
+        self.confirmation.close()
         if not self.lifecycle.serves:
             self.hold.close(NotReady(self.lifecycle.reason))
         return None if self._unit is None else self._unit.assignment.bounds.timeout
 
     def give_up(self) -> None:
-        """Nobody waits for the model any more: `drain` has told them, or its load, which failed."""
+        """End the waits for the model's digest; requests that waited for the model were answered before."""
+        self.confirmation.close()
 
     async def close(self) -> None:
         """Let go of the model; no request follows."""
@@ -166,12 +171,33 @@ class OneModel:
     async def _load(self, unit: Unit, artifact: Callable[[], Artifact] | None) -> None:
         startup = self._stats.startup
         warm = not startup.claimed  # somebody waits for a claim, whose inference is the first: another is in its way
-        model = await unit.load(artifact or partial(unit.fetch, startup.download), startup, warm=warm)
+        fetching = self._reported(artifact or partial(unit.fetch, startup.download))
+        model = await unit.load(fetching, startup, warm=warm, confirmed=self._confirmed)
         if self._options.remembers:
             remember(self._options.scratch, startup.digest)
         self._stats.served(model.memory)
         self._answer_by(unit)
         self.hold.open(unit.app)
+
+    def _reported(self, artifact: Callable[[], Artifact]) -> Callable[[], Artifact]:
+        """Return a fetch that reports the digest of the files at once: recording it takes as long as loading them."""
+        loop = asyncio.get_running_loop()
+
+        def fetch() -> Artifact:
+            files = artifact()
+            loop.call_soon_threadsafe(self.confirmation.found, files.digest)
+            return files
+
+        return fetch
+
+    async def _confirmed(self) -> None:
+        """Return once the digest of the loaded files is the recorded one; the server is not ready before."""
+        if self.confirmation.confirmed:
+            return
+        log.info("waiting until the platform has recorded the digest of the model's files")
+        self.lifecycle.withheld = WAITING
+        await self.confirmation.wait()
+        self.lifecycle.withheld = ""
 
     def _answer_by(self, unit: Unit) -> None:
         """Requests of all protocols are for this model from now on."""

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from starlette.types import ASGIApp
 
 from serving.server.bearer import Bearer
+from serving.server.confirmation import Confirmation
 from serving.server.hanging import Hanging
 from serving.server.hold import Hold
 from serving.server.limits import BodyBudget, Limits
@@ -54,6 +55,11 @@ class Served(Models, Protocol):
     @property
     def held(self) -> int:
         """How many requests wait for a model."""
+        ...
+
+    @property
+    def confirmation(self) -> Confirmation | None:
+        """Whether the digest of the only model's files is recorded; None for a server of many models."""
         ...
 
     def attach(self, ports: Ports) -> None:
@@ -154,7 +160,7 @@ class Server:
         options = self._options
         repository = Repository(models, Bearer(options.token_sha256), is_open=options.pool is None)
         management = make_management_app(
-            self.stats, observability.answers, observability.page, models.lifecycle, repository
+            self.stats, observability.answers, observability.page, models.lifecycle, repository, models.confirmation
         )
         return Ports(
             Listener(observability.watch(models.app), sockets.data, limits),

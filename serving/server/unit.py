@@ -91,10 +91,12 @@ class Unit:
     async def load(
         self, artifact: Callable[[], Artifact], startup: Startup, *, warm: bool = True,
         gauge: Callable[[str], int] = at_once, run: Callable[[Job[ServedModel]], Awaitable[ServedModel]] | None = None,
+        confirmed: Callable[[], Awaitable[None]] | None = None,
     ) -> ServedModel:  # fmt: skip
         """Load it in a thread, so that health is answered meanwhile; fills in `startup`. Options as of `load_model`.
 
-        `run` does a job in a thread, else one of its own does. Raises StorageError, EngineError, and as `run`.
+        `run` does a job in a thread, else one of its own does. The loaded model is served once `confirmed` returns.
+        Raises StorageError, EngineError, and as `run`.
         """
         given = self._shared.options
         options = EngineOptions(self.assignment.bounds.threads, given.allow_code, given.signature)
@@ -108,6 +110,8 @@ class Unit:
         if model.engine.waits:  # one thread for each inference, which mostly waits for it
             stack = stack_for(levels())
             self.workers.resize(waiting_threads(self.assignment.bounds.slots, stack), stack)
+        if confirmed is not None:
+            await confirmed()
         self.lifecycle.serve(model)
         log.info(
             "serving model=%s revision=%s platform=%s imports=%.0fms load=%.0fms warmup=%.0fms",

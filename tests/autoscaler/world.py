@@ -12,6 +12,7 @@ from typing import Any
 from autoscaler.apis import CLASS, DECISIONS_ANNOTATION, POLICY_ANNOTATION, Policy, read_notes
 from autoscaler.config import Settings
 from autoscaler.controller import Autoscaler
+from autoscaler.metrics.digest_page import Loaded
 from autoscaler.metrics.source import NoSample
 from autoscaler.metrics.stat import Sample
 from autoscaler.warmpool.caller import HttpLoadCaller
@@ -88,6 +89,9 @@ class Replicas:
         self.silent: set[str] = set()
         self.words: dict[str, str] = {}  # pod → how far its start is
         self.format = self.digest = ""
+        self.digests: dict[str, str] = {}  # pod → what it serves, where that is not `digest`
+        self.loads: dict[str, str] = {}  # pod that starts → digest of its files
+        self.confirmed: set[str] = set()
         self.asked = 0
 
     def work(self, pod: str, slots: float) -> None:
@@ -110,13 +114,27 @@ class Replicas:
         now = self._clock.monotonic()
         at, busy, used = self._totals.get(pod, (now, 0.0, 0.0))
         requests = self.requests.get(pod, 0.0)
-        return Sample(now, busy + used * (now - at), requests, used, 0.0, format=self.format, digest=self.digest)
+        digest = self.digests.get(pod, self.digest)
+        return Sample(now, busy + used * (now - at), requests, used, 0.0, format=self.format, digest=digest)
 
     async def progress(self, endpoint: Endpoint) -> str:
         pod = endpoint.pod.partition("/")[2]
         if pod in self.silent:
             raise NoSample(f"{pod} is silent")
         return self.words.get(pod, "")
+
+    async def loaded(self, endpoint: Endpoint) -> Loaded:
+        """Return what this Pod loads; a Pod of which the test has said nothing is silent."""
+        pod = endpoint.pod.partition("/")[2]
+        if pod not in self.loads:
+            raise NoSample(f"{pod} is silent")
+        return Loaded(self.loads[pod], pod in self.confirmed)
+
+    async def confirm(self, endpoint: Endpoint, digest: str) -> None:
+        pod = endpoint.pod.partition("/")[2]
+        if self.loads.get(pod) != digest:
+            raise NoSample(f"{pod} has other files")
+        self.confirmed.add(pod)
 
     async def close(self) -> None:
         self.asked = 0
@@ -138,6 +156,7 @@ class World:
             self.informers,
             source=self.replicas,
             progress=self.replicas,
+            digests=self.replicas,
             activator=self.activator,
             caller=HttpLoadCaller(),
             clock=clock,

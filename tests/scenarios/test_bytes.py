@@ -8,11 +8,23 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from autoscaler.apis import HELD_ANNOTATION
-from clusters.objects import POD_AUTOSCALER, Object, annotations_of
+from autoscaler.apis import HELD_ANNOTATION, LOADED_ANNOTATION
+from clusters.objects import (
+    CONFIG_MAP,
+    EVENT,
+    LABEL_REVISION,
+    POD,
+    POD_AUTOSCALER,
+    Key,
+    Object,
+    annotations_of,
+    is_deleting,
+    key_of,
+    uid_of,
+)
 from serving.storage.digest import of_bytes
 from tests.scenarios.test_scaling import at_zero
-from tests.scenarios.world import World
+from tests.scenarios.world import MANAGER, World
 from tests.support import models
 from tests.support.http_servers import served_by
 
@@ -76,3 +88,74 @@ async def test_bytes_that_change_after_the_first_replica_are_served_by_no_later_
 
         Store.content = double
         assert await held == [2.0] * 3
+
+
+async def pods_of(world: World, revision: str) -> set[Key]:
+    """Return the Pods of the revision that stay."""
+    found = (await world.cluster.list(POD, world.namespace, f"{LABEL_REVISION}={revision}")).items
+    return {key_of(pod) for pod in found if not is_deleting(pod)}
+
+
+async def block_record(world: World, model: Object) -> str:
+    """Have the platform's record of the Model's digests refused; return the name of the ConfigMap that does it."""
+    name = f"knodel-digests-{uid_of(model)}"
+    blocked = {"apiVersion": "v1", "kind": "ConfigMap", "immutable": True, "data": {}}
+    metadata = {"name": name, "namespace": world.namespace}
+    await world.cluster.create(CONFIG_MAP, {**blocked, "metadata": metadata}, manager=MANAGER)
+    return name
+
+
+@pytest.mark.fault("M1")
+@pytest.mark.timeout(300)
+async def test_a_replica_that_starts_before_the_record_is_mounted_serves_no_other_bytes(world: World) -> None:
+    double, triple = models.double(), models.triple()
+    name, revision = "unmounted", "unmounted-00001"
+    shown = [of_bytes(content)[: len("sha256:") + 12] for content in (double, triple)]
+
+    async def loaded() -> bool:
+        found = await world.cluster.list(POD_AUTOSCALER, world.namespace, f"{LABEL_REVISION}={revision}")
+        return any(LOADED_ANNOTATION in annotations_of(one) for one in found.items)
+
+    async def ask() -> float:
+        answer = await world.ask(name)
+        return float(answer.body["outputs"][0]["data"][0])
+
+    async def serves() -> bool:
+        return (await world.ask(name)).status == 200
+
+    async def refusals() -> list[str]:
+        events = (await world.cluster.list(EVENT, world.namespace)).items
+        found = [one for one in events if one.get("reason") == "DigestMismatch"]
+        return [one["message"] for one in found if one["involvedObject"]["name"] == revision]
+
+    def names_both(found: Object) -> bool:
+        text = json.dumps((found.get("status") or {}).get("conditions"))
+        return all(digest in text for digest in shown)
+
+    Store.content = double
+    with served_by(Store, world.address) as base:
+        made = await world.deploy(name, storageUri=f"{base}/model.onnx", minReplicas=1, wait=False)
+        blocked = await block_record(world, made)
+        await world.eventually(loaded)
+        await world.eventually(serves)
+        assert await ask() == 2.0
+
+        Store.content = triple
+        world.forget_downloads()
+        [first] = await pods_of(world, revision)
+        await world.cluster.delete(POD, first.name, first.namespace)
+        await world.until(name, names_both)
+        [second] = await pods_of(world, revision)
+        assert second != first
+        held = asyncio.create_task(ask())
+        await asyncio.sleep(2.0)  # without a confirmation, the replica takes no request however long one waits
+        assert not held.done()
+        assert not await refusals()  # a new Pod would have no record either
+
+        await world.cluster.delete(CONFIG_MAP, blocked, world.namespace)
+        await world.deploy(name, scaleTarget=3, wait=False)  # the next pass writes the record
+        [message] = await world.eventually(refusals)
+        assert second.name in message and all(digest in message for digest in shown)
+        Store.content = double
+        assert await held == 2.0
+        assert second not in await pods_of(world, revision)

@@ -17,6 +17,7 @@ from clusters.errors import KnodelError
 from serving.engines.errors import LoadFailed
 from serving.server.app import SERVER_NAME
 from serving.server.assignment import Assignment, reassigned
+from serving.server.confirmation import Confirmation
 from serving.server.errors import ServingError
 from serving.server.hold import Hold
 from serving.server.lifecycle import Lifecycle
@@ -50,6 +51,7 @@ class ManyModels:
     """
 
     hold: Hold | None = None  # each model has its own
+    confirmation: Confirmation | None = None  # no record holds a server of many models
 
     def __init__(self, shared: Shared, stats: ManyStats, folder: Path) -> None:
         self._shared = shared

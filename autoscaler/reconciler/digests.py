@@ -1,0 +1,273 @@
+"""Hold every replica of a revision to one digest: record the first one, confirm equal ones, delete Pods with others.
+
+Replicas without a mounted record are not ready before their digest is confirmed (`serving/server/confirmation.py`).
+Each such Pod is asked while it starts, and answers as soon as its files are there, so that the record is written while
+the model is loaded. The digests of ready replicas come with their readings. `digest_rules.py` decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from autoscaler.apis import HELD_ANNOTATION, LOADED_ANNOTATION
+from autoscaler.metrics.digest_page import DigestSource
+from autoscaler.metrics.stat import BadSample, NoSample, Sample
+from autoscaler.reconciler.digest_rules import Confirm, Deletions, Record, Refuse, Replica, Verdict, judge, message_of
+from autoscaler.warmpool.assignment import loads_anything
+from autoscaler.warmpool.pods import is_active
+from clusters.api import Cluster
+from clusters.clock import Clock
+from clusters.endpoints import Endpoint, endpoint_of, is_ready
+from clusters.errors import Conflict, NotFound
+from clusters.objects import (
+    POD,
+    POD_AUTOSCALER,
+    REVISION,
+    Key,
+    Kind,
+    Object,
+    annotations_of,
+    controller_of,
+    key_of,
+    uid_of,
+    version_of,
+)
+from clusters.recorder import Recorder
+
+log = logging.getLogger(__name__)
+
+MISMATCH: Final = "DigestMismatch"
+"""Reason of the Event on the Revision, and of the PodAutoscaler's condition `ReplicasStarted`."""
+RETRY: Final = 0.25  # s after which a Pod that did not answer is asked again; twice as long each time
+LONGEST_RETRY: Final = 2.0  # s
+MOUNTED_FOR: Final = 1.0
+"""s after which a Pod that starts is asked though the record was written before it: its mount may be older."""
+ASK_AGAIN: Final = 10.0  # s after which a Pod that waited for nothing, and still is not ready, is asked again
+SHOWN_FOR: Final = 60.0  # s for which a deletion stays in the status
+
+
+@dataclass(slots=True)
+class _Report:
+    digest: str
+    waits: bool
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known of one revision; Pods by `namespace/name`."""
+
+    record: str = ""
+    reports: dict[str, _Report] = field(default_factory=dict)
+    due: dict[str, float] = field(default_factory=dict)  # Pods that start → when they are asked
+    deleted: set[str] = field(default_factory=set)  # uids
+    deletions: Deletions = field(default_factory=Deletions)
+    trouble: str = ""
+
+
+class Digests:
+    """Follows the replicas of all revisions; `run` asks those that start."""
+
+    def __init__(self, cluster: Cluster, source: DigestSource, recorder: Recorder, clock: Clock, manager: str) -> None:
+        self._cluster = cluster
+        self._source = source
+        self._recorder = recorder
+        self._clock = clock
+        self._manager = manager
+        self._states: dict[Key, _State] = {}
+        self._asked: dict[Endpoint, Key] = {}
+        self._changed = asyncio.Event()
+
+    def observe(self, key: Key, samples: Mapping[str, Sample]) -> bool:
+        """Take the readings of ready replicas; return whether one of them needs a pass."""
+        state = self._states.setdefault(key, _State())
+        news = False
+        for pod, sample in samples.items():
+            known = state.reports.get(pod)
+            if sample.digest and (known is None or known.digest != sample.digest):
+                state.reports[pod] = _Report(sample.digest, waits=False)
+                news = news or sample.digest != state.record
+        return news
+
+    def trouble(self, key: Key) -> str:
+        """Return `Reason: message` of a replica that is refused, or was deleted just now; "" without one."""
+        state = self._states.get(key)
+        return state.trouble if state is not None else ""
+
+    def forget(self, key: Key) -> None:
+        """Drop a revision that is gone."""
+        self._states.pop(key, None)
+        self._ask_only(key, ())
+
+    async def act(self, pod_autoscaler: Object, pods: Sequence[Object]) -> float | None:
+        """Record, confirm and delete what is due; return the seconds until the next look. Raises as the cluster."""
+        key = key_of(pod_autoscaler)
+        state = self._states.setdefault(key, _State())
+        annotations = annotations_of(pod_autoscaler)
+        state.record = annotations.get(LOADED_ANNOTATION) or state.record
+        is_mounted = HELD_ANNOTATION in annotations
+        present = {str(key_of(pod)): pod for pod in pods if is_active(pod) and uid_of(pod) not in state.deleted}
+        for known in (state.reports, state.due):
+            for pod in known.keys() - present.keys():
+                del known[pod]
+        state.deleted &= {uid_of(pod) for pod in pods}
+        looks = [self._ask_starting(key, state, present, is_mounted=is_mounted)]
+        verdicts = self._judge(state, present, is_mounted=is_mounted)
+        for verdict in verdicts:
+            if isinstance(verdict, Record):
+                state.record = await self._write(pod_autoscaler, verdict.digest)
+                verdicts = self._judge(state, present, is_mounted=is_mounted)
+        confirming = [self._confirm(state, present[one.pod]) for one in verdicts if isinstance(one, Confirm)]
+        looks += await asyncio.gather(*confirming)
+        looks.append(await self._refuse(pod_autoscaler, state, present, verdicts))
+        return min((look for look in looks if look is not None), default=None)
+
+    async def run(self, enqueue: Callable[[Key], None]) -> None:
+        """Ask Pods that start, until cancelled; `enqueue` gets each revision of which one has answered."""
+        tasks: dict[Endpoint, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for endpoint in tasks.keys() - self._asked.keys():
+                    tasks.pop(endpoint).cancel()
+                for endpoint in self._asked.keys() - tasks.keys():
+                    tasks[endpoint] = group.create_task(self._ask(self._asked[endpoint], endpoint, enqueue))
+                await self._changed.wait()
+                self._changed.clear()
+
+    def _judge(self, state: _State, present: Mapping[str, Object], *, is_mounted: bool) -> list[Verdict]:
+        replicas = [
+            Replica(pod, report.digest, is_ready(present[pod]), report.waits)
+            for pod, report in state.reports.items()
+            if pod in present
+        ]
+        return judge(replicas, state.record, state.deletions, self._clock.monotonic(), is_mounted=is_mounted)
+
+    async def _write(self, pod_autoscaler: Object, digest: str) -> str:
+        """Write the record unless there is one; return the one that is in force. Raises Conflict.
+
+        The record is written once for all processes: `pod_autoscaler` may be older than what another one wrote.
+        """
+        key = key_of(pod_autoscaler)
+        present = await self._cluster.get(POD_AUTOSCALER, key.name, key.namespace)
+        if uid_of(present) != uid_of(pod_autoscaler):
+            raise Conflict(f"PodAutoscaler {key} was made again meanwhile: try again")
+        if recorded := annotations_of(present).get(LOADED_ANNOTATION):
+            return recorded
+        metadata = {"resourceVersion": version_of(present), "annotations": {LOADED_ANNOTATION: digest}}
+        patch = {"metadata": metadata}
+        await self._cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=self._manager)
+        return digest
+
+    async def _confirm(self, state: _State, pod: Object) -> float | None:
+        """Send the record to a replica that waits for it; one that does not take it is asked again."""
+        name, endpoint = str(key_of(pod)), endpoint_of(pod)
+        report = state.reports[name]
+        try:
+            if endpoint is not None:
+                await self._source.confirm(endpoint, state.record)
+                report.waits = False
+                state.due[name] = self._clock.monotonic() + ASK_AGAIN
+                return None
+        except (NoSample, BadSample) as error:
+            log.info("the digest of %s cannot be confirmed: %s", name, error)
+        state.reports.pop(name, None)  # its container may have started again, with other files
+        return RETRY
+
+    async def _refuse(
+        self, pod_autoscaler: Object, state: _State, present: Mapping[str, Object], verdicts: Sequence[Verdict]
+    ) -> float | None:
+        """Delete Pods with other files than the record's, with an Event each."""
+        refused = [one for one in verdicts if isinstance(one, Refuse)]
+        now = self._clock.monotonic()
+        if not refused:
+            left = state.deletions.last + SHOWN_FOR - now
+            state.trouble = state.trouble if left > 0.0 else ""
+            return left if left > 0.0 else None
+        state.trouble = f"{MISMATCH}: {message_of(refused[0], key_of(pod_autoscaler).name, state.record)}"
+        due = [one for one in refused if one.after <= 0.0]
+        for one in due:
+            await self._delete(pod_autoscaler, state, present[one.pod], one)
+        if due:
+            state.deletions = state.deletions.added(now)
+            return SHOWN_FOR
+        return min((one.after for one in refused if one.after < math.inf), default=None)
+
+    async def _delete(self, pod_autoscaler: Object, state: _State, pod: Object, refused: Refuse) -> None:
+        key = key_of(pod)
+        message = message_of(refused, key_of(pod_autoscaler).name, state.record)
+        log.warning("%s", message)
+        with suppress(NotFound, Conflict):  # it is gone, or another Pod has its name
+            await self._cluster.delete(POD, key.name, key.namespace, uid=uid_of(pod))
+        state.deleted.add(uid_of(pod))
+        state.reports.pop(str(key), None)
+        await self._recorder.event(*_about(pod_autoscaler), "Warning", MISMATCH, message)
+
+    def _ask_starting(
+        self, key: Key, state: _State, present: Mapping[str, Object], *, is_mounted: bool
+    ) -> float | None:
+        """Have each Pod asked that may wait for its confirmation; return the seconds until the next one is due."""
+        now, asked, looks = self._clock.monotonic(), [], []
+        for name, pod in present.items():
+            endpoint = endpoint_of(pod)
+            if endpoint is None or is_ready(pod) or not loads_anything(pod):
+                continue
+            report = state.reports.get(name)
+            if report is not None and (report.waits or report.digest != state.record):
+                continue
+            due = state.due.setdefault(name, now + (MOUNTED_FOR if is_mounted else 0.0))
+            if due <= now:
+                asked.append(endpoint)
+            else:
+                looks.append(due - now)
+        self._ask_only(key, asked)
+        return min(looks, default=None)
+
+    def _ask_only(self, key: Key, endpoints: Sequence[Endpoint]) -> None:
+        """Ask these Pods of the revision, and no others."""
+        former = {endpoint for endpoint, its in self._asked.items() if its == key}
+        if former == set(endpoints):
+            return
+        for endpoint in former - set(endpoints):
+            del self._asked[endpoint]
+        self._asked |= dict.fromkeys(endpoints, key)
+        self._changed.set()
+
+    async def _ask(self, key: Key, endpoint: Endpoint, enqueue: Callable[[Key], None]) -> None:
+        """Ask one Pod until it has answered."""
+        pause = RETRY
+        while True:
+            try:
+                loaded = await self._source.loaded(endpoint)
+                if loaded.confirmed or loaded.digest:
+                    break
+                pause = RETRY
+            except (NoSample, BadSample) as error:
+                log.debug("%s", error)
+            except Exception:  # the frame: one Pod must not end the questions to others
+                log.exception("%s: its digest cannot be read", endpoint.pod)
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, LONGEST_RETRY)
+        self._asked.pop(endpoint, None)
+        self._changed.set()
+        state = self._states.get(key)
+        if state is None:
+            return
+        if loaded.confirmed:
+            state.due[endpoint.pod] = self._clock.monotonic() + ASK_AGAIN
+        else:
+            state.reports[endpoint.pod] = _Report(loaded.digest, waits=True)
+        enqueue(key)
+
+
+def _about(pod_autoscaler: Object) -> tuple[Kind, Object]:
+    """Return the object of Events: the Revision, or the PodAutoscaler of none."""
+    owner = controller_of(pod_autoscaler)
+    if owner is None or owner.get("kind") != REVISION.kind:
+        return POD_AUTOSCALER, pod_autoscaler
+    metadata = {"name": owner["name"], "namespace": key_of(pod_autoscaler).namespace, "uid": owner["uid"]}
+    return REVISION, {"metadata": metadata}
