@@ -28,6 +28,7 @@ from clusters.objects import (
 from clusters.recorder import Recorder
 from tests.autoscaler.world import KEY, REVISION_NAME, TEST, Replicas, World, running
 from tests.support.clock import SteppedClock
+from tests.support.wait import eventually
 
 FIRST, OTHER = (f"sha256:{digit * 64}" for digit in "ab")
 
@@ -164,6 +165,10 @@ async def pods(world: World) -> set[str]:
     return {name_of(pod) for pod in (await world.cluster.list(POD, "default")).items if not is_deleting(pod)}
 
 
+async def events(world: World) -> list[Object]:
+    return list((await world.cluster.list(EVENT, "default")).items)
+
+
 async def test_a_first_replica_is_confirmed_once_its_digest_is_recorded(cluster: EmbeddedCluster) -> None:
     async with running(World(cluster, SteppedClock())) as world:
         await world.create_revision(Policy())
@@ -190,7 +195,7 @@ async def test_a_replica_with_other_files_is_never_confirmed_and_deleted_once_th
 
         await hold(world)
         await world.until(lambda: pods(world), {first})
-        [event] = (await cluster.list(EVENT, "default")).items
+        [event] = await eventually(lambda: events(world))
         about, revision = event["involvedObject"], await world.get(REVISION, REVISION_NAME)
         assert (about["kind"], about["name"], about["uid"]) == ("Revision", REVISION_NAME, uid_of(revision))
         assert (event["type"], event["reason"]) == ("Warning", "DigestMismatch")

@@ -124,6 +124,19 @@ async def test_a_wrong_digest_ends_it_and_names_both(start: Start, tmp_path: Pat
     assert (code, wrong in why, right in why) == (1, True, True)
 
 
+async def confirm(environment: dict[str, str], digest: str) -> None:
+    """Confirm the digest of what the server loaded, as the autoscaler does."""
+
+    async def taken() -> bool:
+        body = json.dumps({"digest": digest}).encode()
+        try:
+            return (await ask(int(environment["MANAGEMENT_PORT"]), request("PUT", "/digest", body))).status == 204
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return False
+
+    await eventually(taken)
+
+
 async def test_a_container_that_restarts_before_there_is_a_record_loads_the_same_bytes_or_ends(
     start: Start, tmp_path: Path, environment: dict[str, str]
 ) -> None:
@@ -131,6 +144,7 @@ async def test_a_container_that_restarts_before_there_is_a_record_loads_the_same
     path = models.write(tmp_path, "double")
     words = ("--name", "m", "--storage-uri", path.as_uri())
     process = await start(*words)
+    await confirm(environment, of_bytes(models.double()))
     await ready(environment)
     process.terminate()
     assert await process.wait() == 0
