@@ -113,10 +113,10 @@ def judge(
     return verdicts
 
 
-def message_of(refused: Refuse, revision: str, record: str) -> str:
-    """Return what happened and the remedy, for people."""
+def message_of(refused: Refuse, revision: str, record: str, model: str) -> str:
+    """Return what happened and the remedy, for people; `model` is the name of the revision's Model."""
     return (
         f"Pod {refused.pod.partition('/')[2]} loaded {refused.digest[:_SHOWN]}, but {revision} is recorded with "
         f"{record[:_SHOWN]}: {refused.reason}; put the recorded files back at the storage URI, or make a version of "
-        "the new files with `knodel deploy MODEL --version NEW`"
+        f"the new files with `knodel deploy {model} --version LABEL`"
     )

@@ -19,7 +19,7 @@ from autoscaler.apis import HELD_ANNOTATION, LOADED_ANNOTATION
 from autoscaler.metrics.digest_page import DigestSource
 from autoscaler.metrics.stat import BadSample, NoSample, Sample
 from autoscaler.reconciler.digest_rules import Confirm, Deletions, Record, Refuse, Replica, Verdict, judge, message_of
-from autoscaler.warmpool.assignment import loads_anything
+from autoscaler.warmpool.assignment import assignment_of, loads_anything
 from autoscaler.warmpool.pods import is_active
 from clusters.api import Cluster
 from clusters.clock import Clock
@@ -188,7 +188,7 @@ class Digests:
             left = state.deletions.last + SHOWN_FOR - now
             state.trouble = state.trouble if left > 0.0 else ""
             return left if left > 0.0 else None
-        state.trouble = f"{MISMATCH}: {message_of(refused[0], key_of(pod_autoscaler).name, state.record)}"
+        state.trouble = f"{MISMATCH}: {_message(refused[0], present[refused[0].pod], pod_autoscaler, state.record)}"
         due = [one for one in refused if one.after <= 0.0]
         for one in due:
             await self._delete(pod_autoscaler, state, present[one.pod], one)
@@ -199,7 +199,7 @@ class Digests:
 
     async def _delete(self, pod_autoscaler: Object, state: _State, pod: Object, refused: Refuse) -> None:
         key = key_of(pod)
-        message = message_of(refused, key_of(pod_autoscaler).name, state.record)
+        message = _message(refused, pod, pod_autoscaler, state.record)
         log.warning("%s", message)
         with suppress(NotFound, Conflict):  # it is gone, or another Pod has its name
             await self._cluster.delete(POD, key.name, key.namespace, uid=uid_of(pod))
@@ -262,6 +262,12 @@ class Digests:
         else:
             state.reports[endpoint.pod] = _Report(loaded.digest, waits=True)
         enqueue(key)
+
+
+def _message(refused: Refuse, pod: Object, pod_autoscaler: Object, record: str) -> str:
+    revision = key_of(pod_autoscaler).name
+    assignment = assignment_of(pod, revision)  # of a Pod, whose annotations are those of its template
+    return message_of(refused, revision, record, assignment.name if assignment is not None else "NAME")
 
 
 def _about(pod_autoscaler: Object) -> tuple[Kind, Object]:

@@ -75,9 +75,9 @@ def test_a_pod_that_is_to_be_deleted_again_waits_for_the_backoff() -> None:
 
 @pytest.mark.parametrize("reason", Reason)
 def test_the_message_names_pod_both_digests_what_happens_and_the_remedy(reason: Reason) -> None:
-    text = message_of(Refuse("default/m-00001-abc", OTHER, reason), "m-00001", FIRST)
+    text = message_of(Refuse("default/m-00001-abc", OTHER, reason), "m-00001", FIRST, "m")
     assert "Pod m-00001-abc loaded sha256:bbbbbbbbbbbb," in text
     assert "m-00001 is recorded with sha256:aaaaaaaaaaaa:" in text
     assert reason in text
-    assert "`knodel deploy MODEL --version NEW`" in text
+    assert "`knodel deploy m --version LABEL`" in text
     assert len(text) < 500

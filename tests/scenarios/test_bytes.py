@@ -156,6 +156,7 @@ async def test_a_replica_that_starts_before_the_record_is_mounted_serves_no_othe
         await world.deploy(name, scaleTarget=3, wait=False)  # the next pass writes the record
         [message] = await world.eventually(refusals)
         assert second.name in message and all(digest in message for digest in shown)
+        assert f"`knodel deploy {name} --version LABEL`" in message
         Store.content = double
         assert await held == 2.0
         assert second not in await pods_of(world, revision)
