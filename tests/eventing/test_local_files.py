@@ -11,6 +11,7 @@ from clusters.objects import EVENT_SOURCE
 from eventing.apis import Change
 from serving import event_files
 from serving.event_files import EventFiles
+from serving.storage import kept
 from serving.storage.fetch import StorageOptions, fetch
 from serving.storage.local import Place, place_below
 from tests.eventing.world import EventWorld, event_source, event_spec, event_world
@@ -93,3 +94,14 @@ async def test_a_link_that_comes_after_the_check_is_not_followed(
     await send(world, public / named)
     await world.becomes(e1="Failed")
     assert "outside" in (await world.statuses())["1"]["message"]
+
+
+async def test_an_event_of_the_same_files_replaces_their_damaged_copy(world: EventWorld, tmp_path: Path) -> None:
+    model = tmp_path / "public" / "model"
+    kept.keep(Place(model), model.as_uri(), "", tmp_path / "kept", LIMIT)
+    copy = next((tmp_path / "kept").rglob("model.onnx"))
+    copy.chmod(0o600)
+    copy.write_bytes(b"damaged")
+    await send(world, model)
+    await world.becomes(e1="Applied")
+    assert copy.read_bytes() == b"public"
