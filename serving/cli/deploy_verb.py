@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 import click
 
-from clusters.errors import Invalid, KnodelError, NotFound
+from clusters.errors import Invalid, KnodelError
 from clusters.objects import MODEL, REVISION, WARM_POOL, Key, Kind, Object, generation_of, key_of, name_of, namespace_of
 from serving.apis.annotations import LABEL_MODEL
 from serving.apis.references import collisions
@@ -21,18 +20,17 @@ from serving.cli.errors import CommandError, NotInTime, UsageError
 from serving.cli.example import example_request
 from serving.cli.files import models_of
 from serving.cli.ingress import entrance_of
-from serving.cli.local_files import awaits_record, keep_by_digest, keep_files, uri_of, without_same_bytes
+from serving.cli.local_files import keep_by_digest, keep_files, present_object, uri_of, without_same_bytes
 from serving.cli.names import files, formats, model_name, secrets
 from serving.cli.pools import pool_summary
 from serving.cli.prices import prices_in_force
 from serving.cli.rollouts import rollout_summary
-from serving.cli.wait import parse_timeout, wait_until, wait_until_ready
+from serving.cli.wait import parse_timeout, wait_until_ready
 from serving.rollout.state import rollout_of
 from serving.rollout.versions import Version, shares_of, versions_of
 from serving.storage.addresses import is_file_uri
 
 EXAMPLE_TIMEOUT = 3.0  # s
-RECORDED_WITHIN = 5.0  # s after a version became ready
 LONGEST_EXAMPLE = 1000  # characters of a request that a line for pasting has
 KINDS_OF_FILES = (MODEL, WARM_POOL)
 
@@ -74,7 +72,7 @@ def command(
     client = session.client(seconds)
     if session.kube is None:
         objects = [keep_files(session.state, obj, dry_run=dry_run) if _is_model(obj) else obj for obj in objects]
-    before = {key_of(obj): _present(client, obj) for obj in objects if _is_model(obj)}
+    before = {key_of(obj): present_object(client, _kind(obj), obj) for obj in objects if _is_model(obj)}
     given = {key_of(obj): obj for obj in objects if _is_model(obj)}
     if session.kube is None:
         for key, obj in given.items():
@@ -118,22 +116,6 @@ def _ready(client: Client, model: Object, seconds: float, unchanged: bool) -> Ob
             raise
         remedy = f"`knodel deploy {name} --version LABEL` makes one"
         raise CommandError(f"{error}; nothing was changed, so no new version was made: {remedy}") from error
-
-
-def _present(client: Client, obj: Object) -> Object | None:
-    """Return the object as it is stored; None when there is none.
-
-    Where the digest of `obj` is compared with that of a version that has just become ready, wait until it is recorded.
-    """
-    name, namespace = name_of(obj), namespace_of(obj)
-    with suppress(NotFound):
-        present = client.get(_kind(obj), name, namespace)
-        spec = obj.get("spec")
-        if _is_model(obj) and isinstance(spec, dict) and spec.get("digest") and awaits_record(present):
-            with suppress(NotInTime):
-                return wait_until(client, name, namespace, RECORDED_WITHIN, lambda model: not awaits_record(model))
-        return present
-    return None
 
 
 def _is_same(before: Object | None, after: Object) -> bool:
@@ -259,7 +241,7 @@ def _print_plan(session: Session, client: Client, checked: list[Object]) -> None
         _print(session, checked)
         return
     for obj in checked:
-        before = _present(client, obj)
+        before = present_object(client, _kind(obj), obj)
         fields = changed_fields(before or {}, obj)
         plan = "would not be changed" if before and not fields else "would be changed" if before else "would be created"
         session.output.text(f"{WORDS[_kind(obj)]} {name_of(obj)} is valid and {plan}; nothing was changed")

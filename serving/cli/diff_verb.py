@@ -6,14 +6,12 @@ import difflib
 
 import yaml
 
-from clusters.errors import NotFound
-from clusters.objects import MODEL, Object, name_of, namespace_of
+from clusters.objects import MODEL, Object, name_of
 from serving.cli.change import store_model
-from serving.cli.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.errors import FAILED
 from serving.cli.files import models_of
-from serving.cli.local_files import keep_files, without_same_bytes
+from serving.cli.local_files import keep_by_digest, keep_files, present_object, without_same_bytes
 from serving.cli.names import models_file
 
 
@@ -25,22 +23,16 @@ def command(session: Session, source: str) -> int:
     models, client = models_of(source, session.namespace, bound=session.bound), session.client()
     for given in models:
         model = given if session.kube else keep_files(session.state, given, dry_run=True)
-        before, after = _now_and_then(client, model)
+        before = present_object(client, MODEL, model) or {}
+        if session.kube is None:
+            keep_by_digest(session.state, model, before, dry_run=True)
+        after = store_model(client, without_same_bytes(model, before), dry_run=True)
         name = name_of(model)
         lines = list(difflib.unified_diff(_text(before), _text(after), f"{name} (now)", f"{name} (then)", lineterm=""))
         changed = changed or bool(lines)
         for line in lines:
             session.output.text(line)
     return FAILED if changed else 0
-
-
-def _now_and_then(client: Client, model: Object) -> tuple[Object, Object]:
-    """The Model as it is stored, empty when it is not, and as deploying it would make it (a dry run of the server)."""
-    try:
-        before = client.get(MODEL, name_of(model), namespace_of(model))
-    except NotFound:
-        before = {}
-    return before, store_model(client, without_same_bytes(model, before), dry_run=True)
 
 
 def _text(model: Object) -> list[str]:

@@ -7,16 +7,20 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from clusters.objects import Object, condition_of, generation_of
+from clusters.errors import NotFound
+from clusters.objects import MODEL, Kind, Object, condition_of, generation_of, name_of, namespace_of
 from serving.apis.faults import storage_uri_fault
 from serving.apis.lifecycle import CONFIGURATIONS_READY
 from serving.apis.model import history_of
 from serving.apis.state import KEPT_FOLDER, Facts, StateError
-from serving.cli.errors import CommandError, UsageError
+from serving.cli.client import Client
+from serving.cli.errors import CommandError, NotInTime, UsageError
 from serving.cli.home import expand
+from serving.cli.wait import wait_until
 from serving.storage.addresses import is_file_uri, with_lower_scheme
 
 _SCHEME = re.compile(r"[A-Za-z][-+.A-Za-z0-9]*:")
+RECORDED_WITHIN = 5.0  # s after a version became ready
 SHORT = 12
 """Hex digits of a digest that people read."""
 
@@ -119,6 +123,21 @@ def recorded_digest(model: Object) -> str:
     revision, uri = status.get("latestCreatedRevision"), (model.get("spec") or {}).get("storageUri")
     entries = [entry for entry in history_of(model) if (entry.revision, entry.storage_uri) == (revision, uri)]
     return entries[-1].digest if entries else ""
+
+
+def present_object(client: Client, kind: Kind, obj: Object) -> Object | None:
+    """Return the object as it is stored; None when there is none.
+
+    Where the digest of `obj` is compared with that of a version that has just become ready, wait until it is recorded.
+    """
+    name, namespace, spec = name_of(obj), namespace_of(obj), obj.get("spec")
+    with suppress(NotFound):
+        present = client.get(kind, name, namespace)
+        if kind is MODEL and isinstance(spec, dict) and spec.get("digest") and awaits_record(present):
+            with suppress(NotInTime):
+                return wait_until(client, name, namespace, RECORDED_WITHIN, lambda model: not awaits_record(model))
+        return present
+    return None
 
 
 def awaits_record(model: Object) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from clusters.objects import MODEL, Object
 from serving.apis.state import KEPT_FOLDER, Facts
-from serving.cli import deploy_verb
+from serving.cli import local_files
 from serving.cli.local_files import without_same_bytes
 from serving.storage.digest import of_bytes
 from tests.serving.cli.conftest import Served, check
@@ -116,7 +116,7 @@ async def test_a_deploy_waits_for_the_digest_of_a_version_that_has_just_become_r
     assert "unchanged" in (await deploying).out
 
     await served.set_status("m", {"history": [{**entry, "digest": ""}]})  # a server that reports no digest
-    monkeypatch.setattr(deploy_verb, "RECORDED_WITHIN", 0.1)
+    monkeypatch.setattr(local_files, "RECORDED_WITHIN", 0.1)
     assert "unchanged" not in (await served.knodel("deploy", "m", "--uri", path, "--no-wait")).out
     assert (await served.model("m"))["spec"] == {"storageUri": Path(path).as_uri(), "digest": OLD}
 
@@ -139,10 +139,10 @@ async def test_bytes_of_another_version_or_of_none_are_deployed(
     if loaded == "stale":
         await served.set_status("m", {"observedGeneration": 0})
     if loaded == "another URI":
-        monkeypatch.setattr(deploy_verb, "RECORDED_WITHIN", 0.1)
+        monkeypatch.setattr(local_files, "RECORDED_WITHIN", 0.1)
         await served.set_status("m", {"history": [{"revision": "m-00001", "storageUri": elsewhere, "digest": OLD}]})
     if loaded == "another version":
-        monkeypatch.setattr(deploy_verb, "RECORDED_WITHIN", 0.1)
+        monkeypatch.setattr(local_files, "RECORDED_WITHIN", 0.1)
         await served.set_status("m", {"latestCreatedRevision": "m-00002"})
     done = await served.knodel("deploy", "m", "--uri", path, "--no-wait")
     assert "unchanged" not in done.out
@@ -171,7 +171,8 @@ async def test_a_file_of_models_leaves_label_and_digest_of_other_bytes_behind(se
 async def test_a_digest_alone_in_a_file_of_models_must_be_that_of_the_files(served: Served, tmp_path: Path) -> None:
     await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old"), "--no-wait")
     text = f"apiVersion: knodel.dev/v1alpha1\nkind: Model\nmetadata: {{name: m}}\nspec: {{digest: '{NEW}'}}\n"
-    check(await served.knodel("deploy", "-f", "-", "--no-wait", stdin=text), 2, [OLD, NEW, "was expected"])
+    for command in (("deploy", "--no-wait"), ("diff",)):
+        check(await served.knodel(*command, "-f", "-", stdin=text), 2, [OLD, NEW, "was expected"])
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
