@@ -189,8 +189,8 @@ def judge_copies(copies: int, read: int, read_bytes: int, damaged: Sequence[Path
     if damaged:
         paths = [shlex.quote(str(path)) for path in damaged]
         remedy = (
-            f"`rm -r {' '.join(paths)}` deletes them: a replica copies its source again when it starts, "
-            "and so does `knodel deploy` with the same files; where the source is gone, deploy other files"
+            f"`rm -r {' '.join(paths)}` deletes them. The next replica, or a deploy of the same files, copies the source "
+            "again. If the source is gone, deploy other files"
         )
         return Finding("kept copies", False, f"{shown}, and {len(damaged)} damaged: {', '.join(paths)}", remedy)
     rest = "" if read == copies else "; `knodel doctor --full` reads them all"

@@ -62,7 +62,7 @@ async def test_copies_go_with_their_versions_and_make_room_within_the_limit(
 
     async def doctor() -> str:
         found = await asyncio.to_thread(here.complete, "doctor")
-        [line] = [line for line in found.stdout.splitlines() if "kept copies" in line]
+        [line] = [line for line in found.stdout.splitlines() if "kept copies have" in line]
         return " ".join(line.split())
 
     async def has_room_of(size: int) -> bool:

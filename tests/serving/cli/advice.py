@@ -14,6 +14,7 @@ ADVICE = {
     "knodel deploy {} --version LABEL": "knodel deploy iris --version 8",
     "knodel describe {}": "knodel describe iris",
     "knodel doctor": "knodel doctor",
+    "knodel doctor --full": "knodel doctor --full",
     "knodel doctor --kube-context NAME": "knodel doctor --kube-context prod",
     "knodel doctor --kube-context {}": "knodel doctor --kube-context prod",
     "knodel down": "knodel down",
