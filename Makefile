@@ -126,9 +126,9 @@ sbom: setup ## Write what an installation consists of to build/sbom.cdx.json (Cy
 	$(BIN)/python -m tests.security.sbom build/sbom.cdx.json
 
 proto: setup ## Compile the descriptions of the protobuf messages anew
-	cd serving/server/grpc && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. \
+	cd serving/modelserver/grpc && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. \
 		--descriptor_set_out=descriptions.binpb health.proto inference.proto
-	cd serving/api && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. \
+	cd serving/control_api && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. \
 		--descriptor_set_out=kubernetes.binpb kubernetes.proto
 
 schemas: setup ## Copy the schemas of Kubernetes' and Knative's kinds anew, after a change of their versions (needs Go)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from clusters.errors import FieldError, KnodelError
+from clusters.base.errors import FieldError, KnodelError
 
 
 class InvalidSettings(KnodelError):

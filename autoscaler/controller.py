@@ -28,19 +28,19 @@ from autoscaler.reconciler.starts import SERVES, Starts
 from autoscaler.scaling.fleet import Change, Fleet
 from autoscaler.usage.ledger import Ledger
 from autoscaler.usage.pools import PoolLedger
-from autoscaler.warmpool.caller import LoadCaller
-from autoscaler.warmpool.claim import ClaimStep
-from autoscaler.warmpool.keep_warm import KeepWarm
-from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.pods import keys_by_claim
+from autoscaler.warmpool.claims.caller import LoadCaller
+from autoscaler.warmpool.claims.claim import ClaimStep
+from autoscaler.warmpool.claims.keys import PoolKey
+from autoscaler.warmpool.claims.pods import keys_by_claim
+from autoscaler.warmpool.sizing.keep_warm import KeepWarm
 from autoscaler.warmpool.starts import WarmStarts
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.controller import Controller
-from clusters.informer import Informers
-from clusters.manager.metrics import Family
-from clusters.objects import DEPLOYMENT, POD, POD_AUTOSCALER, REPLICA_SET, SERVERLESS_SERVICE, WARM_POOL, Key
-from clusters.recorder import Recorder
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.objects import DEPLOYMENT, POD, POD_AUTOSCALER, REPLICA_SET, SERVERLESS_SERVICE, WARM_POOL, Key
+from clusters.runtime.controller import Controller
+from clusters.runtime.informer import Informers
+from clusters.runtime.manager.metrics import Family
+from clusters.runtime.recorder import Recorder
 
 log = logging.getLogger(__name__)
 

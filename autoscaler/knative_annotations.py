@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.errors import FieldError
+from clusters.base.errors import FieldError
 
 PREFIX = "autoscaling.knative.dev/"
 TARGET = f"{PREFIX}target"

@@ -22,18 +22,18 @@ from autoscaler.metrics.replicas import ReplicaSource
 from autoscaler.metrics.source import PodScraper
 from autoscaler.reconciler.prober import ActivatorProber
 from autoscaler.settings_file import FileSettings, read_settings
-from autoscaler.warmpool.caller import HttpLoadCaller
-from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.marks import LABEL_POOL
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.informer import Informers
-from clusters.informer_sets import InformerSets
+from autoscaler.warmpool.claims.caller import HttpLoadCaller
+from autoscaler.warmpool.claims.keys import PoolKey
+from autoscaler.warmpool.claims.marks import LABEL_POOL
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.objects import DEPLOYMENT, LABEL_REVISION, POD, REPLICA_SET
 from clusters.kubernetes import KubernetesCluster
-from clusters.manager.manager import Component
-from clusters.manager.options import Options
-from clusters.manager.process import Program, run_program
-from clusters.objects import DEPLOYMENT, LABEL_REVISION, POD, REPLICA_SET
+from clusters.runtime.informer import Informers
+from clusters.runtime.informer_sets import InformerSets
+from clusters.runtime.manager.manager import Component
+from clusters.runtime.manager.options import Options
+from clusters.runtime.manager.process import Program, run_program
 
 SELECTORS = {DEPLOYMENT: LABEL_REVISION, REPLICA_SET: LABEL_REVISION, POD: LABEL_REVISION}
 """Knative's; nobody else's are read."""

@@ -6,7 +6,7 @@
       activatorNamespace: knative-serving
       clusterDomain: cluster.local     how the names of Services end
 
-All other sections are other programs'; `serving.apis.settings` refuses unknown ones.
+All other sections are other programs'; `serving.types.settings.settings` refuses unknown ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import yaml
 
 from autoscaler.config import InvalidSettings, Settings, Zero
 from autoscaler.knative_annotations import parse_duration
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 
 SECTION: Final = "autoscaler"
 GRACE: Final = 10.0

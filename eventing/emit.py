@@ -30,9 +30,9 @@ from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
-from clusters.errors import KnodelError
-from eventing.sequence import EventSequence
-from eventing.signing import sign
+from clusters.base.errors import KnodelError
+from eventing.auth.signing import sign
+from eventing.objects.sequence import EventSequence
 
 TYPE: Final = "dev.knodel.training.completed.v1"
 URL: Final = "KNODEL_EVENTS_URL"

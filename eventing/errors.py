@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 
 SHOWN = 80
 """Characters of a sender's word that a message or a log line repeats."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from starlette.types import Receive, Send
 
-from clusters.sizes import format_size
+from clusters.base.sizes import format_size
 from eventing.errors import BadEvent, TryLater
 from eventing.rate import Room
 

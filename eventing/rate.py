@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Final
 
-from clusters.sizes import format_size
+from clusters.base.sizes import format_size
 from eventing.errors import TryLater
 
 SMALL: Final = 64 << 10

@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from clusters.errors import KnodelError
-from clusters.objects import Key
+from clusters.base.errors import KnodelError
+from clusters.base.objects import Key
 
 QUEUED, ACTIVE = "kn_revision_request_queued", "kn_revision_request_active"
 LARGEST_COUNT = 1_000_000  # requests of one revision at one activator, which queues 10 000; more is garbage

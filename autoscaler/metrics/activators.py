@@ -2,7 +2,7 @@
 
 Activators come and go: every Pod of theirs that has an address is asked, one that is ending too, since requests may
 still wait in it; but only the ready ones have to answer. This changes nothing in Knative but one setting
-(`serving.resources.knative_flags`), and with all of our processes gone Knative does not notice.
+(`serving.makers.knative_flags`), and with all of our processes gone Knative does not notice.
 
 A gauge is seen when it is looked at, so a request that goes through within microseconds is seen by chance; one that
 waits for a replica is seen at the next poll.
@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from autoscaler.config import Activators
-from autoscaler.metrics.activator_ear import METRICS_PORT, ActivatorEar, Counts
 from autoscaler.metrics.activator_page import NOTHING, Held, Page
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.endpoints import is_ready, real_ports
-from clusters.informer import Informer, Informers
-from clusters.objects import POD, Key, Object, key_of, uid_of
+from autoscaler.metrics.activator_poller import METRICS_PORT, ActivatorEar, Counts
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.objects import POD, Key, Object, key_of, uid_of
+from clusters.net.endpoints import is_ready, real_ports
+from clusters.runtime.informer import Informer, Informers
 
 log = logging.getLogger(__name__)
 

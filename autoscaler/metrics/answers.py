@@ -1,8 +1,8 @@
 """How long a revision's answers took of late: from the totals that its replicas tell to one quantile.
 
 Our model server's `GET /stats/answers` (management port) tells how many answers of its process took how long, in
-buckets that grow by 2^(1/8) (`serving.apis.latency`: bucket i holds (2^((i-1)/8), 2^(i/8)] seconds). Two pages of one
-process differ by what was answered between them. Of those differences as many of the latest are looked at as hold
+buckets that grow by 2^(1/8) (`clusters.base.latency_buckets`: bucket i holds (2^((i-1)/8), 2^(i/8)] seconds). Two pages
+of one process differ by what was answered between them. Of those differences, the latest are read that together hold
 `ENOUGH` answers, and none older than `LONGEST`: at many requests a second the last seconds, at few the last minute.
 """
 
@@ -17,11 +17,11 @@ from typing import Annotated, Final, Protocol
 import msgspec
 
 from autoscaler.metrics.stat import BadSample
-from clusters.endpoints import Endpoint
-from clusters.objects import Key
+from clusters.base.objects import Key
+from clusters.net.endpoints import Endpoint
 
 PER_OCTAVE: Final = 8
-"""Buckets for each doubling: what the server counts in (`serving.apis.latency.PER_OCTAVE`)."""
+"""Buckets for each doubling: what the server counts in (`clusters.base.latency_buckets.PER_OCTAVE`)."""
 LEAST, MOST = -159, 96  # buckets: 1 µs to 4096 s, beyond which the server counts nothing
 LARGEST_TOTAL: Final = 10**15
 QUANTILE: Final = 0.95

@@ -19,8 +19,8 @@ from autoscaler.metrics.answers import Answers, AnswerSource, Latencies
 from autoscaler.metrics.claims import make_claim, without_outliers
 from autoscaler.metrics.source import MetricSource, NoSample
 from autoscaler.metrics.stat import BadSample, Sample
-from clusters.endpoints import Endpoint
-from clusters.objects import Key
+from clusters.base.objects import Key
+from clusters.net.endpoints import Endpoint
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import msgspec
 
 from autoscaler.metrics.stat import DIGEST, BadSample
-from clusters.endpoints import Endpoint
+from clusters.net.endpoints import Endpoint
 
 WAIT: Final = 20
 """Seconds for which a replica keeps the request open while its files are not there."""

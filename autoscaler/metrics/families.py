@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autoscaler.metrics.activators import ActivatorPoller
 from autoscaler.metrics.collector import Collector
-from clusters.manager.metrics import Family, one
+from clusters.runtime.manager.metrics import Family, one
 
 
 def poller_families(poller: ActivatorPoller) -> list[Family]:

@@ -11,7 +11,7 @@ from typing import cast
 
 import httptools
 
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 
 HTTP_OK = 200
 

@@ -16,7 +16,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from autoscaler.metrics.stat import BadSample, Startup, known_format
-from clusters.sizes import human_bytes
+from clusters.base.sizes import human_bytes
 
 _Bytes: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 

@@ -18,8 +18,8 @@ from typing import Final
 from autoscaler.config import Sampling
 from autoscaler.metrics.pages import Address, Pages
 from autoscaler.metrics.stat import BadSample, NoSample, Sample, checked
-from clusters.clock import Clock
-from clusters.endpoints import Endpoint
+from clusters.base.clock import Clock
+from clusters.net.endpoints import Endpoint
 
 METRICS_PORT: Final = 9090
 """`AutoscalingQueueMetricsPort` of knative/serving `pkg/networking/constants.go`."""

@@ -14,8 +14,8 @@ from typing import Final
 
 from autoscaler.metrics.source import MetricSource
 from autoscaler.metrics.stat import BadSample, NoPage, NoSample, Sample
-from clusters.clock import Clock
-from clusters.endpoints import Endpoint
+from clusters.base.clock import Clock
+from clusters.net.endpoints import Endpoint
 
 BELIEVED: Final = 60.0
 """s that a Pod is taken for one without our page."""

@@ -17,9 +17,9 @@ from autoscaler.metrics.digest_page import WAIT, Loaded, read_loaded
 from autoscaler.metrics.pages import Address, Pages
 from autoscaler.metrics.progress import read_progress
 from autoscaler.metrics.stat import NoPage, NoSample, Sample, parse_stats
-from clusters.clock import Clock
-from clusters.endpoints import Endpoint
-from clusters.objects import Key
+from clusters.base.clock import Clock
+from clusters.base.objects import Key
+from clusters.net.endpoints import Endpoint
 
 
 class MetricSource(Protocol):

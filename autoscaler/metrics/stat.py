@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 
 LARGEST_TOTAL = 1e15  # slot-seconds or requests: 30 years of 10^6 slots; more is garbage such as 1e308
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from clusters.objects import Key
+from clusters.base.objects import Key
 
 CLAIM_FIRST: Final = 0.3
 """s since the last claim of any revision; within it a small model is loaded and has answered, on Kubernetes too."""

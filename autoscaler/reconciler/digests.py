@@ -1,8 +1,9 @@
 """Hold every replica of a revision to one digest: record the first one, confirm equal ones, delete Pods with others.
 
-Replicas without a mounted record are not ready before their digest is confirmed (`serving/server/confirmation.py`).
-Each such Pod is asked while it starts, and answers as soon as its files are there, so that the record is written while
-the model is loaded. The digests of ready replicas come with their readings. `digest_rules.py` decides.
+Replicas without a mounted record are not ready before their digest is confirmed
+(`serving/modelserver/endpoints/confirmation.py`). Each such Pod is asked while it starts, and answers as soon as its
+files are there, so that the record is written while the model is loaded. The digests of ready replicas come with their
+readings. `digest_rules.py` decides.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from autoscaler.apis import HELD_ANNOTATION, LOADED_ANNOTATION
 from autoscaler.metrics.digest_page import DigestSource
 from autoscaler.metrics.stat import BadSample, NoSample, Sample
 from autoscaler.reconciler.digest_rules import Confirm, Deletions, Record, Refuse, Replica, Verdict, judge, message_of
-from autoscaler.warmpool.assignment import assignment_of, loads_anything
-from autoscaler.warmpool.pods import is_active
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.endpoints import Endpoint, endpoint_of, is_ready
-from clusters.errors import Conflict, NotFound
-from clusters.objects import (
+from autoscaler.types import HELD_ANNOTATION, LOADED_ANNOTATION
+from autoscaler.warmpool.claims.assignment import assignment_of, loads_anything
+from autoscaler.warmpool.claims.pods import is_active
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.errors import Conflict, NotFound
+from clusters.base.objects import (
     POD,
     POD_AUTOSCALER,
     REVISION,
@@ -38,7 +38,8 @@ from clusters.objects import (
     uid_of,
     version_of,
 )
-from clusters.recorder import Recorder
+from clusters.net.endpoints import Endpoint, endpoint_of, is_ready
+from clusters.runtime.recorder import Recorder
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from typing import Final
 
 from autoscaler.metrics.stat import Sample
 from autoscaler.reconciler.observed import Observed
-from clusters.api import Cluster
-from clusters.endpoints import is_ready
-from clusters.errors import ClusterError
-from clusters.objects import POD, Object, annotations_of, is_deleting, key_of, name_of, namespace_of
+from clusters.base.api import Cluster
+from clusters.base.errors import ClusterError
+from clusters.base.objects import POD, Object, annotations_of, is_deleting, key_of, name_of, namespace_of
+from clusters.net.endpoints import is_ready
 
 log = logging.getLogger(__name__)
 

@@ -9,15 +9,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from autoscaler.apis import DECISIONS_ANNOTATION, Entry, read_notes
 from autoscaler.config import Records
 from autoscaler.scaling.fleet import Change
 from autoscaler.scaling.replay import INPUTS_ANNOTATION
-from autoscaler.warmpool.marks import ANNOTATION_STARTS
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.errors import ClusterError
-from clusters.objects import POD_AUTOSCALER, Key, Object, key_of, timestamp
+from autoscaler.types import DECISIONS_ANNOTATION, Entry, read_notes
+from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.errors import ClusterError
+from clusters.base.objects import POD_AUTOSCALER, Key, Object, key_of, timestamp
 
 Lists = dict[str, list[Entry]]  # annotation → entries, oldest first
 

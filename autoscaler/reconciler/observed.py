@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from clusters.endpoints import Endpoint, endpoint_of, is_ready
-from clusters.informer import Informers
-from clusters.objects import (
+from clusters.base.objects import (
     DEPLOYMENT,
     LABEL_REVISION,
     LABEL_REVISION_UID,
@@ -22,6 +20,8 @@ from clusters.objects import (
     name_of,
     namespace_of,
 )
+from clusters.net.endpoints import Endpoint, endpoint_of, is_ready
+from clusters.runtime.informer import Informers
 
 KINDS = (POD_AUTOSCALER, SERVERLESS_SERVICE, DEPLOYMENT, POD)
 _BY_REVISION = "autoscaler.revision"

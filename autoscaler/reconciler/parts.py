@@ -18,11 +18,11 @@ from autoscaler.reconciler.silences import Silences
 from autoscaler.reconciler.starts import Starts
 from autoscaler.scaling.fleet import Fleet
 from autoscaler.usage.ledger import Ledger
-from autoscaler.warmpool.keeper import Hold
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.objects import Key, Object
-from clusters.recorder import Recorder
+from autoscaler.warmpool.sizing.keeper import Hold
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.objects import Key, Object
+from clusters.runtime.recorder import Recorder
 
 
 class WarmStarts(Protocol):

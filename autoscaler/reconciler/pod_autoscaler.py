@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from autoscaler.apis import AUTO, HELD_ANNOTATION, POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
 from autoscaler.metrics.collector import Target
 from autoscaler.reconciler.asked import Asked
 from autoscaler.reconciler.idle_first import IdleFirst
@@ -31,7 +30,8 @@ from autoscaler.reconciler.spec import Wishes, is_reachable, make_wishes, second
 from autoscaler.reconciler.status import Scale, active_threshold, is_initialized, is_reported, make_status
 from autoscaler.reconciler.trouble import find_trouble, seconds_to_trouble
 from autoscaler.scaling.measured import UNDECIDED
-from clusters.objects import (
+from autoscaler.types import AUTO, HELD_ANNOTATION, POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
+from clusters.base.objects import (
     DEPLOYMENT,
     POD_AUTOSCALER,
     SERVERLESS_SERVICE,

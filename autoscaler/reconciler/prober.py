@@ -15,8 +15,8 @@ from typing import Final
 import aiohttp
 from aiohttp.abc import AbstractResolver
 
-from autoscaler.session import Session
-from clusters.objects import Key
+from clusters.base.objects import Key
+from clusters.net.session import Session
 
 log = logging.getLogger(__name__)
 

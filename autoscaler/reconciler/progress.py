@@ -14,9 +14,9 @@ from typing import Final, Protocol
 
 from autoscaler.metrics.stat import BadSample, NoSample
 from autoscaler.reconciler.status import is_initialized
-from clusters.clock import Clock
-from clusters.endpoints import Endpoint, endpoint_of, is_ready
-from clusters.objects import Key, Object, is_deleting
+from clusters.base.clock import Clock
+from clusters.base.objects import Key, Object, is_deleting
+from clusters.net.endpoints import Endpoint, endpoint_of, is_ready
 
 log = logging.getLogger(__name__)
 

@@ -27,9 +27,9 @@ from autoscaler.config import Zero
 from autoscaler.metrics.collector import Collector
 from autoscaler.metrics.source import ActivatorLoad, NoSample
 from autoscaler.reconciler.serverless_service import Mode
-from clusters.clock import Clock
-from clusters.endpoints import Endpoint
-from clusters.objects import Key, Object, is_true
+from clusters.base.clock import Clock
+from clusters.base.objects import Key, Object, is_true
+from clusters.net.endpoints import Endpoint
 
 IN_PATH = "ActivatorEndpointsPopulated"
 

@@ -17,8 +17,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autoscaler.apis import ALWAYS_PROXY
-from clusters.objects import (
+from autoscaler.types import ALWAYS_PROXY
+from clusters.base.objects import (
     POD_AUTOSCALER,
     SERVERLESS_SERVICE,
     Object,

@@ -14,9 +14,9 @@ from collections.abc import Callable, Container, Iterable
 from typing import Final
 
 from autoscaler.reconciler.status import UNAVAILABLE
-from clusters.clock import Clock
-from clusters.objects import POD_AUTOSCALER, Key, Object, uid_of
-from clusters.recorder import Recorder
+from clusters.base.clock import Clock
+from clusters.base.objects import POD_AUTOSCALER, Key, Object, uid_of
+from clusters.runtime.recorder import Recorder
 
 AVAILABLE: Final = "MetricsAvailable"
 AFTER: Final = 10.0

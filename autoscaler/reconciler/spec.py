@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from autoscaler.apis import POLICY_ANNOTATION, Policy
 from autoscaler.config import Zero
 from autoscaler.knative_annotations import PROGRESS_DEADLINE, TARGET, parse_duration
 from autoscaler.reconciler.status import has_timed_out, is_initialized, starting_for
-from autoscaler.scaling.schedules import scheduled_minimum
-from autoscaler.warmpool.marks import LABEL_SEED
-from clusters.objects import Object, annotations_of, labels_of
+from autoscaler.schedules import scheduled_minimum
+from autoscaler.types import POLICY_ANNOTATION, Policy
+from autoscaler.warmpool.claims.marks import LABEL_SEED
+from clusters.base.objects import Object, annotations_of, labels_of
 
 UNREACHABLE = "Unreachable"
 LONGEST_SLEEP = 600.0

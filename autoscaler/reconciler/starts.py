@@ -23,15 +23,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from autoscaler.apis import read_notes
 from autoscaler.metrics.stat import Sample
 from autoscaler.reconciler.notes import Notes
-from autoscaler.warmpool.claim import ClaimStep
-from autoscaler.warmpool.marks import ANNOTATION_STARTS, LABEL_POOL
-from autoscaler.warmpool.pods import is_claimed, restarts_of
-from clusters.clock import Clock
-from clusters.endpoints import is_ready
-from clusters.objects import (
+from autoscaler.types import read_notes
+from autoscaler.warmpool.claims.claim import ClaimStep
+from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS, LABEL_POOL
+from autoscaler.warmpool.claims.pods import is_claimed, restarts_of
+from clusters.base.clock import Clock
+from clusters.base.objects import (
     LABEL_REVISION,
     Key,
     Object,
@@ -42,6 +41,7 @@ from clusters.objects import (
     parse_timestamp,
     timestamp,
 )
+from clusters.net.endpoints import is_ready
 
 MS: Final = 1000.0  # milliseconds in a second
 SERVES: Final = "label"

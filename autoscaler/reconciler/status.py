@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from clusters.objects import Object, condition_of, generation_of, is_true, parse_timestamp, with_condition
+from clusters.base.objects import Object, condition_of, generation_of, is_true, parse_timestamp, with_condition
 
 ACTIVE = "Active"
 INITIALIZED = "ScaleTargetInitialized"

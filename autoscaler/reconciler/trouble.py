@@ -23,8 +23,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from math import inf
 
-from autoscaler.warmpool.pods import is_active
-from clusters.objects import Object, condition_of, name_of, parse_timestamp
+from autoscaler.warmpool.claims.pods import is_active
+from clusters.base.objects import Object, condition_of, name_of, parse_timestamp
 
 CRASHES = "CrashLoopBackOff"
 UNSCHEDULABLE = "Unschedulable"

@@ -26,7 +26,7 @@ from autoscaler.scaling.reasons import Reason
 from autoscaler.scaling.replay import inputs_of
 from autoscaler.scaling.roster import Roster, compact
 from autoscaler.scaling.table import NAN, FloatArray, Observations, Rows, Specs, State
-from clusters.objects import Key
+from clusters.base.objects import Key
 
 START_QUANTILE = 0.75  # most starts are shorter; one that was very long counts for little
 KEPT_STARTS = 8  # of which the start time is a quantile: enough for one, and soon forgotten when starts change

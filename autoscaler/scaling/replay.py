@@ -24,7 +24,7 @@ from autoscaler.config import Scaling
 from autoscaler.scaling.decider import STAGES, decide
 from autoscaler.scaling.reasons import render
 from autoscaler.scaling.table import Columns, Observations, Specs, State
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 
 INPUTS_ANNOTATION: Final = "autoscaling.knodel.dev/inputs"
 """On PodAutoscalers: what the last decisions were made from, oldest first, each with `at`, `from` and `to`."""

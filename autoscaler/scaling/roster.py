@@ -8,7 +8,7 @@ from itertools import repeat
 import numpy as np
 
 from autoscaler.scaling.table import IntArray, Rows
-from clusters.objects import Key
+from clusters.base.objects import Key
 
 FIRST_ROWS = 64
 NOBODY = -1

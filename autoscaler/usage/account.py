@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 from autoscaler.metrics.stat import Sample
 from autoscaler.usage.meter import HOUR, KEPT_HOURS, NOTHING, Replica, Spent, Usage, hours_between
-from autoscaler.warmpool.pods import FINISHED
+from autoscaler.warmpool.claims.pods import FINISHED
 from autoscaler.warmpool.spec import requests_of
-from clusters.endpoints import is_ready
-from clusters.objects import Object, parse_timestamp
-from clusters.quantities import parse_quantity
+from clusters.base.objects import Object, parse_timestamp
+from clusters.base.quantities import parse_quantity
+from clusters.net.endpoints import is_ready
 
 SILENCE: Final = 60.0
 """s without a reading after which ready replicas count as idle; a late one still tells of the time since the last."""

@@ -13,9 +13,9 @@ from autoscaler.config import Records
 from autoscaler.metrics.stat import Sample
 from autoscaler.usage.account import Account, Moment, replica_of
 from autoscaler.usage.meter import CANARY_ANNOTATION, USAGE_ANNOTATION, read_usage
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.objects import (
     LABEL_CONFIGURATION,
     POD_AUTOSCALER,
     Key,

@@ -24,7 +24,7 @@ from dataclasses import astuple, dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 
-from clusters.objects import Object, annotations_of, parse_timestamp, timestamp
+from clusters.base.objects import Object, annotations_of, parse_timestamp, timestamp
 
 USAGE_ANNOTATION: Final = "autoscaling.knodel.dev/usage"
 """On PodAutoscalers and WarmPools: their `Usage`, at most one write a minute."""

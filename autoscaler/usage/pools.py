@@ -12,13 +12,13 @@ from autoscaler.config import Records
 from autoscaler.usage.account import Account, Moment, replica_of
 from autoscaler.usage.ledger import save
 from autoscaler.usage.meter import read_usage
-from autoscaler.warmpool.marks import LABEL_POOL
-from autoscaler.warmpool.pods import is_claimed
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.errors import ClusterError
-from clusters.informer import Informer
-from clusters.objects import WARM_POOL, Key, Object, key_of, labels_of, namespace_of
+from autoscaler.warmpool.claims.marks import LABEL_POOL
+from autoscaler.warmpool.claims.pods import is_claimed
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.errors import ClusterError
+from clusters.base.objects import WARM_POOL, Key, Object, key_of, labels_of, namespace_of
+from clusters.runtime.informer import Informer
 
 log = logging.getLogger(__name__)
 

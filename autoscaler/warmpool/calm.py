@@ -9,11 +9,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from autoscaler.warmpool.marks import LABEL_POOL
-from autoscaler.warmpool.pods import is_claimed
-from clusters.clock import Clock
-from clusters.informer import Informer
-from clusters.objects import Key, Object, labels_of, namespace_of
+from autoscaler.warmpool.claims.marks import LABEL_POOL
+from autoscaler.warmpool.claims.pods import is_claimed
+from clusters.base.clock import Clock
+from clusters.base.objects import Key, Object, labels_of, namespace_of
+from clusters.runtime.informer import Informer
 
 CALM: Final = 0.25
 """s after the last claim; within it a small model is loaded and has answered."""

@@ -13,26 +13,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from autoscaler.config import WarmStart
-from autoscaler.warmpool.arrivals import Arrivals, ClassKey
 from autoscaler.warmpool.calm import Calms
-from autoscaler.warmpool.keep_warm import KeepWarm
-from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.marks import LABEL_POOL, LABEL_SEED
+from autoscaler.warmpool.claims.keys import PoolKey
+from autoscaler.warmpool.claims.marks import LABEL_POOL, LABEL_SEED
+from autoscaler.warmpool.claims.pods import is_claimed
 from autoscaler.warmpool.observed import make_member, member_name, member_of, newest_seed, seed_of, start_time
 from autoscaler.warmpool.pause import Pause, after_failure
-from autoscaler.warmpool.pods import is_claimed
-from autoscaler.warmpool.policy import ASSUMED_REFILL, History, Sizing, refill_time, view_of, wanted_size
 from autoscaler.warmpool.pool import FAILURES, Fault, Member, Observed, Plan, Seed, affordable, plan
 from autoscaler.warmpool.reasons import PoolRule
+from autoscaler.warmpool.sizing.arrivals import Arrivals, ClassKey
+from autoscaler.warmpool.sizing.keep_warm import KeepWarm
+from autoscaler.warmpool.sizing.policy import ASSUMED_REFILL, History, Sizing, refill_time, view_of, wanted_size
 from autoscaler.warmpool.spec import PoolSpec, read_spec
 from autoscaler.warmpool.status import make_status, status_differs
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.controller import Controller
-from clusters.errors import Conflict, Forbidden, Invalid, NotFound
-from clusters.expectations import Expectations
-from clusters.informer import Informers
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.errors import Conflict, Forbidden, Invalid, NotFound
+from clusters.base.objects import (
     DEPLOYMENT,
     POD,
     WARM_POOL,
@@ -45,7 +42,10 @@ from clusters.objects import (
     uid_of,
     version_of,
 )
-from clusters.recorder import Recorder
+from clusters.runtime.controller import Controller
+from clusters.runtime.expectations import Expectations
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.marks import LABEL_POOL, LABEL_POOL_CLASS
-from autoscaler.warmpool.pods import (
+from autoscaler.warmpool.claims.keys import PoolKey
+from autoscaler.warmpool.claims.marks import LABEL_POOL, LABEL_POOL_CLASS
+from autoscaler.warmpool.claims.pods import (
     belongs_to,
     is_active,
     is_claimed,
@@ -23,10 +23,8 @@ from autoscaler.warmpool.pods import (
     token_hash_of,
 )
 from autoscaler.warmpool.spec import read_spec
-from clusters.clock import Clock
-from clusters.endpoints import endpoint_of, is_ready
-from clusters.informer import Informers
-from clusters.objects import (
+from clusters.base.clock import Clock
+from clusters.base.objects import (
     LABEL_REVISION,
     POD,
     REPLICA_SET,
@@ -42,6 +40,8 @@ from clusters.objects import (
     uid_of,
     version_of,
 )
+from clusters.net.endpoints import endpoint_of, is_ready
+from clusters.runtime.informer import Informers
 
 FORGET_AFTER: Final = 30.0
 """Seconds after which a write that no informer has shown is forgotten; an event takes milliseconds."""

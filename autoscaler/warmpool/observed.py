@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from autoscaler.warmpool.classes import pool_class
-from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.marks import ANNOTATION_CLAIM, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
-from autoscaler.warmpool.pods import FINISHED, is_claimed, restarts_of, token_hash_of
+from autoscaler.warmpool.claims.classes import pool_class
+from autoscaler.warmpool.claims.keys import PoolKey
+from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
+from autoscaler.warmpool.claims.pods import FINISHED, is_claimed, restarts_of, token_hash_of
 from autoscaler.warmpool.pool import Fault, Member, Seed
 from autoscaler.warmpool.spec import requests_of
-from clusters.endpoints import is_ready
-from clusters.objects import (
+from clusters.base.objects import (
     LABEL_CONFIGURATION_GENERATION,
     POD,
     WARM_POOL,
@@ -30,6 +29,7 @@ from clusters.objects import (
     owner_reference,
     parse_timestamp,
 )
+from clusters.net.endpoints import is_ready
 
 POOL_ARGUMENT: Final = "--pool"
 """Of the model server: be a member of a pool."""

@@ -23,8 +23,8 @@ from enum import StrEnum
 from typing import Final
 
 from autoscaler.warmpool.pause import Pause
-from autoscaler.warmpool.policy import Sizing
 from autoscaler.warmpool.reasons import PoolReason, PoolRule
+from autoscaler.warmpool.sizing.policy import Sizing
 from autoscaler.warmpool.spec import PoolSpec
 
 MEBIBYTE: Final = 2**20

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 
 from autoscaler.knative_annotations import parse_duration
 from autoscaler.warmpool.defaults import AUTO, MAX, MAX_AGE, MIN
-from clusters.objects import Object
-from clusters.quantities import parse_quantity
+from clusters.base.objects import Object
+from clusters.base.quantities import parse_quantity
 
 LARGEST: Final = 1_000
 """Members; a bound on nonsense, as for replicas."""

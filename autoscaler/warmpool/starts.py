@@ -6,23 +6,23 @@ from collections.abc import Callable
 from typing import Final
 
 from autoscaler.config import WarmStart
-from autoscaler.warmpool.arrivals import ClassKey
-from autoscaler.warmpool.caller import LoadCaller
-from autoscaler.warmpool.claim import ClaimStep
-from autoscaler.warmpool.claims import Claims
-from autoscaler.warmpool.classes import format_of, pool_class
-from autoscaler.warmpool.keep_warm import KeepWarm
-from autoscaler.warmpool.keeper import Hold
-from autoscaler.warmpool.keys import PoolKey
+from autoscaler.warmpool.claims.caller import LoadCaller
+from autoscaler.warmpool.claims.claim import ClaimStep
+from autoscaler.warmpool.claims.claims import Claims
+from autoscaler.warmpool.claims.classes import format_of, pool_class
+from autoscaler.warmpool.claims.keys import PoolKey
+from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
+from autoscaler.warmpool.claims.pods import is_half
 from autoscaler.warmpool.manager import PoolManager
-from autoscaler.warmpool.marks import ANNOTATION_LOAD
-from autoscaler.warmpool.pods import is_half
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.controller import Controller
-from clusters.informer import Informers
-from clusters.objects import POD, Key, Object, namespace_of, version_of
-from clusters.recorder import Recorder
+from autoscaler.warmpool.sizing.arrivals import ClassKey
+from autoscaler.warmpool.sizing.keep_warm import KeepWarm
+from autoscaler.warmpool.sizing.keeper import Hold
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.objects import POD, Key, Object, namespace_of, version_of
+from clusters.runtime.controller import Controller
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
 
 ALL: Final = Key("", "claims")
 """The reaper's one key: it looks at all claimed members at once."""

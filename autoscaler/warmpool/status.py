@@ -7,7 +7,7 @@ from typing import Final
 
 from autoscaler.warmpool.pool import Plan
 from autoscaler.warmpool.reasons import PoolReason, PoolRule
-from clusters.objects import Object, generation_of, with_condition
+from clusters.base.objects import Object, generation_of, with_condition
 
 READY: Final = "Ready"
 _OBSTACLES: Final = (PoolRule.NO_SEED, PoolRule.NO_SERVER, PoolRule.REFUSED, PoolRule.FAILING)

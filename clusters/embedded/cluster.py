@@ -8,23 +8,23 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from clusters.api import ObjectList, PatchType, Subresource, WatchEvent
-from clusters.clock import Clock
-from clusters.embedded import requests
-from clusters.embedded.admission import Validator, manager_faults
-from clusters.embedded.batch import Mutate, Remove
-from clusters.embedded.contents import NamespaceCleaner
-from clusters.embedded.deletion import check_deletable, mark, vanish
-from clusters.embedded.expiry import EventExpiry
-from clusters.embedded.garbage import Collector
-from clusters.embedded.reaper import Reaper
-from clusters.embedded.scale import scale_of, scaled
-from clusters.embedded.store import Store
-from clusters.embedded.watch import Filter
-from clusters.embedded.writes import Writer, check_preconditions
-from clusters.errors import AlreadyExists, ClusterError, FieldError, Invalid, NotFound
-from clusters.objects import NAMESPACE, Key, Kind, Object, is_deleting, key_of, namespace_of, timestamp
-from clusters.selectors import parse_selector
+from clusters.base.api import ObjectList, PatchType, Subresource, WatchEvent
+from clusters.base.clock import Clock
+from clusters.base.errors import AlreadyExists, ClusterError, FieldError, Invalid, NotFound
+from clusters.base.objects import NAMESPACE, Key, Kind, Object, is_deleting, key_of, namespace_of, timestamp
+from clusters.base.selectors import parse_selector
+from clusters.embedded.store import requests
+from clusters.embedded.store.admission import Validator, manager_faults
+from clusters.embedded.store.batch import Mutate, Remove
+from clusters.embedded.store.deletion import check_deletable, mark, vanish
+from clusters.embedded.store.scale import scale_of, scaled
+from clusters.embedded.store.store import Store
+from clusters.embedded.store.watch import Filter
+from clusters.embedded.store.writes import Writer, check_preconditions
+from clusters.embedded.workloads.expiry import EventExpiry
+from clusters.embedded.workloads.garbage import Collector
+from clusters.embedded.workloads.namespace_controller import NamespaceCleaner
+from clusters.embedded.workloads.reaper import Reaper
 
 NAME_ATTEMPTS = 8
 """Generated names to try before AlreadyExists is told."""

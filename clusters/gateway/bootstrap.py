@@ -9,7 +9,7 @@ from clusters.gateway.config import ACTIVATOR_SUBSET, CLUSTER
 from clusters.gateway.limits import Limits
 from clusters.gateway.listener import STATS_PREFIX, file_source
 from clusters.gateway.route_config import OWN_METADATA, SUBSET_KEY, TOKEN_KEY
-from clusters.gateway_token import HEADER
+from clusters.gateway.token import HEADER
 
 ADMIN_SOCKET: Final = "admin.sock"
 """Relative to Envoy's working directory: the path of a unix socket may have 107 bytes, a state folder's more."""

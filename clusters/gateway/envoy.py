@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from clusters.clock import Clock
+from clusters.base.clock import Clock
 from clusters.gateway.admin import Admin
 from clusters.gateway.bootstrap import bootstrap, cluster
 from clusters.gateway.config import DEFAULT_DOMAIN, Resource, RouteMaker, endpoints, response, starting
@@ -32,7 +32,7 @@ from clusters.gateway.process import LOG, EnvoyProcess, guard_port
 from clusters.gateway.route_config import VERSION_DOMAIN
 from clusters.gateway.routes import Backend, Table
 from clusters.gateway.xds import XdsFiles, replace_file
-from clusters.sockets import PortGuard, guard_localhost
+from clusters.net.sockets import PortGuard, guard_localhost
 
 log = logging.getLogger(__name__)
 

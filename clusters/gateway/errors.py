@@ -7,7 +7,7 @@ KnodelError
 
 from __future__ import annotations
 
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 
 
 class Refused(KnodelError):

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from clusters.base.objects import Key, Object, key_of, name_of, namespace_of
 from clusters.gateway.headers import TAG
 from clusters.gateway.routes import Headers, Route, Split, VirtualHost
-from clusters.objects import Key, Object, key_of, name_of, namespace_of
 
 PUBLIC: Final = "ExternalIP"  # of an Ingress rule; "ClusterLocal" stays off the public listener
 

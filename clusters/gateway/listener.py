@@ -46,7 +46,7 @@ def listener(host: str, port: int, routes: Path, access_log: Path, limits: Limit
 
 
 def _share_with_guard() -> Json:
-    """SO_REUSEPORT, so that Envoy may listen beside the guard of its port (`clusters.sockets.PortGuard`)."""
+    """SO_REUSEPORT, so that Envoy may listen beside the guard of its port (`clusters.net.sockets.PortGuard`)."""
     return {
         "level": socket.SOL_SOCKET,
         "name": socket.SO_REUSEPORT,

@@ -10,14 +10,14 @@ from typing import Final
 
 import envoy
 
-from clusters import processes
-from clusters.clock import Clock
-from clusters.errors import AddressInUse
+from clusters.base import processes
+from clusters.base.clock import Clock
+from clusters.base.errors import AddressInUse
+from clusters.base.identity import Identity, is_running
+from clusters.base.removal import remove_files
 from clusters.gateway.errors import NotServing
 from clusters.gateway.limits import WORKERS, Limits
-from clusters.identity import Identity, is_running
-from clusters.removal import remove_files
-from clusters.sockets import PortGuard
+from clusters.net.sockets import PortGuard
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from clusters.base.sizes import format_size
 from clusters.gateway.limits import Limits
 from clusters.gateway.route_config import ASKED_PATH, PATH_FORM_DOMAIN
 from clusters.net.hosts import ANY
-from clusters.sizes import format_size
 
 RETRY_AFTER: Final = "1"  # s; a replica that died is replaced, or the activator takes over, within about this time
 _SHOWN: Final = 128  # characters of a caller's own words that an error repeats

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from clusters.objects import Key
+from clusters.base.objects import Key
 
 Headers = tuple[tuple[str, str], ...]
 """Header names and values, in order."""

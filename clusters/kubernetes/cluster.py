@@ -12,9 +12,12 @@ from typing import Any
 
 import msgspec
 
-from clusters.api import ObjectList, PatchType, Subresource, WatchEvent
-from clusters.clock import Clock, SystemClock
-from clusters.errors import ClusterError, Conflict, FieldError, Invalid
+from clusters.base.api import ObjectList, PatchType, Subresource, WatchEvent
+from clusters.base.clock import Clock, SystemClock
+from clusters.base.errors import ClusterError, Conflict, FieldError, Invalid
+from clusters.base.objects import Key, Kind, Object
+from clusters.base.patches import json_patch
+from clusters.base.selectors import parse_selector
 from clusters.kubernetes.connection import Connection, connect
 from clusters.kubernetes.errors import PatchRefused
 from clusters.kubernetes.pages import PAGE, list_all
@@ -22,9 +25,6 @@ from clusters.kubernetes.paths import collection_path, object_path
 from clusters.kubernetes.timeouts import Timeouts
 from clusters.kubernetes.transport import Request, Transport
 from clusters.kubernetes.watch import Watch
-from clusters.objects import Key, Kind, Object
-from clusters.patches import json_patch
-from clusters.selectors import parse_selector
 
 APPLY = "application/apply-patch+yaml"
 """Server-side apply; JSON is YAML."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 from yarl import URL
 
-from clusters.errors import Unavailable
+from clusters.base.errors import Unavailable
 from clusters.kubernetes.login import LogIn, Login, LoginError, login_for
 
 PARALLEL_REQUESTS = 64

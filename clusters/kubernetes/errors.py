@@ -1,4 +1,4 @@
-"""From answers of kube-apiserver to the errors of `clusters.errors`, in words for people. The one place for it. Pure.
+"""Translate answers of kube-apiserver to the errors of `clusters.base.errors`. Pure.
 
 Where the API's reason says less than we need, the message decides; each such message was seen on Kubernetes 1.35.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from clusters.errors import (
+from clusters.base.errors import (
     AlreadyExists,
     ClusterError,
     Conflict,

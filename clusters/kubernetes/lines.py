@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 
 LARGEST_LINE = 32 * 1024 * 1024
 """Bytes of one line: etcd stores objects up to 1.5 MiB, whose JSON is a few times that at worst."""

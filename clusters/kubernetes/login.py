@@ -19,8 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from clusters.errors import KnodelError, Unavailable
-from clusters.foreign_words import words_of
+from clusters.base.errors import KnodelError, Unavailable
+from clusters.base.redact import words_of
 
 SERVICE_HOST = "KUBERNETES_SERVICE_HOST"
 """Set in every Pod."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from clusters.api import ObjectList
-from clusters.errors import Gone, Unavailable
+from clusters.base.api import ObjectList
+from clusters.base.errors import Gone, Unavailable
+from clusters.base.objects import Kind, Object
 from clusters.kubernetes.transport import Request, Transport
-from clusters.objects import Kind, Object
 
 PAGE = 500
 """Objects in a page, as kubectl and client-go have it."""

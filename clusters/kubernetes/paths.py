@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from clusters.api import Subresource
-from clusters.errors import FieldError, Invalid
-from clusters.objects import Kind
+from clusters.base.api import Subresource
+from clusters.base.errors import FieldError, Invalid
+from clusters.base.objects import Kind
 
 _NO_SEGMENTS = ("", ".", "..")
 """Names that would make the path of an object that of something else, the whole collection first of all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from clusters.errors import FieldError
+from clusters.base.errors import FieldError
 from clusters.kubernetes.status import Status, one_line
 
 _WEBHOOK = re.compile(r'^admission webhook "[^"]*" denied the request(?: without explanation|: (?P<words>.*))$', re.S)

@@ -20,9 +20,9 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from clusters.clock import Clock
-from clusters.errors import Forbidden, Unavailable
-from clusters.foreign_words import words_of
+from clusters.base.clock import Clock
+from clusters.base.errors import Forbidden, Unavailable
+from clusters.base.redact import words_of
 from clusters.kubernetes.connection import Connection
 from clusters.kubernetes.errors import translate
 from clusters.kubernetes.refusals import says_no_right

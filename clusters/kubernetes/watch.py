@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from clusters.api import WatchEvent
-from clusters.clock import Clock
-from clusters.errors import Gone, Unavailable
+from clusters.base.api import WatchEvent
+from clusters.base.clock import Clock
+from clusters.base.errors import Gone, Unavailable
 from clusters.kubernetes.errors import translate
 from clusters.kubernetes.lines import Lines, LineTooLong
 from clusters.kubernetes.status import status_of

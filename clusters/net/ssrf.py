@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Final
 
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 """Hosts to allow on a machine whose only user configures the platform."""

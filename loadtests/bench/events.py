@@ -13,12 +13,12 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clusters.embedded.database import Database
-from clusters.objects import MODEL_EVENT
+from clusters.base.objects import MODEL_EVENT
+from clusters.embedded.store.database import Database
 from loadtests.bench.events_load import Outcome, as_fast_as_answered, at_a_rate, batch, single
 from loadtests.bench.figure import Figure, percentile
 from loadtests.bench.processes import cpu_seconds
-from serving.apis.state import STORE_FILE
+from serving.types.settings.state import STORE_FILE
 
 SINGLES, CONNECTIONS = 10_000, 32
 BATCHES, SIZE, BATCH_CONNECTIONS = 600, 100, 8

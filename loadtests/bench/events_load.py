@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from clusters.api import Cluster
-from clusters.objects import EVENT_SOURCE, SECRET
-from eventing.training import TYPE
+from clusters.base.api import Cluster
+from clusters.base.objects import EVENT_SOURCE, SECRET
+from eventing.mapping.training import TYPE
 
 MANAGER = "bench"
 HOST = "127.0.0.1"

@@ -13,23 +13,23 @@ from pathlib import Path
 
 import uvloop
 
-from clusters.clock import SystemClock
-from clusters.collector import collect_seldom, spare_what_is_there
+from clusters.base.clock import SystemClock
+from clusters.base.objects import EVENT_SOURCE, KINDS, Object
+from clusters.base.python_gc import collect_seldom, spare_what_is_there
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.store import Store
-from clusters.informer import Informers
-from clusters.objects import EVENT_SOURCE, KINDS, Object
-from eventing.issuers import Discovery
+from clusters.embedded.store.store import Store
+from clusters.runtime.informer import Informers
+from eventing.auth.issuers import Discovery
 from eventing.limits import Limits
-from eventing.webhook import make_webhook
+from eventing.webhook.webhook import make_webhook
 from loadtests.bench.events_load import HOST, NAMESPACE, let_in
-from serving.api.app import ControlApi
-from serving.api.guard import Guard
-from serving.api.server import listen, make_server
-from serving.api.webhook import WithWebhook
-from serving.apis.settings import Settings
-from serving.apis.state import STORE_FILE
-from serving.doors import doors
+from serving.control_api.app import ControlApi
+from serving.control_api.guard import Guard
+from serving.control_api.server import listen, make_server
+from serving.control_api.webhook import WithWebhook
+from serving.platform.admission import doors
+from serving.types.settings.settings import Settings
+from serving.types.settings.state import STORE_FILE
 
 UNBOUNDED = 1 << 60
 """Events that may wait: here nobody acts on them."""
@@ -57,7 +57,7 @@ async def run(folder: Path) -> None:
 
 
 class _NoLogs:
-    """`serving.api.app.PodLogs` without Pods."""
+    """`serving.control_api.app.PodLogs` without Pods."""
 
     async def follow(self, pod: Object, *, tail: int | None, follow: bool, previous: bool) -> AsyncIterator[bytes]:
         """Nothing."""

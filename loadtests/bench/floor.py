@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from clusters.embedded.zygote import SINGLE_THREADED, import_modules
+from clusters.embedded.kubelet.process.zygote import SINGLE_THREADED, import_modules
 from tests.support.ports import free_ports
 
 LOOK = 0.002  # s between tries to connect to a server that starts
@@ -36,7 +36,7 @@ def start_by_exec(file: Path, name: str, body: bytes) -> float:
     """Milliseconds from exec of the model server, nothing prepared, to its first 200."""
     ports = free_ports(2)
     environ = os.environ | {"PORT": str(ports[0]), "MANAGEMENT_PORT": str(ports[1]), "ORT_DISABLE_TELEMETRY": "1"}
-    command = [sys.executable, "-m", "serving.server", "--name", name, "--storage-uri", file.as_uri()]
+    command = [sys.executable, "-m", "serving.modelserver", "--name", name, "--storage-uri", file.as_uri()]
     began = time.perf_counter()
     server = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -62,9 +62,9 @@ def _answers(port: int, name: str, body: bytes) -> bool:
 
 
 def _bare_start(file: Path) -> float:
-    from serving.engines.base import EngineOptions
-    from serving.engines.registry import find_format, loader_of
-    from serving.engines.warmup import warm_up
+    from serving.engines.base.engine import EngineOptions
+    from serving.engines.base.registry import find_format, loader_of
+    from serving.engines.base.warmup import warm_up
     from serving.storage.fetch import fetch
 
     reader, writer = os.pipe()
@@ -85,7 +85,14 @@ def _bare_start(file: Path) -> float:
 
 def main() -> int:
     """Print the milliseconds of bare starts."""
-    import_modules(["serving.server.run", "serving.engines.onnx", "serving.engines.warmup", "serving.storage.fetch"])
+    import_modules(
+        [
+            "serving.modelserver.run",
+            "serving.engines.onnx.engine",
+            "serving.engines.base.warmup",
+            "serving.storage.fetch",
+        ]
+    )
     file, count = Path(sys.argv[1]), int(sys.argv[2])
     print(json.dumps([_bare_start(file) for _ in range(count)]))
     return 0

@@ -14,16 +14,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from autoscaler.apis import CLASS, POLICY_ANNOTATION, Policy
 from autoscaler.controller import Autoscaler
 from autoscaler.metrics.digest_page import Loaded
 from autoscaler.metrics.stat import NoSample, Sample
-from autoscaler.warmpool.caller import HttpLoadCaller
-from clusters.api import Cluster
-from clusters.clock import SystemClock
-from clusters.endpoints import Endpoint
-from clusters.informer import Informers
-from clusters.objects import (
+from autoscaler.types import CLASS, POLICY_ANNOTATION, Policy
+from autoscaler.warmpool.claims.caller import HttpLoadCaller
+from clusters.base.api import Cluster
+from clusters.base.clock import SystemClock
+from clusters.base.objects import (
     ANNOTATION_CLASS,
     DEPLOYMENT,
     LABEL_REVISION,
@@ -35,6 +33,8 @@ from clusters.objects import (
     generation_of,
     owner_reference,
 )
+from clusters.net.endpoints import Endpoint
+from clusters.runtime.informer import Informers
 from loadtests.bench.figure import Figure
 from tests.autoscaler.world import Activator
 from tests.support.clusters import embedded_cluster

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clusters import unix_sockets
-from serving.apis.state import CONTROL_SOCKET
+from clusters.net import unix_sockets
+from serving.types.settings.state import CONTROL_SOCKET
 from tests.support.ports import free_ports
 
 KNODEL = [sys.executable, "-m", "serving.cli.main"]

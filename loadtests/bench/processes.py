@@ -144,7 +144,7 @@ def _pids() -> Iterator[int]:
 def _role(pid: int, command: bytes) -> str:
     if b"zygote" in command:
         return "zygote" if _parent(pid) == 1 or b"zygote" not in _command(_parent(pid)) else "replica"
-    for word, role in ((b"envoy", "gateway"), (b"activator", "activator"), (b"serving.server", "replica")):
+    for word, role in ((b"envoy", "gateway"), (b"activator", "activator"), (b"serving.modelserver", "replica")):
         if word in command:
             return role
     return "platform"

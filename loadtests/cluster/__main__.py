@@ -20,8 +20,8 @@ from pathlib import Path
 
 import aiohttp
 
-from clusters.errors import NotFound
-from clusters.objects import MODEL, NAMESPACE, SERVICE, WARM_POOL
+from clusters.base.errors import NotFound
+from clusters.base.objects import MODEL, NAMESPACE, SERVICE, WARM_POOL
 from examples.magika_client import model_file
 from loadtests.bench.figure import Figure
 from loadtests.bench.page import write_page

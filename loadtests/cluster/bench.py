@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from clusters.api import Cluster
-from clusters.errors import NotFound
-from clusters.objects import POD, WARM_POOL, Kind, generation_of, is_deleting, is_true, name_of
+from clusters.base.api import Cluster
+from clusters.base.errors import NotFound
+from clusters.base.objects import POD, WARM_POOL, Kind, generation_of, is_deleting, is_true, name_of
 from loadtests.cluster.subjects import NAME, POOL, WARM, Subject
-from serving.apis.settings import Settings
+from serving.types.settings.settings import Settings
 
 LONGEST = 120.0  # s for anything
 LOOK = 0.1  # s between looks

@@ -8,7 +8,7 @@ from functools import partial
 
 import aiohttp
 
-from clusters.objects import MODEL, POD, WARM_POOL, is_deleting, is_true
+from clusters.base.objects import MODEL, POD, WARM_POOL, is_deleting, is_true
 from loadtests.bench.figure import Figure
 from loadtests.cluster.bench import LOOK, MANAGER, Bench, until
 from loadtests.cluster.subjects import NAME, POOL, WARM

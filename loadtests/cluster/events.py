@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from clusters.api import Cluster
-from clusters.objects import MODEL_EVENT, NAMESPACE
+from clusters.base.api import Cluster
+from clusters.base.objects import MODEL_EVENT, NAMESPACE
 from loadtests.bench.events import CONNECTIONS, SIZE
 from loadtests.bench.events_load import HOST, Outcome, as_fast_as_answered, at_a_rate, batch, let_in, single
 from loadtests.bench.figure import Figure, percentile
@@ -72,7 +72,15 @@ async def _place(cluster: Cluster) -> AsyncIterator[None]:
 async def _webhook(kubeconfig: Path, context: str) -> AsyncIterator[int]:
     """Its port."""
     port = free_port()
-    argv = [sys.executable, "-m", "eventing.main", "--kubeconfig", str(kubeconfig), "--kube-context", context]
+    argv = [
+        sys.executable,
+        "-m",
+        "serving.platform.webhook_main",
+        "--kubeconfig",
+        str(kubeconfig),
+        "--kube-context",
+        context,
+    ]
     argv += ["--namespace", PLACE, "--probe-port", "0", "--metrics-port", "0", "--log-format", "text"]
     environment = os.environ | {"PORT": str(port), "HOST": HOST}
     process = await asyncio.create_subprocess_exec(*argv, "--log-level", "warning", env=environment)

@@ -6,10 +6,10 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.objects import ANNOTATION_CLASS, MODEL, SERVICE, WARM_POOL, Object
-from serving.apis.settings import Settings
-from serving.apis.validation import read_model
-from serving.resources.pod_spec import make_revision_spec
+from clusters.base.objects import ANNOTATION_CLASS, MODEL, SERVICE, WARM_POOL, Object
+from serving.makers.pod_spec import make_revision_spec
+from serving.types.settings.settings import Settings
+from serving.types.validation import read_model
 
 KNATIVE_CLASS = "kpa.autoscaling.knative.dev"
 NAME = "magika"

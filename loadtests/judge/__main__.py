@@ -14,7 +14,7 @@ import numpy as np
 from loadtests.bench.figure import Figure
 from loadtests.judge.adversary import ATTACKS, Attack
 from loadtests.judge.simulation import LONGEST, Outcomes, Simulation, World
-from serving.apis.rollout import Rollout
+from serving.types.rollout import Rollout
 
 
 @dataclass(frozen=True, slots=True)

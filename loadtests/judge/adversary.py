@@ -2,7 +2,7 @@
 
 It may use any address, tag, header and body, may leave before the answer, and may read slowly. It cannot choose which
 version the split takes. What its requests count is not written here: each goes through the model server's own rules
-(`serving.server.split`), as the server's middleware applies them.
+(`serving.modelserver.base.split`), as the server's middleware applies them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from serving.apis.latency import upper_edge
-from serving.rollout.bounds import Array
-from serving.rollout.counts import Counts
-from serving.rollout.readings import Reading, Seen, answered_since, remembered
-from serving.server.errors import ClientLeft
-from serving.server.split import RECEIVED_KEY, SplitAnswers, is_of_split
+from clusters.base.latency_buckets import upper_edge
+from serving.modelserver.base.errors import ClientLeft
+from serving.modelserver.base.split import RECEIVED_KEY, SplitAnswers, is_of_split
+from serving.reconciler.rollout.judging.bounds import Array
+from serving.reconciler.rollout.judging.counts import Counts
+from serving.reconciler.rollout.judging.readings import Reading, Seen, answered_since, remembered
 
 Version = Literal["stable", "candidate"]
 MARK = {"knative-serving-default-route": "true"}
@@ -34,7 +34,7 @@ class Attack:
     `status` is the answer's, None for a valid body that is answered as any other. Such an answer takes `slower` times
     as long. The caller leaves after `leaves` seconds, takes the answer `reads` seconds later than it could, and sends
     the body in `sends` seconds. With `kills` each such request ends the replica's process, which the kubelet restarts:
-    it counts what `serving.rollout.readings` makes of that.
+    it counts what `serving.reconciler.rollout.judging.readings` makes of that.
     """
 
     what: str
@@ -79,7 +79,8 @@ ATTACKS: tuple[Attack, ...] = (
 
 RESTARTS = (0.0, 0.0, 10.0, 30.0)
 """s after its start at which an attack ends a process. The next restart takes 80 s, longer than a version may be down
-(`serving.rollout.pace.MOST_DOWN`): who ends a process more often takes the version back, as its replicas are gone."""
+(`serving.reconciler.rollout.schedule.MOST_DOWN`): an attacker that ends a process more often takes the version back, as
+its replicas are gone."""
 
 
 def errors_of_crash(served: int) -> int:

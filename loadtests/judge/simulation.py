@@ -3,7 +3,8 @@
 Requests come as a Poisson stream, fail independently, and take lognormal times; the judge looks at every interval,
 and a step that is over waits until it passes or fails (`onInsufficientTraffic: hold`; with `promote` it passes). With
 attacks, an adversary sends as many requests again (`loadtests.judge.adversary`).
-`verdicts` is `serving.rollout.judge` in the form of arrays, from the same limits and bounds; a test holds them equal.
+`verdicts` is `serving.reconciler.rollout.judging.judge` in the form of arrays, from the same limits and bounds; a test
+holds them equal.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from clusters.base.latency_buckets import PER_OCTAVE, bucket_of, upper_edge
 from loadtests.judge.adversary import RESTARTS, Attack, Effect, effect_of, errors_of_crash
-from serving.apis.latency import PER_OCTAVE, bucket_of, upper_edge
-from serving.apis.rollout import Judge, Rollout
-from serving.rollout.bounds import Array, Pair, evidence_above, evidence_below, evidence_of_rate
-from serving.rollout.judge import TO_HOLD, error_limits, ratio_in_buckets, slow_limits
-from serving.rollout.verdict import Stage
+from serving.reconciler.rollout.judging.bounds import Array, Pair, evidence_above, evidence_below, evidence_of_rate
+from serving.reconciler.rollout.judging.judge import TO_HOLD, error_limits, ratio_in_buckets, slow_limits
+from serving.reconciler.rollout.judging.verdict import Stage
+from serving.types.rollout import Judge, Rollout
 
 Flags: TypeAlias = NDArray[np.bool_]
 Whole: TypeAlias = NDArray[np.int64]

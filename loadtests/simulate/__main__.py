@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 from loadtests.simulate.bars import BARS, figures
 from loadtests.simulate.options import is_plain, parse
 from loadtests.simulate.outcome import Outcome

@@ -6,10 +6,10 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from autoscaler.warmpool.arrivals import HORIZON
-from autoscaler.warmpool.keeper import Candidate, Keeper, KeepPlan
-from autoscaler.warmpool.planner import PoolView
-from autoscaler.warmpool.shortage import peakedness_of
+from autoscaler.warmpool.sizing.arrivals import HORIZON
+from autoscaler.warmpool.sizing.keeper import Candidate, Keeper, KeepPlan
+from autoscaler.warmpool.sizing.planner import PoolView
+from autoscaler.warmpool.sizing.shortage import peakedness_of
 from loadtests.simulate.fleet_run import Times
 
 

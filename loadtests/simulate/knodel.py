@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from autoscaler.apis import CLASS, MAX_REPLICAS, POLICY_ANNOTATION, Policy
 from autoscaler.config import Settings
 from autoscaler.metrics.collector import Reading
 from autoscaler.reconciler.spec import make_wishes
 from autoscaler.scaling.fleet import Fleet
-from clusters.objects import ANNOTATION_CLASS, Key
+from autoscaler.types import CLASS, MAX_REPLICAS, POLICY_ANNOTATION, Policy
+from clusters.base.objects import ANNOTATION_CLASS, Key
 from loadtests.simulate.scaler import Seen
 
 KEY = Key("default", "simulated")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 from loadtests.simulate.outcome import Outcome, Timeline
 from loadtests.simulate.replicas import Replica, Replicas
 from loadtests.simulate.scaler import Scaler, Seen

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from autoscaler.scaling.table import FloatArray
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 
 TIMESTAMP, CONTEXT, GENERATED = "TIMESTAMP", "ContextTokens", "GeneratedTokens"
 TRACES = Path(__file__).parent.parent / "traces"

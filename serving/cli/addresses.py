@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
+from clusters.base.objects import Object, name_of, namespace_of
 from clusters.net.authority import url_host
-from clusters.objects import Object, name_of, namespace_of
 from serving.cli.context import Session
 from serving.cli.ingress import CLUSTER_LOCAL
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.errors import Forbidden, Invalid, NotFound
-from clusters.objects import MODEL, NAMESPACE, REVISION, Kind, Object, name_of, namespace_of
-from serving.cli.client import Client
+from clusters.base.errors import Forbidden, Invalid, NotFound
+from clusters.base.objects import MODEL, NAMESPACE, REVISION, Kind, Object, name_of, namespace_of
+from serving.cli.client.client import Client
 
 
 def check_change(client: Client, old: Object, patch: dict[str, Any]) -> None:
     """Whether the Model may become what the merge patch makes of it. Raises Invalid."""
-    from clusters.patches import merge_patch
+    from clusters.base.patches import merge_patch
 
     _check(client, old, merge_patch(old, patch))
 
@@ -27,9 +27,9 @@ def check_new(client: Client, model: Object) -> None:
 
 
 def _check(client: Client, old: Object | None, new: Object) -> None:
-    from serving.apis.code import allows_code  # imports that only this door needs
-    from serving.apis.references import make_validator
-    from serving.apis.validation import validate_model
+    from serving.types.code import allows_code  # imports that only this door needs
+    from serving.types.references import make_validator
+    from serving.types.validation import validate_model
 
     def others(kind: Kind) -> list[Object]:
         found: list[Object] = client.list(kind, namespace_of(new))["items"]

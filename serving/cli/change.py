@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from clusters.errors import AlreadyExists, Conflict, NotFound
-from clusters.objects import (
+from clusters.base.errors import AlreadyExists, Conflict, NotFound
+from clusters.base.objects import (
     EVENT_SOURCE,
     MODEL,
     WARM_POOL,
@@ -20,7 +20,7 @@ from clusters.objects import (
     version_of,
 )
 from serving.cli.admission import check_change, check_new
-from serving.cli.client import Client
+from serving.cli.client.client import Client
 
 ATTEMPTS = 50  # status writes between a read and its write are rare; this many in a row means something else is wrong
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 from click.core import ParameterSource
 
-from clusters.errors import KnodelError
-from clusters.names import dns_label_fault
-from clusters.objects import NAMESPACE
-from serving.cli.client import LEAST_TIMEOUT, TIMEOUT, Client
-from serving.cli.errors import UsageError
-from serving.cli.output import FORMATS, Output
-from serving.cli.state import Platform, state_folder, version_skew
+from clusters.base.errors import KnodelError
+from clusters.base.names import dns_label_fault
+from clusters.base.objects import NAMESPACE
+from serving.cli.base.errors import UsageError
+from serving.cli.base.output import FORMATS, Output
+from serving.cli.client.client import LEAST_TIMEOUT, TIMEOUT, Client
+from serving.cli.client.state import Platform, state_folder, version_skew
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from serving.cli.kubeconfig import KubeContext
+    from serving.cli.client.kubeconfig import KubeContext
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -139,7 +139,7 @@ def find_context(state: str | None, named: str | None) -> KubeContext | None:
     chosen = named or (os.environ.get(CONTEXT_VARIABLE) if state is None else None)
     if not chosen:
         return None
-    from serving.cli.kubeconfig import KubeContext  # imports what only clusters need
+    from serving.cli.client.kubeconfig import KubeContext  # imports what only clusters need
 
     return KubeContext.find(chosen)
 
@@ -214,7 +214,7 @@ def _namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> 
 
 def _contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Names of contexts that begin so; none without a kubeconfig, as an error would spoil the line being typed."""
-    from serving.cli.kubeconfig import contexts_of
+    from serving.cli.client.kubeconfig import contexts_of
 
     try:
         return [name for name in contexts_of() if name.startswith(incomplete)]

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clusters.sizes import format_size
-from serving.apis.input_files import open_input
-from serving.cli.errors import UsageError
+from clusters.base.sizes import format_size
+from serving.cli.base.errors import UsageError
+from serving.types.input_files import open_input
 
 LARGEST = 256 * 1024 * 1024
 """Bytes; more than a gateway takes by default, so that an endless stream ends before it fills the memory."""

@@ -6,9 +6,9 @@ import json
 import math
 from typing import Any
 
-from clusters.errors import NotFound
-from serving.cli.errors import CommandError
-from serving.cli.http import exchange
+from clusters.base.errors import NotFound
+from serving.cli.base.errors import CommandError
+from serving.cli.client.http import exchange
 from serving.cli.ingress import Entrance
 
 MOST_ELEMENTS = 1 << 20  # of zeros; larger inputs take a request of the caller's own

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from clusters.objects import MODEL, Kind, Object, name_of, namespace_of
-from serving.apis.loader import LARGEST_TEXT, LoadError, load_models, read_models
-from serving.apis.settings import Settings, SettingsError, load_settings
-from serving.cli.errors import UsageError
+from clusters.base.objects import MODEL, Kind, Object, name_of, namespace_of
+from serving.cli.base.errors import UsageError
+from serving.types.loader import LARGEST_TEXT, LoadError, load_models, read_models
+from serving.types.settings.settings import Settings, SettingsError, load_settings
 
 
 def models_of(source: str, namespace: str, *, bound: bool = False, kinds: Sequence[Kind] = (MODEL,)) -> list[Object]:

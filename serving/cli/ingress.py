@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from clusters.errors import Forbidden
-from clusters.objects import MODEL, Object, condition_of, name_of
+from clusters.base.errors import Forbidden
+from clusters.base.objects import MODEL, Object, condition_of, name_of
+from serving.cli.base.errors import CommandError, NoSuchThing
+from serving.cli.client.http import Endpoint
 from serving.cli.context import Session
-from serving.cli.errors import CommandError, NoSuchThing
-from serving.cli.http import Endpoint
 
 TAG_HEADER = "Knative-Serving-Tag"
 CLUSTER_LOCAL = ".svc.cluster.local"  # Knative's domain of addresses that only the cluster knows

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from clusters.errors import Forbidden, NotFound
-from clusters.objects import CONFIG_MAP, Object
-from serving.apis.loader import LoadError
-from serving.apis.settings import Settings, SettingsError, settings_from_text
-from serving.cli.client import Client
-from serving.cli.errors import CommandError
+from clusters.base.errors import Forbidden, NotFound
+from clusters.base.objects import CONFIG_MAP, Object
+from serving.cli.base.errors import CommandError
+from serving.cli.client.client import Client
+from serving.types.loader import LoadError
+from serving.types.settings.settings import Settings, SettingsError, settings_from_text
 
 SYSTEM_NAMESPACE = "knodel-system"
 CONFIG_NAME = "knodel-config"

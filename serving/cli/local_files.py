@@ -7,17 +7,17 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from clusters.errors import NotFound
-from clusters.objects import MODEL, Kind, Object, condition_of, generation_of, name_of, namespace_of
-from serving.apis.faults import storage_uri_fault
-from serving.apis.lifecycle import CONFIGURATIONS_READY
-from serving.apis.model import history_of
-from serving.apis.state import KEPT_FOLDER, Facts, StateError
-from serving.cli.client import Client
-from serving.cli.errors import CommandError, NotInTime, UsageError
-from serving.cli.home import expand
-from serving.cli.wait import wait_until
-from serving.storage.addresses import is_file_uri, with_lower_scheme
+from clusters.base.errors import NotFound
+from clusters.base.objects import MODEL, Kind, Object, condition_of, generation_of, name_of, namespace_of
+from serving.cli.base.errors import CommandError, NotInTime, UsageError
+from serving.cli.base.home import expand
+from serving.cli.client.client import Client
+from serving.cli.client.wait import wait_until
+from serving.storage.transfer.addresses import is_file_uri, with_lower_scheme
+from serving.types.faults import storage_uri_fault
+from serving.types.lifecycle import CONFIGURATIONS_READY
+from serving.types.model import history_of
+from serving.types.settings.state import KEPT_FOLDER, Facts, StateError
 
 _SCHEME = re.compile(r"[A-Za-z][-+.A-Za-z0-9]*:")
 RECORDED_WITHIN = 5.0  # s after a version became ready
@@ -41,10 +41,10 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
     A Model whose files are elsewhere is returned as it is. With `dry_run` nothing is copied. Raises UsageError when the
     files cannot be read, or have another digest than the Model promises, and CommandError when there is no room.
     """
-    from serving.storage import digest as digests  # what only local files need
     from serving.storage import kept
-    from serving.storage.errors import Later, StorageError
-    from serving.storage.local import file_place
+    from serving.storage.base import digest as digests  # what only local files need
+    from serving.storage.base.errors import Later, StorageError
+    from serving.storage.sources.local import file_place
 
     spec = model.get("spec")
     uri = spec.get("storageUri") if isinstance(spec, dict) else None
@@ -158,8 +158,8 @@ def _format_marks(uri: object, named: bool) -> tuple[str, str]:
 
     Whole names decide nothing where the Model names its format (`named`). The names of archives decide nothing.
     """
-    from serving.engines.registry import FORMATS  # what only local files need
-    from serving.storage.archive import is_archive
+    from serving.engines.base.registry import FORMATS  # what only local files need
+    from serving.storage.archives.archive import is_archive
 
     path = Path(str(uri).lower())
     if is_archive(path.name):

@@ -11,50 +11,72 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clusters.errors import KnodelError
-from serving.cli.advice import complete_advice
-from serving.cli.errors import FAILED, INTERRUPTED, USAGE, exit_code_of
-from serving.cli.output import clean, uses_colour
+from clusters.base.errors import KnodelError
+from serving.cli.base.advice import complete_advice
+from serving.cli.base.errors import FAILED, INTERRUPTED, USAGE, exit_code_of
+from serving.cli.base.output import clean, uses_colour
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-VERBS = {
-    "up": "Start the platform on this machine.",
-    "down": "Stop the platform and every process that it started.",
-    "deploy": "Deploy a model, or a new version of it.",
-    "list": "List models.",
-    "get": "Show a model.",
-    "describe": "Show a model with its conditions, traffic, versions and events.",
-    "delete": "Delete a model.",
-    "history": "Show the versions of a model.",
-    "logs": "Print the logs of a model's replicas.",
-    "wait": "Wait until a model is ready.",
-    "predict": "Send an inference request to a model.",
-    "traffic": "Split traffic between versions.",
-    "promote": "Send all traffic to the latest ready version.",
-    "pause": "Pause a rollout.",
-    "resume": "Resume a paused rollout.",
-    "abort": "Abort a rollout and send all traffic to the stable version.",
-    "rollback": "Send all traffic to a previous version.",
-    "pool": "Manage warm pools.",
-    "events": "Manage event sources and inspect events.",
-    "top": "Show the cost of each model's replicas.",
-    "explain": "Explain the number of replicas and the traffic of a model.",
-    "render": "Print the objects that Knodel would apply.",
-    "diff": "Show what deploying a file would change.",
-    "namespace": "Create or label a namespace.",
-    "secret": "Create or update a Secret with model-storage credentials.",
-    "config": "Print the settings that `knodel up` takes.",
-    "doctor": "Find problems on this machine or in a cluster.",
-    "install": "Install or upgrade Knodel on a Kubernetes cluster.",
-    "uninstall": "Remove Knodel from a Kubernetes cluster.",
-    "serve": "Serve one model without a platform.",
-    "completion": "Print the completion script of a shell.",
+SECTIONS = {
+    "Models": {
+        "deploy": "Deploy a model, or a new version of it.",
+        "list": "List models.",
+        "get": "Show a model.",
+        "describe": "Show a model with its conditions, traffic, versions and events.",
+        "delete": "Delete a model.",
+        "history": "Show the versions of a model.",
+        "logs": "Print the logs of a model's replicas.",
+        "wait": "Wait until a model is ready.",
+        "predict": "Send an inference request to a model.",
+        "top": "Show the cost of each model's replicas.",
+        "explain": "Explain the number of replicas and the traffic of a model.",
+        "render": "Print the objects that Knodel would apply.",
+        "diff": "Show what deploying a file would change.",
+    },
+    "Traffic and rollouts": {
+        "traffic": "Split traffic between versions.",
+        "promote": "Send all traffic to the latest ready version.",
+        "pause": "Pause a rollout.",
+        "resume": "Resume a paused rollout.",
+        "abort": "Abort a rollout and send all traffic to the stable version.",
+        "rollback": "Send all traffic to a previous version.",
+    },
+    "Events": {
+        "events": "Manage event sources and inspect events.",
+    },
+    "Platform": {
+        "up": "Start the platform on this machine.",
+        "down": "Stop the platform and every process that it started.",
+        "doctor": "Find problems on this machine or in a cluster.",
+        "config": "Print the settings that `knodel up` takes.",
+        "pool": "Manage warm pools.",
+        "namespace": "Create or label a namespace.",
+        "secret": "Create or update a Secret with model-storage credentials.",
+        "install": "Install or upgrade Knodel on a Kubernetes cluster.",
+        "uninstall": "Remove Knodel from a Kubernetes cluster.",
+        "serve": "Serve one model without a platform.",
+        "completion": "Print the completion script of a shell.",
+    },
 }
+"""The verbs with their help lines, by the section of `knodel --help`."""
+ROOMS = {
+    "Models": "verbs.models",
+    "Traffic and rollouts": "verbs.rollouts",
+    "Events": "events",
+    "Platform": "verbs.platform",
+}
+VERBS = {name: line for section in SECTIONS.values() for name, line in section.items()}
 """Every verb with its help line. Its file is imported only when the verb is used."""
 
 ALIASES = {"ls": "list"}
+
+
+def module_of(verb: str) -> str:
+    """Return the module that defines `verb`."""
+    room = next(ROOMS[section] for section, verbs in SECTIONS.items() if verb in verbs)
+    return f"serving.cli.{room}.{'group' if room == 'events' else verb}"
 
 
 class Verbs(click.Group):
@@ -69,7 +91,7 @@ class Verbs(click.Group):
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in VERBS:
             return None
-        command = importlib.import_module(f"serving.cli.{name}_verb").command
+        command = importlib.import_module(module_of(name)).command
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(
@@ -93,9 +115,10 @@ class Verbs(click.Group):
         return [CompletionItem(name, help=line) for name, line in VERBS.items() if name.startswith(incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of verbs, without importing any."""
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+        """Write the verbs by section, without importing any."""
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(verbs.items()))
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from clusters.errors import KnodelError
-from clusters.objects import EVENT_SOURCE, MODEL, REVISION, SECRET, WARM_POOL, Kind, Object, name_of
-from serving.apis.annotations import LABEL_MODEL
-from serving.cli.client import Client
+from clusters.base.errors import KnodelError
+from clusters.base.objects import EVENT_SOURCE, MODEL, REVISION, SECRET, WARM_POOL, Kind, Object, name_of
+from serving.cli.client.client import Client
+from serving.cli.client.state import Platform, state_folder
 from serving.cli.context import DEFAULT_NAMESPACE, find_context, group_context
-from serving.cli.state import Platform, state_folder
+from serving.types.annotations import LABEL_MODEL
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -76,7 +76,7 @@ def sources(context: click.Context, _: click.Parameter, incomplete: str) -> list
 
 def formats(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a model format."""
-    from serving.engines.registry import FORMATS  # imports that only this needs
+    from serving.engines.base.registry import FORMATS  # imports that only this needs
 
     return [name for name in FORMATS if name.startswith(incomplete)]
 

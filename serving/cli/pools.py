@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autoscaler.warmpool.defaults import AUTO
-from clusters.objects import Object, name_of, namespace_of
-from serving.api.table import format_of_pool
+from clusters.base.objects import Object, name_of, namespace_of
 from serving.cli.context import DEFAULT_NAMESPACE
+from serving.control_api.table import format_of_pool
 
 
 def pool_summary(pool: Object) -> str:

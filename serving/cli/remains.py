@@ -14,7 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from clusters import processes
+from clusters.base import processes
+from clusters.base.identity import PROC, Identity, folder_id, identify, is_running, working_folder
+from clusters.base.removal import remove_files
 from clusters.embedded.activator import process as activator
 from clusters.embedded.kubelet.leftovers import end_leftovers, find_leftovers
 from clusters.gateway import process as envoy
@@ -22,9 +24,7 @@ from clusters.gateway.admin import Admin
 from clusters.gateway.bootstrap import ADMIN_SOCKET
 from clusters.gateway.envoy import BOOTSTRAP
 from clusters.gateway.errors import NotServing
-from clusters.identity import PROC, Identity, folder_id, identify, is_running, working_folder
-from clusters.removal import remove_files
-from serving.apis.state import ACTIVATOR_FOLDER, GATEWAY_FOLDER, forget
+from serving.types.settings.state import ACTIVATOR_FOLDER, GATEWAY_FOLDER, forget
 
 GATEWAY, ACTIVATOR = "gateway", "activator"
 ACTIVATOR_MODULE = "clusters.embedded.activator"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from serving.apis.settings import Settings
+from serving.cli.base.errors import UsageError
 from serving.cli.context import Session
-from serving.cli.errors import UsageError
 from serving.cli.files import settings_of
 from serving.cli.installed import installed_settings
+from serving.types.settings.settings import Settings
 
 
 def settings_in_force(session: Session, config: str | None) -> Settings:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from serving.cli.client import Client
+from serving.cli.base.errors import UsageError
+from serving.cli.client.client import Client
+from serving.cli.client.http import Endpoint
 from serving.cli.context import Session
-from serving.cli.errors import UsageError
-from serving.cli.http import Endpoint
 
 PATH: Final = "/events"
 SERVICE: Final = "/api/v1/namespaces/knodel-system/services/knodel-eventing:http/proxy"

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from autoscaler.usage.meter import Meter, Spent, Usage, day_of, hour_of, read_usage
-from clusters.objects import Object, labels_of, name_of, namespace_of
-from serving.apis.annotations import LABEL_MODEL
-from serving.apis.prices import Prices
+from clusters.base.objects import Object, labels_of, name_of, namespace_of
+from serving.types.annotations import LABEL_MODEL
+from serving.types.settings.prices import Prices
 
 Period = Literal["hour", "day", "month"]
 """The present one, in UTC, up to now."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from clusters.quantities import parse_quantity
-from serving.apis.model import ModelSpec, Resources
-from serving.apis.prices import HOUR, Prices
+from clusters.base.quantities import parse_quantity
+from serving.types.model import ModelSpec, Resources
+from serving.types.settings.prices import HOUR, Prices
 
 HOURS_OF_MONTH: Final = 730.0
 """365 × 24 ÷ 12, as cloud providers count."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clusters.errors import KnodelError
-from clusters.objects import MODEL, Object, annotations_of, labels_of, name_of
-from serving.apis.loader import LoadError, load_objects
+from clusters.base.errors import KnodelError
+from clusters.base.objects import MODEL, Object, annotations_of, labels_of, name_of
 from serving.install.kinds import in_order
+from serving.types.loader import LoadError, load_objects
 
 OVERLAYS = ("production", "edge", "testbed")
 """The first one is the default."""

@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
-from clusters.objects import CONFIG_MAP, Kind, Object, annotations_of, name_of, version_of
-from serving.apis.loader import load_documents
-from serving.apis.settings import Settings, settings_from_text
+from clusters.base.objects import CONFIG_MAP, Kind, Object, annotations_of, name_of, version_of
 from serving.install.bundle import BadManifests
 from serving.install.knative import Ingress
+from serving.types.loader import load_documents
+from serving.types.settings.settings import Settings, settings_from_text
 
 NAME = "knodel-config"
 KEY = "config.yaml"

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from clusters.api import Cluster
-from clusters.errors import NotFound
-from clusters.manager.options import SYSTEM_NAMESPACE
-from clusters.objects import DEPLOYMENT, NAMESPACE, SECRET, Key, Kind, Object, key_of, name_of, uid_of
-from serving.apis.settings import Settings
+from clusters.base.api import Cluster
+from clusters.base.errors import NotFound
+from clusters.base.objects import DEPLOYMENT, NAMESPACE, SECRET, Key, Kind, Object, key_of, name_of, uid_of
+from clusters.runtime.manager.options import SYSTEM_NAMESPACE
 from serving.install import pool_key
 from serving.install.bundle import LABEL, PART_OF
 from serving.install.configuration import is_settings, lacks_gateway, settings_of, with_settings
@@ -22,6 +21,7 @@ from serving.install.knative import Ingress, find_ingress
 from serving.install.pool_key import make_pool_key
 from serving.install.waiting import Deadline, Report, not_available, not_established
 from serving.reconciler.apply import FIELD_MANAGER
+from serving.types.settings.settings import Settings
 
 Done = Literal["created", "configured", "unchanged", "deleted"]
 _SERVERS = ("managedFields", "resourceVersion", "generation")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusters.errors import KnodelError
-from clusters.objects import CONFIG_MAP, DEPLOYMENT, NAMESPACE, Kind, Object, key_of
+from clusters.base.errors import KnodelError
+from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, NAMESPACE, Kind, Object, key_of
 
 CRD = Kind(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False,

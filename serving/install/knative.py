@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from clusters.api import Cluster
-from clusters.errors import KnodelError, NotFound
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.errors import KnodelError, NotFound
+from clusters.base.objects import (
     CONFIG_MAP,
     CONFIGURATION,
     DEPLOYMENT,
@@ -22,8 +22,8 @@ from clusters.objects import (
     timestamp,
 )
 from serving.install.kinds import CORE_SERVICE, CRD
+from serving.makers.knative_flags import FLAGS, NAMESPACE, Flag
 from serving.reconciler.apply import FIELD_MANAGER
-from serving.resources.knative_flags import FLAGS, NAMESPACE, Flag
 
 NEEDED = (SERVICE, CONFIGURATION, REVISION, ROUTE, POD_AUTOSCALER, SERVERLESS_SERVICE)
 """Kinds of Knative Serving that our controllers read or write."""

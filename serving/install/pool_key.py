@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import secrets
 
-from clusters.api import Cluster
-from clusters.errors import AlreadyExists, NotFound
-from clusters.manager.options import SYSTEM_NAMESPACE
-from clusters.objects import SECRET, Object
+from clusters.base.api import Cluster
+from clusters.base.errors import AlreadyExists, NotFound
+from clusters.base.objects import SECRET, Object
+from clusters.runtime.manager.options import SYSTEM_NAMESPACE
 from serving.install.bundle import LABEL, PART_OF
 from serving.reconciler.apply import FIELD_MANAGER
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autoscaler.warmpool.marks import LABEL_POOL, LABEL_SEED
-from clusters.api import Cluster
-from clusters.errors import KnodelError, NotFound
-from clusters.objects import (
+from autoscaler.warmpool.claims.marks import LABEL_POOL, LABEL_SEED
+from clusters.base.api import Cluster
+from clusters.base.errors import KnodelError, NotFound
+from clusters.base.objects import (
     CONFIGURATION,
     MODEL,
     NAMESPACE,
@@ -21,11 +21,11 @@ from clusters.objects import (
     key_of,
     name_of,
 )
-from serving.apis.annotations import LABEL_MODEL
 from serving.install.installer import Change, installed, remove
 from serving.install.kinds import CRD, ORDER
 from serving.install.waiting import Deadline, still_there
-from serving.resources.knative_flags import NAMESPACE as KNATIVE_NAMESPACE
+from serving.makers.knative_flags import NAMESPACE as KNATIVE_NAMESPACE
+from serving.types.annotations import LABEL_MODEL
 
 WHAT_PEOPLE_MADE = ((MODEL, "models"), (WARM_POOL, "warm pools"))
 MADE_FOR_THEM = (

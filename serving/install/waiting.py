@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.errors import ClusterError, KnodelError, NotFound, Unavailable
-from clusters.objects import DEPLOYMENT, POD, Key, Kind, Object, condition_of, is_true, labels_of
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.errors import ClusterError, KnodelError, NotFound, Unavailable
+from clusters.base.objects import DEPLOYMENT, POD, Key, Kind, Object, condition_of, is_true, labels_of
 from serving.install.kinds import CRD
 
 POLL = 0.5  # s between two looks; an installation takes some ten

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from clusters.objects import Key, Kind, Object, annotations_of, key_of, version_of
-from serving.apis.annotations import ANNOTATION_APPLIED
+from clusters.base.objects import Key, Kind, Object, annotations_of, key_of, version_of
+from serving.types.annotations import ANNOTATION_APPLIED
 
 
 @dataclass(frozen=True, slots=True)

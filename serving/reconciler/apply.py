@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from clusters.api import Cluster
-from clusters.errors import ClusterError, Forbidden, Invalid, NotFound
-from clusters.objects import CONFIGURATION, ROUTE, SERVICE, Key, Kind, Object, key_of, name_of
+from clusters.base.api import Cluster
+from clusters.base.errors import ClusterError, Forbidden, Invalid, NotFound
+from clusters.base.objects import CONFIGURATION, ROUTE, SERVICE, Key, Kind, Object, key_of, name_of
 from serving.reconciler.actions import Action, Apply, Delete, Patch
 from serving.reconciler.observe import World
 from serving.reconciler.own_writes import OwnWrites

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autoscaler.reconciler.status import news_in, trouble_in
-from clusters.objects import Object, condition_of, is_true, labels_of, name_of
-from serving.apis.annotations import LABEL_GENERATION
-from serving.apis.lifecycle import DEPLOYING, GOOD, RECOVERING, State
-from serving.apis.model import Model
+from clusters.base.objects import Object, condition_of, is_true, labels_of, name_of
+from serving.makers import names
 from serving.reconciler.observe import World, has_observed, has_taken_over
-from serving.resources import names
-from serving.rollout.split import Situation, Split
-from serving.rollout.versions import PASSING, Version
+from serving.reconciler.rollout.split import Situation, Split
+from serving.reconciler.rollout.versions import PASSING, Version
+from serving.types.annotations import LABEL_GENERATION
+from serving.types.lifecycle import DEPLOYING, GOOD, RECOVERING, State
+from serving.types.model import Model
 
 HINTS = {"ExitCode137": "(killed, most often for want of memory: raise resources.memory)"}
 """What people should know of a reason of Knative's."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.controller import Controller
-from clusters.informer import Informers
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.objects import (
     CONFIGURATION,
     LABEL_SERVICE,
     MODEL,
@@ -26,16 +24,18 @@ from clusters.objects import (
     name_of,
     namespace_of,
 )
-from clusters.recorder import Recorder
-from serving.apis.annotations import LABEL_MODEL
-from serving.apis.code import runs_code
-from serving.apis.settings import Settings
+from clusters.runtime.controller import Controller
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
 from serving.reconciler.flags import Flags
 from serving.reconciler.model import ModelReconciler
 from serving.reconciler.observe import prepare
-from serving.reconciler.obstacles import rival_keys
+from serving.reconciler.preconditions import rival_keys
+from serving.reconciler.rollout.judging.observer_port import Metrics, Observer, Unseen
 from serving.reconciler.rollouts import Rollouts
-from serving.rollout.observer_port import Metrics, Observer, Unseen
+from serving.types.annotations import LABEL_MODEL
+from serving.types.code import runs_code
+from serving.types.settings.settings import Settings
 
 COMPONENT = "knodel"
 """Who the Events of Models are from; give it to the Recorder."""

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autoscaler.apis import HELD_ANNOTATION, LOADED_ANNOTATION
-from autoscaler.warmpool.marks import DIGESTS_VOLUME
-from clusters.objects import CONFIG_MAP, MODEL, POD_AUTOSCALER, Object, annotations_of, name_of, owner_reference
-from serving.apis.annotations import LABEL_MODEL
-from serving.apis.model import Model, Scaling
+from autoscaler.types import HELD_ANNOTATION, LOADED_ANNOTATION
+from autoscaler.warmpool.claims.marks import DIGESTS_VOLUME
+from clusters.base.objects import CONFIG_MAP, MODEL, POD_AUTOSCALER, Object, annotations_of, name_of, owner_reference
+from serving.makers import names
 from serving.reconciler.actions import Action, Apply, Patch
 from serving.reconciler.observe import World
-from serving.resources import names
+from serving.types.annotations import LABEL_MODEL
+from serving.types.model import Model, Scaling
 
 
 def loaded(world: World) -> dict[str, str]:

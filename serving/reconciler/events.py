@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from clusters.objects import Object, condition_of
-from serving.apis.model import HistoryEntry
-from serving.rollout.held import held_by
-from serving.rollout.state import rollout_of, words
+from clusters.base.objects import Object, condition_of
+from serving.reconciler.rollout.held import held_by
+from serving.reconciler.rollout.state import rollout_of, words
+from serving.types.model import HistoryEntry
 
 
 @dataclass(frozen=True, slots=True)

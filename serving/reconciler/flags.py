@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.errors import Forbidden, NotFound
-from clusters.objects import CONFIG_MAP
-from serving.resources.knative_flags import Flag
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.errors import Forbidden, NotFound
+from clusters.base.objects import CONFIG_MAP
+from serving.makers.knative_flags import Flag
 
 log = logging.getLogger(__name__)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.errors import Invalid, KnodelError, NotFound
-from clusters.informer import Informers
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.errors import Invalid, KnodelError, NotFound
+from clusters.base.objects import (
     MODEL,
     NAMESPACE,
     Key,
@@ -23,16 +22,18 @@ from clusters.objects import (
     uid_of,
     version_of,
 )
-from clusters.recorder import Recorder
-from serving.apis.model import Model
-from serving.apis.settings import Settings
-from serving.apis.validation import read_model
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
+from serving.makers.knative_flags import flags_needed
 from serving.reconciler.apply import FIELD_MANAGER, Outcome, carry_out
+from serving.reconciler.backoff import Patience
 from serving.reconciler.events import notes
 from serving.reconciler.flags import Flags
-from serving.reconciler.looks import Looks
+from serving.reconciler.judge_concurrency import Looks
 from serving.reconciler.observe import observe
-from serving.reconciler.obstacles import (
+from serving.reconciler.own_writes import OwnWrites
+from serving.reconciler.plan import Plan, make_plan
+from serving.reconciler.preconditions import (
     Obstacle,
     collision,
     disabled,
@@ -40,14 +41,13 @@ from serving.reconciler.obstacles import (
     unanswered_metrics,
     unknown_runtime,
 )
-from serving.reconciler.own_writes import OwnWrites
-from serving.reconciler.pacing import Pacing
-from serving.reconciler.patience import Patience
-from serving.reconciler.plan import Plan, make_plan
 from serving.reconciler.rollouts import Rollouts, seconds_until_pass, up_to
 from serving.reconciler.status import make_broken_status, make_invalid_status, make_status
+from serving.reconciler.status_rate_limiter import Pacing
 from serving.reconciler.times import Times
-from serving.resources.knative_flags import flags_needed
+from serving.types.model import Model
+from serving.types.settings.settings import Settings
+from serving.types.validation import read_model
 
 log = logging.getLogger(__name__)
 

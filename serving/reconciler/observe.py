@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from clusters.informer import Informer, Informers
-from clusters.objects import (
+from clusters.base.objects import (
     CONFIGURATION,
     LABEL_CONFIGURATION,
     MODEL,
@@ -23,10 +22,11 @@ from clusters.objects import (
     name_of,
     namespace_of,
 )
-from serving.apis.annotations import LABEL_GENERATION
-from serving.apis.model import Model
-from serving.reconciler import obstacles
-from serving.resources import names
+from clusters.runtime.informer import Informer, Informers
+from serving.makers import names
+from serving.reconciler import preconditions as obstacles
+from serving.types.annotations import LABEL_GENERATION
+from serving.types.model import Model
 
 KINDS = (MODEL, SERVICE, CONFIGURATION, ROUTE, REVISION, POD_AUTOSCALER, NAMESPACE)
 """What the reconciler watches."""

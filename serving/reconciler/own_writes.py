@@ -7,7 +7,7 @@ informer wakes the Model again.
 
 from __future__ import annotations
 
-from clusters.objects import Key, Kind, Object, version_of
+from clusters.base.objects import Key, Kind, Object, version_of
 
 
 class OwnWrites:

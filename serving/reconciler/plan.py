@@ -30,9 +30,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autoscaler.apis import POLICY_ANNOTATION
+from autoscaler.types import POLICY_ANNOTATION
 from autoscaler.usage.meter import CANARY_ANNOTATION
-from clusters.objects import (
+from clusters.base.objects import (
     ANNOTATION_NO_GC,
     CONFIGURATION,
     MODEL,
@@ -49,24 +49,24 @@ from clusters.objects import (
     name_of,
     uid_of,
 )
-from serving.apis.annotations import ANNOTATION_PERCENT
-from serving.apis.model import HistoryEntry, Model, history_of
-from serving.apis.rollout import Rollout
-from serving.apis.settings import Settings
+from serving.makers import names
+from serving.makers.knative import generation_of_version
+from serving.makers.policy import make_policy, make_policy_patch
 from serving.reconciler.actions import Action, Delete, Patch
 from serving.reconciler.digests import alone, loaded, recording, unheld
 from serving.reconciler.observe import World, has_taken_over
-from serving.reconciler.obstacles import Obstacle
+from serving.reconciler.preconditions import Obstacle
+from serving.reconciler.rollout.canary import is_on_trial
+from serving.reconciler.rollout.capacity import AS_SPECIFIED, Capacity, Replicas, plan_capacity, plan_return
+from serving.reconciler.rollout.history import rollback_target
+from serving.reconciler.rollout.split import Situation, Split, is_by_hand, situation_of, split_in_force
+from serving.reconciler.rollout.state import rollout_of
+from serving.reconciler.rollout.versions import Version, newest_last, shares_of, version_with, versions_of
 from serving.reconciler.shape import shape_actions
-from serving.resources import names
-from serving.resources.knative import generation_of_version
-from serving.resources.policy import make_policy, make_policy_patch
-from serving.rollout.capacity import AS_SPECIFIED, Capacity, Replicas, plan_capacity, plan_return
-from serving.rollout.history import rollback_target
-from serving.rollout.split import Situation, Split, is_by_hand, situation_of, split_in_force
-from serving.rollout.state import rollout_of
-from serving.rollout.trial import is_on_trial
-from serving.rollout.versions import Version, newest_last, shares_of, version_with, versions_of
+from serving.types.annotations import ANNOTATION_PERCENT
+from serving.types.model import HistoryEntry, Model, history_of
+from serving.types.rollout import Rollout
+from serving.types.settings.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

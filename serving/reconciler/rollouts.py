@@ -11,22 +11,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
 
-from clusters.objects import Key, Object, key_of, uid_of
-from serving.apis.model import Cause, Model
-from serving.apis.rollout import ALL, MetricRule, Rollout
+from clusters.base.objects import Key, Object, key_of, uid_of
 from serving.reconciler.plan import Plan
-from serving.rollout.counts import Counts
-from serving.rollout.history import Shares
-from serving.rollout.judge import judge
-from serving.rollout.observer_port import Metrics, Observer
-from serving.rollout.pace import look_is_due, seconds_to_pass, step_is_over
-from serving.rollout.queries import filled
-from serving.rollout.sight import Sight
-from serving.rollout.split import Situation, is_by_hand
-from serving.rollout.state import NO_ANSWERS, Look, RolloutState, moment, rollout_of, seconds_between
-from serving.rollout.steps import advance_rollout
-from serving.rollout.verdict import Stage, Verdict
-from serving.rollout.versions import version_with
+from serving.reconciler.rollout.history import Shares
+from serving.reconciler.rollout.inputs import Sight
+from serving.reconciler.rollout.judging.counts import Counts
+from serving.reconciler.rollout.judging.judge import judge
+from serving.reconciler.rollout.judging.observer_port import Metrics, Observer
+from serving.reconciler.rollout.judging.queries import filled
+from serving.reconciler.rollout.judging.verdict import Stage, Verdict
+from serving.reconciler.rollout.schedule import look_is_due, seconds_to_pass, step_is_over
+from serving.reconciler.rollout.split import Situation, is_by_hand
+from serving.reconciler.rollout.state import NO_ANSWERS, Look, RolloutState, moment, rollout_of, seconds_between
+from serving.reconciler.rollout.steps import advance_rollout
+from serving.reconciler.rollout.versions import version_with
+from serving.types.model import Cause, Model
+from serving.types.rollout import ALL, MetricRule, Rollout
 
 Step = tuple[str, str, int, int]
 """Candidate, start of its rollout, step, percent: what the totals of a step are told apart by."""
@@ -35,7 +35,7 @@ BASELINE = "the stable version is counted, before the candidate has any traffic:
 DEFAULT = "default"
 """The namespace that the command takes when none is named."""
 CHANGE_OF_LEADER = 10.0
-"""s: how long nobody leads after a leader's death, at most (`clusters/manager/process.py`)."""
+"""s: how long nobody leads after a leader's death, at most (`clusters/runtime/manager/process.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

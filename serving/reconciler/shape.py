@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from clusters.objects import (
+from clusters.base.objects import (
     CONFIGURATION,
     LABEL_SERVICE,
     MODEL,
@@ -31,15 +31,15 @@ from clusters.objects import (
     owner_reference,
     uid_of,
 )
-from serving.apis.annotations import LABEL_MODEL
-from serving.apis.model import Model
-from serving.apis.settings import Settings
+from serving.makers import names
+from serving.makers.knative import make_configurations, make_route, make_service
+from serving.makers.targets import ALL, floating, merged
 from serving.reconciler.actions import Action, Apply, Delete, Patch, differs
 from serving.reconciler.observe import World
-from serving.resources import names
-from serving.resources.knative import make_configurations, make_route, make_service
-from serving.resources.targets import ALL, floating, merged
-from serving.rollout.split import Split
+from serving.reconciler.rollout.split import Split
+from serving.types.annotations import LABEL_MODEL
+from serving.types.model import Model
+from serving.types.settings.settings import Settings
 
 LABEL_SERVICE_UID = "serving.knative.dev/serviceUID"
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from autoscaler.apis import DECISIONS_ANNOTATION, read_notes
-from autoscaler.warmpool.marks import ANNOTATION_STARTS
-from clusters.objects import Object, conditions_of, generation_of, is_true, name_of, timestamp
-from serving.apis.lifecycle import Lifecycle
-from serving.apis.model import Model, history_of, unknown_to
+from autoscaler.types import DECISIONS_ANNOTATION, read_notes
+from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
+from clusters.base.objects import Object, conditions_of, generation_of, is_true, name_of, timestamp
+from serving.crds.status import make_status_schema
+from serving.makers import names
 from serving.reconciler.apply import Outcome
 from serving.reconciler.conditions import configurations_state, pinned_message, routes_state, trouble_of
 from serving.reconciler.observe import World
 from serving.reconciler.plan import Plan
+from serving.reconciler.rollout.held import held_by
+from serving.reconciler.rollout.history import advance
+from serving.reconciler.rollout.outcomes import last_sequence_after, outbox_after
+from serving.reconciler.rollout.state import RolloutState
+from serving.reconciler.rollout.versions import Version, shares_of, version_with
 from serving.reconciler.rollouts import NOT_LOOKED, Looked, cause_of, rollout_after, settled_shares
-from serving.resources import names
-from serving.resources.crds.status import make_status_schema
-from serving.rollout.held import held_by
-from serving.rollout.history import advance
-from serving.rollout.outcomes import last_sequence_after, outbox_after
-from serving.rollout.state import RolloutState
-from serving.rollout.versions import Version, shares_of, version_with
+from serving.types.lifecycle import Lifecycle
+from serving.types.model import Model, history_of, unknown_to
 
 KNOWN = frozenset(make_status_schema()["properties"])
 """Fields of a status that this version of ours writes."""

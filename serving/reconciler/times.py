@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from clusters.clock import Clock, SteadyClock
-from clusters.objects import Key, Object, key_of
-from serving.rollout.pace import seconds_to_settle
-from serving.rollout.state import rollout_of
+from clusters.base.clock import Clock, SteadyClock
+from clusters.base.objects import Key, Object, key_of
+from serving.reconciler.rollout.schedule import seconds_to_settle
+from serving.reconciler.rollout.state import rollout_of
 
 
 class Times:

@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from serving.storage import digest as digests
-from serving.storage.deadline import Deadline
-from serving.storage.errors import Interrupted, Refused, StorageError
+from serving.storage.base import digest as digests
+from serving.storage.base.errors import Interrupted, Refused, StorageError
 from serving.storage.hold import Hold, hold
+from serving.storage.transfer.deadline import Deadline
 
 FILE: Final = "file"  # in its folder: two URIs may call the same bytes by different names
 FILES: Final = "files"

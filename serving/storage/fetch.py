@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from serving.storage import digest as digests
-from serving.storage.addresses import shown, with_lower_scheme
-from serving.storage.archive import is_archive
-from serving.storage.artifact import Artifact
-from serving.storage.errors import StorageError
-from serving.storage.local import VOLUMES, Place, fetch_local, file_place, is_folder, volume_place
-from serving.storage.progress import Progress, nobody_looks
+from serving.storage.archives.archive import is_archive
+from serving.storage.base import digest as digests
+from serving.storage.base.artifact import Artifact
+from serving.storage.base.errors import StorageError
+from serving.storage.sources.local import VOLUMES, Place, fetch_local, file_place, is_folder, volume_place
+from serving.storage.transfer.addresses import shown, with_lower_scheme
+from serving.storage.transfer.progress import Progress, nobody_looks
 
 if TYPE_CHECKING:
-    from serving.storage.limits import DownloadLimits
+    from serving.storage.transfer.limits import DownloadLimits
 
 __all__ = ["Artifact", "StorageOptions", "fetch", "options_from"]
 
@@ -99,13 +99,13 @@ def _brought(
     uri: str, digest: str, place: Place | None, cache: Path, allow_hosts: frozenset[str], options: StorageOptions,
     progress: Progress,
 ) -> Artifact:  # fmt: skip
-    from serving.storage.credentials import Credentials  # and ssl and more, which files do not need
-    from serving.storage.deadline import Deadline
-    from serving.storage.http import Downloader
-    from serving.storage.limits import DownloadLimits
     from serving.storage.remote import Wanted, fetch_remote
-    from serving.storage.source import Access
-    from serving.storage.sources import source_of
+    from serving.storage.sources.source import Access
+    from serving.storage.sources.sources import source_of
+    from serving.storage.transfer.credentials import Credentials  # and ssl and more, which files do not need
+    from serving.storage.transfer.deadline import Deadline
+    from serving.storage.transfer.http import Downloader
+    from serving.storage.transfer.limits import DownloadLimits
 
     name = shown(uri)
     limits = options.limits or DownloadLimits()

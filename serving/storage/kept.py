@@ -15,14 +15,14 @@ from io import FileIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from clusters.sizes import format_size
-from serving.storage import digest as digests
-from serving.storage import disk
-from serving.storage.archive import is_archive, unpack
-from serving.storage.artifact import Artifact
+from clusters.base.sizes import format_size
+from serving.storage.archives.archive import is_archive, unpack
+from serving.storage.base import digest as digests
+from serving.storage.base import disk
+from serving.storage.base.artifact import Artifact
+from serving.storage.base.errors import Later, StorageError
 from serving.storage.cache import ARCHIVES, FILE, FILES, FOLDERS, TEMPORARY, Cache
-from serving.storage.errors import Later, StorageError
-from serving.storage.local import Place, is_folder, real_folder, real_path
+from serving.storage.sources.local import Place, is_folder, real_folder, real_path
 
 LIMIT: Final = 64 << 30  # bytes of all copies together
 LIMIT_VARIABLE: Final = "KNODEL_KEPT_LIMIT"

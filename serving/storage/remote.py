@@ -7,15 +7,15 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.storage import digest as digests
-from serving.storage import disk
-from serving.storage.archive import is_archive, unpack
-from serving.storage.artifact import Artifact
+from serving.storage.archives.archive import is_archive, unpack
+from serving.storage.base import digest as digests
+from serving.storage.base import disk
+from serving.storage.base.artifact import Artifact
+from serving.storage.base.errors import StorageError
 from serving.storage.cache import ARCHIVES, FILE, FILES, FOLDERS, IMAGES, Cache
-from serving.storage.deadline import Deadline
-from serving.storage.errors import StorageError
-from serving.storage.progress import Progress
-from serving.storage.source import File, Folder, Source, new_folder
+from serving.storage.sources.source import File, Folder, Source, new_folder
+from serving.storage.transfer.deadline import Deadline
+from serving.storage.transfer.progress import Progress
 
 log = logging.getLogger(__name__)
 

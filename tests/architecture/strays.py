@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Iterable
 
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 
 
 def strays(names: Iterable[str]) -> list[str]:

@@ -15,10 +15,10 @@ import autoscaler
 import clusters
 import eventing
 import serving
-from serving.cli.main import VERBS
+from serving.cli.main import VERBS, module_of
 from tests.architecture.strays import strays
 
-ALONE = ("serving.engines.paddle", "serving.engines.tensorflow")
+ALONE = ("serving.engines.paddle.", "serving.engines.tensorflow.")
 """Engines whose libraries do not bear each other in one process."""
 
 
@@ -62,6 +62,6 @@ def test_no_error_is_taken_for_its_message() -> None:
 
 def test_every_verb_has_its_file_and_its_help() -> None:
     for verb in VERBS:
-        command = importlib.import_module(f"serving.cli.{verb}_verb").command
+        command = importlib.import_module(module_of(verb)).command
         assert command.name == verb
         assert command.help

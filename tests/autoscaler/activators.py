@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 
 from autoscaler.config import Activators
 from autoscaler.metrics.activators import NAMESPACE, ActivatorPoller, activator_informers
-from clusters.api import Cluster
-from clusters.clock import Clock, SystemClock
-from clusters.objects import ANNOTATION_PORTS, POD, Key
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock, SystemClock
+from clusters.base.objects import ANNOTATION_PORTS, POD, Key
 from tests.autoscaler.pages import Behaviour, Server, answer
 from tests.autoscaler.test_activator_page import line, page
 from tests.support.wait import eventually

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from clusters.clock import Clock
+from clusters.base.clock import Clock
+from clusters.base.objects import POD, Object, is_deleting, name_of, timestamp
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import POD, Object, is_deleting, name_of, timestamp
 from tests.autoscaler.world import TEST
 
 RESOURCE = "example.com/gpu"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.metrics.activator_page import NOTHING, BadPage, Held, PageReader
-from clusters.objects import Key
+from clusters.base.objects import Key
 
 ONE, TWO = Key("shop", "search-00001"), Key("shop", "search-00002")
 SCOPE = 'otel_scope_name="knative.dev/serving/pkg/activator",otel_scope_schema_url="",otel_scope_version=""'

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from autoscaler.config import Activators
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.objects import Key
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import Key
 from tests.autoscaler.activators import BRISK, REVISION, holding, listening
 from tests.autoscaler.pages import (
     Behaviour,

@@ -17,9 +17,9 @@ from autoscaler.metrics.answers import ENOUGH, LONGEST, Answers, Latencies, pars
 from autoscaler.metrics.collector import Collector, Reading, Target
 from autoscaler.metrics.source import NoSample
 from autoscaler.metrics.stat import BadSample, Sample
-from clusters.endpoints import Endpoint
-from clusters.objects import Key
-from serving.apis import latency
+from clusters.base import latency_buckets as latency
+from clusters.base.objects import Key
+from clusters.net.endpoints import Endpoint
 
 KEY = Key("default", "magika-00001")
 FAST, SLOW = latency.bucket_of(0.1), latency.bucket_of(2.0)

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.apis import (
+from autoscaler.knative_annotations import parse_duration
+from autoscaler.scaling import table
+from autoscaler.schedules import Schedule
+from autoscaler.types import (
     AUTO,
     CLASS,
     DECISIONS_ANNOTATION,
@@ -19,9 +22,6 @@ from autoscaler.apis import (
     is_ours,
     read_notes,
 )
-from autoscaler.knative_annotations import parse_duration
-from autoscaler.scaling import table
-from autoscaler.scaling.schedules import Schedule
 
 KNATIVE = "autoscaling.knative.dev/"
 

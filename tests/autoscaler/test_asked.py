@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autoscaler.reconciler.asked import CLAIM_FIRST, LONGEST, Asked
-from clusters.objects import Key
+from clusters.base.objects import Key
 
 ONE, TWO = Key("default", "one-00001"), Key("default", "two-00001")
 

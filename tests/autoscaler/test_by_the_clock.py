@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from autoscaler.apis import Policy
 from autoscaler.config import Zero
 from autoscaler.reconciler.spec import LONGEST_SLEEP, UNREACHABLE, make_wishes, seconds_to_schedule
-from autoscaler.scaling.schedules import Schedule
+from autoscaler.schedules import Schedule
+from autoscaler.types import Policy
+from clusters.base.objects import Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import Object
 from tests.autoscaler.test_controller import at_zero
 from tests.autoscaler.world import World, running
 from tests.support.clock import SteppedClock

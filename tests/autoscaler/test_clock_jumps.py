@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from autoscaler.apis import Policy
+from autoscaler.types import Policy
 from clusters.embedded.cluster import EmbeddedCluster
 from tests.autoscaler.test_controller import serving
 from tests.autoscaler.world import World, running

@@ -8,8 +8,8 @@ from autoscaler.config import Sampling
 from autoscaler.metrics.collector import Collector, Reading, Target
 from autoscaler.metrics.source import NoSample
 from autoscaler.metrics.stat import BadSample, Sample
-from clusters.endpoints import Endpoint
-from clusters.objects import Key
+from clusters.base.objects import Key
+from clusters.net.endpoints import Endpoint
 
 KEY = Key("default", "magika-00001")
 

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import Policy, read_notes
 from autoscaler.config import Records, Scaling, Settings, Zero
 from autoscaler.knative_annotations import PROGRESS_DEADLINE
 from autoscaler.metrics.stat import Sample
-from autoscaler.warmpool.marks import ANNOTATION_STARTS
-from clusters.embedded.cluster import EmbeddedCluster
-from clusters.endpoints import Endpoint
-from clusters.objects import (
+from autoscaler.types import Policy, read_notes
+from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
+from clusters.base.objects import (
     DEPLOYMENT,
     EVENT,
     POD_AUTOSCALER,
@@ -28,6 +26,8 @@ from clusters.objects import (
     owner_reference,
     uid_of,
 )
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.net.endpoints import Endpoint
 from tests.autoscaler.world import DEPLOYMENT_NAME, REVISION_NAME, World, running
 from tests.support.clock import SteppedClock
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import HELD_ANNOTATION, LOADED_ANNOTATION, Policy
 from autoscaler.metrics.stat import Sample
 from autoscaler.reconciler.digest_rules import FIRST_BACKOFF
 from autoscaler.reconciler.digests import MOUNTED_FOR, SHOWN_FOR, Digests
-from autoscaler.warmpool.marks import DIGESTS_VOLUME
-from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Conflict, Unavailable
-from clusters.objects import (
+from autoscaler.types import HELD_ANNOTATION, LOADED_ANNOTATION, Policy
+from autoscaler.warmpool.claims.marks import DIGESTS_VOLUME
+from clusters.base.errors import Conflict, Unavailable
+from clusters.base.objects import (
     EVENT,
     POD,
     POD_AUTOSCALER,
@@ -25,7 +24,8 @@ from clusters.objects import (
     name_of,
     uid_of,
 )
-from clusters.recorder import Recorder
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.runtime.recorder import Recorder
 from tests.autoscaler.world import KEY, REVISION_NAME, TEST, Replicas, World, running
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.apis import Policy
 from autoscaler.metrics.stat import Sample
 from autoscaler.reconciler.idle_first import DELETION_COST, FIRST, IdleFirst, cost_changes
 from autoscaler.reconciler.observed import Observed
+from autoscaler.types import Policy
+from clusters.base.errors import Unavailable
+from clusters.base.objects import POD, Object, annotations_of, key_of, name_of
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.workloads import ranking
-from clusters.errors import Unavailable
-from clusters.objects import POD, Object, annotations_of, key_of, name_of
 from tests.autoscaler.world import World, running
 from tests.support.clock import SteppedClock
 

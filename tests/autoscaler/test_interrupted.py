@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import Policy
 from autoscaler.metrics.stat import Sample
+from autoscaler.types import Policy
 from autoscaler.warmpool.starts import WarmStarts
+from clusters.base.errors import Unavailable
+from clusters.base.objects import POD_AUTOSCALER, SERVERLESS_SERVICE, Key, Kind, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.endpoints import Endpoint
-from clusters.errors import Unavailable
-from clusters.objects import POD_AUTOSCALER, SERVERLESS_SERVICE, Key, Kind, Object
+from clusters.net.endpoints import Endpoint
 from tests.autoscaler.world import KEY, REVISION_NAME, World, running
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.apis import Policy
 from autoscaler.config import Zero
 from autoscaler.main import PROGRAM
 from autoscaler.reconciler.spec import make_wishes
-from clusters.clock import SystemClock
+from autoscaler.types import Policy
+from clusters.base.clock import SystemClock
+from clusters.base.objects import LEASE, Key
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.manager.options import BadOptions, parse_options
-from clusters.objects import LEASE, Key
+from clusters.runtime.manager.options import BadOptions, parse_options
 from tests.autoscaler.activators import Pods, holding
 from tests.autoscaler.pages import serving
 from tests.autoscaler.world import DEPLOYMENT_NAME, REVISION_NAME, World

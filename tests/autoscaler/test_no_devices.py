@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from autoscaler.apis import Policy
-from clusters.clock import SystemClock
+from autoscaler.types import Policy
+from clusters.base.clock import SystemClock
+from clusters.base.objects import DEPLOYMENT, LABEL_REVISION, POD, condition_of, name_of
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.workloads import Workloads
-from clusters.informer import Informers
-from clusters.objects import DEPLOYMENT, LABEL_REVISION, POD, condition_of, name_of
+from clusters.runtime.informer import Informers
 from tests.autoscaler.nodes import LACKS, RESOURCE, Nodes
 from tests.autoscaler.world import DEPLOYMENT_NAME, REVISION_NAME, TEST, World, running
 from tests.support.clock import SteppedClock

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import read_notes
 from autoscaler.config import Records
 from autoscaler.reconciler.notes import Notes
-from autoscaler.warmpool.marks import ANNOTATION_STARTS
+from autoscaler.types import read_notes
+from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
+from clusters.base.errors import Unavailable
+from clusters.base.objects import POD_AUTOSCALER, Kind, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Unavailable
-from clusters.objects import POD_AUTOSCALER, Kind, Object
 from tests.autoscaler.world import KEY, TEST
 from tests.support.clock import SteppedClock
 

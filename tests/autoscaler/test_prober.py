@@ -9,7 +9,7 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from autoscaler.reconciler.prober import ActivatorProber
-from clusters.objects import Key
+from clusters.base.objects import Key
 from tests.autoscaler.pages import Behaviour, Server, answer, drip, hang, no_http, pour, serving, slam
 
 KEY = Key("shop", "search-00001")

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import Policy, read_notes
 from autoscaler.config import Sampling
 from autoscaler.metrics.progress import read_progress
 from autoscaler.metrics.source import PodScraper
 from autoscaler.metrics.stat import BadSample
 from autoscaler.reconciler.status import news_in
-from autoscaler.warmpool.marks import ANNOTATION_STARTS
-from clusters.clock import SystemClock
+from autoscaler.types import Policy, read_notes
+from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
+from clusters.base.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.endpoints import Endpoint
-from serving.server.stats import Startup
+from clusters.net.endpoints import Endpoint
+from serving.modelserver.base.stats import Startup
 from tests.autoscaler.pages import answer, serving
 from tests.autoscaler.world import World, running
 from tests.support.clock import SteppedClock

@@ -16,8 +16,8 @@ from autoscaler.metrics.pages import Address
 from autoscaler.metrics.queue_proxy import LAG, MAX_BYTES, PERIOD, STALE, QueueProxyScraper, read_report
 from autoscaler.metrics.source import NoSample
 from autoscaler.metrics.stat import BadSample
-from clusters.endpoints import Endpoint
-from clusters.objects import Key
+from clusters.base.objects import Key
+from clusters.net.endpoints import Endpoint
 from tests.autoscaler.pages import Behaviour, Server, answer, hang, pour, serving, slam
 from tests.support.clock import SteppedClock
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.apis import Policy, read_notes
 from autoscaler.config import Scaling
 from autoscaler.scaling.decider import STAGES, decide
 from autoscaler.scaling.replay import COLUMNS, INPUTS_ANNOTATION, NoReplay, inputs_of, replay
 from autoscaler.scaling.table import Observations, Specs, State
+from autoscaler.types import Policy, read_notes
 from clusters.embedded.cluster import EmbeddedCluster
 from tests.autoscaler.world import World, running
 from tests.support.clock import SteppedClock

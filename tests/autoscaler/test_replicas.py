@@ -7,7 +7,7 @@ import pytest
 from autoscaler.metrics.replicas import BELIEVED, ReplicaSource
 from autoscaler.metrics.source import NoPage, NoSample
 from autoscaler.metrics.stat import BadSample, Sample
-from clusters.endpoints import Endpoint
+from clusters.net.endpoints import Endpoint
 from tests.support.clock import SteppedClock
 
 POD = Endpoint("default/m-1", "127.0.0.1", 1, 2)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.apis import Policy
-from clusters.objects import LABEL_REVISION_UID, POD, REVISION, condition_of, uid_of
+from autoscaler.types import Policy
+from clusters.base.objects import LABEL_REVISION_UID, POD, REVISION, condition_of, uid_of
 from tests.autoscaler.world import REVISION_NAME, TEST, World, running
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster

@@ -10,7 +10,7 @@ from autoscaler.metrics.collector import Reading
 from autoscaler.scaling.fleet import Fleet
 from autoscaler.scaling.measured import Measured
 from autoscaler.scaling.roster import FIRST_ROWS, Roster, compact
-from clusters.objects import Key
+from clusters.base.objects import Key
 from tests.autoscaler.test_timelines import SPEC
 from tests.autoscaler.world import Activator
 

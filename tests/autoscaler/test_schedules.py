@@ -10,7 +10,7 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.scaling.schedules import (
+from autoscaler.schedules import (
     MOST_SCHEDULES,
     InvalidSchedules,
     Schedule,

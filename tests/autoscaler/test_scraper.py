@@ -14,8 +14,8 @@ from autoscaler.config import Sampling
 from autoscaler.metrics.answers import MAX_BYTES, Answers
 from autoscaler.metrics.source import NoPage, NoSample, PodScraper
 from autoscaler.metrics.stat import BadSample, Sample, checked, parse_stats
-from clusters.clock import SystemClock
-from clusters.endpoints import Endpoint
+from clusters.base.clock import SystemClock
+from clusters.net.endpoints import Endpoint
 from tests.autoscaler.pages import Behaviour, answer, drip, hang, pour, serving, slam
 
 NO_MODEL_YET = {

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.apis import Policy
 from autoscaler.config import Sampling, Settings
 from autoscaler.metrics.activator_page import NOTHING
 from autoscaler.metrics.collector import Collector, Reading, Target
 from autoscaler.metrics.source import NoSample, PodScraper
 from autoscaler.metrics.stat import BadSample, parse_stats
 from autoscaler.scaling.fleet import Fleet
-from clusters.clock import SystemClock
+from autoscaler.types import Policy
+from clusters.base.clock import SystemClock
+from clusters.base.objects import EVENT, Key
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.endpoints import Endpoint
-from clusters.objects import EVENT, Key
+from clusters.net.endpoints import Endpoint
 from tests.autoscaler.pages import Behaviour, answer, drip, hang, pour, pour_headers, serving, slam
 from tests.autoscaler.test_controller import at_zero
 from tests.autoscaler.test_controller import serving as serving_revision

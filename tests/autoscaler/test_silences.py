@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from autoscaler.reconciler.silences import ACTIVATORS, AFTER, REPLICAS, Silences
+from clusters.base.objects import EVENT, Key, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import EVENT, Key, Object
-from clusters.recorder import Recorder
+from clusters.runtime.recorder import Recorder
 from tests.support.clock import SteppedClock
 
 KEY, OTHER = Key("default", "m-00001"), Key("default", "m-00002")

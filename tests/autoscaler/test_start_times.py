@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import Policy, read_notes
 from autoscaler.config import Records
 from autoscaler.metrics.stat import Sample
 from autoscaler.reconciler.notes import Notes
 from autoscaler.reconciler.starts import WAIT_FOR_SERVER, Starts, noted_cold_starts
-from autoscaler.warmpool.claim import ClaimStep
-from autoscaler.warmpool.marks import ANNOTATION_STARTS
+from autoscaler.types import Policy, read_notes
+from autoscaler.warmpool.claims.claim import ClaimStep
+from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
+from clusters.base.objects import LABEL_REVISION, POD_AUTOSCALER, Key, Object, timestamp
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import LABEL_REVISION, POD_AUTOSCALER, Key, Object, timestamp
 from tests.autoscaler.world import KEY, REVISION_NAME, TEST, World, running
 from tests.support.clock import SteppedClock
 

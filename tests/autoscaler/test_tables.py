@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import POLICY_ANNOTATION, Policy
 from autoscaler.config import InvalidSettings, Sampling, Scaling, Settings, Zero
 from autoscaler.metrics.collector import Collector, Target
 from autoscaler.reconciler.scale_to_zero import Look, ScaleToZero, Verdict
@@ -22,8 +21,9 @@ from autoscaler.reconciler.serverless_service import (
 from autoscaler.reconciler.spec import has_expired, make_wishes, seconds_to_expiry
 from autoscaler.reconciler.status import Scale, make_status, trouble_in
 from autoscaler.scaling.reasons import Reason, Rule, render
-from clusters.endpoints import Endpoint
-from clusters.objects import Key, Object
+from autoscaler.types import POLICY_ANNOTATION, Policy
+from clusters.base.objects import Key, Object
+from clusters.net.endpoints import Endpoint
 from tests.autoscaler.world import KEY, Activator, Replicas
 from tests.support.clock import SteppedClock
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import Policy
+from autoscaler.types import Policy
+from clusters.base.errors import Conflict, NotFound
+from clusters.base.objects import DEPLOYMENT, REVISION, Object, owner_reference, uid_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Conflict, NotFound
-from clusters.objects import DEPLOYMENT, REVISION, Object, owner_reference, uid_of
 from tests.autoscaler.test_controller import serving
 from tests.autoscaler.world import DEPLOYMENT_NAME, World, running
 from tests.support.clock import SteppedClock

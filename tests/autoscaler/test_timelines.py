@@ -12,7 +12,7 @@ from autoscaler.config import Settings
 from autoscaler.metrics.collector import Reading
 from autoscaler.scaling.fleet import Change, Fleet
 from autoscaler.scaling.reasons import Rule
-from clusters.objects import Key
+from clusters.base.objects import Key
 from tests.autoscaler.world import KEY, Activator
 from tests.support.clock import SteppedClock
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autoscaler.reconciler.trouble import LASTING, LONGEST, NODE_WITHIN, find_trouble, seconds_to_trouble
-from clusters.objects import Object, timestamp
+from clusters.base.objects import Object, timestamp
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,19 +9,17 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-from autoscaler.apis import CLASS, DECISIONS_ANNOTATION, POLICY_ANNOTATION, Policy, read_notes
 from autoscaler.config import Settings
 from autoscaler.controller import Autoscaler
 from autoscaler.metrics.digest_page import Loaded
 from autoscaler.metrics.source import NoSample
 from autoscaler.metrics.stat import Sample
-from autoscaler.warmpool.caller import HttpLoadCaller
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.endpoints import Endpoint
-from clusters.errors import NotFound
-from clusters.informer import Informers
-from clusters.objects import (
+from autoscaler.types import CLASS, DECISIONS_ANNOTATION, POLICY_ANNOTATION, Policy, read_notes
+from autoscaler.warmpool.claims.caller import HttpLoadCaller
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.errors import NotFound
+from clusters.base.objects import (
     ANNOTATION_CLASS,
     DEPLOYMENT,
     LABEL_REVISION,
@@ -35,6 +33,8 @@ from clusters.objects import (
     generation_of,
     owner_reference,
 )
+from clusters.net.endpoints import Endpoint
+from clusters.runtime.informer import Informers
 from tests.support.clock import SteppedClock
 from tests.support.loops import at_work
 from tests.support.wait import eventually

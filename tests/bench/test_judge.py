@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from clusters.base.latency_buckets import bucket_of
 from loadtests.judge.adversary import ATTACKS, Attack, effect_of, errors_of_crash
 from loadtests.judge.simulation import Outcomes, Simulation, Tallies, World, verdicts
-from serving.apis.latency import bucket_of
-from serving.apis.rollout import Judge, Rollout
-from serving.rollout.bounds import Array
-from serving.rollout.counts import Counts
-from serving.rollout.judge import judge
-from serving.rollout.verdict import Stage
+from serving.reconciler.rollout.judging.bounds import Array
+from serving.reconciler.rollout.judging.counts import Counts
+from serving.reconciler.rollout.judging.judge import judge
+from serving.reconciler.rollout.judging.verdict import Stage
+from serving.types.rollout import Judge, Rollout
 
 ROLLOUTS = 300
 EQUAL, NOISY = World(), World(0.05, 0.05)

@@ -18,9 +18,9 @@ from loadtests.bench.servers.load import Load, Tensor, as_binary, as_json
 from loadtests.bench.servers.pressure import Generator, Pressure, parse
 from loadtests.bench.servers.server import Launch, Ports, Server
 from loadtests.bench.servers.starts import by_fork
-from serving.engines.base import Signature, TensorSpec
-from serving.server.limits import Limits
-from serving.server.protocol_v2 import Codec
+from serving.engines.base.engine import Signature, TensorSpec
+from serving.modelserver.base.limits import Limits
+from serving.modelserver.codec.protocol_v2 import Codec
 from tests.support.ports import free_port, free_ports
 
 CORE = min(os.sched_getaffinity(0))

@@ -16,12 +16,12 @@ from typing import Any, TypeVar, cast
 
 import yaml
 
-from clusters.api import Cluster
-from clusters.errors import NotFound
-from clusters.manager.options import SYSTEM_NAMESPACE, Options
-from clusters.manager.process import LEASE_PERIOD, Program, run_replica
-from clusters.objects import LEASE, Kind
-from serving.apis.settings import Settings, settings_from_text, settings_to_dict
+from clusters.base.api import Cluster
+from clusters.base.errors import NotFound
+from clusters.base.objects import LEASE, Kind
+from clusters.runtime.manager.options import SYSTEM_NAMESPACE, Options
+from clusters.runtime.manager.process import LEASE_PERIOD, Program, run_replica
+from serving.types.settings.settings import Settings, settings_from_text, settings_to_dict
 from tests.support.kubernetes import KubeTarget, installed_settings, kubernetes_cluster
 from tests.support.wait import eventually
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.errors import NotFound
-from clusters.objects import NAMESPACE
-from serving.apis.settings import Settings
+from clusters.base.api import Cluster
+from clusters.base.errors import NotFound
+from clusters.base.objects import NAMESPACE
+from serving.types.settings.settings import Settings
 from tests.cluster.acting import settings_of
 from tests.cluster.calling import Caller, calling
 from tests.cluster.own_autoscaler import GRACE, installed_grace, is_running, own_autoscaler, standing_by

@@ -7,8 +7,8 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 
-from clusters.api import Cluster
-from clusters.objects import LEASE, POD, Object, name_of
+from clusters.base.api import Cluster
+from clusters.base.objects import LEASE, POD, Object, name_of
 from tests.support.containers import processes_of
 from tests.testbed import testbed
 

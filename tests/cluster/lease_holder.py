@@ -13,11 +13,11 @@ import signal
 import sys
 from pathlib import Path
 
-from clusters.clock import SystemClock
-from clusters.errors import Conflict
+from clusters.base.clock import SystemClock
+from clusters.base.errors import Conflict
+from clusters.base.objects import CONFIG_MAP, version_of
 from clusters.kubernetes import KubernetesCluster
-from clusters.lease import LeaderLease, LeaseLost
-from clusters.objects import CONFIG_MAP, version_of
+from clusters.runtime.lease import LeaderLease, LeaseLost
 
 LEASE_NAME = "leader"
 RECORD = "record"

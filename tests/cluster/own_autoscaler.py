@@ -12,13 +12,13 @@ from typing import cast
 from autoscaler.config import Records, Settings, Zero
 from autoscaler.main import PROGRAM, make
 from autoscaler.settings_file import FileSettings, read_settings
-from clusters.api import Cluster
-from clusters.clock import SystemClock
-from clusters.errors import NotFound
-from clusters.lease import LeaderLease
-from clusters.manager.options import SYSTEM_NAMESPACE, parse_options
-from clusters.manager.process import LEASE_DURATION, LEASE_PERIOD
-from clusters.objects import CONFIG_MAP, DEPLOYMENT, LEASE
+from clusters.base.api import Cluster
+from clusters.base.clock import SystemClock
+from clusters.base.errors import NotFound
+from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, LEASE
+from clusters.runtime.lease import LeaderLease
+from clusters.runtime.manager.options import SYSTEM_NAMESPACE, parse_options
+from clusters.runtime.manager.process import LEASE_DURATION, LEASE_PERIOD
 from tests.cluster.acting import MANAGER, NOTICED_WITHIN, Recording
 
 LEASE_NAME = PROGRAM.lease

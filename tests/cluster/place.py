@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from autoscaler.main import PROGRAM as AUTOSCALER
-from clusters.api import Cluster
-from clusters.objects import MODEL, POD, Kind, Object, condition_of, is_deleting, uid_of
-from serving.apis.annotations import LABEL_MODEL
-from serving.main import PROGRAM as CONTROLLER
+from clusters.base.api import Cluster
+from clusters.base.objects import MODEL, POD, Kind, Object, condition_of, is_deleting, uid_of
+from serving.platform.main import PROGRAM as CONTROLLER
+from serving.types.annotations import LABEL_MODEL
 from tests.cluster.acting import Recording, acting, settings_of
 from tests.scenarios.world import World, model
 from tests.support.artifacts import ArtifactServer

@@ -12,10 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from autoscaler.apis import CLASS
-from clusters.api import Cluster
-from clusters.informer import Informers
-from clusters.objects import (
+from autoscaler.types import CLASS
+from clusters.base.api import Cluster
+from clusters.base.objects import (
     ANNOTATION_CLASS,
     DEPLOYMENT,
     LABEL_REVISION,
@@ -34,6 +33,7 @@ from clusters.objects import (
     labels_of,
     name_of,
 )
+from clusters.runtime.informer import Informers
 from tests.support.kourier import Kourier
 from tests.support.wait import eventually
 

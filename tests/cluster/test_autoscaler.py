@@ -5,9 +5,9 @@ Plain Services with a tiny container are in `test_class_*.py`.
 
 from __future__ import annotations
 
-from autoscaler.apis import POLICY_ANNOTATION
-from clusters.api import Cluster
-from clusters.objects import (
+from autoscaler.types import POLICY_ANNOTATION
+from clusters.base.api import Cluster
+from clusters.base.objects import (
     DEPLOYMENT,
     EVENT,
     MODEL,
@@ -18,7 +18,7 @@ from clusters.objects import (
     condition_of,
     is_true,
 )
-from serving.apis.settings import Settings
+from serving.types.settings.settings import Settings
 from tests.cluster.place import MANAGER, SMALL
 from tests.golden.scene import make_template
 from tests.scenarios.world import model

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from autoscaler.apis import CLASS
-from clusters.objects import POD_AUTOSCALER, Object
+from autoscaler.types import CLASS
+from clusters.base.objects import POD_AUTOSCALER, Object
 from tests.cluster.calling import Answers, Caller
 from tests.cluster.plain import FIRST, NAME, Plain
 from tests.support.kubernetes import KNATIVE_CLASS

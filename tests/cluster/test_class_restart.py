@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import CLASS
 from autoscaler.main import PROGRAM
-from clusters.api import Cluster
-from clusters.errors import Conflict
-from clusters.objects import POD_AUTOSCALER, SERVERLESS_SERVICE
+from autoscaler.types import CLASS
+from clusters.base.api import Cluster
+from clusters.base.errors import Conflict
+from clusters.base.objects import POD_AUTOSCALER, SERVERLESS_SERVICE
 from tests.cluster.calling import Answers, Caller
 from tests.cluster.own_autoscaler import own_autoscaler
 from tests.cluster.plain import FIRST, NAME, Plain

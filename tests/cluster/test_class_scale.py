@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from clusters.objects import POD
+from clusters.base.objects import POD
 from tests.cluster.calling import Answers, Caller
 from tests.cluster.plain import NAME, Plain
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from clusters.objects import POD_AUTOSCALER, REVISION, SERVICE
+from clusters.base.objects import POD_AUTOSCALER, REVISION, SERVICE
 from tests.cluster.calling import Caller
 from tests.cluster.plain import FIRST, NAME, Plain
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from autoscaler.reconciler.scale_to_zero import IN_PATH
-from clusters.objects import POD_AUTOSCALER, SERVERLESS_SERVICE, is_true
+from clusters.base.objects import POD_AUTOSCALER, SERVERLESS_SERVICE, is_true
 from tests.cluster.calling import Answers, Caller
 from tests.cluster.plain import FIRST, NAME, Plain
 

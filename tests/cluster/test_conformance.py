@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.apis.settings import Settings
+from serving.types.settings.settings import Settings
 from tests.support.kubernetes import KubeTarget
 from tests.testbed import conformance, paths
 from tests.testbed.progress import Progress

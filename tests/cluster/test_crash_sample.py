@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.errors import KnodelError, Unavailable
-from clusters.objects import CONFIGURATION, LEASE, MODEL, REVISION, ROUTE, SERVICE, Kind, is_true, name_of
-from serving.main import PROGRAM as CONTROLLER
+from clusters.base.api import Cluster
+from clusters.base.errors import KnodelError, Unavailable
+from clusters.base.objects import CONFIGURATION, LEASE, MODEL, REVISION, ROUTE, SERVICE, Kind, is_true, name_of
+from serving.platform.main import PROGRAM as CONTROLLER
 from tests.cluster.acting import WRITES, Recording, acting, settings_of
 from tests.cluster.place import MANAGER, PATIENCE, SMALL
 from tests.scenarios.world import World, model, traffic_of

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.objects import POD, POD_AUTOSCALER, Kind, name_of, uid_of
+from clusters.base.api import Cluster
+from clusters.base.objects import POD, POD_AUTOSCALER, Kind, name_of, uid_of
 from tests.cluster.calling import Caller
 from tests.cluster.plain import FIRST, NAME, Plain
 from tests.support.kubernetes import KubeTarget

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.errors import FieldError, Invalid
-from clusters.objects import EVENT_SOURCE, MODEL, Object
-from serving.apis.event_source import validate_event_source
-from serving.apis.settings import Settings
-from serving.apis.validation import validate_model
+from clusters.base.api import Cluster
+from clusters.base.errors import FieldError, Invalid
+from clusters.base.objects import EVENT_SOURCE, MODEL, Object
+from serving.types.event_source import validate_event_source
+from serving.types.settings.settings import Settings
+from serving.types.validation import validate_model
 from tests.manifests.bad_models import (
     BAD_MODELS,
     GOOD_MODELS,

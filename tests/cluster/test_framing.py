@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.objects import MODEL, is_true
-from serving.apis.settings import Settings
+from clusters.base.api import Cluster
+from clusters.base.objects import MODEL, is_true
+from serving.types.settings.settings import Settings
 from tests.cluster.test_kills import SMALL
 from tests.scenarios.world import infer_body, model
 from tests.support.artifacts import ArtifactServer

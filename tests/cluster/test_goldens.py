@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.errors import Forbidden, Invalid
-from clusters.objects import CONFIGURATION, ROUTE, SERVICE, Kind, Object
-from serving.apis.loader import load_objects
+from clusters.base.api import Cluster
+from clusters.base.errors import Forbidden, Invalid
+from clusters.base.objects import CONFIGURATION, ROUTE, SERVICE, Kind, Object
+from serving.types.loader import load_objects
 from tests.golden.bad_objects import BAD
 from tests.golden.good_objects import GOOD, STRICTER, Stricter
 from tests.golden.objects import Example

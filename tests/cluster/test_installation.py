@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.clock import SystemClock
-from clusters.objects import CONFIG_MAP, DEPLOYMENT, MODEL, NAMESPACE, Kind, key_of, name_of
-from serving.apis.settings import Settings
+from clusters.base.api import Cluster
+from clusters.base.clock import SystemClock
+from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, MODEL, NAMESPACE, Kind, key_of, name_of
+from serving.crds.admission import NAME as POLICY
+from serving.crds.admission import SUBJECT
+from serving.crds.model import make_model_crd
 from serving.install.bundle import OVERLAYS, load_overlay
 from serving.install.installer import Installer
 from serving.install.kinds import CRD, ORDER, kind_of
 from serving.install.knative import flags_off, require_knative
 from serving.install.waiting import Deadline, not_available
-from serving.resources.crds.admission import NAME as POLICY
-from serving.resources.crds.admission import SUBJECT
-from serving.resources.crds.model import make_model_crd
+from serving.types.settings.settings import Settings
 from tests.serving.models import model_object
 
 MANAGER = "knodel"

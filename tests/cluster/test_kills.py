@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.errors import ClusterError
-from clusters.objects import MODEL, Object, generation_of, is_true
-from serving.apis.settings import Settings
+from clusters.base.api import Cluster
+from clusters.base.errors import ClusterError
+from clusters.base.objects import MODEL, Object, generation_of, is_true
+from serving.types.settings.settings import Settings
 from tests.cluster.calling import Answers, Caller
 from tests.cluster.killing import Kill, both, component, knative, leader
 from tests.cluster.plain import Plain

@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.errors import Invalid, NotFound
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.errors import Invalid, NotFound
+from clusters.base.objects import (
     CONFIGURATION,
     LABEL_SERVICE,
     REVISION,
@@ -27,7 +27,7 @@ from clusters.objects import (
     owner_reference,
     uid_of,
 )
-from serving.apis.settings import ServerSettings
+from serving.types.settings.settings import ServerSettings
 from tests.golden.record import IMAGE
 from tests.golden.scene import make_template
 from tests.scenarios.world import infer_body

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.objects import CONFIG_MAP, LEASE, Object
+from clusters.base.api import Cluster
+from clusters.base.objects import CONFIG_MAP, LEASE, Object
 from tests.cluster.lease_holder import DURATION, LEASE_NAME, RECORD
 from tests.support.kubernetes import KubeTarget
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from clusters.api import Cluster
-from clusters.errors import NotFound
-from clusters.objects import CONFIGURATION, MODEL, is_true, owner_reference
-from serving.apis.settings import Settings
+from clusters.base.api import Cluster
+from clusters.base.errors import NotFound
+from clusters.base.objects import CONFIGURATION, MODEL, is_true, owner_reference
+from serving.types.settings.settings import Settings
 from tests.cluster.place import MANAGER, SMALL
 from tests.golden.scene import make_template
 from tests.scenarios.world import model

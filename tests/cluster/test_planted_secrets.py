@@ -15,9 +15,7 @@ from functools import partial
 
 import pytest
 
-from clusters.endpoints import MANAGEMENT_PORT, is_ready
-from clusters.manager.options import SYSTEM_NAMESPACE
-from clusters.objects import (
+from clusters.base.objects import (
     CONFIG_MAP,
     MODEL,
     MODEL_EVENT,
@@ -29,15 +27,17 @@ from clusters.objects import (
     name_of,
     namespace_of,
 )
-from serving.apis.annotations import LABEL_MODEL
-from serving.apis.settings import Settings
-from serving.cli.client import Client
-from serving.cli.kubeconfig import KubeContext
-from serving.cli.replicas import SIDECAR, status_of
+from clusters.net.endpoints import MANAGEMENT_PORT, is_ready
+from clusters.runtime.manager.options import SYSTEM_NAMESPACE
+from serving.cli.client.client import Client
+from serving.cli.client.kubeconfig import KubeContext
+from serving.cli.client.replicas import SIDECAR, status_of
 from serving.install import pool_key
 from serving.install.kinds import CORE_SERVICE
-from serving.resources.pod_spec import CONTAINER
-from serving.resources.volumes import CREDENTIALS_PATH
+from serving.makers.pod_spec import CONTAINER
+from serving.makers.volumes import CREDENTIALS_PATH
+from serving.types.annotations import LABEL_MODEL
+from serving.types.settings.settings import Settings
 from tests.cluster.place import SMALL
 from tests.security import cluster_traces
 from tests.security.canaries import Canaries

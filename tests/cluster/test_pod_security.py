@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.objects import NAMESPACE, POD
+from clusters.base.api import Cluster
+from clusters.base.objects import NAMESPACE, POD
 from tests.cluster.place import MANAGER, Place
 from tests.security.pod_security import faults
 

@@ -10,10 +10,10 @@ import json
 
 import aiohttp
 
-from clusters.api import Cluster
-from clusters.endpoints import endpoint_of
-from clusters.objects import POD, is_deleting
-from serving.apis.annotations import LABEL_MODEL
+from clusters.base.api import Cluster
+from clusters.base.objects import POD, is_deleting
+from clusters.net.endpoints import endpoint_of
+from serving.types.annotations import LABEL_MODEL
 from tests.cluster.test_framing import NAME, PATH, Door, framed
 from tests.long.test_rapid_reset import SHAPES, attack
 from tests.scenarios.world import infer_body

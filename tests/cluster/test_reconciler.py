@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.apis import POLICY_ANNOTATION
-from clusters.api import Cluster
-from clusters.objects import (
+from autoscaler.types import POLICY_ANNOTATION
+from clusters.base.api import Cluster
+from clusters.base.objects import (
     ANNOTATION_NO_GC,
     CONFIGURATION,
     DEPLOYMENT,
@@ -28,9 +28,9 @@ from clusters.objects import (
     uid_of,
     version_of,
 )
-from serving.apis.annotations import LABEL_MODEL
-from serving.main import PROGRAM as CONTROLLER
-from serving.rollout.commands import rollback
+from serving.platform.main import PROGRAM as CONTROLLER
+from serving.reconciler.rollout.commands import rollback
+from serving.types.annotations import LABEL_MODEL
 from tests.cluster.acting import acting, settings_of
 from tests.cluster.place import MANAGER, QUIET, Place, place
 from tests.scenarios.world import traffic_of

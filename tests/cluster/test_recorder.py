@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.clock import SystemClock
-from clusters.objects import CONFIG_MAP, EVENT, NAMESPACE, Kind, Object
-from clusters.recorder import Recorder
+from clusters.base.api import Cluster
+from clusters.base.clock import SystemClock
+from clusters.base.objects import CONFIG_MAP, EVENT, NAMESPACE, Kind, Object
+from clusters.runtime.recorder import Recorder
 
 
 @pytest.fixture

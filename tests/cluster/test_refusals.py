@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.clock import SystemClock
-from clusters.errors import NotFound
-from clusters.objects import CONFIG_MAP, MODEL, SERVICE, is_true
+from clusters.base.api import Cluster
+from clusters.base.clock import SystemClock
+from clusters.base.errors import NotFound
+from clusters.base.objects import CONFIG_MAP, MODEL, SERVICE, is_true
+from serving.makers.knative_flags import FLAGS, TAG_HEADER
 from serving.reconciler.flags import ConfigMapFlags
-from serving.resources.knative_flags import FLAGS, TAG_HEADER
 from tests.cluster.place import MANAGER, Place, place
 from tests.support.artifacts import ArtifactServer
 from tests.support.kubernetes import KubeTarget

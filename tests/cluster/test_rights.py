@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.objects import Kind
-from eventing.jobs import JOB_KINDS
-from serving.apis.settings import Settings
+from clusters.base.api import Cluster
+from clusters.base.objects import Kind
+from eventing.mapping.jobs import JOB_KINDS
+from serving.types.settings.settings import Settings
 from tests.support.kubernetes import KubeTarget
 from tests.support.rbac import granted, missing, unused, used
 

@@ -28,10 +28,10 @@ from autoscaler.metrics.source import NoPage, NoSample, PodScraper
 from autoscaler.reconciler.prober import ActivatorProber
 from autoscaler.reconciler.serverless_service import Mode, make_serverless_service
 from autoscaler.reconciler.status import Scale, make_status
-from clusters.api import Cluster
-from clusters.clock import SystemClock
-from clusters.endpoints import endpoint_of
-from clusters.objects import DEPLOYMENT, POD, POD_AUTOSCALER, SERVERLESS_SERVICE, Key
+from clusters.base.api import Cluster
+from clusters.base.clock import SystemClock
+from clusters.base.objects import DEPLOYMENT, POD, POD_AUTOSCALER, SERVERLESS_SERVICE, Key
+from clusters.net.endpoints import endpoint_of
 from serving.install.kinds import CORE_SERVICE
 from tests.cluster.calling import Caller
 from tests.cluster.plain import FIRST, MANAGER, NAME, NOTHING, PROGRAM, Plain, make_container

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.errors import NotFound
-from clusters.objects import Kind, Object
+from clusters.base.api import Cluster
+from clusters.base.errors import NotFound
+from clusters.base.objects import Kind, Object
 from tests.cluster.place import MANAGER, Place
 from tests.support import models
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.endpoints import is_ready
-from clusters.objects import MODEL, POD, REVISION, Kind, Object, condition_of, is_deleting, name_of, uid_of
-from serving.apis.annotations import LABEL_MODEL
-from serving.apis.settings import Settings
-from serving.rollout.commands import rollback
-from serving.rollout.state import RolloutState, rollout_of
+from clusters.base.api import Cluster
+from clusters.base.objects import MODEL, POD, REVISION, Kind, Object, condition_of, is_deleting, name_of, uid_of
+from clusters.net.endpoints import is_ready
+from serving.reconciler.rollout.commands import rollback
+from serving.reconciler.rollout.state import RolloutState, rollout_of
+from serving.types.annotations import LABEL_MODEL
+from serving.types.settings.settings import Settings
 from tests.cluster.place import MANAGER, PATIENCE, SMALL
 from tests.scenarios.world import SOON, World, reason_of, traffic_of
 from tests.support.artifacts import ArtifactServer

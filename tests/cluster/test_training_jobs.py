@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clusters.api import Cluster
-from clusters.errors import NotFound
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.errors import NotFound
+from clusters.base.objects import (
     CONFIG_MAP,
     DEPLOYMENT,
     EVENT_SOURCE,
@@ -29,9 +29,9 @@ from clusters.objects import (
     timestamp,
     uid_of,
 )
-from eventing.jobs import ANNOTATION_MODEL, ANNOTATION_STORAGE_URI, JOB_KINDS
-from eventing.model_event import ModelEvent, read_model_event
-from serving.apis.settings import Settings
+from eventing.mapping.jobs import ANNOTATION_MODEL, ANNOTATION_STORAGE_URI, JOB_KINDS
+from eventing.objects.model_event import ModelEvent, read_model_event
+from serving.types.settings.settings import Settings
 from tests.cluster.place import MANAGER, PATIENCE, SMALL
 from tests.manifests.generate import MANIFESTS
 from tests.scenarios.world import World

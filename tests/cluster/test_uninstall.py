@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.errors import NotFound
-from clusters.objects import MODEL, NAMESPACE, SERVICE
-from serving.apis.annotations import LABEL_MODEL
-from serving.apis.settings import Settings
+from clusters.base.api import Cluster
+from clusters.base.errors import NotFound
+from clusters.base.objects import MODEL, NAMESPACE, SERVICE
 from serving.install.kinds import CRD
+from serving.types.annotations import LABEL_MODEL
+from serving.types.settings.settings import Settings
 from tests.cluster.place import MANAGER, SMALL
 from tests.cluster.test_command import Shell
 from tests.scenarios.world import model

@@ -9,13 +9,23 @@ import pytest
 
 from autoscaler.config import Records
 from autoscaler.usage.meter import Meter, read_usage
-from autoscaler.warmpool.classes import pool_class
-from autoscaler.warmpool.marks import LABEL_POOL, LABEL_SEED
-from clusters.api import Cluster
-from clusters.endpoints import is_ready
-from clusters.errors import Invalid
-from clusters.objects import CONFIGURATION, DEPLOYMENT, MODEL, POD, REVISION, WARM_POOL, Object, controller_of, name_of
-from serving.apis.settings import Settings
+from autoscaler.warmpool.claims.classes import pool_class
+from autoscaler.warmpool.claims.marks import LABEL_POOL, LABEL_SEED
+from clusters.base.api import Cluster
+from clusters.base.errors import Invalid
+from clusters.base.objects import (
+    CONFIGURATION,
+    DEPLOYMENT,
+    MODEL,
+    POD,
+    REVISION,
+    WARM_POOL,
+    Object,
+    controller_of,
+    name_of,
+)
+from clusters.net.endpoints import is_ready
+from serving.types.settings.settings import Settings
 from tests.cluster.place import MANAGER, SMALL
 from tests.scenarios.world import model
 from tests.serving.pools import pool_object

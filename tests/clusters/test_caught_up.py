@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from clusters.api import ObjectList, WatchEvent
+from clusters.base.api import ObjectList, WatchEvent
+from clusters.base.errors import ClusterError, Forbidden, Unavailable
+from clusters.base.objects import MODEL, SECRET
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import ClusterError, Forbidden, Unavailable
-from clusters.informer import Informer, Informers
-from clusters.objects import MODEL, SECRET
+from clusters.runtime.informer import Informer, Informers
 from tests.clusters.test_informer import Troubled, make, names, running
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually

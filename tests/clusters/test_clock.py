@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from clusters.clock import SteadyClock, seconds_of_machine
+from clusters.base.clock import SteadyClock, seconds_of_machine
 from tests.support.clock import SteppedClock
 
 

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.store import Store
-from clusters.errors import Conflict, FieldError, Invalid, NotFound
-from clusters.objects import (
+from clusters.base.errors import Conflict, FieldError, Invalid, NotFound
+from clusters.base.objects import (
     DEPLOYMENT,
     MODEL,
     MODEL_EVENT,
@@ -25,6 +23,8 @@ from clusters.objects import (
     name_of,
     version_of,
 )
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.store.store import Store
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster, running
 

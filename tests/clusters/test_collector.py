@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from clusters.collector import EVERY, MIDDLE, SHARE, YOUNG, collect_seldom, spare_what_is_there
+from clusters.base.python_gc import EVERY, MIDDLE, SHARE, YOUNG, collect_seldom, spare_what_is_there
 from tests.support.clock import SteppedClock
 
 

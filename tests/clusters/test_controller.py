@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from clusters.controller import Controller
+from clusters.base.errors import Conflict, TemporaryError, Unavailable
+from clusters.base.objects import MODEL, SECRET, WARM_POOL, Key, name_of, owner_reference
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Conflict, TemporaryError, Unavailable
-from clusters.informer import Informers
-from clusters.objects import MODEL, SECRET, WARM_POOL, Key, name_of, owner_reference
+from clusters.runtime.controller import Controller
+from clusters.runtime.informer import Informers
 from tests.support.loops import at_work
 from tests.support.wait import eventually
 

@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import resource
 import subprocess
-from clusters.core_dumps import allow_none
+from clusters.base.core_dumps import allow_none
 allow_none()
 print(resource.getrlimit(resource.RLIMIT_CORE), flush=True)
 subprocess.run(["cat", "/proc/self/limits"], check=True)

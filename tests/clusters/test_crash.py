@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from clusters.embedded.batch import Remove
-from clusters.embedded.store import Store
-from clusters.objects import MODEL, Key, Object
+from clusters.base.objects import MODEL, Key, Object
+from clusters.embedded.store.batch import Remove
+from clusters.embedded.store.store import Store
 
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.store import Store
-from clusters.objects import MODEL
+from clusters.embedded.store.store import Store
+from clusters.base.objects import MODEL
 
 async def write(cluster, worker):
     for n in range(1_000_000):

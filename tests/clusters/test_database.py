@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.embedded.database import Database, Row, StoreError
-from clusters.embedded.store import Store
-from clusters.objects import Key
+from clusters.base.objects import Key
+from clusters.embedded.store.database import Database, Row, StoreError
+from clusters.embedded.store.store import Store
 
 
 def filled(folder: Path, rows: int = 400) -> Path:
@@ -31,7 +31,8 @@ def test_a_file_that_may_not_be_written_is_refused_at_the_start(tmp_path: Path) 
     path = filled(tmp_path)
     path.chmod(0o444)
     program = (
-        "import sys; from pathlib import Path; from clusters.embedded.store import Store; Store.open(Path(sys.argv[1]))"
+        "import sys; from pathlib import Path; from clusters.embedded.store.store import Store; "
+        "Store.open(Path(sys.argv[1]))"
     )
     rights = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []  # root may write any file
 

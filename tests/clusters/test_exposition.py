@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusters.exposition import Buckets, Histogram, render
+from clusters.net.exposition import Buckets, Histogram, render
 
 
 def test_buckets_add_up_and_the_last_has_no_bound() -> None:

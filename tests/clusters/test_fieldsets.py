@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.errors import Conflict
-from clusters.fieldsets import apply, changed, leaves, same, spell, updated
-from clusters.managed_fields import Manager, Operation, read_managers, write_managers
-from clusters.objects import Object
+from clusters.base.errors import Conflict
+from clusters.base.fieldsets import apply, changed, leaves, same, spell, updated
+from clusters.base.managed_fields import Manager, Operation, read_managers, write_managers
+from clusters.base.objects import Object
 
 SCALARS = st.booleans() | st.integers(0, 2) | st.sampled_from(["x", "y"])
 VALUES = st.recursive(

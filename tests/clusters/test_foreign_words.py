@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.foreign_words import harmless, words_of
+from clusters.base.redact import harmless, words_of
 
 SECRET = "s3cret"
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from clusters.embedded import expiry
+from clusters.base.errors import NotFound
+from clusters.base.objects import EVENT, MODEL, NAMESPACE, SECRET, Kind, Object, is_deleting, name_of, owner_reference
+from clusters.base.objects import timestamp as written
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.store import Store
-from clusters.errors import NotFound
-from clusters.objects import EVENT, MODEL, NAMESPACE, SECRET, Kind, Object, is_deleting, name_of, owner_reference
-from clusters.objects import timestamp as written
+from clusters.embedded.store.store import Store
+from clusters.embedded.workloads import expiry
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster
 from tests.support.wait import eventually

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from clusters.base.errors import Forbidden
+from clusters.base.objects import MODEL, POD, SECRET
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Forbidden
-from clusters.informer import Informers
-from clusters.informer_sets import InformerSets
-from clusters.objects import MODEL, POD, SECRET
+from clusters.runtime.informer import Informers
+from clusters.runtime.informer_sets import InformerSets
 from tests.clusters.test_informer import Troubled, make, running
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from clusters.base.errors import Unavailable
+from clusters.base.objects import LEASE, SECRET
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Unavailable
-from clusters.lease import LeaderLease, LeaseLost
-from clusters.objects import LEASE, SECRET
+from clusters.runtime.lease import LeaderLease, LeaseLost
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 

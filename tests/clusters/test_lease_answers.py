@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from clusters.base.objects import LEASE
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import LEASE
 from tests.clusters.test_lease import Silent, candidate, leading, settle, step
 from tests.support.clock import SteppedClock
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from clusters.embedded.lock import FolderLock, Locked, ReadOnlyFolder, holder
-from clusters.errors import KnodelError
-from clusters.removal import remove_files
+from clusters.base.errors import KnodelError
+from clusters.base.removal import remove_files
+from clusters.embedded.store.lock import FolderLock, Locked, ReadOnlyFolder, holder
 from tests.support.mounts import MayNotMount, in_mount_namespace, make_read_only
 
 HOLDER = """
 import sys
 from pathlib import Path
-from clusters.embedded.lock import FolderLock
+from clusters.embedded.store.lock import FolderLock
 FolderLock(Path(sys.argv[1])).acquire() or print("locked", flush=True)
 sys.stdin.read()
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.names import dns_label_fault, label_key_fault, label_value_fault, subdomain_fault
+from clusters.base.names import dns_label_fault, label_key_fault, label_value_fault, subdomain_fault
 
 
 @pytest.mark.parametrize("name", ["a", "a-b", "a.b-c.d", "0", "a" * 253, "iris-00001"])

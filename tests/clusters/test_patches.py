@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.errors import Conflict, Invalid
-from clusters.patches import LARGEST_COPIES, LARGEST_JSON_PATCH, json_patch, merge_patch
-from clusters.sizes import format_size
+from clusters.base.errors import Conflict, Invalid
+from clusters.base.patches import LARGEST_COPIES, LARGEST_JSON_PATCH, json_patch, merge_patch
+from clusters.base.sizes import format_size
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.clock import SystemClock
-from clusters.embedded.kubelet.folders import ENDED, Folders, log_path
-from clusters.embedded.pod_logs import PodLogs, ended_logs, last_lines
+from clusters.base.clock import SystemClock
+from clusters.embedded.kubelet.pod_logs import PodLogs, ended_logs, last_lines
+from clusters.embedded.kubelet.process.folders import ENDED, Folders, log_path
 
 POD = {
     "metadata": {"name": "p", "namespace": "default", "uid": "u"},

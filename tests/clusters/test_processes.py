@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters import processes
-from clusters.identity import Identity, identify, is_running
+from clusters.base import processes
+from clusters.base.identity import Identity, identify, is_running
 from tests.support.wait import eventually
 
 WAITS = "import signal; print('ready', flush=True); signal.pause()"

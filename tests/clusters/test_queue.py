@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.queue import WorkQueue
+from clusters.runtime.queue import WorkQueue
 
 
 async def test_keys_come_in_order_and_once() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from clusters.base.objects import EVENT, MODEL
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import EVENT, MODEL
-from clusters.recorder import Recorder
+from clusters.runtime.recorder import Recorder
 from tests.support.clock import SteppedClock
 
 

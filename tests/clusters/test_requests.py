@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from clusters.base.errors import Invalid
+from clusters.base.objects import MODEL, NAMESPACE, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Invalid
-from clusters.objects import MODEL, NAMESPACE, Object
 
 
 def obj(name: str = "a", *, spec: Any = None, **metadata: Any) -> Object:

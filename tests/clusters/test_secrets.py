@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusters.base.objects import SECRET
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.secrets import (
+from clusters.embedded.store.secrets import (
     LARGEST,
     is_key,
     merge_string_data,
@@ -17,7 +18,6 @@ from clusters.embedded.secrets import (
     validate_secret,
     values_of,
 )
-from clusters.objects import SECRET
 
 
 def secret(**fields: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.errors import Invalid
-from clusters.selectors import parse_selector, selector_for
+from clusters.base.errors import Invalid
+from clusters.base.selectors import parse_selector, selector_for
 
 KEYS = st.sampled_from(["a", "b", "example.org/c"])
 VALUES = st.sampled_from(["", "x", "y", "z.1"])

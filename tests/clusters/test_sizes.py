@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.sizes import format_size
+from clusters.base.sizes import format_size
 
 ROOT = Path(__file__).resolve().parents[2]
 RAW = re.compile(r"\{(?:self\.)?_?(?:limits?\.\w+|LARGEST\w*|LONGEST_ANSWER|MAX_\w+|most|limit)\} bytes")
@@ -32,6 +32,6 @@ def test_no_message_writes_a_limit_in_bytes() -> None:
 
     assert {name: texts for name, texts in found.items() if texts} == {
         "assignment_file.py": ["{_LARGEST} bytes"],  # of a file that the server writes itself
-        "child_messages.py": ["{LARGEST_TENSOR} bytes"],  # between two of its processes
+        "messages.py": ["{LARGEST_TENSOR} bytes"],  # between two of its processes
         "zygote.py": ["{LARGEST_REQUEST} bytes"],
     }

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.errors import AddressInUse
-from clusters.sockets import LISTEN_FDS, PortGuard, find_inherited, guard_localhost, listen_environment
+from clusters.base.errors import AddressInUse
+from clusters.net.sockets import LISTEN_FDS, PortGuard, find_inherited, guard_localhost, listen_environment
 
 HOST = "127.0.0.1"
 
@@ -101,7 +101,7 @@ def test_a_model_server_listens_on_the_sockets_that_it_inherits(tmp_path: Path) 
         environment = {**os.environ, "HOST": HOST, "PORT": port, "MANAGEMENT_PORT": management, "TMPDIR": str(tmp_path)}
 
         with subprocess.Popen(
-            [sys.executable, "-m", "serving.server", "--models", str(tmp_path)],
+            [sys.executable, "-m", "serving.modelserver", "--models", str(tmp_path)],
             env=environment | listen_environment(descriptors), pass_fds=descriptors, stderr=subprocess.DEVNULL,
         ) as server:  # fmt: skip
             answer = get(int(port), "/v2/health/live")

@@ -11,14 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from clusters.embedded import history, watch
-from clusters.embedded.batch import Mutate, Remove
-from clusters.embedded.history import Change
-from clusters.embedded.store import LARGEST_BATCH, Store
-from clusters.embedded.watch import Filter
-from clusters.errors import Gone, Invalid, Unavailable
-from clusters.objects import MODEL, POD, SECRET, Key, Object, name_of, version_of
-from clusters.selectors import Selector
+from clusters.base.errors import Gone, Invalid, Unavailable
+from clusters.base.objects import MODEL, POD, SECRET, Key, Object, name_of, version_of
+from clusters.base.selectors import Selector
+from clusters.embedded.store import history, watch
+from clusters.embedded.store.batch import Mutate, Remove
+from clusters.embedded.store.history import Change
+from clusters.embedded.store.store import LARGEST_BATCH, Store
+from clusters.embedded.store.watch import Filter
 from tests.support.small_disk import full_disk
 
 EVERYTHING = Filter(None, Selector())

@@ -11,12 +11,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusters.api import WatchEvent
-from clusters.clock import SystemClock
+from clusters.base.api import WatchEvent
+from clusters.base.clock import SystemClock
+from clusters.base.errors import AlreadyExists, NotFound
+from clusters.base.objects import MODEL, name_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.store import Store
-from clusters.errors import AlreadyExists, NotFound
-from clusters.objects import MODEL, name_of
+from clusters.embedded.store.store import Store
 
 NAMES = ("a", "b", "c")
 VALUES = st.recursive(

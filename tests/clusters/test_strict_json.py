@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters import strict_json
-from clusters.strict_json import BadJson, TooManyValues
+from clusters.net import strict_json
+from clusters.net.strict_json import BadJson, TooManyValues
 
 WORDS = st.text(max_size=4) | st.sampled_from(["a", ":", '":', "\\", "\x7f", "ä"])
 SCALARS = st.none() | st.booleans() | st.integers() | st.integers(-(2**64), 2**65) | st.floats(allow_nan=False) | WORDS

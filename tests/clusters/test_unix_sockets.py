@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters import unix_sockets
+from clusters.net import unix_sockets
 
 LONGEST_ADDRESS = 107  # bytes, of unix(7)
 

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from clusters.clock import SystemClock
-from clusters.embedded import zygote
+from clusters.base.clock import SystemClock
+from clusters.base.identity import Identity, is_running
 from clusters.embedded.kubelet import end_leftovers, find_leftovers
-from clusters.embedded.kubelet.errors import StartFailed, ZygoteFailed
-from clusters.embedded.kubelet.folders import Folders, Run
-from clusters.embedded.kubelet.images import Command
-from clusters.embedded.kubelet.pod_runtime import PodRuntime
-from clusters.embedded.kubelet.process import UNKNOWN_EXIT, Exit
-from clusters.embedded.kubelet.runtime import Launch, Started
-from clusters.embedded.kubelet.zygotes import SOCKET_NAME, ZygoteRuntime, key_of
-from clusters.identity import Identity, is_running
+from clusters.embedded.kubelet.process import zygote
+from clusters.embedded.kubelet.process.errors import StartFailed, ZygoteFailed
+from clusters.embedded.kubelet.process.folders import Folders, Run
+from clusters.embedded.kubelet.process.images import Command
+from clusters.embedded.kubelet.process.pod_runtime import PodRuntime
+from clusters.embedded.kubelet.process.process import UNKNOWN_EXIT, Exit
+from clusters.embedded.kubelet.process.runtime import Launch, Started
+from clusters.embedded.kubelet.process.zygotes import SOCKET_NAME, ZygoteRuntime, key_of
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from clusters.sockets import LISTEN_FDS, find_inherited
+from clusters.net.sockets import LISTEN_FDS, find_inherited
 
 IMPORTED_BY = os.getpid()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.api import Cluster
+from clusters.base.api import Cluster
 from tests.contract.on_kubernetes import contract_cluster
 from tests.support.clusters import embedded_cluster
 from tests.support.kubernetes import kube_target

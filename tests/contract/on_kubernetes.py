@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from clusters.api import Cluster, ObjectList
-from clusters.errors import AlreadyExists, ClusterError, NotFound
+from clusters.base.api import Cluster, ObjectList
+from clusters.base.errors import AlreadyExists, ClusterError, NotFound
+from clusters.base.objects import NAMESPACE, Kind, Object
 from clusters.kubernetes import KubernetesCluster
-from clusters.objects import NAMESPACE, Kind, Object
 from tests.contract.widgets import WIDGET
 from tests.support.kubernetes import KubeTarget, kubernetes_cluster
 from tests.support.wait import eventually

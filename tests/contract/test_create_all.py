@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from clusters.api import Cluster
-from clusters.errors import AlreadyExists, Invalid
-from clusters.objects import name_of
+from clusters.base.api import Cluster
+from clusters.base.errors import AlreadyExists, Invalid
+from clusters.base.objects import name_of
 from tests.contract.widgets import WIDGET, fields_of, widget
 
 

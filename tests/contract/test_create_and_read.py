@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.errors import AlreadyExists, Conflict, Invalid, NotFound
-from clusters.objects import name_of, version_of
+from clusters.base.api import Cluster
+from clusters.base.errors import AlreadyExists, Conflict, Invalid, NotFound
+from clusters.base.objects import name_of, version_of
 from tests.contract.widgets import WIDGET, fields_of, widget
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.errors import Forbidden, Invalid, NotFound
-from clusters.objects import NAMESPACE, Object, is_deleting, name_of, owner_reference
+from clusters.base.api import Cluster
+from clusters.base.errors import Forbidden, Invalid, NotFound
+from clusters.base.objects import NAMESPACE, Object, is_deleting, name_of, owner_reference
 from tests.contract.widgets import WIDGET, widget
 from tests.support.wait import eventually
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.errors import ClusterError, Conflict, Invalid, NotFound
-from clusters.objects import DEPLOYMENT, SECRET, name_of, version_of
+from clusters.base.api import Cluster
+from clusters.base.errors import ClusterError, Conflict, Invalid, NotFound
+from clusters.base.objects import DEPLOYMENT, SECRET, name_of, version_of
 from tests.contract.widgets import WIDGET, widget
 
 

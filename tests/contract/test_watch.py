@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from clusters.api import Cluster, WatchEvent
-from clusters.errors import Invalid
-from clusters.objects import name_of, version_of
+from clusters.base.api import Cluster, WatchEvent
+from clusters.base.errors import Invalid
+from clusters.base.objects import name_of, version_of
 from tests.contract.widgets import WIDGET, widget
 
 PATIENCE = 10.0  # s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.objects import Kind, Object
+from clusters.base.objects import Kind, Object
 
 WIDGET = Kind("contract.knodel.dev", "v1", "Widget", "widgets", scale=True)
 

@@ -31,7 +31,8 @@ class Surface:
 
 EVENTS = Surface(
     "Event webhook",
-    "`POST /events` of the embedded platform and of `eventing/main.py`; structured, binary and batch; foreign senders",
+    "`POST /events` of the embedded platform and of `serving/platform/webhook_main.py`; structured, binary and batch; "
+    "foreign senders",
     (
         Row(
             "event-missing",

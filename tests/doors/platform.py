@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.objects import EVENT_SOURCE, KINDS, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.store import Store
-from clusters.informer import Informer
-from clusters.objects import EVENT_SOURCE, KINDS, Object
-from eventing.webhook import make_webhook
-from serving.api.app import ControlApi
-from serving.api.guard import Guard
-from serving.api.server import listen, make_server
-from serving.api.webhook import WithWebhook
-from serving.apis.settings import Settings
-from serving.doors import doors
-from serving.platform import WRITABLE
-from tests.serving.server.client import Answer, ask, request
+from clusters.embedded.store.store import Store
+from clusters.runtime.informer import Informer
+from eventing.webhook.webhook import make_webhook
+from serving.control_api.app import ControlApi
+from serving.control_api.guard import Guard
+from serving.control_api.server import listen, make_server
+from serving.control_api.webhook import WithWebhook
+from serving.platform.admission import doors
+from serving.platform.platform import WRITABLE
+from serving.types.settings.settings import Settings
+from tests.serving.modelserver.client import Answer, ask, request
 
 TOKEN = "t0ken"
 HOST = "127.0.0.1"

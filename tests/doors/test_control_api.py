@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from clusters.patches import LARGEST_COPIES
-from clusters.sizes import format_size
+from clusters.base.patches import LARGEST_COPIES
+from clusters.base.sizes import format_size
 from tests.doors.inputs import NO_JSON_TYPES, NO_OBJECTS, nested
 from tests.doors.platform import HOST, TOKEN, Doors, status_of
 from tests.manifests.bad_models import BAD_MODELS
 from tests.serving.models import model_object
-from tests.serving.server.client import Answer
+from tests.serving.modelserver.client import Answer
 from tests.support.http2 import post, rapid_reset
 
 OURS = "/apis/knodel.dev/v1alpha1/namespaces/default"

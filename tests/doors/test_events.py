@@ -13,7 +13,7 @@ import pytest
 from tests.doors.inputs import NO_JSON_TYPES, NO_OBJECTS
 from tests.doors.platform import Doors
 from tests.eventing.webhook import BATCH, SECRET, SOURCE, STRUCTURED, changed, event, signature
-from tests.serving.server.client import Answer
+from tests.serving.modelserver.client import Answer
 from tests.support.wait import eventually
 
 EVENT_SOURCE = {

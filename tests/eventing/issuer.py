@@ -10,8 +10,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
-from clusters.clock import Clock
-from eventing.ports import OidcAuth
+from clusters.base.clock import Clock
+from eventing.objects.ports import OidcAuth
 
 ISSUER = "https://issuer.example"
 AUTH = OidcAuth(ISSUER, audience="knodel", subject="ci")

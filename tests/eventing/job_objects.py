@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.objects import Object
-from eventing.jobs import JOB_KINDS, JobKind
+from clusters.base.objects import Object
+from eventing.mapping.jobs import JOB_KINDS, JobKind
 
 COMPLETED = "2026-01-01T12:00:00Z"
 EARLIER = "2026-01-01T11:00:00Z"

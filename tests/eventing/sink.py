@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eventing.sink import NotDelivered
-from eventing.spans import Span
+from eventing.outbound.sink import NotDelivered
+from eventing.outbound.spans import Span
 
 
 class ListedSink:
-    """`eventing.sink.Sink` in memory; refuses with `failure` while it is set, or the events of `refused` ids alone."""
+    """An `eventing.outbound.sink.Sink` in memory; it refuses with `failure`, or only the events of `refused` ids."""
 
     def __init__(self) -> None:
         self.sent: list[Mapping[str, Any]] = []
@@ -39,7 +39,7 @@ class ListedSink:
 
 
 class ListedSpans:
-    """`eventing.spans.Spans` in memory."""
+    """`eventing.outbound.spans.Spans` in memory."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from clusters.errors import Unavailable
+from clusters.base.errors import Unavailable
 from eventing.limits import Limits
-from eventing.ports import HmacAuth, OidcAuth
+from eventing.objects.ports import HmacAuth, OidcAuth
 from tests.eventing.webhook import STRUCTURED, Webhook, ask, changed, event, event_source, signature
 from tests.support.clock import SteppedClock
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from eventing import intake
-from eventing.backlog import FORGOTTEN
-from eventing.event_source import pending_of, read_event_source
 from eventing.limits import Limits
-from eventing.ports import Recorded
+from eventing.mapping.event_source import pending_of, read_event_source
+from eventing.objects.ports import Recorded
+from eventing.webhook import intake
+from eventing.webhook.backlog import FORGOTTEN
 from tests.eventing.webhook import BATCH, SOURCE, ListedSources, Webhook, event, event_source
 from tests.eventing.world import event_source as made_event_source
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from clusters.errors import FieldError, Invalid, Unavailable
+from clusters.base.errors import FieldError, Invalid, Unavailable
 from eventing.limits import Limits
-from eventing.ports import Recorded
+from eventing.objects.ports import Recorded
 from tests.eventing.webhook import BATCH, Webhook, changed, event
 
 

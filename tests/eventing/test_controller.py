@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from clusters.errors import Conflict, Unavailable
-from clusters.objects import (
+from clusters.base.errors import Conflict, Unavailable
+from clusters.base.objects import (
     EVENT,
     EVENT_SOURCE,
     MODEL,
@@ -20,8 +20,8 @@ from clusters.objects import (
     Key,
     generation_of,
 )
-from eventing.apis import ANNOTATION_NEWEST, ANNOTATION_REPLAY, Change, ModelRef
-from eventing.model_event import event_name
+from eventing.objects.apis import ANNOTATION_NEWEST, ANNOTATION_REPLAY, Change, ModelRef
+from eventing.objects.model_event import event_name
 from eventing.retries import LONGEST_WAIT, MOST_ATTEMPTS, wait_after
 from tests.eventing.world import (
     NAMESPACE,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.objects import generation_of
+from clusters.base.objects import generation_of
 from tests.eventing.world import event_spec, event_world
 
 PLATFORM = """

@@ -16,7 +16,7 @@ import pytest
 
 from eventing import NotEmitted, emit_training_completed
 from eventing.emit import Timing
-from eventing.ports import Change
+from eventing.objects.ports import Change
 from tests.eventing.scripted_receiver import Receiver, receiver
 from tests.eventing.webhook import SECRET, Webhook, ask, event_source
 from tests.support.clock import SteppedClock

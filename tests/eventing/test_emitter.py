@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.errors import FieldError, Invalid
+from clusters.base.objects import EVENT, EVENT_SOURCE, MODEL, MODEL_EVENT, Key, Kind, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import FieldError, Invalid
-from clusters.informer import Informers
-from clusters.objects import EVENT, EVENT_SOURCE, MODEL, MODEL_EVENT, Key, Kind, Object
-from clusters.recorder import Recorder
-from eventing.emitter import TOLD, Emitter
-from eventing.model_event import make_model_event
-from eventing.outbox import PROGRESSED, PROMOTED, ROLLED_BACK, STARTED, Entry
-from eventing.outgoing import is_outgoing
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
+from eventing.objects.model_event import make_model_event
+from eventing.objects.outbox import PROGRESSED, PROMOTED, ROLLED_BACK, STARTED, Entry
+from eventing.objects.outgoing import is_outgoing
+from eventing.outbound.emitter import TOLD, Emitter
+from eventing.outbound.service_events import as_it_is, in_cdevents
+from eventing.outbound.sink import NotDelivered
 from eventing.retries import MOST_ATTEMPTS
-from eventing.service_events import as_it_is, in_cdevents
-from eventing.sink import NotDelivered
 from tests.eventing.sink import ListedSink, ListedSpans
 from tests.eventing.world import NAMESPACE, START, event_source, event_spec, event_world, model_object
 from tests.support.clock import SteppedClock

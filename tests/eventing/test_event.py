@@ -12,9 +12,9 @@ from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusters.strict_json import MOST_VALUES
+from clusters.net.strict_json import MOST_VALUES
 from eventing.errors import BadEvent
-from eventing.event import MOST_EVENTS, Event, Malformed, from_http
+from eventing.objects.event import MOST_EVENTS, Event, Malformed, from_http
 from tests.eventing.webhook import BATCH, SOURCE, STRUCTURED, event
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.errors import Forbidden, Unavailable
+from clusters.base.objects import EVENT_SOURCE, MODEL_EVENT, SECRET, Key, Kind, Object, condition_of, version_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Forbidden, Unavailable
-from clusters.informer import Informers
-from clusters.objects import EVENT_SOURCE, MODEL_EVENT, SECRET, Key, Kind, Object, condition_of, version_of
-from eventing import source_controller
-from eventing.apis import LABEL_EVENT_SOURCE
-from eventing.model_event import event_name, make_model_event
-from eventing.signing import make_secret
-from eventing.source_controller import LONGEST_WAIT, READY_WAIT, SOON, EventSourceController
-from eventing.source_status import said_pending, step_of
+from clusters.runtime.informer import Informers
+from eventing.auth.signing import make_secret
+from eventing.controller import source_controller
+from eventing.controller.source_controller import LONGEST_WAIT, READY_WAIT, SOON, EventSourceController
+from eventing.controller.source_status import said_pending, step_of
+from eventing.objects.apis import LABEL_EVENT_SOURCE
+from eventing.objects.model_event import event_name, make_model_event
 from tests.eventing.world import NAMESPACE, SOURCE, START, event_source, event_spec
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster

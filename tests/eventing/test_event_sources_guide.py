@@ -7,15 +7,14 @@ from pathlib import Path
 
 import yaml
 
-from clusters.objects import Object
-from eventing.event import Event
-from eventing.event_source import EventSource, read_event_source
-from eventing.foreign import TYPE as FOREIGN
-from eventing.jobs import JOB_KINDS
-from eventing.ports import Change, Mapped
-from eventing.presets import PRESETS
-from eventing.transforms import TRANSFORMS
-from serving.apis.event_source import validate_event_source
+from clusters.base.objects import Object
+from eventing.mapping.event_source import EventSource, read_event_source
+from eventing.mapping.jobs import JOB_KINDS
+from eventing.mapping.presets import FOREIGN, PRESETS
+from eventing.mapping.transforms import TRANSFORMS
+from eventing.objects.event import Event
+from eventing.objects.ports import Change, Mapped
+from serving.types.event_source import validate_event_source
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "event-sources.md").read_text()
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from clusters.api import ObjectList
-from clusters.errors import ClusterError, FieldError, Forbidden, Invalid, NotFound, Unavailable
-from clusters.objects import Kind, Object
-from eventing.event import Event
-from eventing.event_source import EventSource
-from eventing.finished_jobs import AT_ONCE, ATTEMPTS, FinishedJobs, event_of, missed_of, namespaces_of
-from eventing.jobs import JOB_KINDS
-from eventing.mapper import EventMapper
-from eventing.mapping import compile_mapping
-from eventing.ports import NewEvent
+from clusters.base.api import ObjectList
+from clusters.base.errors import ClusterError, FieldError, Forbidden, Invalid, NotFound, Unavailable
+from clusters.base.objects import Kind, Object
+from eventing.mapping.event_source import EventSource
+from eventing.mapping.jobs import JOB_KINDS
+from eventing.mapping.mapper import EventMapper
+from eventing.mapping.mapping import compile_mapping
+from eventing.objects.event import Event
+from eventing.objects.ports import NewEvent
+from eventing.webhook.finished_jobs import AT_ONCE, ATTEMPTS, FinishedJobs, event_of, missed_of, namespaces_of
 from tests.eventing.job_objects import KINDS, completed, job_of, running
 from tests.eventing.webhook import ListedLedger, event_source
 from tests.support.clock import SteppedClock

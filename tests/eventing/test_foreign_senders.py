@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from eventing.hmac_keys import keys_of
-from eventing.mapping import compile_mapping
-from eventing.ports import Change, HmacAuth, ModelRef
+from eventing.auth.hmac_keys import keys_of
+from eventing.mapping.mapping import compile_mapping
+from eventing.objects.ports import Change, HmacAuth, ModelRef
 from tests.eventing.issuer import AUTH, Issuer
 from tests.eventing.job_objects import KINDS, completed, job_of, running
 from tests.eventing.webhook import STRUCTURED, ListedKeys, Reply, Webhook, ask, event, event_source

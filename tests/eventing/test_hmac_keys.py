@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from clusters.errors import ClusterError, Forbidden, Unavailable
-from clusters.objects import SECRET, Kind, Object
-from eventing.hmac_keys import SecretKeys, keys_of
+from clusters.base.errors import ClusterError, Forbidden, Unavailable
+from clusters.base.objects import SECRET, Kind, Object
+from eventing.auth.hmac_keys import SecretKeys, keys_of
 from tests.eventing.webhook import SECRET as KEY
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster

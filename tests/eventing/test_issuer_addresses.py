@@ -13,8 +13,8 @@ from aiohttp import web
 
 from clusters.net import ssrf
 from clusters.net.ssrf import LOOPBACK_HOSTS
-from eventing.issuers import DISCOVERY, Discovery
-from eventing.oidc import IssuerUnreachable
+from eventing.auth.issuers import DISCOVERY, Discovery
+from eventing.auth.oidc import IssuerUnreachable
 
 HOSTS = {
     "issuer.example": ["127.0.0.1"],
@@ -108,7 +108,7 @@ async def test_an_issuer_that_is_resolved_to_another_address_the_second_time_is_
     public_loopback: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [["127.0.0.1"]]
-    monkeypatch.setattr("eventing.issuers._url", lambda address, allowed: yarl.URL(address))  # also http
+    monkeypatch.setattr("eventing.auth.issuers._url", lambda address, allowed: yarl.URL(address))  # also http
 
     async def rebinds(host: str) -> Sequence[str]:
         return answers.pop() if answers else ["127.0.0.2"]
@@ -127,7 +127,7 @@ async def test_an_issuer_that_is_resolved_to_another_address_the_second_time_is_
 async def test_a_public_issuer_cannot_lead_to_what_was_allowed_for_direct_use(
     public_loopback: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventing.issuers._url", lambda address, allowed: yarl.URL(address))  # also http
+    monkeypatch.setattr("eventing.auth.issuers._url", lambda address, allowed: yarl.URL(address))  # also http
     base = keys = ""
     async with AsyncExitStack() as stack:
         port, asked = await stack.enter_async_context(server(lambda path: {"issuer": base, "jwks_uri": keys}))

@@ -16,12 +16,12 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from clusters.errors import Forbidden, Unavailable
+from clusters.base.errors import Forbidden, Unavailable
 from clusters.net.ssrf import LOOPBACK_HOSTS
-from eventing import issuers
-from eventing.cluster_issuer import ClusterIssuer
-from eventing.issuers import LARGEST, MOST_KEYS, CachedIssuerKeys, Discovery
-from eventing.oidc import IssuerUnreachable
+from eventing.auth import issuers
+from eventing.auth.cluster_issuer import ClusterIssuer
+from eventing.auth.issuers import LARGEST, MOST_KEYS, CachedIssuerKeys, Discovery
+from eventing.auth.oidc import IssuerUnreachable
 from tests.eventing.issuer import ISSUER, Issuer
 from tests.support.clock import SteppedClock
 

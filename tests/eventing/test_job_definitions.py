@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eventing.jobs import JobKind
+from eventing.mapping.jobs import JobKind
 from tests.eventing.job_objects import KINDS, completed, failed, running
 from tests.manifests.checker import faults
 from tests.support.gomodules import module_folder

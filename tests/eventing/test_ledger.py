@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
+from clusters.base.errors import AlreadyExists, ClusterError, Forbidden, NotFound, Unavailable
+from clusters.base.objects import MODEL_EVENT, Object, name_of, timestamp
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import AlreadyExists, ClusterError, Forbidden, NotFound, Unavailable
-from clusters.informer import Informer
-from clusters.objects import MODEL_EVENT, Object, name_of, timestamp
-from eventing.event import Event
-from eventing.event_source import EventSource
-from eventing.expiry import Bounds, ModelEventExpiry, victims_of
-from eventing.ledger import ModelEventLedger
-from eventing.model_event import LARGEST_DATA, Status, event_name, read_model_event, validate_model_event
-from eventing.ports import Change, HmacAuth, Mapped, ModelRef, NewEvent, Recorded
-from eventing.status import Statuses
+from clusters.runtime.informer import Informer
+from eventing.controller.expiry import Bounds, ModelEventExpiry, victims_of
+from eventing.mapping.event_source import EventSource
+from eventing.objects.event import Event
+from eventing.objects.model_event import LARGEST_DATA, Status, event_name, read_model_event, validate_model_event
+from eventing.objects.ports import Change, HmacAuth, Mapped, ModelRef, NewEvent, Recorded
+from eventing.objects.status import Statuses
+from eventing.webhook.ledger import ModelEventLedger
 from tests.eventing.world import NAMESPACE, SOURCE, START
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster

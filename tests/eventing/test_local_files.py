@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from clusters.objects import EVENT_SOURCE
-from eventing.apis import Change
-from serving import event_files
-from serving.event_files import EventFiles
+from clusters.base.objects import EVENT_SOURCE
+from eventing.objects.apis import Change
+from serving.platform import event_files
+from serving.platform.event_files import EventFiles
 from serving.storage import kept
 from serving.storage.fetch import StorageOptions, fetch
-from serving.storage.local import Place, place_below
+from serving.storage.sources.local import Place, place_below
 from tests.eventing.world import EventWorld, event_source, event_spec, event_world
 
 LIMIT = 1 << 20

@@ -11,10 +11,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from clusters.base.objects import EVENT_SOURCE, MODEL_EVENT, SECRET
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import EVENT_SOURCE, MODEL_EVENT, SECRET
-from eventing.main import main
-from eventing.model_event import event_name
+from eventing.objects.model_event import event_name
+from serving.platform.webhook_main import main
 from tests.eventing.webhook import SECRET as KEY
 from tests.eventing.webhook import SOURCE, STRUCTURED, event, signature
 from tests.support.api import api_server
@@ -46,8 +46,8 @@ async def test_two_replicas_keep_an_event_once_and_end_when_asked(cluster: Embed
     async with api_server(cluster, tmp_path) as kubeconfig, aiohttp.ClientSession() as session:
         options = ["--kubeconfig", str(kubeconfig)]
         async with (
-            replica("eventing.main", options, tmp_path, "one", PORT=str(ports[0])) as one,
-            replica("eventing.main", options, tmp_path, "two", PORT=str(ports[1])) as two,
+            replica("serving.platform.webhook_main", options, tmp_path, "one", PORT=str(ports[0])) as one,
+            replica("serving.platform.webhook_main", options, tmp_path, "two", PORT=str(ports[1])) as two,
         ):
             await until_ready(one, two)
 
@@ -73,7 +73,9 @@ async def test_an_event_source_that_is_deleted_lets_nobody_in(cluster: EmbeddedC
     body = json.dumps(event()).encode()
     async with (
         api_server(cluster, tmp_path) as kubeconfig,
-        replica("eventing.main", ["--kubeconfig", str(kubeconfig)], tmp_path, PORT=str(port)) as webhook,
+        replica(
+            "serving.platform.webhook_main", ["--kubeconfig", str(kubeconfig)], tmp_path, PORT=str(port)
+        ) as webhook,
         aiohttp.ClientSession() as session,
     ):
         await until_ready(webhook)
@@ -93,7 +95,7 @@ async def test_the_settings_bound_what_is_taken(cluster: EmbeddedCluster, tmp_pa
     file.write_text("events: {rate: 1}")
     async with api_server(cluster, tmp_path) as kubeconfig, aiohttp.ClientSession() as session:
         options = ["--kubeconfig", str(kubeconfig), "--config", str(file)]
-        async with replica("eventing.main", options, tmp_path, PORT=str(port)) as webhook:
+        async with replica("serving.platform.webhook_main", options, tmp_path, PORT=str(port)) as webhook:
             await until_ready(webhook)
 
             async def send(number: int) -> int:

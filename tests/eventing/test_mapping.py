@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from clusters.errors import Invalid
+from clusters.base.errors import Invalid
 from eventing.errors import BadEvent
-from eventing.event import Event
-from eventing.event_source import read_event_source
-from eventing.mapper import EventMapper
-from eventing.mapping import compile_mapping, document_of, mapping_faults
-from eventing.ports import Change, ModelRef
-from eventing.training import TYPE
-from serving.apis.event_source import validate_event_source
+from eventing.mapping.event_source import read_event_source
+from eventing.mapping.mapper import EventMapper
+from eventing.mapping.mapping import compile_mapping, document_of, mapping_faults
+from eventing.mapping.training import TYPE
+from eventing.objects.event import Event
+from eventing.objects.ports import Change, ModelRef
+from serving.types.event_source import validate_event_source
 from tests.eventing.webhook import event, event_source
 
 OWN = {"model": "$.data.name | label", "storageUri": "s3://models/{$.data.name}/{$.data.version}/"}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from eventing.auth.oidc import IssuerUnreachable, Tokens
 from eventing.errors import TryLater
-from eventing.oidc import IssuerUnreachable, Tokens
-from eventing.ports import OidcAuth
+from eventing.objects.ports import OidcAuth
 from tests.eventing.issuer import AUTH, ISSUER, Issuer
 from tests.eventing.webhook import SOURCE, Webhook, event, event_source
 from tests.support.clock import SteppedClock

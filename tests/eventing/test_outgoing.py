@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from clusters.errors import Unavailable
-from clusters.objects import EVENT_SOURCE, MODEL_EVENT, Key, Kind, Object
-from eventing.apis import ModelRef
-from eventing.model_event import make_model_event
-from eventing.outbox import PROMOTED
-from eventing.outgoing import make_outgoing
+from clusters.base.errors import Unavailable
+from clusters.base.objects import EVENT_SOURCE, MODEL_EVENT, Key, Kind, Object
+from eventing.objects.apis import ModelRef
+from eventing.objects.model_event import make_model_event
+from eventing.objects.outbox import PROMOTED
+from eventing.objects.outgoing import make_outgoing
 from tests.eventing.sink import ListedSink
 from tests.eventing.test_emitter import TRACE, entry, world
 from tests.eventing.world import NAMESPACE, START, event_source, event_spec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventing.pace import FIRST_GAP, LARGEST_GAP, Pace
+from eventing.controller.pace import FIRST_GAP, LARGEST_GAP, Pace
 from eventing.retries import FIRST_WAIT, LONGEST_WAIT, MOST_ATTEMPTS, wait_after
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from eventing.paths import BadPath, Path
-from eventing.templates import Alternatives, Template
-from eventing.transforms import address, label, purl
+from eventing.mapping.paths import BadPath, Path
+from eventing.mapping.templates import Alternatives, Template
+from eventing.mapping.transforms import address, label, purl
 
 DATA = {"a": [{"t": "x", "v": 1}, {"t": "y", "v": "two"}], "n": None, "e": "", "b": True, "f": 1.5, "o": {"k": "v"}}
 DIGEST = "sha256:" + "a" * 64

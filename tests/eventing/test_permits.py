@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventing import permits
-from eventing.permits import is_below
-from eventing.ports import Change, Mapped, ModelRef
+from eventing.auth import permits
+from eventing.auth.permits import is_below
+from eventing.objects.ports import Change, Mapped, ModelRef
 from tests.eventing.webhook import event_source
 
 

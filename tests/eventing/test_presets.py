@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from eventing.event import Event
-from eventing.foreign import TYPE as FOREIGN
-from eventing.jobs import JobKind
-from eventing.mapping import compile_mapping
-from eventing.ports import Change, Mapped, ModelRef
-from eventing.presets import PRESETS
+from eventing.mapping.jobs import JobKind
+from eventing.mapping.mapping import compile_mapping
+from eventing.mapping.presets import FOREIGN, PRESETS
+from eventing.objects.event import Event
+from eventing.objects.ports import Change, Mapped, ModelRef
 from tests.eventing.job_objects import ANNOTATIONS, COMPLETED, KINDS, completed, failed, job_of, running
 
 UPDATE = "dev.knative.apiserver.resource.update"

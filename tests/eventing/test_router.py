@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventing.model_event import ModelEvent, Spec, Status, arrival_of, event_name, make_model_event
-from eventing.order import REMEMBERED, Mark, mark_after, mark_of, newest_of
-from eventing.router import route
+from eventing.controller.router import route
+from eventing.objects.model_event import ModelEvent, Spec, Status, arrival_of, event_name, make_model_event
+from eventing.objects.order import REMEMBERED, Mark, mark_after, mark_of, newest_of
 from tests.eventing.world import NAMESPACE, SOURCE, START, event_spec
 
 

@@ -8,7 +8,7 @@ import hmac
 
 import pytest
 
-from eventing.signatures import SCHEMES, BadKey, Signed, plain_key, signed, standard_key
+from eventing.auth.signatures import SCHEMES, BadKey, Signed, plain_key, signed, standard_key
 from tests.eventing.webhook import KEY, SECRET, signature
 
 NOW = 1_700_000_000.0

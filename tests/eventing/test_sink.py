@@ -15,13 +15,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from clusters.objects import Key
-from eventing.outbox import PROMOTED, ROLLED_BACK, STARTED, Entry
-from eventing.outgoing import make_cloud_event
-from eventing.service_events import in_cdevents, purl_of
-from eventing.sink import HttpSink, NotDelivered
-from eventing.spans import Mark, Span
-from eventing.tracing import OtelSpans
+from clusters.base.objects import Key
+from eventing.objects.outbox import PROMOTED, ROLLED_BACK, STARTED, Entry
+from eventing.objects.outgoing import make_cloud_event
+from eventing.outbound.service_events import in_cdevents, purl_of
+from eventing.outbound.sink import HttpSink, NotDelivered
+from eventing.outbound.spans import Mark, Span
+from eventing.outbound.tracing import OtelSpans
 
 MAGIKA = Key("default", "magika")
 DATA = {

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from clusters.base.errors import Invalid
+from clusters.base.objects import EVENT_SOURCE
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Invalid
-from clusters.informer import Informer
-from clusters.objects import EVENT_SOURCE
-from eventing.event_source import EventSource, nowhere, read_event_source, within_reach
-from eventing.ports import HmacAuth, OidcAuth
-from eventing.sources import InformedSources
+from clusters.runtime.informer import Informer
+from eventing.mapping.event_source import EventSource, nowhere, read_event_source, within_reach
+from eventing.objects.ports import HmacAuth, OidcAuth
+from eventing.webhook.sources import InformedSources
 from tests.eventing.world import NAMESPACE, event_source
 from tests.support.clusters import embedded_cluster
 from tests.support.wait import eventually

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from clusters.errors import FieldError, Invalid, Unavailable
-from clusters.objects import EVENT, MODEL, MODEL_EVENT, Kind, Object, generation_of, key_of, version_of
-from eventing.apis import Change
-from eventing.model_event import ModelEvent, Status, event_name
-from eventing.target import Applied
+from clusters.base.errors import FieldError, Invalid, Unavailable
+from clusters.base.objects import EVENT, MODEL, MODEL_EVENT, Kind, Object, generation_of, key_of, version_of
+from eventing.controller.target import Applied
+from eventing.objects.apis import Change
+from eventing.objects.model_event import ModelEvent, Status, event_name
 from tests.eventing.world import NAMESPACE, SOURCE, EventWorld, Failing, event_spec, event_world, model_object
 from tests.support.wait import eventually
 

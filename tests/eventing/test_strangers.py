@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from clusters import strict_json
-from eventing.attributes import LONGEST, _are_plain_names
+from clusters.net import strict_json
 from eventing.limits import Limits
-from eventing.ports import OidcAuth
+from eventing.objects.attributes import LONGEST, _are_plain_names
+from eventing.objects.ports import OidcAuth
 from tests.eventing.webhook import BATCH, STRUCTURED, Webhook, event, event_source
 
 

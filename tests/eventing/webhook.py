@@ -12,16 +12,16 @@ from typing import Any
 
 from starlette.types import Message
 
-from clusters.errors import KnodelError
-from eventing.app import EventsApp
-from eventing.auth import Authenticator
-from eventing.event_source import EventSource
+from clusters.base.errors import KnodelError
+from eventing.auth.auth import Authenticator
+from eventing.auth.oidc import IssuerKeys, Tokens
 from eventing.limits import Limits
-from eventing.mapper import EventMapper
-from eventing.model_event import event_name
-from eventing.oidc import IssuerKeys, Tokens
-from eventing.ports import HmacAuth, NewEvent, Recorded
-from eventing.training import TYPE
+from eventing.mapping.event_source import EventSource
+from eventing.mapping.mapper import EventMapper
+from eventing.mapping.training import TYPE
+from eventing.objects.model_event import event_name
+from eventing.objects.ports import HmacAuth, NewEvent, Recorded
+from eventing.webhook.app import EventsApp
 from tests.support.clock import SteppedClock
 
 KEY = b"0123456789abcdef0123456789abcdef"

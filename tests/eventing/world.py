@@ -8,17 +8,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.errors import AlreadyExists
+from clusters.base.objects import EVENT_SOURCE, MODEL, MODEL_EVENT, Key, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import AlreadyExists
-from clusters.informer import Informers
-from clusters.objects import EVENT_SOURCE, MODEL, MODEL_EVENT, Key, Object
-from clusters.recorder import Recorder
-from eventing.apis import Change, ModelRef
-from eventing.controller import EventController
-from eventing.model_event import Spec, make_model_event
-from serving.event_files import EventFiles
-from serving.events import ModelTarget
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
+from eventing.controller.controller import EventController
+from eventing.objects.apis import Change, ModelRef
+from eventing.objects.model_event import Spec, make_model_event
+from serving.platform.event_files import EventFiles
+from serving.platform.model_events import ModelTarget
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster
 from tests.support.loops import at_work

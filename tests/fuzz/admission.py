@@ -15,14 +15,14 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
-from clusters.embedded.admission import metadata_faults, shape_faults, unknown_faults
-from clusters.embedded.knative.validation import PLATFORM_FEATURES, validators
-from clusters.objects import KINDS, MODEL, Object
-from serving.apis.faults import claim_of
-from serving.apis.loader import load_documents
-from serving.apis.settings import Settings
-from serving.apis.validation import read_model, validate_model
-from serving.resources.render import render
+from clusters.base.objects import KINDS, MODEL, Object
+from clusters.embedded.knative.admission.validation import PLATFORM_FEATURES, validators
+from clusters.embedded.store.admission import metadata_faults, shape_faults, unknown_faults
+from serving.makers.render import render
+from serving.types.faults import claim_of
+from serving.types.loader import load_documents
+from serving.types.settings.settings import Settings
+from serving.types.validation import read_model, validate_model
 from tests.fuzz.target import Target
 from tests.manifests.bad_models import BAD_MODELS, GOOD_MODELS
 

@@ -12,11 +12,11 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from serving.storage.archive import unpack
-from serving.storage.digest import of_bytes
-from serving.storage.errors import StorageError
-from serving.storage.oci_layer import apply_layer
-from serving.storage.tree import Tree, TreeLimits
+from serving.storage.archives.archive import unpack
+from serving.storage.archives.tree import Tree, TreeLimits
+from serving.storage.base.digest import of_bytes
+from serving.storage.base.errors import StorageError
+from serving.storage.sources.oci_layer import apply_layer
 from tests.fuzz.messages import mutilated
 from tests.fuzz.target import Target
 from tests.serving.storage.archives import MODEL, tar, tar_entry, tar_of, zipped

@@ -11,16 +11,16 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from hypothesis import strategies as st
 
-from serving.engines.base import Signature, TensorSpec
-from serving.engines.datatypes import Tensor
-from serving.server.cloud_event import from_binary, from_structured, to_binary
-from serving.server.errors import ServingError
-from serving.server.grpc.codec import CONTENTS, GrpcCodec
-from serving.server.grpc.messages import ModelInferRequest
-from serving.server.limits import Limits
-from serving.server.protocol_generate import ProtocolGenerate
-from serving.server.protocol_v1 import ProtocolV1
-from serving.server.protocol_v2 import Call, Codec
+from serving.engines.base.datatypes import Tensor
+from serving.engines.base.engine import Signature, TensorSpec
+from serving.modelserver.base.errors import ServingError
+from serving.modelserver.base.limits import Limits
+from serving.modelserver.codec.cloud_event import from_binary, from_structured, to_binary
+from serving.modelserver.codec.protocol_generate import ProtocolGenerate
+from serving.modelserver.codec.protocol_v1 import ProtocolV1
+from serving.modelserver.codec.protocol_v2 import Call, Codec
+from serving.modelserver.grpc.codec import CONTENTS, GrpcCodec
+from serving.modelserver.grpc.messages import ModelInferRequest
 from tests.fuzz import messages, oracle
 from tests.fuzz.messages import INPUT, OUTPUT, Message
 from tests.fuzz.target import Target

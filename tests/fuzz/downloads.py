@@ -13,13 +13,13 @@ from unittest.mock import patch
 
 from hypothesis import strategies as st
 
-from serving.storage import retry
-from serving.storage.deadline import Deadline
-from serving.storage.digest import of_bytes
-from serving.storage.errors import StorageError
-from serving.storage.http import Download, Downloader
-from serving.storage.limits import DownloadLimits
-from serving.storage.web import Request
+from serving.storage.base.digest import of_bytes
+from serving.storage.base.errors import StorageError
+from serving.storage.transfer import retry
+from serving.storage.transfer.deadline import Deadline
+from serving.storage.transfer.http import Download, Downloader
+from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.transfer.web import Request
 from tests.fuzz.messages import mutilated
 from tests.fuzz.target import Target
 

@@ -11,10 +11,10 @@ from time import perf_counter
 
 from hypothesis import strategies as st
 
-from clusters.errors import KnodelError
-from clusters.selectors import parse_selector
-from eventing.permits import is_below
-from serving.api.fields import parse_field_selector
+from clusters.base.errors import KnodelError
+from clusters.base.selectors import parse_selector
+from eventing.auth.permits import is_below
+from serving.control_api.fields import parse_field_selector
 from tests.fuzz.target import Target
 
 LONGEST = 1.0  # s of one text; a head has 32 KiB

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from serving.server.limits import Limits
-from serving.server.options import parse_options
-from serving.server.server import Server
-from serving.server.sockets import Sockets, bind
+from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.options import parse_options
+from serving.modelserver.connections.sockets import Sockets, bind
+from serving.modelserver.server import Server
 from tests.support import models
 
 HOST = "127.0.0.1"

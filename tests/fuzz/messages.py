@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 from hypothesis import strategies as st
 
-from serving.engines.base import ANY, TensorSpec
-from serving.engines.datatypes import BYTES, DATATYPES
-from serving.server.grpc.codec import CONTENTS
-from serving.server.grpc.messages import ModelInferRequest
+from serving.engines.base.datatypes import BYTES, DATATYPES
+from serving.engines.base.engine import ANY, TensorSpec
+from serving.modelserver.grpc.codec import CONTENTS
+from serving.modelserver.grpc.messages import ModelInferRequest
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from serving.engines.base import ANY, TensorSpec
-from serving.engines.datatypes import BF16, BYTES, DATATYPES, Tensor
+from serving.engines.base.datatypes import BF16, BYTES, DATATYPES, Tensor
+from serving.engines.base.engine import ANY, TensorSpec
 
 LENGTH = 4  # bytes in front of each element of BYTES in binary form
 

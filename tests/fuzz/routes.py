@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from clusters.base.objects import Object
 from clusters.embedded.knative import names
 from clusters.embedded.knative.ingress import make_ingress
 from clusters.embedded.knative.traffic import BadTarget, assign
 from clusters.gateway.config import RouteMaker
 from clusters.gateway.ingress import revisions_of, virtual_hosts, without_collisions
-from clusters.objects import Object
 from tests.fuzz.target import Target
 
 ALL = 100  # percent

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 from hypothesis import strategies as st
 
-from clusters.clock import SystemClock
-from clusters.embedded.activator.errors import HoldQueueFull, StartFailed
+from clusters.base.clock import SystemClock
+from clusters.base.objects import Key
+from clusters.embedded.activator.proxy.errors import HoldQueueFull, StartFailed
 from clusters.embedded.activator.throttle import RevisionThrottle
 from clusters.embedded.activator.wire import Load
 from clusters.embedded.activator.wire import Target as Revision
-from clusters.endpoints import Endpoint
-from clusters.objects import Key
+from clusters.net.endpoints import Endpoint
 from tests.fuzz.target import Target
 
 KEY = Key("default", "m-00001")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusters.objects import LABEL_SERVICE
+from clusters.base.objects import LABEL_SERVICE
 from tests.golden.objects import (
     BOX,
     LABELS,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
-from clusters.clock import Clock
-from clusters.errors import Unavailable
-from clusters.objects import POD_AUTOSCALER, SERVERLESS_SERVICE, SERVICE
+from clusters.base.clock import Clock
+from clusters.base.errors import Unavailable
+from clusters.base.objects import POD_AUTOSCALER, SERVERLESS_SERVICE, SERVICE
 from tests.golden.recorder import Recorder
 from tests.golden.scene import FIRST, NAME, SECOND, Scene, Stage
 from tests.golden.trace import Trace

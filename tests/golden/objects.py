@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.objects import CONFIGURATION, ROUTE, SERVICE, Kind, Object
+from clusters.base.objects import CONFIGURATION, ROUTE, SERVICE, Kind, Object
 
 KINDS = {kind.kind: kind for kind in (SERVICE, CONFIGURATION, ROUTE)}
 

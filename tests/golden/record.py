@@ -19,12 +19,12 @@ from pathlib import Path
 
 import aiohttp
 
-from clusters.api import Cluster
-from clusters.clock import SystemClock
-from clusters.errors import ClusterError, KnodelError
-from clusters.objects import NAMESPACE, Key
-from serving.apis.settings import ServerSettings
-from serving.apis.version import VERSION
+from clusters.base.api import Cluster
+from clusters.base.clock import SystemClock
+from clusters.base.errors import ClusterError, KnodelError
+from clusters.base.objects import NAMESPACE, Key
+from clusters.base.version import VERSION
+from serving.types.settings.settings import ServerSettings
 from tests.golden.cases import CASES, play
 from tests.golden.files import write_golden
 from tests.golden.reduction import reduce

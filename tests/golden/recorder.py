@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Callable
 from types import TracebackType
 
-from clusters.api import Cluster, WatchEvent
-from clusters.clock import Clock
-from clusters.objects import Kind, Object, key_of, version_of
+from clusters.base.api import Cluster, WatchEvent
+from clusters.base.clock import Clock
+from clusters.base.objects import Kind, Object, key_of, version_of
 from tests.golden.trace import TRACED, Trace, conditions_of, trace_of
 
 Look = Callable[[], bool]

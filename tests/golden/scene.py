@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from clusters.api import Cluster
-from clusters.objects import ANNOTATION_CLASS, MODEL, SERVICE, Key, Kind, Object, condition_of, generation_of, is_true
-from serving.apis.settings import ServerSettings
-from serving.apis.validation import read_model
-from serving.resources.pod_spec import make_revision_spec
+from clusters.base.api import Cluster
+from clusters.base.objects import (
+    ANNOTATION_CLASS,
+    MODEL,
+    SERVICE,
+    Key,
+    Kind,
+    Object,
+    condition_of,
+    generation_of,
+    is_true,
+)
+from serving.makers.pod_spec import make_revision_spec
+from serving.types.settings.settings import ServerSettings
+from serving.types.validation import read_model
 from tests.golden.recorder import Recorder
 
 NAME = "app"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.errors import Invalid
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative.validation import VALIDATORS
-from clusters.embedded.store import Store
-from clusters.errors import Invalid
+from clusters.embedded.knative.admission.validation import VALIDATORS
+from clusters.embedded.store.store import Store
 from tests.golden.bad_objects import BAD
 from tests.golden.good_objects import GOOD, STRICTER, Stricter
 from tests.golden.objects import Example

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.errors import Gone
+from clusters.base.objects import POD, REVISION, SERVICE, Kind, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Gone
-from clusters.objects import POD, REVISION, SERVICE, Kind, Object
 from tests.golden.recorder import Recorder
 
 PATIENCE = 5.0  # s

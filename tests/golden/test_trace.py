@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.api import WatchEvent
-from clusters.objects import REVISION, SERVICE, Kind, Object
+from clusters.base.api import WatchEvent
+from clusters.base.objects import REVISION, SERVICE, Kind, Object
 from tests.golden.comparison import differences, is_subsequence, vocabulary
 from tests.golden.files import read_goldens, write_golden
 from tests.golden.reduction import Golden, common, reduce

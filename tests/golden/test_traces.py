@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 import pytest_asyncio
 
-from autoscaler.apis import CLASS
-from clusters.clock import SystemClock
-from clusters.objects import NAMESPACE, Key
-from serving.apis.settings import Settings
+from autoscaler.types import CLASS
+from clusters.base.clock import SystemClock
+from clusters.base.objects import NAMESPACE, Key
+from serving.types.settings.settings import Settings
 from tests.golden.cases import CASES, play
 from tests.golden.comparison import differences, vocabulary
 from tests.golden.deliberate import DELIBERATE, Deliberate, excused, widened

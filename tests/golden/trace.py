@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.api import WatchEvent
-from clusters.objects import (
+from clusters.base.api import WatchEvent
+from clusters.base.objects import (
     CONFIGURATION,
     POD_AUTOSCALER,
     REVISION,

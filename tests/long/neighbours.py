@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from tests.serving.server.collector import Collector, collecting
+from tests.serving.modelserver.collector import Collector, collecting
 from tests.serving.storage.archives import tar
 from tests.serving.storage.conftest import Store, running
 from tests.serving.storage.images import Registry

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from loadtests.bench.processes import bytes_of
-from serving.api.body import MAX_BODY
-from serving.apis.state import CONTROL_SOCKET
+from serving.control_api.body import MAX_BODY
+from serving.types.settings.state import CONTROL_SOCKET
 from tests.platform.machine import Machine, machine
-from tests.serving.server.client import Caller, ask, request
+from tests.serving.modelserver.client import Caller, ask, request
 
 MODELS = "/apis/knodel.dev/v1alpha1/namespaces/default/models"
 APPLY = {"method": "PATCH", "path": f"{MODELS}/good?fieldManager=t", "content_type": "application/apply-patch+yaml"}

@@ -12,10 +12,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from clusters.embedded.database import Database
-from clusters.objects import MODEL_EVENT
-from eventing.model_event import event_name
-from serving.apis.state import STORE_FILE
+from clusters.base.objects import MODEL_EVENT
+from clusters.embedded.store.database import Database
+from eventing.objects.model_event import event_name
+from serving.types.settings.state import STORE_FILE
 from tests.long.trainings import SOURCE, Trainings
 from tests.platform.machine import Machine, machine
 from tests.platform.test_life import Prober

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from serving.server.limits import MEBIBYTE, Limits
-from tests.serving.server.deaf import wired
-from tests.serving.server.grpc_parts import channel_to, floats, infer, serving
-from tests.serving.server.test_grpc_untaken import LARGE, is_answered
+from serving.modelserver.base.limits import MEBIBYTE, Limits
+from tests.serving.modelserver.deaf import wired
+from tests.serving.modelserver.grpc_parts import channel_to, floats, infer, serving
+from tests.serving.modelserver.test_grpc_untaken import LARGE, is_answered
 from tests.support import models
 from tests.support.wait import eventually
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from loadtests.bench.processes import all_stats, resident
-from serving.server.options import LOAD_TOKEN
+from serving.modelserver.base.options import LOAD_TOKEN
 from tests.long.served import HOST, KNODEL, STARTS_WITHIN, Served, is_ready, served
-from tests.serving.server.models.conftest import weighty
+from tests.serving.modelserver.models.conftest import weighty
 from tests.support.ports import free_port, free_ports
 from tests.testbed.waiting import becomes
 

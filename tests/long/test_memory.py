@@ -13,8 +13,8 @@ import numpy as np
 
 from loadtests.bench.processes import held
 from tests.long.served import HOST, Served, served
-from tests.serving.server.client import Caller, ask, request, tensor
-from tests.serving.server.grpc_parts import SERVICE, asked, floats
+from tests.serving.modelserver.client import Caller, ask, request, tensor
+from tests.serving.modelserver.grpc_parts import SERVICE, asked, floats
 from tests.support import models
 
 MODEL = "double"

@@ -18,17 +18,17 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from clusters.endpoints import endpoint_of
+from clusters.base.objects import POD
 from clusters.gateway.admin import Admin
-from clusters.objects import POD
-from serving.cli.client import Client
-from serving.cli.state import Platform
+from clusters.net.endpoints import endpoint_of
+from serving.cli.client.client import Client
+from serving.cli.client.state import Platform
 from tests.faults.kit.resources import holdings
 from tests.faults.server.process import NAME, STATS, server_process
 from tests.platform.machine import Machine, machine
 from tests.scenarios.world import infer_body
-from tests.serving.server.client import HOST, ask
-from tests.serving.server.grpc_parts import SERVICE, asked, floats, infer
+from tests.serving.modelserver.client import HOST, ask
+from tests.serving.modelserver.grpc_parts import SERVICE, asked, floats, infer
 from tests.support import models
 from tests.support.http2 import Talk, answered, post, rapid_reset
 from tests.support.open_loop import calling

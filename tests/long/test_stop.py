@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from serving.server.limits import MEBIBYTE
+from serving.modelserver.base.limits import MEBIBYTE
 from tests.long.served import ENDS_WITHIN, HOST, is_ready, served
-from tests.serving.server.client import request, tensor
+from tests.serving.modelserver.client import request, tensor
 from tests.support import models
 from tests.testbed.waiting import becomes
 

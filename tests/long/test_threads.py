@@ -14,10 +14,10 @@ import pytest
 import xgboost
 
 from loadtests.bench.processes import tasks_of
-from serving.engines.base import EngineOptions
-from serving.engines.paddle import load as load_paddle
-from serving.engines.registry import find_format, loader_of
-from serving.storage.artifact import Artifact
+from serving.engines.base.engine import EngineOptions
+from serving.engines.base.registry import find_format, loader_of
+from serving.engines.paddle.engine import load as load_paddle
+from serving.storage.base.artifact import Artifact
 from tests.support import models
 from tests.support.tabular import iris
 
@@ -27,10 +27,10 @@ GRANTED = [1, 2]  # XGBoost takes no more than the machine has cores
 TENSORFLOW = """
 import sys, numpy as np
 from pathlib import Path
-from serving.engines.base import EngineOptions
-from serving.engines.tensorflow import load
-from serving.engines.tensorflow_library import tensorflow as tf
-from serving.storage.artifact import Artifact
+from serving.engines.base.engine import EngineOptions
+from serving.engines.tensorflow.engine import load
+from serving.engines.tensorflow.library import tensorflow as tf
+from serving.storage.base.artifact import Artifact
 
 folder, threads = Path(sys.argv[1]), int(sys.argv[2])
 if not threads:

@@ -14,8 +14,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from clusters.base.objects import MODEL_EVENT
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import MODEL_EVENT
 from tests.eventing.test_main import make_event_source
 from tests.eventing.webhook import STRUCTURED, event, signature
 from tests.support.api import api_server
@@ -69,8 +69,8 @@ async def test_no_event_is_missing_and_none_is_there_twice(cluster: EmbeddedClus
     async with api_server(cluster, tmp_path) as kubeconfig:
         options = ["--kubeconfig", str(kubeconfig)]
         async with (
-            replica("eventing.main", options, tmp_path, "one", PORT=str(ports[0])) as one,
-            replica("eventing.main", options, tmp_path, "two", PORT=str(ports[1])) as two,
+            replica("serving.platform.webhook_main", options, tmp_path, "one", PORT=str(ports[0])) as one,
+            replica("serving.platform.webhook_main", options, tmp_path, "two", PORT=str(ports[1])) as two,
         ):
             await until_ready(one, two)
             senders = Senders(ports, one)

@@ -12,12 +12,12 @@ from http import HTTPStatus
 
 import aiohttp
 
-from clusters.objects import CONFIGURATION, MODEL, MODEL_EVENT, Object, generation_of
+from clusters.base.objects import CONFIGURATION, MODEL, MODEL_EVENT, Object, generation_of
+from eventing.auth.signing import sign
 from eventing.emit import TYPE
-from eventing.outgoing import is_outgoing
-from eventing.signing import sign
-from serving.cli.client import Client
-from serving.cli.state import Platform
+from eventing.objects.outgoing import is_outgoing
+from serving.cli.client.client import Client
+from serving.cli.client.state import Platform
 from tests.platform.machine import Machine
 
 SOURCE = "/training/nightly"

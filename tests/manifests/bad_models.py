@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.objects import Object
-from serving.apis import faults, rollout, scaling, validation
-from serving.apis.annotations import ANNOTATION_CAUSE
+from clusters.base.objects import Object
+from serving.types import faults, rollout, scaling, validation
+from serving.types.annotations import ANNOTATION_CAUSE
 from tests.serving.models import VARIANTS, model_object
 
 DIGEST = "sha256:" + "0f" * 32

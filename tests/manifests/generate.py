@@ -16,16 +16,16 @@ from typing import Any
 
 import yaml
 
+from serving.crds.admission import make_event_source_policies, make_policies
+from serving.crds.events import make_event_source_crd, make_model_event_crd
+from serving.crds.model import make_model_crd
+from serving.crds.warm_pool import make_warm_pool_crd
 from serving.install.bundle import OVERLAYS, rendered_path
-from serving.resources.crds.admission import make_event_source_policies, make_policies
-from serving.resources.crds.events import make_event_source_crd, make_model_event_crd
-from serving.resources.crds.model import make_model_crd
-from serving.resources.crds.warm_pool import make_warm_pool_crd
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 CRDS = MANIFESTS / "base" / "crds"
 ADMISSION = MANIFESTS / "base" / "admission"
-HEAD = "# Made by `make manifests` from serving/resources/crds: do not edit.\n"
+HEAD = "# Made by `make manifests` from serving/crds: do not edit.\n"
 WIDTH = 120
 
 

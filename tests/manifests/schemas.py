@@ -1,4 +1,4 @@
-"""Writes serving/api/schemas.json: the OpenAPI schemas of core kinds and of Knative's that the embedded cluster serves.
+"""Write serving/control_api/schemas.json: OpenAPI schemas of the core and Knative kinds of the embedded cluster.
 
 `make schemas` runs this as `python -m tests.manifests.schemas` after a change of versions in `tests/testbed/modules`.
 It reads the modules of Kubernetes and Knative (Apache License 2.0) from the Go module cache: `api/openapi-spec/v3` and
@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import yaml
 
-from clusters.objects import INGRESS, KINDS, OWN_KINDS, SERVERLESS_SERVICE, Kind
-from serving.api.openapi import SCHEMAS, schema_name
+from clusters.base.objects import INGRESS, KINDS, OWN_KINDS, SERVERLESS_SERVICE, Kind
+from serving.control_api.openapi import SCHEMAS, schema_name
 from tests.testbed import golang
 
 MODULES: Final = Path(__file__).parents[1] / "testbed" / "modules"

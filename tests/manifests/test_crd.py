@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters import quantities
-from serving.apis import defaults, durations, faults, validation
-from serving.apis.model import ModelSpec, Scaling
-from serving.apis.validation import validate_model
-from serving.resources.crds import texts
-from serving.resources.crds.model import make_model_schema
-from serving.resources.crds.schema import PRESERVE, RULES, Schema
+from clusters.base import durations, quantities
+from serving.crds import texts
+from serving.crds.model import make_model_schema
+from serving.crds.schema import PRESERVE, RULES, Schema
+from serving.types import defaults, faults, validation
+from serving.types.model import ModelSpec, Scaling
+from serving.types.validation import validate_model
 from tests.manifests.bad_models import BAD_URIS, GOOD_MODELS, NOTHING
 from tests.manifests.checker import faults as schema_faults
 from tests.manifests.checker import pattern_faults

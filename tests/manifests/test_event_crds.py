@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from eventing.apis import Change, ModelRef
-from eventing.mapping_spec import MappingSpec
-from eventing.model_event import Spec, Status, make_model_event
-from serving.resources.crds.events import (
+from eventing.mapping.spec import MappingSpec
+from eventing.objects.apis import Change, ModelRef
+from eventing.objects.model_event import Spec, Status, make_model_event
+from serving.crds.events import (
     make_event_source_crd,
     make_event_source_schema,
     make_model_event_crd,
     make_model_event_schema,
 )
-from serving.resources.crds.schema import RULES
+from serving.crds.schema import RULES
 from tests.manifests.checker import faults
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from clusters.objects import MODEL, Object, labels_of, name_of
-from eventing.event_source import read_event_source
-from eventing.jobs import JOB_KINDS, RESOURCE_ADD, RESOURCE_UPDATE
-from eventing.ports import OidcAuth
-from serving.apis.event_source import validate_event_source
+from clusters.base.objects import MODEL, Object, labels_of, name_of
+from eventing.mapping.event_source import read_event_source
+from eventing.mapping.jobs import JOB_KINDS, RESOURCE_ADD, RESOURCE_UPDATE
+from eventing.objects.ports import OidcAuth
+from serving.types.event_source import validate_event_source
 from tests.manifests.checker import faults
 from tests.manifests.generate import MANIFESTS
 from tests.support.gomodules import module_folder

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from autoscaler.main import PROGRAM as AUTOSCALER
-from clusters.manager.options import METRICS_PORT, PROBE_PORT, parse_options
-from clusters.objects import (
+from clusters.base.objects import (
     CONFIG_MAP,
     DEPLOYMENT,
     MODEL,
@@ -22,19 +21,24 @@ from clusters.objects import (
     name_of,
     namespace_of,
 )
-from serving.apis.settings import Settings
-from serving.apis.version import VERSION
+from clusters.base.version import VERSION
+from clusters.runtime.manager.options import METRICS_PORT, PROBE_PORT, parse_options
 from serving.install import pool_key
 from serving.install.bundle import LABEL, OVERLAYS, PART_OF, load_overlay, rendered_path
 from serving.install.configuration import settings_of
 from serving.install.kinds import CORE_SERVICE, CRD, kind_of
-from serving.resources.knative_flags import ACTIVATOR_METRICS, FLAGS, ZERO_INITIAL_SCALE
-from serving.resources.knative_flags import NAMESPACE as KNATIVE_NAMESPACE
+from serving.makers.knative_flags import ACTIVATOR_METRICS, FLAGS, ZERO_INITIAL_SCALE
+from serving.makers.knative_flags import NAMESPACE as KNATIVE_NAMESPACE
+from serving.types.settings.settings import Settings
 from tests.manifests.generate import MANIFESTS, head_of, split_head
 
 SYSTEM = "knodel-system"
 COMPONENTS = ("autoscaler", "controller", "eventing")
-MODULES = {"autoscaler": "autoscaler.main", "controller": "serving.main", "eventing": "eventing.main"}
+MODULES = {
+    "autoscaler": "autoscaler.main",
+    "controller": "serving.platform.main",
+    "eventing": "serving.platform.webhook_main",
+}
 OWN_FILES = {"autoscaler": AUTOSCALER.files}
 FORBIDDEN_VERBS = {"*", "escalate", "bind", "impersonate"}
 FORBIDDEN_RESOURCES = {"*", "secrets", "pods/exec", "nodes/proxy", "serviceaccounts/token"}

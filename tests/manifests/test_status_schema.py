@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clusters.objects import REVISION, Object
-from serving.resources.crds.status import make_status_schema
-from serving.rollout.counts import Counts
-from serving.rollout.state import Look, Passed, RolloutState
-from serving.rollout.verdict import Verdict
+from clusters.base.objects import REVISION, Object
+from serving.crds.status import make_status_schema
+from serving.reconciler.rollout.judging.counts import Counts
+from serving.reconciler.rollout.judging.verdict import Verdict
+from serving.reconciler.rollout.state import Look, Passed, RolloutState
 from tests.manifests.checker import faults
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import platform

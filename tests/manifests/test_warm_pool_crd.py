@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.warmpool import defaults
-from serving.apis import warm_pool
-from serving.apis.warm_pool import OF_A_MODEL, validate_warm_pool
-from serving.resources.crds.schema import RULES
-from serving.resources.crds.spec import make_spec
-from serving.resources.crds.warm_pool import make_warm_pool_crd, make_warm_pool_schema
+from serving.crds.schema import RULES
+from serving.crds.spec import make_spec
+from serving.crds.warm_pool import make_warm_pool_crd, make_warm_pool_schema
+from serving.types import warm_pool
+from serving.types.warm_pool import OF_A_MODEL, validate_warm_pool
 from tests.manifests.checker import faults as schema_faults
 from tests.serving.pools import pool_object
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.gateway_token import ACTIVATOR as ACTIVATOR_PROCESS
-from clusters.gateway_token import HEADER, GatewayTokens
-from clusters.identity import identify
+from clusters.base.identity import identify
+from clusters.gateway.token import ACTIVATOR as ACTIVATOR_PROCESS
+from clusters.gateway.token import HEADER, GatewayTokens
 from tests.otherusers.platform import PROC, Platform, platform_of
 from tests.otherusers.users import HOST, NEIGHBOUR, OPTIONS, OWNER, Attacker, command_as
 from tests.scenarios.world import infer_body

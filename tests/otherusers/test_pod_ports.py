@@ -10,7 +10,7 @@ import pytest
 
 from clusters.embedded.kubelet.node import Settings
 from clusters.embedded.kubelet.ports import PortAllocator
-from clusters.endpoints import real_ports
+from clusters.net.endpoints import real_ports
 from tests.clusters.kubelet.nodes import Nodes, ended, get, make_pod, process_of, until
 from tests.otherusers.users import ATTEMPTS, HOST, Attacker
 from tests.support.wait import eventually

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.apis import HELD_ANNOTATION
-from clusters.objects import MODEL, POD_AUTOSCALER
-from serving.cli.client import Client
-from serving.cli.state import Platform
-from serving.storage.digest import of_bytes
+from autoscaler.types import HELD_ANNOTATION
+from clusters.base.objects import MODEL, POD_AUTOSCALER
+from serving.cli.client.client import Client
+from serving.cli.client.state import Platform
+from serving.storage.base.digest import of_bytes
 from serving.storage.kept import size_of
 from tests.platform.machine import Machine, machine
 from tests.support import models

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from clusters.embedded.knative.validation import VALIDATORS
-from clusters.objects import KINDS, REVISION
-from serving.apis.loader import read_models
-from serving.apis.settings import load_settings
-from serving.apis.validation import validate_model
-from serving.cli.client import Client
-from serving.cli.state import Platform
-from serving.resources.render import render
+from clusters.base.objects import KINDS, REVISION
+from clusters.embedded.knative.admission.validation import VALIDATORS
+from serving.cli.client.client import Client
+from serving.cli.client.state import Platform
+from serving.makers.render import render
+from serving.types.loader import read_models
+from serving.types.settings.settings import load_settings
+from serving.types.validation import validate_model
 from tests.platform.machine import machine
 
 ROOT = Path(__file__).parents[2]

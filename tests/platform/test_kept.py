@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from serving import kept_files
-from serving.apis.settings import load_settings
-from serving.platform import Platform
+from serving.platform import kept_files
+from serving.platform.platform import Platform
 from serving.storage.kept import GRACE, LIMIT_VARIABLE, room_used
+from serving.types.settings.settings import load_settings
 from tests.platform.machine import Machine
 from tests.support import models
 from tests.support.wait import eventually

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.objects import (
+from clusters.base.objects import (
     CONFIGURATION,
     DEPLOYMENT,
     POD_AUTOSCALER,
@@ -26,8 +26,8 @@ from clusters.objects import (
     SERVICE,
 )
 from loadtests.bench.processes import processes_of
-from serving.cli.client import Client
-from serving.cli.state import Platform
+from serving.cli.client.client import Client
+from serving.cli.client.state import Platform
 from tests.platform.machine import Machine, machine
 from tests.scenarios.world import infer_body
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from clusters.objects import POD
+from clusters.base.objects import POD
 from tests.scenarios import embedded
 from tests.scenarios.world import World
 

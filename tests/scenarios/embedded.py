@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from serving.apis.settings import load_settings
-from serving.platform import Platform
+from serving.platform.platform import Platform
+from serving.types.settings.settings import load_settings
 from tests.eventing.scripted_receiver import Receiver, receiver
 from tests.scenarios.events import Events
 from tests.scenarios.world import World

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clusters.api import Cluster
-from clusters.errors import NotFound
-from clusters.objects import EVENT_SOURCE, SECRET, name_of
+from clusters.base.api import Cluster
+from clusters.base.errors import NotFound
+from clusters.base.objects import EVENT_SOURCE, SECRET, name_of
 from tests.eventing.scripted_receiver import Receiver
 
 COMMAND = (sys.executable, "-m", "serving.cli.main")

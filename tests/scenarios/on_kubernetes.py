@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from clusters.api import Cluster
-from clusters.manager.options import SYSTEM_NAMESPACE
-from clusters.objects import CONFIG_MAP, DEPLOYMENT, NAMESPACE, POD, Object, timestamp, uid_of
+from clusters.base.api import Cluster
+from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, NAMESPACE, POD, Object, timestamp, uid_of
+from clusters.runtime.manager.options import SYSTEM_NAMESPACE
 from serving.install.kinds import CORE_SERVICE
 from tests.eventing.scripted_receiver import Receiver, receiver
 from tests.scenarios.events import Events

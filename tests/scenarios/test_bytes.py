@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from autoscaler.apis import HELD_ANNOTATION, LOADED_ANNOTATION
-from clusters.objects import (
+from autoscaler.types import HELD_ANNOTATION, LOADED_ANNOTATION
+from clusters.base.objects import (
     CONFIG_MAP,
     EVENT,
     LABEL_REVISION,
@@ -22,7 +22,7 @@ from clusters.objects import (
     key_of,
     uid_of,
 )
-from serving.storage.digest import of_bytes
+from serving.storage.base.digest import of_bytes
 from tests.scenarios.test_scaling import at_zero
 from tests.scenarios.world import MANAGER, World
 from tests.support import models

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusters.objects import EVENT_SOURCE, SECRET, condition_of
+from clusters.base.objects import EVENT_SOURCE, SECRET, condition_of
 from tests.scenarios.world import World
 
 SOURCE, NAME = "/training/keyless", "training-keyless"

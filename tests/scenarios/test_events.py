@@ -12,10 +12,10 @@ from functools import partial
 import aiohttp
 import pytest
 
-from clusters.errors import NotFound
-from clusters.objects import MODEL, MODEL_EVENT, Object, generation_of, name_of
+from clusters.base.errors import NotFound
+from clusters.base.objects import MODEL, MODEL_EVENT, Object, generation_of, name_of
+from eventing.auth.signing import sign
 from eventing.emit import TYPE
-from eventing.signing import sign
 from tests.scenarios.events import Events
 from tests.scenarios.world import World
 

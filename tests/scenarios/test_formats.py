@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.objects import NAMESPACE, Object, condition_of, is_true
-from serving.apis.annotations import LABEL_ALLOW_CODE
+from clusters.base.objects import NAMESPACE, Object, condition_of, is_true
+from serving.types.annotations import LABEL_ALLOW_CODE
 from tests.scenarios.test_scaling import at_zero
 from tests.scenarios.world import MANAGER, SOON, World, reason_of
 from tests.support import models

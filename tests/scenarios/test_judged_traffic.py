@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from clusters.objects import POD, Object
-from serving.rollout.state import rollout_of
+from clusters.base.objects import POD, Object
+from serving.reconciler.rollout.state import rollout_of
 from tests.scenarios.steady import steadily
 from tests.scenarios.test_formats import allow_code
 from tests.scenarios.test_rollouts import QUICK, rollout_is

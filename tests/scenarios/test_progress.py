@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from clusters.objects import Object, condition_of
+from clusters.base.objects import Object, condition_of
 from tests.scenarios.world import World, reason_of
 from tests.support import models
 from tests.support.halves import in_halves

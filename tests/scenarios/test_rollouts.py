@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.objects import MODEL, POD, POD_AUTOSCALER, Object, name_of
-from serving.rollout.commands import abort, pause, promote, resume
-from serving.rollout.state import RolloutState, rollout_of
+from clusters.base.objects import MODEL, POD, POD_AUTOSCALER, Object, name_of
+from serving.reconciler.rollout.commands import abort, pause, promote, resume
+from serving.reconciler.rollout.state import RolloutState, rollout_of
 from tests.scenarios.world import MANAGER, World
 
 QUICK: dict[str, Any] = {

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from clusters.objects import POD, Object, is_deleting
+from clusters.base.objects import POD, Object, is_deleting
 from tests.scenarios.world import World
 
 

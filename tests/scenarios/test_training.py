@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from clusters.objects import Object, is_true, parse_timestamp
+from clusters.base.objects import Object, is_true, parse_timestamp
 from eventing import emit_training_completed
-from eventing.outbox import PROGRESSED, PROMOTED, ROLLED_BACK, STARTED
-from serving.apis.rollout import MAX_LATENCY_RATIO
-from serving.rollout.state import RolloutState, rollout_of, seconds_between
+from eventing.objects.outbox import PROGRESSED, PROMOTED, ROLLED_BACK, STARTED
+from serving.reconciler.rollout.state import RolloutState, rollout_of, seconds_between
+from serving.types.rollout import MAX_LATENCY_RATIO
 from tests.eventing.scripted_receiver import Receiver
 from tests.scenarios.events import Events, run, told
 from tests.scenarios.steady import Steady, steadily

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.objects import MODEL, REVISION, ROUTE, SERVICE, Object, controller_of, is_true, name_of
-from serving.rollout.commands import promote, rollback
+from clusters.base.objects import MODEL, REVISION, ROUTE, SERVICE, Object, controller_of, is_true, name_of
+from serving.reconciler.rollout.commands import promote, rollback
 from tests.scenarios.world import MANAGER, SOON, World, reason_of, traffic_of
 
 VARIANTS = [{"name": "a", "percent": 75}, {"name": "b", "percent": 25}]

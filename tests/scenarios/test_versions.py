@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.objects import MODEL, REVISION, is_true
-from serving.rollout.commands import promote, rollback
+from clusters.base.objects import MODEL, REVISION, is_true
+from serving.reconciler.rollout.commands import promote, rollback
 from tests.scenarios.world import MANAGER, SOON, World, reason_of, traffic_of
 
 

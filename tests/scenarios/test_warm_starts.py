@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.warmpool.marks import LABEL_POOL
-from autoscaler.warmpool.pods import is_claimed
-from clusters.objects import POD, Object, controller_of, is_true, name_of
+from autoscaler.warmpool.claims.marks import LABEL_POOL
+from autoscaler.warmpool.claims.pods import is_claimed
+from clusters.base.objects import POD, Object, controller_of, is_true, name_of
 from tests.scenarios.test_formats import ROWS
 from tests.scenarios.test_scaling import at_zero, living_pods
 from tests.scenarios.world import SOON, World, reason_of, traffic_of

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import aiohttp
 import pytest
 
-from clusters.api import Cluster
-from clusters.errors import NotFound
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.errors import NotFound
+from clusters.base.objects import (
     CONFIGURATION,
     DEPLOYMENT,
     INGRESS,
@@ -37,7 +37,7 @@ from clusters.objects import (
     is_true,
     name_of,
 )
-from serving.apis.annotations import LABEL_MODEL
+from serving.types.annotations import LABEL_MODEL
 from tests.scenarios.answers import Answer, Load
 from tests.scenarios.events import Events
 from tests.support.wait import eventually

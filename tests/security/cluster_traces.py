@@ -7,12 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from clusters.endpoints import MANAGEMENT_PORT
-from clusters.errors import KnodelError
-from clusters.manager.options import SYSTEM_NAMESPACE
-from clusters.objects import POD, Kind, Object, name_of, namespace_of
-from serving.cli.client import Client
-from serving.cli.replicas import SIDECAR
+from clusters.base.errors import KnodelError
+from clusters.base.objects import POD, Kind, Object, name_of, namespace_of
+from clusters.net.endpoints import MANAGEMENT_PORT
+from clusters.runtime.manager.options import SYSTEM_NAMESPACE
+from serving.cli.client.client import Client
+from serving.cli.client.replicas import SIDECAR
 from tests.security.traces import Trace
 from tests.support.containers import processes_of
 

@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from clusters.objects import Object, namespace_of
+from clusters.base.objects import Object, namespace_of
 
 Labels = Mapping[str, str]
 INGRESS, EGRESS = "Ingress", "Egress"

@@ -18,9 +18,9 @@ from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
-from clusters.objects import MODEL
-from eventing.signing import KEY_BYTES, sign
-from eventing.training import TYPE
+from clusters.base.objects import MODEL
+from eventing.auth.signing import KEY_BYTES, sign
+from eventing.mapping.training import TYPE
 from tests.scenarios.world import infer_body
 from tests.security.canaries import Canaries
 from tests.security.traces import Command, Trace, ran, said

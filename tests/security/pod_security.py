@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clusters.objects import Object
+from clusters.base.objects import Object
 
 CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from clusters.objects import CONFIGURATION, SERVICE, Object, name_of
-from serving.apis.loader import read_models
-from serving.apis.settings import ServerSettings, Settings
+from clusters.base.objects import CONFIGURATION, SERVICE, Object, name_of
 from serving.install.bundle import OVERLAYS, load_overlay
-from serving.resources.render import render
-from serving.resources.warm_pool import make_seed
+from serving.makers.render import render
+from serving.makers.warm_pool import make_seed
+from serving.types.loader import read_models
+from serving.types.settings.settings import ServerSettings, Settings
 from tests.serving.pools import pool
 
 ROOT = Path(__file__).parents[2]

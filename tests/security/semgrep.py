@@ -20,13 +20,15 @@ from tests.security.tools import ROOT, run
 
 RULES = Path(__file__).parent / "rules"
 LOOKED_AT = ("clusters", "autoscaler", "eventing", "serving", "examples")
-CLIENT = r"^(serving/cli/api_server|clusters/kubernetes/login)\.py:"
+CLIENT = r"^(serving/cli/client/api_server|clusters/kubernetes/login)\.py:"
 EXPLAINED = (
     Explanation("peers-are-verified", CLIENT, "where the user's kubeconfig says insecure-skip-tls-verify, as kubectl"),
     Explanation(
         "no-proxy-of-the-environment", CLIENT, "the user's way to the API server of the kubeconfig, as kubectl"
     ),
-    Explanation("tokens-name-their-algorithms", r"^eventing/oidc\.py:", "read to find whose keys to check it by, next"),
+    Explanation(
+        "tokens-name-their-algorithms", r"^eventing/auth/oidc\.py:", "read to find whose keys to check it by, next"
+    ),
 )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clusters.objects import Object, name_of
+from clusters.base.objects import Object, name_of
 from serving.install.bundle import OVERLAYS, load_overlay
 from tests.security.network import Address, Pod, may_be_reached, may_reach
 

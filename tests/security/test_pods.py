@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusters.objects import Object
+from clusters.base.objects import Object
 from tests.security.pod_security import faults
 from tests.security.pods import KNATIVES_OWN, expanded, templates
 

@@ -11,7 +11,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
-from serving.apis.version import VERSION
+from clusters.base.version import VERSION
 from tests.security.sbom import NOT_HERE, write_bom
 
 

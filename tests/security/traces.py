@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusters.objects import SECRET, Kind
+from clusters.base.objects import SECRET, Kind
 from loadtests.bench.processes import processes_of
-from serving.cli.client import Client
+from serving.cli.client.client import Client
 from tests.platform.machine import KNODEL
 
 Trace = tuple[str, bytes]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.objects import MODEL, Object
-from serving.apis.model import Model
-from serving.apis.validation import read_model
+from clusters.base.objects import MODEL, Object
+from serving.types.model import Model
+from serving.types.validation import read_model
 
 
 def model_object(name: str = "magika", **spec: Any) -> Object:

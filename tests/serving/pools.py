@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.objects import WARM_POOL, Object
-from serving.apis.warm_pool import WarmPool, read_warm_pool
+from clusters.base.objects import WARM_POOL, Object
+from serving.types.warm_pool import WarmPool, read_warm_pool
 
 
 def pool_object(name: str = "small", **spec: Any) -> Object:

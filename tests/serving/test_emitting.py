@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventing.tracing import OtelSpans
-from serving.apis.settings import Settings, SettingsError, load_settings
-from serving.emitting import make_spans
+from eventing.outbound.tracing import OtelSpans
+from serving.platform.outcome_emitter import make_spans
+from serving.types.settings.settings import Settings, SettingsError, load_settings
 
 COLLECTOR = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
 

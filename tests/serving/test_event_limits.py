@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from clusters.clock import SystemClock
-from clusters.informer import Informers
-from eventing import expiry, limits
-from eventing.event_source import nowhere
-from eventing.source_controller import EventSourceController
-from serving.apis.settings import EventSettings, Settings, SettingsError, settings_from_text
-from serving.controllers import Controllers
-from serving.event_limits import bounds_of, limits_of
+from clusters.base.clock import SystemClock
+from clusters.runtime.informer import Informers
+from eventing import limits
+from eventing.controller import expiry
+from eventing.controller.source_controller import EventSourceController
+from eventing.mapping.event_source import nowhere
+from serving.platform.controllers import Controllers
+from serving.platform.event_limits import bounds_of, limits_of
 from serving.reconciler.flags import AllOn
+from serving.types.settings.settings import EventSettings, Settings, SettingsError, settings_from_text
 from tests.support.clusters import embedded_cluster
 
 

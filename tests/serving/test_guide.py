@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from serving.cli.serve_verb import command
-from serving.engines.registry import FORMATS
-from serving.server import options
+from serving.cli.verbs.platform.serve import command
+from serving.engines.base.registry import FORMATS
+from serving.modelserver.base import options
 from tests.support.guide import GUIDE, files, sessions
 
 TEXT = GUIDE.read_text()
@@ -36,7 +36,7 @@ def test_the_guide_has_each_option_of_the_command() -> None:
 def test_the_guide_has_each_option_of_the_container() -> None:
     parser = options._parser()
     known = {name for action in parser._actions for name in action.option_strings}
-    assert table("serving.server") == known - OF_ALL_VERBS
+    assert table("serving.modelserver") == known - OF_ALL_VERBS
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from autoscaler.apis import HELD_ANNOTATION, LOADED_ANNOTATION
-from clusters.objects import CONFIG_MAP, MODEL, POD_AUTOSCALER, REVISION, Kind, Object
-from serving.apis.annotations import ANNOTATION_DIGEST, ANNOTATION_STORAGE_URI
-from serving.kept_files import living_digests
-from serving.storage.digest import of_bytes
+from autoscaler.types import HELD_ANNOTATION, LOADED_ANNOTATION
+from clusters.base.objects import CONFIG_MAP, MODEL, POD_AUTOSCALER, REVISION, Kind, Object
+from serving.platform.kept_files import living_digests
+from serving.storage.base.digest import of_bytes
+from serving.types.annotations import ANNOTATION_DIGEST, ANNOTATION_STORAGE_URI
 
 DIGEST = of_bytes(b"graph")
 LOCAL = {ANNOTATION_STORAGE_URI: "file:///m.onnx"}

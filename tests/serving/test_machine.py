@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from serving.apis.settings import Settings, SettingsError, settings_from_text
-from serving.machine import gateway_hosts, images
-from serving.server.options import parse_options
+from serving.modelserver.base.options import parse_options
+from serving.platform.local_node import gateway_hosts, images
+from serving.types.settings.settings import Settings, SettingsError, settings_from_text
 
 ARGS = ["--name", "m", "--storage-uri", "file:///m"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from clusters.base.objects import LEASE, MODEL, SERVICE, Object, condition_of, version_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import LEASE, MODEL, SERVICE, Object, condition_of, version_of
-from serving.main import main
+from serving.platform.main import main
 from tests.serving.models import model_object
 from tests.support.api import api_server
 from tests.support.replicas import ReplicaProcess, replica, until_ready
@@ -31,10 +31,10 @@ async def kubeconfig(cluster: EmbeddedCluster, tmp_path: Path) -> AsyncIterator[
 
 @contextlib.asynccontextmanager
 async def controller(kubeconfig: Path, name: str, config: Path | None = None) -> AsyncIterator[ReplicaProcess]:
-    """`python -m serving.main`."""
+    """`python -m serving.platform.main`."""
     arguments = ["--kubeconfig", str(kubeconfig), *(["--config", str(config)] if config else [])]
     async with replica(
-        "serving.main", arguments, kubeconfig.parent, name, POD_NAME=name, POD_UID=f"uid-of-{name}"
+        "serving.platform.main", arguments, kubeconfig.parent, name, POD_NAME=name, POD_UID=f"uid-of-{name}"
     ) as started:
         yield started
 

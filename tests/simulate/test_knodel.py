@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoscaler.apis import InvalidPolicy
+from autoscaler.types import InvalidPolicy
 from loadtests.simulate.knodel import Knodel
 from loadtests.simulate.simulation import Simulation
 from tests.simulate.workloads import workload

@@ -12,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.errors import ClusterError
+from clusters.base.objects import KINDS, Kind, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import ClusterError
-from clusters.objects import KINDS, Kind, Object
-from serving.api.app import ControlApi
-from serving.api.guard import Guard
-from serving.api.resources import error_response
-from serving.api.server import listen, make_server
-from serving.api.tls import ensure_certificate, kubeconfig
+from serving.control_api.app import ControlApi
+from serving.control_api.guard import Guard
+from serving.control_api.resources import error_response
+from serving.control_api.server import listen, make_server
+from serving.control_api.tls import ensure_certificate, kubeconfig
 
 TOKEN = "t0ken"
 

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-from clusters.clock import Clock, SystemClock
-from clusters.embedded.admission import Validator
+from clusters.base.clock import Clock, SystemClock
+from clusters.base.objects import Kind
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.store import Store
-from clusters.objects import Kind
+from clusters.embedded.store.admission import Validator
+from clusters.embedded.store.store import Store
 from tests.support.loops import at_work
 
 

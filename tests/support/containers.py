@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clusters.objects import Object
+from clusters.base.objects import Object
 
 
 def processes_of(status: Object) -> list[int]:

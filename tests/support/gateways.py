@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
 from clusters.gateway.envoy import Envoy
 from tests.support.ports import free_port
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clusters.api import Cluster
-from clusters.objects import CONFIG_MAP, Key, Kind
+from clusters.base.api import Cluster
+from clusters.base.objects import CONFIG_MAP, Key, Kind
 
 CORE_SERVICE = Kind("", "v1", "Service", "services")
 

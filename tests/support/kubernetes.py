@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clusters.api import Cluster
+from clusters.base.api import Cluster
+from clusters.base.objects import CONFIG_MAP
 from clusters.kubernetes import KubernetesCluster
-from clusters.manager.options import SYSTEM_NAMESPACE
-from clusters.objects import CONFIG_MAP
-from serving.apis.settings import Settings, settings_from_text
+from clusters.runtime.manager.options import SYSTEM_NAMESPACE
+from serving.types.settings.settings import Settings, settings_from_text
 from tests.testbed.paths import standard
 
 KNATIVE_CLASS = "kpa.autoscaling.knative.dev"

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from clusters.objects import Object
+from clusters.base.objects import Object
 
 ALL = "*"
 CREATED, FORBIDDEN = 201, 403  # HTTP

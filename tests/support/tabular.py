@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_iris
 
-from serving.engines.base import Engine
-from serving.engines.datatypes import Tensor
-from serving.storage.artifact import Artifact
+from serving.engines.base.datatypes import Tensor
+from serving.engines.base.engine import Engine
+from serving.storage.base.artifact import Artifact
 
 URI = "file:///models/m"
 

@@ -1,8 +1,8 @@
-"""What the testbed reports: a branch of the one exception tree (`clusters.errors`)."""
+"""What the testbed reports: a branch of the one exception tree (`clusters.base.errors`)."""
 
 from __future__ import annotations
 
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 
 
 class TestbedError(KnodelError):

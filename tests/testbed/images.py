@@ -24,7 +24,7 @@ IN_PODS = ("pause", "coredns", "serving", "kourier")
 ENVOY_PATH = "usr/local/bin/envoy"
 """Where Kourier's Deployment looks for it."""
 SERVER_EXTRAS = ("onnx", "sklearn")
-SERVER_ENTRYPOINT = ("python", "-m", "serving.server")
+SERVER_ENTRYPOINT = ("python", "-m", "serving.modelserver")
 """As in `Containerfile`, which builds the same image elsewhere."""
 CONTROLLER_EXTRAS = ("kubernetes",)
 
@@ -103,5 +103,5 @@ def _knodel(store: LayerStore) -> list[Image]:
 
     return [
         image("server", SERVER_EXTRAS, [*SERVER_ENTRYPOINT], []),
-        image("controller", CONTROLLER_EXTRAS, ["python"], ["-m", "serving.main"]),
+        image("controller", CONTROLLER_EXTRAS, ["python"], ["-m", "serving.platform.main"]),
     ]

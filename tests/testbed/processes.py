@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from clusters.identity import PROC, Identity, identify, is_running
-from clusters.processes import start_detached
+from clusters.base.identity import PROC, Identity, identify, is_running
+from clusters.base.processes import start_detached
 from tests.testbed import cgroups, commands, files
 from tests.testbed.errors import TestbedError
 from tests.testbed.paths import Paths

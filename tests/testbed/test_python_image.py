@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.apis.version import VERSION
+from clusters.base.version import VERSION
 from tests.testbed import libraries, python_image
 from tests.testbed.bytecode import with_bytecode
 from tests.testbed.errors import TestbedError
@@ -53,8 +53,8 @@ def test_a_module_that_is_no_python_is_named() -> None:
 def test_the_application_is_our_packages_with_the_version_of_the_project() -> None:
     tree = python_image.application()
     site = str(python_image.SITE)
-    assert f"{site}/serving/server/main.py" in tree
-    assert f"{site}/serving/server/__pycache__/main.{sys.implementation.cache_tag}.pyc" in tree
+    assert f"{site}/serving/modelserver/main.py" in tree
+    assert f"{site}/serving/modelserver/__pycache__/main.{sys.implementation.cache_tag}.pyc" in tree
     assert not [path for path in tree if "/tests/" in path]
     metadata = tree[f"{site}/knodel-{VERSION}.dist-info/METADATA"].content
     assert metadata is not None

@@ -23,15 +23,15 @@ from typing import IO
 
 import uvloop
 
-from clusters import unix_sockets
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
 from clusters.embedded.activator.app import Activator
 from clusters.embedded.activator.control import ControlServer
-from clusters.embedded.activator.pool import ConnectionPool
+from clusters.embedded.activator.proxy.pool import ConnectionPool
 from clusters.embedded.activator.report import LoadReport
 from clusters.embedded.activator.server import ActivatorServer
 from clusters.embedded.activator.throttler import Throttler
-from clusters.gateway_token import VARIABLE
+from clusters.gateway.token import VARIABLE
+from clusters.net import unix_sockets
 
 LOG_SIZE = 4 * 1024 * 1024  # bytes, and one former file of the same size
 DRAIN = 30  # s; a held request may wait this long for the model that it woke

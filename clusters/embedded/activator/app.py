@@ -11,22 +11,22 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from clusters.clock import Clock
-from clusters.embedded.activator.answers import answer_to
-from clusters.embedded.activator.caller import CallerConnection, caller_of
-from clusters.embedded.activator.errors import HoldExpired
-from clusters.embedded.activator.exchange import CallerLeft, Exchange, Receive, Scope, Send
-from clusters.embedded.activator.headers import is_from_gateway, revision_of
-from clusters.embedded.activator.pool import ConnectFailed, ConnectionPool
-from clusters.embedded.activator.probe import Probed, probe
-from clusters.embedded.activator.startup import startup_of
+from clusters.base.clock import Clock
+from clusters.base.errors import KnodelError
+from clusters.embedded.activator.proxy.answers import answer_to
+from clusters.embedded.activator.proxy.caller import CallerConnection, caller_of
+from clusters.embedded.activator.proxy.errors import HoldExpired
+from clusters.embedded.activator.proxy.exchange import CallerLeft, Exchange, Receive, Scope, Send
+from clusters.embedded.activator.proxy.headers import is_from_gateway, revision_of
+from clusters.embedded.activator.proxy.pool import ConnectFailed, ConnectionPool
+from clusters.embedded.activator.proxy.probe import Probed, probe
+from clusters.embedded.activator.proxy.startup import startup_of
+from clusters.embedded.activator.proxy.timing import Held, Startup, header, stages
+from clusters.embedded.activator.proxy.upstream import Headers, UpstreamConnection, UpstreamError
 from clusters.embedded.activator.throttle import Lease, RevisionThrottle
 from clusters.embedded.activator.throttler import Throttler
 from clusters.embedded.activator.ticket import Ticket
-from clusters.embedded.activator.timing import Held, Startup, header, stages
-from clusters.embedded.activator.upstream import Headers, UpstreamConnection, UpstreamError
-from clusters.endpoints import Endpoint
-from clusters.errors import KnodelError
+from clusters.net.endpoints import Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ STARTUP_PATIENCE = 0.02  # s; the stats page was asked for when the request was 
 
 
 class Activator:
-    """The ASGI application; `token` is the activator's own (`clusters.gateway_token`)."""
+    """The ASGI application; `token` is the activator's own (`clusters.gateway.token`)."""
 
     def __init__(self, throttler: Throttler, pool: ConnectionPool, clock: Clock, token: str) -> None:
         self._token = token.encode()

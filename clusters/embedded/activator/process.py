@@ -17,17 +17,18 @@ import socket
 import sys
 from pathlib import Path
 
-from clusters import processes, unix_sockets
-from clusters.clock import Clock
-from clusters.embedded.activator.tcp import RECEIVE_BUFFER
+from clusters.base import processes
+from clusters.base.clock import Clock
+from clusters.base.errors import KnodelError
+from clusters.base.identity import Identity, folder_id, identify, is_running
+from clusters.base.removal import remove_files
+from clusters.embedded.activator.link import ActivatorLink
+from clusters.embedded.activator.proxy.tcp import RECEIVE_BUFFER
 from clusters.embedded.activator.wire import LINE_LIMIT, decode
-from clusters.embedded.activator_link import ActivatorLink
-from clusters.embedded.kubelet.environment import node_environment
-from clusters.errors import KnodelError
-from clusters.gateway_token import VARIABLE
-from clusters.identity import Identity, folder_id, identify, is_running
-from clusters.removal import remove_files
-from clusters.sockets import PortGuard
+from clusters.embedded.kubelet.process.environment import node_environment
+from clusters.gateway.token import VARIABLE
+from clusters.net import unix_sockets
+from clusters.net.sockets import PortGuard
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class ActivatorFailed(KnodelError):
 
 
 class ActivatorProcess:
-    """One activator whose files are in `folder`; `token` is its own (`clusters.gateway_token`)."""
+    """One activator whose files are in `folder`; `token` is its own (`clusters.gateway.token`)."""
 
     def __init__(self, folder: Path, clock: Clock, token: str | None = None) -> None:
         self._folder = folder

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from clusters.base.objects import Key
 from clusters.embedded.activator.wire import Load, Loads
-from clusters.objects import Key
 
 GATHER = 0.05  # s; at most 20 reports a second however many requests pass, and none while nothing changes
 

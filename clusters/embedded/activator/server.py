@@ -10,8 +10,8 @@ from uvicorn.config import Config
 from uvicorn.server import Server
 
 from clusters.embedded.activator.app import Activator
-from clusters.embedded.activator.caller import CallerConnection
-from clusters.embedded.activator.tcp import BACKLOG
+from clusters.embedded.activator.proxy.caller import CallerConnection
+from clusters.embedded.activator.proxy.tcp import BACKLOG
 
 KEEP_ALIVE = (
     2 * 3600

@@ -24,14 +24,14 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.clock import Clock
-from clusters.embedded.activator.errors import HoldExpired, HoldQueueFull, StartFailed, UnknownRevision
-from clusters.embedded.activator.probe import Probed
+from clusters.base.clock import Clock
+from clusters.base.errors import KnodelError
+from clusters.base.objects import Key
+from clusters.embedded.activator.proxy.errors import HoldExpired, HoldQueueFull, StartFailed, UnknownRevision
+from clusters.embedded.activator.proxy.probe import Probed
 from clusters.embedded.activator.ticket import Ticket
 from clusters.embedded.activator.wire import Load, Target
-from clusters.endpoints import Endpoint
-from clusters.errors import KnodelError
-from clusters.objects import Key
+from clusters.net.endpoints import Endpoint
 
 FIRST_ASIDE = 0.05  # s; a server between bind and listen, or just killed
 LARGEST_ASIDE = 1.0  # s; by then the kubelet's probe has seen what is wrong and the endpoint is taken away

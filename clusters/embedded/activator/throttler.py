@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from clusters.clock import Clock
-from clusters.embedded.activator.errors import UnknownRevision
+from clusters.base.clock import Clock
+from clusters.base.objects import Key
+from clusters.embedded.activator.proxy.errors import UnknownRevision
 from clusters.embedded.activator.throttle import Changed, RevisionThrottle
 from clusters.embedded.activator.wire import Load, Target
-from clusters.objects import Key
 
 UNKNOWN_PATIENCE = 1.0  # s; after a restart the control plane says all targets again within this time
 UNKNOWN_LIMIT = 1000  # requests that wait for a revision to become known, all revisions together; Knodel's holdQueue

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.endpoints import Endpoint
-from clusters.objects import Key
+from clusters.base.objects import Key
+from clusters.net.endpoints import Endpoint
 
 LINE_LIMIT = 4 * 1024 * 1024  # bytes; a Target of 1 000 endpoints (the most that a Model may have) takes 0.1 MB
 

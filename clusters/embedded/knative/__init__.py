@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 
-from clusters.api import Cluster
-from clusters.clock import Clock
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
 from clusters.embedded.knative.collector import Collector
 from clusters.embedded.knative.configuration import ConfigurationReconciler
 from clusters.embedded.knative.ingress import Domain
@@ -21,7 +21,7 @@ from clusters.embedded.knative.route import RouteReconciler, Url
 from clusters.embedded.knative.service import ServiceReconciler
 from clusters.embedded.knative.settings import RevisionGC, Settings
 from clusters.embedded.knative.view import View
-from clusters.informer import Informers
+from clusters.runtime.informer import Informers
 
 
 class KnativeServing:

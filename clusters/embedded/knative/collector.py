@@ -11,13 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from clusters.clock import Clock
-from clusters.controller import Controller
-from clusters.embedded.knative import names
-from clusters.embedded.knative.configuration import INDEX, configuration_key
-from clusters.embedded.knative.settings import RevisionGC
-from clusters.embedded.knative.view import View
-from clusters.objects import (
+from clusters.base.clock import Clock
+from clusters.base.objects import (
     ANNOTATION_NO_GC,
     CONFIGURATION,
     REVISION,
@@ -29,6 +24,11 @@ from clusters.objects import (
     name_of,
     parse_timestamp,
 )
+from clusters.embedded.knative import names
+from clusters.embedded.knative.configuration import INDEX, configuration_key
+from clusters.embedded.knative.settings import RevisionGC
+from clusters.embedded.knative.view import View
+from clusters.runtime.controller import Controller
 
 
 class Collector:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from clusters.objects import Object, generation_of, timestamp
+from clusters.base.objects import Object, generation_of, timestamp
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 TIME = "lastTransitionTime"

@@ -7,14 +7,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from clusters.clock import Clock
-from clusters.controller import Controller
-from clusters.embedded.knative import defaults, names
-from clusters.embedded.knative.conditions import FALSE
-from clusters.embedded.knative.lifecycle import READY, ConfigurationStatus
-from clusters.embedded.knative.view import View
-from clusters.errors import Invalid, TemporaryError
-from clusters.objects import (
+from clusters.base.clock import Clock
+from clusters.base.errors import Invalid, TemporaryError
+from clusters.base.objects import (
     CONFIGURATION,
     LABEL_CONFIGURATION,
     LABEL_CONFIGURATION_GENERATION,
@@ -35,6 +30,11 @@ from clusters.objects import (
     timestamp,
     uid_of,
 )
+from clusters.embedded.knative import defaults, names
+from clusters.embedded.knative.conditions import FALSE
+from clusters.embedded.knative.lifecycle import READY, ConfigurationStatus
+from clusters.embedded.knative.view import View
+from clusters.runtime.controller import Controller
 
 INDEX = "knative.configuration"
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from clusters.base.objects import Object
 from clusters.embedded.knative.names import USER_CONTAINER
-from clusters.objects import Object
 
 REVISION_TIMEOUT = 300  # s, revision-timeout-seconds: how long one request may take
 CONTAINER_CONCURRENCY = 0  # no hard limit

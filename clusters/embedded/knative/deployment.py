@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.embedded.knative import names
-from clusters.embedded.knative.durations import parse_duration
-from clusters.embedded.knative.settings import Settings
-from clusters.objects import (
+from clusters.base.objects import (
     ANNOTATION_NO_GC,
     DEPLOYMENT,
     LABEL_CONFIGURATION,
@@ -28,6 +25,9 @@ from clusters.objects import (
     owner_reference,
     uid_of,
 )
+from clusters.embedded.knative import names
+from clusters.embedded.knative.durations import parse_duration
+from clusters.embedded.knative.settings import Settings
 
 _OWN_FIELDS = ("containerConcurrency", "timeoutSeconds", "responseStartTimeoutSeconds", "idleTimeoutSeconds")
 _ROUTING_LABELS = (LABEL_ROUTE, names.LABEL_ROUTING_STATE)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from clusters.embedded.knative import names
-from clusters.embedded.knative.traffic import DEFAULT_TARGET, H2C, Target, Traffic
-from clusters.objects import (
+from clusters.base.objects import (
     INGRESS,
     LABEL_ROUTE,
     LABEL_VISIBILITY,
@@ -21,6 +19,8 @@ from clusters.objects import (
     namespace_of,
     owner_reference,
 )
+from clusters.embedded.knative import names
+from clusters.embedded.knative.traffic import DEFAULT_TARGET, H2C, Target, Traffic
 
 Domain = Callable[[str, str], str]
 """(namespace, name) → the public host, as in `magika.default.localhost`."""

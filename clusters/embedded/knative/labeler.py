@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusters.clock import Clock
-from clusters.embedded.knative import names
-from clusters.embedded.knative.conditions import UNKNOWN
-from clusters.embedded.knative.lifecycle import READY
-from clusters.embedded.knative.view import View
-from clusters.objects import (
+from clusters.base.clock import Clock
+from clusters.base.objects import (
     CONFIGURATION,
     REVISION,
     SERVICE,
@@ -29,6 +25,10 @@ from clusters.objects import (
     timestamp,
     uid_of,
 )
+from clusters.embedded.knative import names
+from clusters.embedded.knative.conditions import UNKNOWN
+from clusters.embedded.knative.lifecycle import READY
+from clusters.embedded.knative.view import View
 
 INDEX = "knative.routes"
 _OWNERS = {kind.kind: kind for kind in (SERVICE, CONFIGURATION)}

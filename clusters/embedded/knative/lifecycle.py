@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 
+from clusters.base.objects import Object, condition_of
 from clusters.embedded.knative.conditions import FALSE, UNKNOWN, ConditionSet, Status
-from clusters.objects import Object, condition_of
 
 CONFIGURATIONS_READY = "ConfigurationsReady"
 ROUTES_READY = "RoutesReady"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from clusters.objects import Object, annotations_of
+from clusters.base.objects import Object, annotations_of
 
 LABEL_CONFIGURATION_UID = "serving.knative.dev/configurationUID"
 LABEL_SERVICE_UID = "serving.knative.dev/serviceUID"

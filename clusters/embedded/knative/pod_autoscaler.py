@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusters.embedded.knative import names
-from clusters.embedded.knative.annotation_rules import HPA, KPA
-from clusters.embedded.knative.deployment import child_annotations, child_labels
-from clusters.embedded.knative.settings import Settings
-from clusters.embedded.knative.traffic import protocol_of
-from clusters.objects import (
+from clusters.base.objects import (
     ANNOTATION_CLASS,
     DEPLOYMENT,
     POD_AUTOSCALER,
@@ -24,6 +19,11 @@ from clusters.objects import (
     namespace_of,
     owner_reference,
 )
+from clusters.embedded.knative import names
+from clusters.embedded.knative.admission.annotation_rules import HPA, KPA
+from clusters.embedded.knative.deployment import child_annotations, child_labels
+from clusters.embedded.knative.settings import Settings
+from clusters.embedded.knative.traffic import protocol_of
 
 REACHABLE, UNREACHABLE, REACHABILITY_UNKNOWN = "Reachable", "Unreachable", ""
 

@@ -6,15 +6,8 @@ Revision's, which never changes, and its replicas belong to the autoscaler.
 
 from __future__ import annotations
 
-from clusters.clock import Clock
-from clusters.controller import Controller
-from clusters.embedded.knative import names
-from clusters.embedded.knative.deployment import make_deployment
-from clusters.embedded.knative.pod_autoscaler import make_pod_autoscaler, make_spec, synced_annotations
-from clusters.embedded.knative.revision_lifecycle import RevisionStatus, has_timed_out
-from clusters.embedded.knative.settings import Settings
-from clusters.embedded.knative.view import View
-from clusters.objects import (
+from clusters.base.clock import Clock
+from clusters.base.objects import (
     DEPLOYMENT,
     LABEL_REVISION,
     LABEL_REVISION_UID,
@@ -31,6 +24,13 @@ from clusters.objects import (
     namespace_of,
     uid_of,
 )
+from clusters.embedded.knative import names
+from clusters.embedded.knative.deployment import make_deployment
+from clusters.embedded.knative.pod_autoscaler import make_pod_autoscaler, make_spec, synced_annotations
+from clusters.embedded.knative.revision_lifecycle import RevisionStatus, has_timed_out
+from clusters.embedded.knative.settings import Settings
+from clusters.embedded.knative.view import View
+from clusters.runtime.controller import Controller
 
 INDEX = "knative.revision-uid"
 

@@ -17,9 +17,9 @@ Rules, reasons and messages are those of knative/serving 0.50: `pkg/apis/serving
 
 from __future__ import annotations
 
+from clusters.base.objects import Object, condition_of
 from clusters.embedded.knative.conditions import FALSE, TRUE, Conditions, ConditionSet, Status
 from clusters.embedded.knative.lifecycle import NOT_OWNED, READY, quoted
-from clusters.objects import Object, condition_of
 
 RESOURCES_AVAILABLE = "ResourcesAvailable"
 CONTAINER_HEALTHY = "ContainerHealthy"

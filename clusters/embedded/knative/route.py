@@ -10,16 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from clusters.clock import Clock
-from clusters.controller import Controller
-from clusters.embedded.knative import names
-from clusters.embedded.knative.ingress import Domain, host, make_ingress
-from clusters.embedded.knative.labeler import Labeler
-from clusters.embedded.knative.lifecycle import RouteStatus
-from clusters.embedded.knative.service import is_observed
-from clusters.embedded.knative.traffic import BadTarget, Traffic, assign
-from clusters.embedded.knative.view import View
-from clusters.objects import (
+from clusters.base.clock import Clock
+from clusters.base.objects import (
     CONFIGURATION,
     INGRESS,
     LABEL_CONFIGURATION,
@@ -34,6 +26,14 @@ from clusters.objects import (
     name_of,
     namespace_of,
 )
+from clusters.embedded.knative import names
+from clusters.embedded.knative.ingress import Domain, host, make_ingress
+from clusters.embedded.knative.labeler import Labeler
+from clusters.embedded.knative.lifecycle import RouteStatus
+from clusters.embedded.knative.service import is_observed
+from clusters.embedded.knative.traffic import BadTarget, Traffic, assign
+from clusters.embedded.knative.view import View
+from clusters.runtime.controller import Controller
 
 Url = Callable[[str], str]
 """A public host → the address that people use, as in `http://magika.default.localhost:8080`."""

@@ -6,13 +6,8 @@ somebody else writes there is written over.
 
 from __future__ import annotations
 
-from clusters.clock import Clock
-from clusters.controller import Controller
-from clusters.embedded.knative import defaults, names
-from clusters.embedded.knative.conditions import TRUE
-from clusters.embedded.knative.lifecycle import ROUTES_READY, ServiceStatus
-from clusters.embedded.knative.view import View
-from clusters.objects import (
+from clusters.base.clock import Clock
+from clusters.base.objects import (
     CONFIGURATION,
     LABEL_SERVICE,
     ROUTE,
@@ -30,6 +25,11 @@ from clusters.objects import (
     owner_reference,
     uid_of,
 )
+from clusters.embedded.knative import defaults, names
+from clusters.embedded.knative.conditions import TRUE
+from clusters.embedded.knative.lifecycle import ROUTES_READY, ServiceStatus
+from clusters.embedded.knative.view import View
+from clusters.runtime.controller import Controller
 
 _NOT_FOR_CONFIGURATION = (names.ANNOTATION_LAST_APPLIED, names.ANNOTATION_ROLLOUT_DURATION)
 

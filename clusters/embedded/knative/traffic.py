@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from clusters.base.objects import LABEL_CONFIGURATION, LABEL_SERVICE, Object, condition_of, is_true, labels_of, name_of
 from clusters.embedded.knative import defaults
 from clusters.embedded.knative.conditions import FALSE, UNKNOWN
 from clusters.embedded.knative.lifecycle import READY, REVISION_MISSING, quoted
-from clusters.objects import LABEL_CONFIGURATION, LABEL_SERVICE, Object, condition_of, is_true, labels_of, name_of
 
 Lookup = Callable[[str], Object | None]
 """Finds an object of one kind in the Route's namespace by name."""

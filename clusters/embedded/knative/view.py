@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clusters.api import Cluster, Subresource
-from clusters.errors import AlreadyExists, NotFound
-from clusters.informer import Informer, Informers
-from clusters.objects import Key, Kind, Object, is_deleting, key_of, name_of, namespace_of, uid_of, version_of
+from clusters.base.api import Cluster, Subresource
+from clusters.base.errors import AlreadyExists, NotFound
+from clusters.base.objects import Key, Kind, Object, is_deleting, key_of, name_of, namespace_of, uid_of, version_of
+from clusters.runtime.informer import Informer, Informers
 
 MANAGER = "knative-serving"
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from clusters.base.objects import Object, key_of, uid_of
 from clusters.embedded.kubelet.backoff import RestartBackOff
-from clusters.embedded.kubelet.errors import CannotStart, StartFailed, UnknownImage
-from clusters.embedded.kubelet.folders import Run
 from clusters.embedded.kubelet.health import DEFAULT_GRACE, Health, Known
 from clusters.embedded.kubelet.launch import container_ports, make_launch
 from clusters.embedded.kubelet.node import Node
@@ -27,9 +26,10 @@ from clusters.embedded.kubelet.pod_status import (
     recorded_run,
     terminated,
 )
-from clusters.embedded.kubelet.process import Exit, Process, first_of, oom_kills, terminate
-from clusters.endpoints import real_ports
-from clusters.objects import Object, key_of, uid_of
+from clusters.embedded.kubelet.process.errors import CannotStart, StartFailed, UnknownImage
+from clusters.embedded.kubelet.process.folders import Run
+from clusters.embedded.kubelet.process.process import Exit, Process, first_of, oom_kills, terminate
+from clusters.net.endpoints import real_ports
 
 START_ERROR: Final = 128  # exit code of a command that could not be started, as container runtimes report it
 IMAGE_BACKOFF: Final = "ImagePullBackOff"

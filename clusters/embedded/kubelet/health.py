@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from clusters.base.objects import Object
 from clusters.embedded.kubelet.node import HOST, Node
 from clusters.embedded.kubelet.probes import Probe, Prober, Result, parse_probe
-from clusters.embedded.kubelet.process import Process, first_of, terminate
-from clusters.objects import Object
+from clusters.embedded.kubelet.process.process import Process, first_of, terminate
 
 DEFAULT_GRACE: Final = 30.0  # s; as Kubernetes: terminationGracePeriodSeconds
 

@@ -12,22 +12,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.embedded.kubelet.folders import Folders
-from clusters.embedded.kubelet.images import Image
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.objects import POD, Object, key_of, uid_of
 from clusters.embedded.kubelet.leftovers import end_unclaimed
 from clusters.embedded.kubelet.logs import LogRotator
 from clusters.embedded.kubelet.node import HOST, MANAGER, Drain, Node, Settings
-from clusters.embedded.kubelet.pod_runtime import PodRuntime
 from clusters.embedded.kubelet.pod_worker import PodWorker
 from clusters.embedded.kubelet.ports import PortAllocator
-from clusters.embedded.kubelet.zygotes import ZygoteRuntime
-from clusters.endpoints import real_ports
-from clusters.gateway_token import GatewayTokens
-from clusters.informer import Informers
-from clusters.objects import POD, Object, key_of, uid_of
-from clusters.recorder import Recorder
+from clusters.embedded.kubelet.process.folders import Folders
+from clusters.embedded.kubelet.process.images import Image
+from clusters.embedded.kubelet.process.pod_runtime import PodRuntime
+from clusters.embedded.kubelet.process.zygotes import ZygoteRuntime
+from clusters.gateway.token import GatewayTokens
+from clusters.net.endpoints import real_ports
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
 
 log = logging.getLogger(__name__)
 

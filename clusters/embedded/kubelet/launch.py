@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
-from clusters.embedded.kubelet.environment import (
+from clusters.base.objects import Object, name_of, uid_of
+from clusters.embedded.kubelet.node import HOST, Node
+from clusters.embedded.kubelet.process.environment import (
     POD_UID,
     PROCESS_HOME,
     PROCESS_OF,
@@ -14,14 +16,12 @@ from clusters.embedded.kubelet.environment import (
     declared_environment,
     node_environment,
 )
-from clusters.embedded.kubelet.images import command_of, image_of
-from clusters.embedded.kubelet.limits import limits_of
-from clusters.embedded.kubelet.mounts import lead_to, mount_files
-from clusters.embedded.kubelet.node import HOST, Node
-from clusters.embedded.kubelet.runtime import Launch
-from clusters.endpoints import DEFAULT_PORT, MANAGEMENT_PORT, declared_port
-from clusters.gateway_token import VARIABLE
-from clusters.objects import Object, name_of, uid_of
+from clusters.embedded.kubelet.process.images import command_of, image_of
+from clusters.embedded.kubelet.process.limits import limits_of
+from clusters.embedded.kubelet.process.mounts import lead_to, mount_files
+from clusters.embedded.kubelet.process.runtime import Launch
+from clusters.gateway.token import VARIABLE
+from clusters.net.endpoints import DEFAULT_PORT, MANAGEMENT_PORT, declared_port
 
 
 def container_ports(container: Object) -> tuple[int, ...]:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from clusters.embedded.kubelet.environment import POD_UID, PROCESS_HOME, PROCESS_OF, PROCESS_ROLE
-from clusters.embedded.kubelet.folders import Folders, Run
-from clusters.embedded.zygote import RECORD
-from clusters.identity import PROC, Identity, identify, is_running, kill_group, session_of, working_folder
+from clusters.base.identity import PROC, Identity, identify, is_running, kill_group, session_of, working_folder
+from clusters.embedded.kubelet.process.environment import POD_UID, PROCESS_HOME, PROCESS_OF, PROCESS_ROLE
+from clusters.embedded.kubelet.process.folders import Folders, Run
+from clusters.embedded.kubelet.process.zygote import RECORD
 
 POD_ROLES: Final = ("pod", "zygote")  # of processes that the kubelet starts
 LOOK_EVERY: Final = 0.02  # s, while ended processes are waited for

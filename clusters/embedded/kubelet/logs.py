@@ -17,8 +17,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from clusters.clock import Clock
-from clusters.embedded.kubelet.folders import ENDED
+from clusters.base.clock import Clock
+from clusters.embedded.kubelet.process.folders import ENDED
 
 log = logging.getLogger(__name__)
 

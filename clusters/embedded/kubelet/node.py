@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from clusters.api import Cluster
-from clusters.clock import Clock
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.errors import ClusterError, NotFound
+from clusters.base.objects import CONFIG_MAP, POD, SECRET, Object, key_of
 from clusters.embedded.kubelet.backoff import FIRST_BACKOFF, LARGEST_BACKOFF
-from clusters.embedded.kubelet.folders import Folders
-from clusters.embedded.kubelet.images import Image
-from clusters.embedded.kubelet.pod_runtime import PodRuntime
 from clusters.embedded.kubelet.ports import PortAllocator
-from clusters.embedded.secrets import values_of
-from clusters.errors import ClusterError, NotFound
-from clusters.gateway_token import GatewayTokens
-from clusters.objects import CONFIG_MAP, POD, SECRET, Object, key_of
-from clusters.recorder import EventType, Recorder
+from clusters.embedded.kubelet.process.folders import Folders
+from clusters.embedded.kubelet.process.images import Image
+from clusters.embedded.kubelet.process.pod_runtime import PodRuntime
+from clusters.embedded.store.secrets import values_of
+from clusters.gateway.token import GatewayTokens
+from clusters.runtime.recorder import EventType, Recorder
 
 log = logging.getLogger(__name__)
 

@@ -15,10 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from clusters.embedded.kubelet.folders import Run
-from clusters.embedded.kubelet.process import Exit
-from clusters.endpoints import real_ports
-from clusters.objects import (
+from clusters.base.objects import (
     ANNOTATION_PORTS,
     ANNOTATION_PROCESS,
     Object,
@@ -28,6 +25,9 @@ from clusters.objects import (
     uid_of,
     with_condition,
 )
+from clusters.embedded.kubelet.process.folders import Run
+from clusters.embedded.kubelet.process.process import Exit
+from clusters.net.endpoints import real_ports
 
 KILLED: Final = 128  # is added to a signal's number to give an exit code, as shells and container runtimes do
 UNKNOWN_CODE: Final = 137  # what Kubernetes writes for a container that ended unseen (ContainerStatusUnknown)

@@ -10,8 +10,9 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Final
 
+from clusters.base.errors import Conflict, KnodelError, NotFound, Unavailable
+from clusters.base.objects import POD, Object, is_deleting, key_of, name_of, namespace_of, uid_of
 from clusters.embedded.kubelet.container import Container
-from clusters.embedded.kubelet.errors import UnsupportedPod
 from clusters.embedded.kubelet.health import grace_of
 from clusters.embedded.kubelet.launch import container_ports
 from clusters.embedded.kubelet.node import HOST, MANAGER, Node
@@ -28,9 +29,8 @@ from clusters.embedded.kubelet.pod_status import (
     status_patch,
 )
 from clusters.embedded.kubelet.probes import parse_probe
-from clusters.embedded.kubelet.process import first_of
-from clusters.errors import Conflict, KnodelError, NotFound, Unavailable
-from clusters.objects import POD, Object, is_deleting, key_of, name_of, namespace_of, uid_of
+from clusters.embedded.kubelet.process.errors import UnsupportedPod
+from clusters.embedded.kubelet.process.process import first_of
 
 log = logging.getLogger(__name__)
 

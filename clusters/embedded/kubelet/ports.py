@@ -8,8 +8,8 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from clusters.embedded.kubelet.errors import PortsExhausted, StartFailed
-from clusters.sockets import PortGuard
+from clusters.embedded.kubelet.process.errors import PortsExhausted, StartFailed
+from clusters.net.sockets import PortGuard
 
 FIRST_PORT: Final = 20_000
 LAST_PORT: Final = 32_767  # the ephemeral range of Linux starts above: no outgoing connection takes a Pod's port

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusters.clock import Clock
-from clusters.embedded.kubelet.errors import UnsupportedPod
-from clusters.endpoints import DEFAULT_PORT, MANAGEMENT_PORT
-from clusters.objects import Object
+from clusters.base.clock import Clock
+from clusters.base.objects import Object
+from clusters.embedded.kubelet.process.errors import UnsupportedPod
+from clusters.net.endpoints import DEFAULT_PORT, MANAGEMENT_PORT
 
 FASTEST: Final = 0.010  # s between tries right after the start
 SLOWEST: Final = 0.100  # s between tries of a container that takes long to be ready

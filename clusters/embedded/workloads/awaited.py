@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from clusters.clock import Clock
+from clusters.base.clock import Clock
+from clusters.base.objects import LABEL_TEMPLATE_HASH, Object, labels_of, namespace_of, uid_of
 from clusters.embedded.workloads.ranking import is_active
-from clusters.informer import Informer
-from clusters.objects import LABEL_TEMPLATE_HASH, Object, labels_of, namespace_of, uid_of
+from clusters.runtime.informer import Informer
 
 PATIENCE: Final = 1.0  # s; an adoption takes some 10 ms, and the Pods waited for serve meanwhile
 INDEX: Final = "without-hash"

@@ -8,12 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from clusters.api import Cluster
-from clusters.embedded.workloads.ranking import is_active
-from clusters.embedded.workloads.template import match_labels_of
-from clusters.expectations import Expectations
-from clusters.informer import Informer
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.objects import (
     LABEL_TEMPLATE_HASH,
     POD,
     REPLICA_SET,
@@ -28,6 +24,10 @@ from clusters.objects import (
     uid_of,
     version_of,
 )
+from clusters.embedded.workloads.ranking import is_active
+from clusters.embedded.workloads.template import match_labels_of
+from clusters.runtime.expectations import Expectations
+from clusters.runtime.informer import Informer
 
 MANAGER = "replicaset-controller"
 BY_HASH = "template-hash"

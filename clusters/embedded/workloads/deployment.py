@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.controller import Controller
-from clusters.embedded.workloads.deployment_status import View, next_status, seconds_to_deadline
-from clusters.embedded.workloads.status import status_of, write_status
-from clusters.embedded.workloads.template import make_replica_set, replicas_of
-from clusters.errors import AlreadyExists, NotFound
-from clusters.informer import Informers
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.errors import AlreadyExists, NotFound
+from clusters.base.objects import (
     DEPLOYMENT,
     REPLICA_SET,
     Key,
@@ -22,6 +17,11 @@ from clusters.objects import (
     namespace_of,
     uid_of,
 )
+from clusters.embedded.workloads.deployment_status import View, next_status, seconds_to_deadline
+from clusters.embedded.workloads.status import status_of, write_status
+from clusters.embedded.workloads.template import make_replica_set, replicas_of
+from clusters.runtime.controller import Controller
+from clusters.runtime.informer import Informers
 
 MANAGER = "deployment-controller"
 

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from clusters.base.objects import Object, generation_of, name_of, parse_timestamp
 from clusters.embedded.workloads.status import condition, conditions_by_type, counts, status_of
 from clusters.embedded.workloads.template import replicas_of
-from clusters.objects import Object, generation_of, name_of, parse_timestamp
 
 DEFAULT_DEADLINE = 600  # s, Kubernetes' default of progressDeadlineSeconds
 COMPLETE = "NewReplicaSetAvailable"

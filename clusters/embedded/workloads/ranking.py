@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusters.objects import Object, annotations_of, condition_of, is_deleting, name_of
+from clusters.base.objects import Object, annotations_of, condition_of, is_deleting, name_of
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"  # e.g. "-100"; an int32, anything else counts as 0
 COST_LIMIT = 2**31

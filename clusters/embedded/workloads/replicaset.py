@@ -12,18 +12,10 @@ import random
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 
-from clusters.api import Cluster
-from clusters.clock import Clock
-from clusters.controller import Controller
-from clusters.embedded.workloads.awaited import PATIENCE, Awaited
-from clusters.embedded.workloads.claims import BY_HASH, MANAGER, Claims, by_template_hash
-from clusters.embedded.workloads.ranking import FINISHED, is_active, is_ready, phase_of, pods_to_delete
-from clusters.embedded.workloads.status import condition, conditions_by_type, counts, write_status
-from clusters.embedded.workloads.template import make_pod, pod_name, replicas_of
-from clusters.errors import ClusterError, NotFound
-from clusters.expectations import Expectations
-from clusters.informer import Informers
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.errors import ClusterError, NotFound
+from clusters.base.objects import (
     POD,
     REPLICA_SET,
     Key,
@@ -36,6 +28,14 @@ from clusters.objects import (
     namespace_of,
     uid_of,
 )
+from clusters.embedded.workloads.awaited import PATIENCE, Awaited
+from clusters.embedded.workloads.claims import BY_HASH, MANAGER, Claims, by_template_hash
+from clusters.embedded.workloads.ranking import FINISHED, is_active, is_ready, phase_of, pods_to_delete
+from clusters.embedded.workloads.status import condition, conditions_by_type, counts, write_status
+from clusters.embedded.workloads.template import make_pod, pod_name, replicas_of
+from clusters.runtime.controller import Controller
+from clusters.runtime.expectations import Expectations
+from clusters.runtime.informer import Informers
 
 BURST = 500  # Pods that one pass creates or deletes at most, as in Kubernetes
 FIRST_BATCH = 1  # Pods created before it is known whether any can be; the batch doubles (`slowStartBatch`)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from clusters.api import Cluster
-from clusters.objects import Kind, Object, name_of, namespace_of, timestamp, version_of
+from clusters.base.api import Cluster
+from clusters.base.objects import Kind, Object, name_of, namespace_of, timestamp, version_of
 
 
 def counts(**numbers: int) -> Object:

@@ -8,7 +8,7 @@ import json
 import random
 from typing import Any
 
-from clusters.objects import (
+from clusters.base.objects import (
     DEPLOYMENT,
     LABEL_TEMPLATE_HASH,
     POD,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from clusters.api import Cluster
-from clusters.clock import Clock
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.base.objects import DEPLOYMENT, POD, REPLICA_SET
 from clusters.embedded.workloads.deployment import Deployments
 from clusters.embedded.workloads.replicaset import ReplicaSets
-from clusters.informer import Informers
-from clusters.objects import DEPLOYMENT, POD, REPLICA_SET
+from clusters.runtime.informer import Informers
 
 
 class Workloads:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from clusters.embedded.zygote import SINGLE_THREADED
+from clusters.embedded.kubelet.process.zygote import SINGLE_THREADED
 from loadtests.bench.processes import members_of, pss
 from loadtests.bench.servers.load import PATH, Load
 

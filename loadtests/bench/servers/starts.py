@@ -21,7 +21,7 @@ from loadtests.bench.servers.subjects import (
     knodel_environment,
 )
 from loadtests.bench.servers.zygote import Zygote
-from serving.server.preloading import modules_for
+from serving.modelserver.pool.preloading import modules_for
 from tests.support.ports import free_ports
 
 PER_ROUND = 3  # starts of each

@@ -53,7 +53,7 @@ def knodel(model: Path, grpc: bool = False, batch: int = 0) -> Subject:
 
 def knodel_arguments(model: Path) -> list[str]:
     """Behind the interpreter's name."""
-    return ["-m", "serving.server", "--name", NAME, "--storage-uri", model.as_uri()]
+    return ["-m", "serving.modelserver", "--name", NAME, "--storage-uri", model.as_uri()]
 
 
 def knodel_environment(ports: Ports) -> Mapping[str, str]:

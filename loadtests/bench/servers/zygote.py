@@ -14,13 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from clusters.embedded.zygote import SINGLE_THREADED
-from clusters.embedded.zygote_child import Spawn
+from clusters.embedded.kubelet.process.zygote import SINGLE_THREADED
+from clusters.embedded.kubelet.process.zygote_child import Spawn
 from loadtests.bench.servers.load import Load
 from loadtests.bench.servers.server import LOOK, PATIENCE, ask
 
 OK = 200
-ENTRY = "serving.server.main:main"
+ENTRY = "serving.modelserver.main:main"
 
 
 class Zygote:
@@ -33,7 +33,7 @@ class Zygote:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener, (folder / "zygote.log").open("wb") as log:
             listener.bind(str(self._path))
             listener.listen()
-            program = [sys.executable, "-m", "clusters.embedded.zygote", "--socket", str(self._path)]
+            program = [sys.executable, "-m", "clusters.embedded.kubelet.process.zygote", "--socket", str(self._path)]
             self._process = subprocess.Popen(
                 ["taskset", "--cpu-list", str(core), *program, "--fd", str(listener.fileno()), *words],
                 env=os.environ | SINGLE_THREADED, stdout=log, stderr=log, pass_fds=[listener.fileno()],

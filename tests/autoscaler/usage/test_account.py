@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from autoscaler.metrics.stat import Sample
 from autoscaler.usage.account import Account, Moment, is_held, replica_of
 from autoscaler.usage.meter import Spent, Usage
-from clusters.objects import timestamp
+from clusters.base.objects import timestamp
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 CORE = {"cpu": 1.0}

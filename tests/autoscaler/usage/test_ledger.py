@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import Policy
 from autoscaler.config import Records, Settings
+from autoscaler.types import Policy
 from autoscaler.usage.ledger import Ledger
 from autoscaler.usage.meter import CANARY_ANNOTATION, Spent, read_usage
 from autoscaler.usage.pools import PoolLedger
-from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL
+from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, LABEL_POOL
+from clusters.base.objects import LABEL_CONFIGURATION, POD, POD_AUTOSCALER, WARM_POOL, Key, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.informer import Informers
-from clusters.objects import LABEL_CONFIGURATION, POD, POD_AUTOSCALER, WARM_POOL, Key, Object
+from clusters.runtime.informer import Informers
 from tests.autoscaler.world import REVISION_NAME, World, running
 from tests.support.clock import SteppedClock
 from tests.support.loops import at_work

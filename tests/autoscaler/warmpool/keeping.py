@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from autoscaler.config import Scaling
 from autoscaler.metrics.source import LoadView
-from autoscaler.warmpool.keep_warm import KeepWarm
-from clusters.clock import Clock
-from clusters.objects import Key
+from autoscaler.warmpool.sizing.keep_warm import KeepWarm
+from clusters.base.clock import Clock
+from clusters.base.objects import Key
 
 START_TIME = 30.0
 """s of a cold start."""

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from autoscaler.config import WarmStart
-from autoscaler.warmpool.keys import PoolKey
+from autoscaler.warmpool.claims.keys import PoolKey
+from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, LABEL_POOL, LABEL_SEED
 from autoscaler.warmpool.manager import PoolManager
-from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL, LABEL_SEED
-from clusters.api import Cluster
-from clusters.clock import SystemClock
-from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import ClusterError
-from clusters.informer import Informers
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.clock import SystemClock
+from clusters.base.errors import ClusterError
+from clusters.base.objects import (
     DEPLOYMENT,
     EVENT,
     LABEL_CONFIGURATION_GENERATION,
@@ -35,7 +33,9 @@ from clusters.objects import (
     uid_of,
     version_of,
 )
-from clusters.recorder import Recorder
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
 from tests.autoscaler.warmpool.keeping import keep_warm
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster

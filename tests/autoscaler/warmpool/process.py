@@ -6,19 +6,19 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from autoscaler.warmpool.caller import LoadCaller
-from autoscaler.warmpool.claims import Claims
-from autoscaler.warmpool.classes import DEFAULT_FORMAT
-from autoscaler.warmpool.marks import LABEL_POOL
-from clusters.api import Cluster
-from clusters.embedded.cluster import EmbeddedCluster
-from clusters.informer import Informers
-from clusters.objects import (
+from autoscaler.warmpool.claims.caller import LoadCaller
+from autoscaler.warmpool.claims.claims import Claims
+from autoscaler.warmpool.claims.classes import DEFAULT_FORMAT
+from autoscaler.warmpool.claims.marks import LABEL_POOL
+from clusters.base.api import Cluster
+from clusters.base.objects import (
     DEPLOYMENT,
     LABEL_REVISION,
     POD,
     Key,
 )
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.runtime.informer import Informers
 from tests.autoscaler.warmpool.world import KEYS, SETTINGS, TEST, World
 from tests.support.loops import at_work
 from tests.support.wait import eventually

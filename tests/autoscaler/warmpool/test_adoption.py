@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.warmpool.marks import ANNOTATION_CLAIM, LABEL_POOL
-from autoscaler.warmpool.pods import Mark, mark_of
+from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, LABEL_POOL
+from autoscaler.warmpool.claims.pods import Mark, mark_of
 from autoscaler.warmpool.starts import WarmStarts
-from clusters.errors import FieldError
-from clusters.objects import (
+from clusters.base.errors import FieldError
+from clusters.base.objects import (
     DEPLOYMENT,
     LABEL_REVISION,
     LABEL_TEMPLATE_HASH,
@@ -23,7 +23,7 @@ from clusters.objects import (
     controller_of,
     labels_of,
 )
-from clusters.recorder import Recorder
+from clusters.runtime.recorder import Recorder
 from tests.autoscaler.warmpool.keeping import keep_warm
 from tests.autoscaler.warmpool.process import Process, running
 from tests.autoscaler.warmpool.world import KEYS, NAMESPACE, SETTINGS, World, deployment, playing

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from autoscaler.config import WarmStart
-from autoscaler.warmpool.assignment import Assignment, assignment_of
-from autoscaler.warmpool.caller import HttpLoadCaller, LoadFailed, LoadRefused
-from autoscaler.warmpool.marks import ANNOTATION_LOAD
-from clusters.endpoints import Endpoint
+from autoscaler.warmpool.claims.assignment import Assignment, assignment_of
+from autoscaler.warmpool.claims.caller import HttpLoadCaller, LoadFailed, LoadRefused
+from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
+from clusters.net.endpoints import Endpoint
 
 ASSIGNMENT = Assignment("iris", {"storageUri": "file:///models/iris", "slots": 4, "revision": "iris-00001"})
 ACK = b'{"name": "iris", "state": "LOADING"}'

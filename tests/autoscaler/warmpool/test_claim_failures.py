@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.warmpool.marks import LABEL_POOL
-from clusters.errors import ClusterError, Conflict, FieldError, Forbidden, Invalid, Unavailable
-from clusters.objects import (
+from autoscaler.warmpool.claims.marks import LABEL_POOL
+from clusters.base.errors import ClusterError, Conflict, FieldError, Forbidden, Invalid, Unavailable
+from clusters.base.objects import (
     POD,
     Kind,
     Object,

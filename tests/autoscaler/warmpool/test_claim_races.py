@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.warmpool.marks import LABEL_POOL
-from autoscaler.warmpool.pods import is_claimed
-from clusters.objects import (
+from autoscaler.warmpool.claims.marks import LABEL_POOL
+from autoscaler.warmpool.claims.pods import is_claimed
+from clusters.base.objects import (
     DEPLOYMENT,
     LABEL_REVISION,
     POD,

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from autoscaler.warmpool.claims import Replicas, claims_wanted
-from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.marks import ENV_TOKEN, LABEL_POOL
-from autoscaler.warmpool.pods import is_claimed
-from clusters.objects import (
+from autoscaler.warmpool.claims.claims import Replicas, claims_wanted
+from autoscaler.warmpool.claims.keys import PoolKey
+from autoscaler.warmpool.claims.marks import ENV_TOKEN, LABEL_POOL
+from autoscaler.warmpool.claims.pods import is_claimed
+from clusters.base.objects import (
     LABEL_TEMPLATE_HASH,
     WARM_POOL,
     annotations_of,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.warmpool.classes import pool_class
-from clusters.names import label_value_fault
-from clusters.objects import Object
+from autoscaler.warmpool.claims.classes import pool_class
+from clusters.base.names import label_value_fault
+from clusters.base.objects import Object
 
 
 def template(revision: str = "iris-00001", configuration: str = "iris", service: str = "iris") -> Object:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.warmpool.idle_history import BUCKETS, EDGES, KEPT, IdleHistory, bucket_of, counts_of
+from autoscaler.warmpool.sizing.idle_history import BUCKETS, EDGES, KEPT, IdleHistory, bucket_of, counts_of
 
 
 @given(st.floats(0.0, 1e9))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.warmpool.idle_history import BUCKETS, EDGES, FloatArray, IdleHistory, bucket_of, counts_of
-from autoscaler.warmpool.keep_alive import Outlook, outlook
+from autoscaler.warmpool.sizing.idle_history import BUCKETS, EDGES, FloatArray, IdleHistory, bucket_of, counts_of
+from autoscaler.warmpool.sizing.keep_alive import Outlook, outlook
 
 HISTORIES = st.lists(
     st.dictionaries(st.integers(0, BUCKETS), st.floats(0.1, 100.0), min_size=1, max_size=6), min_size=1, max_size=3

@@ -11,11 +11,11 @@ from autoscaler.metrics.collector import Reading
 from autoscaler.scaling.stages.situation import Situation
 from autoscaler.scaling.stages.zero import idle_limit
 from autoscaler.scaling.table import AUTO, Observations, Specs, State
-from autoscaler.warmpool.arrivals import ClassKey
-from autoscaler.warmpool.keep_warm import LOOK, KeepWarm, usual_keep_alive
-from autoscaler.warmpool.keeper import ENOUGH, LEAST
-from autoscaler.warmpool.planner import PoolView
-from clusters.objects import Key
+from autoscaler.warmpool.sizing.arrivals import ClassKey
+from autoscaler.warmpool.sizing.keep_warm import LOOK, KeepWarm, usual_keep_alive
+from autoscaler.warmpool.sizing.keeper import ENOUGH, LEAST
+from autoscaler.warmpool.sizing.planner import PoolView
+from clusters.base.objects import Key
 from tests.autoscaler.warmpool.keeping import START_TIME, Decider, keep_warm
 from tests.support.clock import SteppedClock
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from autoscaler.warmpool.keeper import ENOUGH, LEAST, Candidate, Keeper
-from autoscaler.warmpool.planner import PoolView
 from autoscaler.warmpool.reasons import KeepRule
+from autoscaler.warmpool.sizing.keeper import ENOUGH, LEAST, Candidate, Keeper
+from autoscaler.warmpool.sizing.planner import PoolView
 
 MODEL = Candidate(usual=60.0, cold=30.0, claim=3.0)
 POOL = PoolView(0, 20, 30.0)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.warmpool.keys import BadPoolKey, PoolKey
-from clusters.objects import Key
+from autoscaler.warmpool.claims.keys import BadPoolKey, PoolKey
+from clusters.base.objects import Key
 
 KEY = b"0123456789abcdef0123456789abcdef"
 MEMBER = Key("blue", "small-0001")

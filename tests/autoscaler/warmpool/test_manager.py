@@ -10,12 +10,12 @@ import pytest
 
 from autoscaler.config import WarmStart
 from autoscaler.metrics.collector import Reading
-from autoscaler.warmpool.arrivals import ClassKey
 from autoscaler.warmpool.calm import CALM
-from autoscaler.warmpool.classes import pool_class
-from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.marks import ANNOTATION_CLAIM, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
-from clusters.objects import DEPLOYMENT, POD, WARM_POOL, Key, is_controlled_by, key_of, labels_of, name_of
+from autoscaler.warmpool.claims.classes import pool_class
+from autoscaler.warmpool.claims.keys import PoolKey
+from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
+from autoscaler.warmpool.sizing.arrivals import ClassKey
+from clusters.base.objects import DEPLOYMENT, POD, WARM_POOL, Key, is_controlled_by, key_of, labels_of, name_of
 from tests.autoscaler.warmpool.pool_world import KEY, POOL, SECRET, TEST, PoolWorld, full, pod_spec, pool_world
 from tests.support.wait import eventually
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.errors import Unavailable
-from clusters.objects import POD, WARM_POOL, name_of, parse_timestamp
+from clusters.base.errors import Unavailable
+from clusters.base.objects import POD, WARM_POOL, name_of, parse_timestamp
 from tests.autoscaler.warmpool.pool_world import KEY, Crashed, PoolWorld, Process, pool_world
 
 HOUR = 3_600.0

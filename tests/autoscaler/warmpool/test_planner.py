@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.warmpool.idle_history import EDGES, IdleHistory, counts_of
-from autoscaler.warmpool.keep_alive import outlook
-from autoscaler.warmpool.planner import Models, PoolView, balance, budget_of
-from autoscaler.warmpool.shortage import chance_of_none
+from autoscaler.warmpool.sizing.idle_history import EDGES, IdleHistory, counts_of
+from autoscaler.warmpool.sizing.keep_alive import outlook
+from autoscaler.warmpool.sizing.planner import Models, PoolView, balance, budget_of
+from autoscaler.warmpool.sizing.shortage import chance_of_none
 
 NO_POOL = PoolView()
 

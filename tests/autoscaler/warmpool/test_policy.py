@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autoscaler.warmpool.arrivals import HORIZON, KEPT, Arrival, Arrivals, ClassKey
-from autoscaler.warmpool.planner import Balance
-from autoscaler.warmpool.policy import LEAST_REFILL, History, Sizing, peak, refill_time, view_of, wanted_size
 from autoscaler.warmpool.reasons import PoolReason, PoolRule
+from autoscaler.warmpool.sizing.arrivals import HORIZON, KEPT, Arrival, Arrivals, ClassKey
+from autoscaler.warmpool.sizing.planner import Balance
+from autoscaler.warmpool.sizing.policy import LEAST_REFILL, History, Sizing, peak, refill_time, view_of, wanted_size
 from autoscaler.warmpool.spec import PoolSpec, read_spec
 
 KEY = ClassKey("default", "c1")

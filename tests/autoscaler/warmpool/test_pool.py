@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from autoscaler.warmpool.pause import LONGEST_WAIT, Pause, after_failure, wait_after
-from autoscaler.warmpool.policy import Sizing
 from autoscaler.warmpool.pool import Fault, Member, Observed, Plan, Seed, affordable, plan
 from autoscaler.warmpool.reasons import PoolReason, PoolRule
+from autoscaler.warmpool.sizing.policy import Sizing
 from autoscaler.warmpool.spec import read_spec, requests_of
 from autoscaler.warmpool.status import make_status, status_differs
 

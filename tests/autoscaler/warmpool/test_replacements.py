@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.warmpool.keys import PoolKey
-from clusters.errors import Forbidden
-from clusters.objects import EVENT
+from autoscaler.warmpool.claims.keys import PoolKey
+from clusters.base.errors import Forbidden
+from clusters.base.objects import EVENT
 from tests.autoscaler.warmpool.pool_world import PoolWorld, full, pool_world
 
 HOUR = 3_600.0

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from autoscaler.warmpool.shortage import chance_of_none, chances_of_none, peakedness_of, slope
+from autoscaler.warmpool.sizing.shortage import chance_of_none, chances_of_none, peakedness_of, slope
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from autoscaler.config import WarmStart
-from autoscaler.warmpool.assignment import Assignment
-from autoscaler.warmpool.caller import LoadFailed, LoadRefused
-from autoscaler.warmpool.claim import ClaimStep
-from autoscaler.warmpool.keys import PoolKey
-from autoscaler.warmpool.marks import ANNOTATION_LOAD, DIGESTS_VARIABLE, DIGESTS_VOLUME, LABEL_POOL
+from autoscaler.warmpool.claims.assignment import Assignment
+from autoscaler.warmpool.claims.caller import LoadFailed, LoadRefused
+from autoscaler.warmpool.claims.claim import ClaimStep
+from autoscaler.warmpool.claims.keys import PoolKey
+from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD, DIGESTS_VARIABLE, DIGESTS_VOLUME, LABEL_POOL
+from autoscaler.warmpool.claims.pods import is_claimed
 from autoscaler.warmpool.observed import make_member
-from autoscaler.warmpool.pods import is_claimed
-from clusters.clock import SystemClock
-from clusters.embedded.admission import Validator
-from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.workloads import Workloads
-from clusters.endpoints import Endpoint
-from clusters.informer import Informers
-from clusters.objects import (
+from clusters.base.clock import SystemClock
+from clusters.base.objects import (
     DEPLOYMENT,
     LABEL_REVISION,
     LABEL_REVISION_UID,
@@ -40,6 +35,11 @@ from clusters.objects import (
     name_of,
     timestamp,
 )
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.store.admission import Validator
+from clusters.embedded.workloads import Workloads
+from clusters.net.endpoints import Endpoint
+from clusters.runtime.informer import Informers
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster
 from tests.support.loops import at_work

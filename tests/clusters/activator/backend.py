@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from clusters.endpoints import Endpoint
+from clusters.net.endpoints import Endpoint
 from tests.clusters.activator.bodies import read_body
 
 Handler = Callable[["Call"], Awaitable[None]]

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.objects import Key
+from clusters.base.objects import Key
 from tests.clusters.activator.bodies import read_body
 
 REVISION = Key("default", "iris-00001")

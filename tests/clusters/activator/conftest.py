@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.objects import Key
+from clusters.embedded.activator.link import ActivatorLink, Load, Target
 from clusters.embedded.activator.process import ActivatorProcess
-from clusters.embedded.activator_link import ActivatorLink, Load, Target
-from clusters.endpoints import Endpoint
-from clusters.objects import Key
+from clusters.net.endpoints import Endpoint
 from loadtests.bench.processes import cpu_seconds, pss
 from tests.clusters.activator.caller import REVISION, Caller
 from tests.support.wait import eventually

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from clusters.embedded.activator_link import Load
+from clusters.embedded.activator.link import Load
 from tests.clusters.activator.backend import Backend, Call
 from tests.clusters.activator.conftest import Running
 from tests.support.wait import eventually

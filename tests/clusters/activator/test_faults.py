@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.endpoints import Endpoint
+from clusters.net.endpoints import Endpoint
 from tests.clusters.activator.backend import Backend, Call
 from tests.clusters.activator.caller import head
 from tests.clusters.activator.conftest import Running

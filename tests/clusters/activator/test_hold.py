@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from clusters.embedded.activator_link import Target
-from clusters.objects import Key
+from clusters.base.objects import Key
+from clusters.embedded.activator.link import Target
 from tests.clusters.activator.backend import Backend, Gate
 from tests.clusters.activator.caller import REVISION, Answer, Caller
 from tests.clusters.activator.conftest import Running

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.errors import Unavailable
+from clusters.base.identity import identify, is_running
+from clusters.base.objects import Key
+from clusters.embedded.activator.link import ActivatorLink
 from clusters.embedded.activator.process import SOCKET, ActivatorFailed, ActivatorProcess
 from clusters.embedded.activator.wire import Load, Target
-from clusters.embedded.activator_link import ActivatorLink
-from clusters.errors import Unavailable
-from clusters.identity import identify, is_running
-from clusters.objects import Key
 from tests.clusters.activator.backend import Backend, Gate
 from tests.clusters.activator.caller import REVISION, Caller
 from tests.clusters.activator.conftest import Running, running
@@ -32,11 +32,11 @@ MIB = 1024 * 1024
 CONTROL_PLANE = """
 import asyncio, sys
 from pathlib import Path
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
 from clusters.embedded.activator.process import ActivatorProcess
-from clusters.embedded.activator_link import Target
-from clusters.endpoints import Endpoint
-from clusters.objects import Key
+from clusters.embedded.activator.link import Target
+from clusters.net.endpoints import Endpoint
+from clusters.base.objects import Key
 
 async def main():
     process = ActivatorProcess(Path(sys.argv[1]), SystemClock())
@@ -261,7 +261,7 @@ async def test_it_rests_and_is_small(activator: Running) -> None:
 async def test_targets_given_while_it_is_away_are_unavailable_but_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusters.embedded.activator_link.ACK_TIMEOUT", 0.05)
+    monkeypatch.setattr("clusters.embedded.activator.link.ACK_TIMEOUT", 0.05)
     link = ActivatorLink(tmp_path / SOCKET, SystemClock())
     target = Target(REVISION, (), 10, 0, 20.0)
     with pytest.raises(Unavailable, match="iris-00001"):

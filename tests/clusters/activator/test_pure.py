@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.embedded.activator.answers import NotOurs, answer_to
-from clusters.embedded.activator.errors import HoldExpired, HoldQueueFull, UnknownRevision
-from clusters.embedded.activator.headers import (
+from clusters.base.errors import KnodelError
+from clusters.base.objects import Key
+from clusters.embedded.activator.proxy.answers import NotOurs, answer_to
+from clusters.embedded.activator.proxy.errors import HoldExpired, HoldQueueFull, UnknownRevision
+from clusters.embedded.activator.proxy.headers import (
     HEADER_TOKEN,
     RawHeaders,
     has_body,
@@ -17,9 +19,9 @@ from clusters.embedded.activator.headers import (
     response_headers,
     revision_of,
 )
-from clusters.embedded.activator.startup import parse
-from clusters.embedded.activator.timing import Held, Startup, header, stages
-from clusters.embedded.activator.upstream import UpstreamError
+from clusters.embedded.activator.proxy.startup import parse
+from clusters.embedded.activator.proxy.timing import Held, Startup, header, stages
+from clusters.embedded.activator.proxy.upstream import UpstreamError
 from clusters.embedded.activator.wire import (
     Load,
     Target,
@@ -30,9 +32,7 @@ from clusters.embedded.activator.wire import (
     target_from_wire,
     target_to_wire,
 )
-from clusters.endpoints import Endpoint
-from clusters.errors import KnodelError
-from clusters.objects import Key
+from clusters.net.endpoints import Endpoint
 
 seconds = st.floats(0, 1000)
 durations = st.floats(0, 100_000)

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.clock import SystemClock
-from clusters.embedded.activator.errors import HoldExpired, StartFailed, UnknownRevision
+from clusters.base.clock import SystemClock
+from clusters.base.objects import Key
+from clusters.embedded.activator.proxy.errors import HoldExpired, StartFailed, UnknownRevision
 from clusters.embedded.activator.report import LoadReport
 from clusters.embedded.activator.throttle import Lease, RevisionThrottle
 from clusters.embedded.activator.throttler import Throttler
 from clusters.embedded.activator.wire import Load, Loads, Target
-from clusters.endpoints import Endpoint
-from clusters.objects import Key
+from clusters.net.endpoints import Endpoint
 from tests.support.wait import eventually
 
 KEY = Key("default", "iris-00001")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.dataplane import DataPlane
+from clusters.embedded.dataplane.controller import DataPlane
 from clusters.gateway.envoy import Envoy
 from tests.clusters.dataplane.stage import Activator, Stage, data_plane
 from tests.clusters.gateway.backends import Backend, backend

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from clusters.base.objects import INGRESS, is_true
 from clusters.gateway.envoy import Envoy
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Table
-from clusters.objects import INGRESS, is_true
 from tests.clusters.dataplane.stage import Stage
 from tests.clusters.gateway.backends import ask
 

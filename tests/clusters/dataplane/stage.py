@@ -8,14 +8,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusters.clock import SystemClock
-from clusters.embedded.activator_link import Target
-from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.dataplane import DataPlane, Gateway, HoldPolicy
-from clusters.errors import NotFound
-from clusters.gateway_token import GatewayTokens
-from clusters.informer import Informers
-from clusters.objects import (
+from clusters.base.clock import SystemClock
+from clusters.base.errors import NotFound
+from clusters.base.objects import (
     ANNOTATION_PORTS,
     INGRESS,
     LABEL_REVISION,
@@ -27,6 +22,11 @@ from clusters.objects import (
     Object,
     annotations_of,
 )
+from clusters.embedded.activator.link import Target
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.dataplane.controller import DataPlane, Gateway, HoldPolicy
+from clusters.gateway.token import GatewayTokens
+from clusters.runtime.informer import Informers
 from tests.clusters.gateway.backends import Backend
 from tests.clusters.gateway.ingresses import ingress
 from tests.support.loops import at_work

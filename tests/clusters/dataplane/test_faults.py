@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.objects import INGRESS, POD, SERVERLESS_SERVICE, Key, Object, is_true
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.dataplane import DataPlane
+from clusters.embedded.dataplane.controller import DataPlane
 from clusters.gateway.envoy import ENDPOINTS, ROUTES, Envoy
 from clusters.gateway.errors import NotServing, Refused
-from clusters.objects import INGRESS, POD, SERVERLESS_SERVICE, Key, Object, is_true
 from tests.clusters.dataplane.looks import Stuck, answers, is_ready
 from tests.clusters.dataplane.stage import Activator, Stage, data_plane
 from tests.clusters.gateway.backends import Backend

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from clusters.embedded.dataplane import DataPlane
+from clusters.base.objects import SERVERLESS_SERVICE
+from clusters.embedded.dataplane.controller import DataPlane
 from clusters.gateway.envoy import Envoy
-from clusters.objects import SERVERLESS_SERVICE
 from tests.clusters.dataplane.looks import DIRECT, PROXIED, answers, is_ready
 from tests.clusters.dataplane.stage import Stage
 from tests.clusters.gateway.backends import Backend

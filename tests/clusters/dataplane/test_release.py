@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from clusters.embedded import dataplane
+from clusters.base.objects import POD, SERVERLESS_SERVICE
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.dataplane import DataPlane
+from clusters.embedded.dataplane import controller as dataplane
+from clusters.embedded.dataplane.controller import DataPlane
 from clusters.gateway.envoy import Envoy
-from clusters.objects import POD, SERVERLESS_SERVICE
 from tests.clusters.dataplane.looks import PROXIED, Stuck, answers, is_ready
 from tests.clusters.dataplane.stage import Activator, Stage, data_plane
 from tests.clusters.gateway.backends import Backend, backend

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import time
 
-from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.dataplane import DataPlane
-from clusters.embedded.dataplane_view import cannot_start
-from clusters.gateway.envoy import Envoy
-from clusters.gateway_token import ACTIVATOR, HEADER
-from clusters.objects import (
+from clusters.base.objects import (
     INGRESS,
     LABEL_REVISION,
     POD,
@@ -19,6 +14,11 @@ from clusters.objects import (
     Object,
     generation_of,
 )
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.dataplane.controller import DataPlane
+from clusters.embedded.dataplane.view import cannot_start
+from clusters.gateway.envoy import Envoy
+from clusters.gateway.token import ACTIVATOR, HEADER
 from tests.clusters.dataplane.looks import DIRECT, PROXIED, READY, Stuck, answers, is_ready
 from tests.clusters.dataplane.stage import TOKENS, Activator, Stage, data_plane
 from tests.clusters.gateway.backends import Backend

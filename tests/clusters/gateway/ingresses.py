@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clusters.objects import INGRESS, Object
+from clusters.base.objects import INGRESS, Object
 
 
 def ingress(name: str, splits: Mapping[str, int], tags: Mapping[str, str] | None = None, **changed: Any) -> Object:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from clusters.base.objects import Key
 from clusters.gateway.ingress import virtual_hosts
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Table
-from clusters.objects import Key
 from tests.clusters.gateway.backends import Answer
 from tests.clusters.gateway.ingresses import ingress
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from aiohttp import web
 
-from clusters import unix_sockets
-from clusters.errors import KnodelError
+from clusters.base.errors import KnodelError
 from clusters.gateway.admin import Admin
 from clusters.gateway.bootstrap import ADMIN_SOCKET
+from clusters.net import unix_sockets
 
 
 async def test_closing_while_others_ask_gives_them_answers_or_a_known_error(tmp_path: Path) -> None:

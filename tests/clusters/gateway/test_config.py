@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusters.base.objects import Key
 from clusters.gateway import config
 from clusters.gateway.config import Resource, RouteMaker, endpoints
 from clusters.gateway.routes import Backend, Route, Split, Table, VirtualHost
 from clusters.gateway.xds import XdsFiles
-from clusters.objects import Key
 
 ACTIVATOR = Backend("127.0.0.1", 9000)
 

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from clusters import processes
-from clusters.clock import SystemClock
-from clusters.errors import AddressInUse
+from clusters.base import processes
+from clusters.base.clock import SystemClock
+from clusters.base.errors import AddressInUse
+from clusters.base.identity import Identity, identify
+from clusters.base.objects import Key
 from clusters.gateway import envoy
 from clusters.gateway.envoy import ROUTES, Envoy
 from clusters.gateway.errors import NotServing, Refused
 from clusters.gateway.limits import Limits
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Route, Split, Table, VirtualHost
-from clusters.identity import Identity, identify
-from clusters.objects import Key
 from tests.clusters.gateway.backends import ask, backend, read_answer
 from tests.support.clock import SteppedClock
 from tests.support.ports import free_port

@@ -11,14 +11,14 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
 from clusters.gateway.envoy import ACCESS_LOG, Envoy
 from clusters.gateway.limits import Limits
 from clusters.gateway.route_config import PATH_FORM_DOMAIN, VERSION_DOMAIN
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Route, Split, Table, VirtualHost
-from clusters.gateway_token import HEADER
-from serving.server.split import is_of_split
+from clusters.gateway.token import HEADER
+from serving.modelserver.base.split import is_of_split
 from tests.clusters.gateway.backends import Backend, ask, backend, read_answer
 from tests.clusters.gateway.tables import HEAD, ONE, TWO, is_error, table
 from tests.support.ports import free_port

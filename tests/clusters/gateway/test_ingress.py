@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusters.base.objects import Key
 from clusters.gateway.ingress import revisions_of, virtual_hosts, without_collisions
 from clusters.gateway.routes import Route, Split, VirtualHost
-from clusters.objects import Key
 from tests.clusters.gateway.ingresses import ingress
 
 

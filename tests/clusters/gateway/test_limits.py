@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
 from clusters.gateway.envoy import Envoy
 from clusters.gateway.limits import Limits
 from tests.clusters.gateway.backends import Backend, ask, raw

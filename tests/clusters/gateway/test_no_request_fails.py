@@ -10,11 +10,11 @@ from functools import partial
 
 import pytest
 
+from clusters.base.objects import Key
 from clusters.gateway.envoy import Envoy
 from clusters.gateway.ingress import virtual_hosts
 from clusters.gateway.routes import Backend as Address
 from clusters.gateway.routes import Table
-from clusters.objects import Key
 from tests.clusters.gateway.backends import Backend, backend, read_answer
 from tests.clusters.gateway.ingresses import ingress
 from tests.support.wait import eventually

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.clock import SystemClock
+from clusters.base.api import Cluster
+from clusters.base.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
-from clusters.informer import Informers
+from clusters.runtime.informer import Informers
 from tests.clusters.knative.stage import Stage
 from tests.support.loops import at_work
 

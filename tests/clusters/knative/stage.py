@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import NotFound
-from clusters.objects import (
+from clusters.base.errors import NotFound
+from clusters.base.objects import (
     CONFIGURATION,
     DEPLOYMENT,
     INGRESS,
@@ -25,6 +24,7 @@ from clusters.objects import (
     generation_of,
     version_of,
 )
+from clusters.embedded.cluster import EmbeddedCluster
 from tests.support.wait import eventually
 
 NAMESPACE = "default"

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from clusters.base.objects import CONFIGURATION, REVISION, Key, Object, name_of, timestamp
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative.collector import Collector, next_look, non_active, stale
 from clusters.embedded.knative.configuration import INDEX, by_configuration
 from clusters.embedded.knative.settings import HOUR, RevisionGC
 from clusters.embedded.knative.view import View
-from clusters.informer import Informers
-from clusters.objects import CONFIGURATION, REVISION, Key, Object, name_of, timestamp
+from clusters.runtime.informer import Informers
 from tests.clusters.knative.stage import configuration
 from tests.support.clock import SteppedClock
 from tests.support.loops import at_work

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusters.base.objects import Object
 from clusters.embedded.knative.conditions import Conditions, ConditionSet, Status
-from clusters.objects import Object
 
 SET = ConditionSet(("A", "B"))
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.clock import SystemClock
+from clusters.base.api import Cluster
+from clusters.base.clock import SystemClock
+from clusters.base.objects import INGRESS, SERVICE, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.store import Store
-from clusters.objects import INGRESS, SERVICE, Object
+from clusters.embedded.store.store import Store
 from tests.clusters.knative.conftest import running
 from tests.clusters.knative.stage import KNATIVE_KINDS, Stage, service, splits
 

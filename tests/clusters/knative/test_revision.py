@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.embedded.knative import Settings
-from clusters.embedded.knative.deployment import make_deployment
-from clusters.embedded.knative.revision_lifecycle import RevisionStatus
-from clusters.objects import (
+from clusters.base.objects import (
     CONFIGURATION,
     DEPLOYMENT,
     POD_AUTOSCALER,
@@ -19,6 +16,9 @@ from clusters.objects import (
     annotations_of,
     condition_of,
 )
+from clusters.embedded.knative import Settings
+from clusters.embedded.knative.deployment import make_deployment
+from clusters.embedded.knative.revision_lifecycle import RevisionStatus
 from tests.clusters.knative.stage import CLASS, WAITING, Stage, condition, conditions, service
 
 FIRST = "magika-00001"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clusters.objects import (
+from clusters.base.objects import (
     CONFIGURATION,
     INGRESS,
     POD_AUTOSCALER,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusters.embedded.knative.validation import PLATFORM_FEATURES, VALIDATORS, validators
-from clusters.objects import CONFIGURATION, DEPLOYMENT, POD_AUTOSCALER, REVISION, Object, labels_of
+from clusters.base.objects import CONFIGURATION, DEPLOYMENT, POD_AUTOSCALER, REVISION, Object, labels_of
+from clusters.embedded.knative.admission.validation import PLATFORM_FEATURES, VALIDATORS, validators
 from tests.clusters.knative.stage import Stage, condition, configuration, template
 
 POOL = "autoscaling.knodel.dev/pool-seed"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusters.objects import (
+from clusters.base.objects import (
     CONFIGURATION,
     DEPLOYMENT,
     INGRESS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusters.base.objects import Object
 from clusters.embedded.knative.ingress import make_ingress
 from clusters.embedded.knative.traffic import BadTarget, Target, Traffic, assign
-from clusters.objects import Object
 from tests.clusters.knative.stage import route, splits
 
 READY = {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.errors import Invalid
+from clusters.base.objects import CONFIGURATION, REVISION, ROUTE, SERVICE, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative.annotation_rules import ALLOW_ZERO_INITIAL_SCALE
+from clusters.embedded.knative.admission.annotation_rules import ALLOW_ZERO_INITIAL_SCALE
+from clusters.embedded.knative.admission.validation import KNATIVE_FEATURES, VALIDATORS, validators
 from clusters.embedded.knative.configuration import make_revision
-from clusters.embedded.knative.validation import KNATIVE_FEATURES, VALIDATORS, validators
-from clusters.embedded.store import Store
-from clusters.errors import Invalid
-from clusters.objects import CONFIGURATION, REVISION, ROUTE, SERVICE, Object
+from clusters.embedded.store.store import Store
 from tests.clusters.knative.stage import configuration, route, service
 
 ALL = [{"latestRevision": True, "percent": 100}]

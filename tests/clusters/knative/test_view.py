@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.api import Cluster
+from clusters.base.api import Cluster
+from clusters.base.errors import NotFound
+from clusters.base.objects import CONFIGURATION, REVISION, Kind, Object, version_of
+from clusters.base.patches import merge_patch
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative.view import View, difference
-from clusters.errors import NotFound
-from clusters.informer import Informers
-from clusters.objects import CONFIGURATION, REVISION, Kind, Object, version_of
-from clusters.patches import merge_patch
+from clusters.runtime.informer import Informers
 from tests.clusters.knative.stage import configuration
 from tests.support.loops import at_work
 from tests.support.wait import eventually

@@ -14,11 +14,11 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.errors import AlreadyExists
+from clusters.base.objects import POD
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.store import Store
-from clusters.errors import AlreadyExists
-from clusters.objects import POD
+from clusters.embedded.store.store import Store
 from tests.clusters.kubelet.nodes import NAMESPACE, Nodes, make_pod, process_of
 
 

@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clusters.api import Cluster
-from clusters.clock import Clock, SystemClock
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock, SystemClock
+from clusters.base.errors import NotFound
+from clusters.base.identity import PROC, Identity, is_running
+from clusters.base.objects import POD, Object
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.kubelet import Image, Kubelet, Settings, find_leftovers
 from clusters.embedded.kubelet.pod_status import recorded_run
-from clusters.endpoints import Endpoint, endpoint_of, is_ready
-from clusters.errors import NotFound
-from clusters.gateway_token import GatewayTokens
-from clusters.identity import PROC, Identity, is_running
-from clusters.informer import Informers
-from clusters.objects import POD, Object
+from clusters.gateway.token import GatewayTokens
+from clusters.net.endpoints import Endpoint, endpoint_of, is_ready
+from clusters.runtime.informer import Informers
 from tests.support.wait import eventually
 
 T = TypeVar("T")

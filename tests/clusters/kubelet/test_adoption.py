@@ -11,13 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from clusters.base.identity import identify, is_running
+from clusters.base.objects import ANNOTATION_PROCESS, POD, condition_of, version_of
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.kubelet import end_leftovers, find_leftovers
-from clusters.embedded.kubelet.environment import PROCESS_OF, PROCESS_ROLE
-from clusters.embedded.kubelet.folders import Folders
-from clusters.endpoints import endpoint_of, is_ready
-from clusters.identity import identify, is_running
-from clusters.objects import ANNOTATION_PROCESS, POD, condition_of, version_of
+from clusters.embedded.kubelet.process.environment import PROCESS_OF, PROCESS_ROLE
+from clusters.embedded.kubelet.process.folders import Folders
+from clusters.net.endpoints import endpoint_of, is_ready
 from tests.clusters.kubelet.nodes import NAMESPACE, Nodes, ended, get, make_pod, process_of, until
 from tests.support.wait import eventually
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from clusters.base.errors import NotFound
+from clusters.base.identity import PROC, session_of
+from clusters.base.objects import POD, Object, condition_of
 from clusters.embedded.kubelet import find_leftovers
 from clusters.embedded.kubelet.container import Container
-from clusters.embedded.kubelet.folders import Folders, has_ended, log_path
-from clusters.endpoints import is_ready
-from clusters.errors import NotFound
-from clusters.identity import PROC, session_of
-from clusters.objects import POD, Object, condition_of
+from clusters.embedded.kubelet.process.folders import Folders, has_ended, log_path
+from clusters.net.endpoints import is_ready
 from tests.clusters.kubelet.nodes import (
     NAMESPACE,
     READINESS,

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from clusters.base.identity import PROC
+from clusters.base.objects import ANNOTATION_PORTS, POD, SECRET, Object, condition_of
 from clusters.embedded.kubelet import Image, find_leftovers
-from clusters.embedded.kubelet.folders import Folders, log_path
-from clusters.endpoints import endpoint_of, is_ready
-from clusters.gateway_token import VARIABLE
-from clusters.identity import PROC
-from clusters.objects import ANNOTATION_PORTS, POD, SECRET, Object, condition_of
+from clusters.embedded.kubelet.process.folders import Folders, log_path
+from clusters.gateway.token import VARIABLE
+from clusters.net.endpoints import endpoint_of, is_ready
 from tests.clusters.kubelet.nodes import (
     NAMESPACE,
     READINESS,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from clusters.embedded.kubelet.folders import ENDED
 from clusters.embedded.kubelet.logs import LOOK_EVERY, REMOVE_EVERY, LogRotator, remove_ended
-from serving.platform import LOGS
+from clusters.embedded.kubelet.process.folders import ENDED
+from serving.platform.platform import LOGS
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 

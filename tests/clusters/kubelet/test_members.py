@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from clusters.base.objects import POD, REPLICA_SET, SECRET, Kind, Object, annotations_of, owner_reference, uid_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.kubelet.folders import Folders
-from clusters.endpoints import endpoint_of, is_ready
-from clusters.objects import POD, REPLICA_SET, SECRET, Kind, Object, annotations_of, owner_reference, uid_of
+from clusters.embedded.kubelet.process.folders import Folders
+from clusters.net.endpoints import endpoint_of, is_ready
 from tests.clusters.kubelet.nodes import NAMESPACE, READINESS, Nodes, get, make_pod, process_of, until
 from tests.support.wait import eventually
 

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusters.base.identity import Identity
+from clusters.base.objects import ANNOTATION_PORTS, Object
 from clusters.embedded.kubelet.backoff import HEALTHY_AFTER, RestartBackOff
-from clusters.embedded.kubelet.environment import declared_environment, node_environment
-from clusters.embedded.kubelet.errors import BadContainerConfig, PortsExhausted, UnknownImage
-from clusters.embedded.kubelet.folders import LARGEST_MESSAGE, Folders, Run, log_path, write_record
-from clusters.embedded.kubelet.images import Command, Image, command_of, expand
-from clusters.embedded.kubelet.limits import BadQuantity, limits_of, parse_quantity
 from clusters.embedded.kubelet.logs import rotate
 from clusters.embedded.kubelet.ports import PortAllocator
-from clusters.endpoints import Endpoint, endpoint_of, is_ready
-from clusters.identity import Identity
-from clusters.objects import ANNOTATION_PORTS, Object
+from clusters.embedded.kubelet.process.environment import declared_environment, node_environment
+from clusters.embedded.kubelet.process.errors import BadContainerConfig, PortsExhausted, UnknownImage
+from clusters.embedded.kubelet.process.folders import LARGEST_MESSAGE, Folders, Run, log_path, write_record
+from clusters.embedded.kubelet.process.images import Command, Image, command_of, expand
+from clusters.embedded.kubelet.process.limits import BadQuantity, limits_of, parse_quantity
+from clusters.net.endpoints import Endpoint, endpoint_of, is_ready
 
 HOST = "127.0.0.1"
 POD: Object = {

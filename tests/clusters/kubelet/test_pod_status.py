@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.embedded.kubelet.folders import Run
+from clusters.base.identity import Identity
+from clusters.base.objects import Object, condition_of
 from clusters.embedded.kubelet.pod_status import (
     CREATING,
     ContainerState,
@@ -23,9 +24,8 @@ from clusters.embedded.kubelet.pod_status import (
     status_patch,
     terminated,
 )
-from clusters.embedded.kubelet.process import UNKNOWN_EXIT, Exit
-from clusters.identity import Identity
-from clusters.objects import Object, condition_of
+from clusters.embedded.kubelet.process.folders import Run
+from clusters.embedded.kubelet.process.process import UNKNOWN_EXIT, Exit
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=5)

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from clusters.embedded.kubelet.errors import UnsupportedPod
+from clusters.base.objects import Object
 from clusters.embedded.kubelet.probes import Probe, Prober, Result, Target, attempt, parse_probe, pause
-from clusters.objects import Object
+from clusters.embedded.kubelet.process.errors import UnsupportedPod
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 

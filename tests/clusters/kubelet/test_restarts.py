@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clusters.endpoints import endpoint_of, is_ready
-from clusters.objects import EVENT
+from clusters.base.objects import EVENT
+from clusters.net.endpoints import endpoint_of, is_ready
 from tests.clusters.kubelet.nodes import (
     NAMESPACE,
     Nodes,

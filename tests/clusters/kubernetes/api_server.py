@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from clusters.objects import Object
+from clusters.base.objects import Object
 from tests.contract.widgets import widget
 
 NAMESPACE = "faults"

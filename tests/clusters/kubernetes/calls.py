@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clusters.api import Cluster
+from clusters.base.api import Cluster
 from tests.clusters.kubernetes.api_server import (
     NAMESPACE,
 )  # fmt: skip

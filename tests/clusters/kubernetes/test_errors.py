@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clusters.errors import (
+from clusters.base.errors import (
     AlreadyExists,
     ClusterError,
     Conflict,
@@ -18,11 +18,11 @@ from clusters.errors import (
     NotFound,
     Unavailable,
 )  # fmt: skip
+from clusters.base.objects import DEPLOYMENT, MODEL, NAMESPACE, POD
 from clusters.kubernetes.errors import PatchRefused, translate
 from clusters.kubernetes.lines import Lines, LineTooLong
 from clusters.kubernetes.paths import collection_path, object_path
 from clusters.kubernetes.status import LONGEST_TEXT, read_status
-from clusters.objects import DEPLOYMENT, MODEL, NAMESPACE, POD
 
 WHAT = "models.knodel.dev 'ns/m'"
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from kubernetes.aio.config import incluster_config
 
-from clusters.errors import Unavailable
+from clusters.base.errors import Unavailable
 from clusters.kubernetes import KubernetesCluster, LoginError, connect
 from clusters.kubernetes.login import SERVICE_HOST, login_for
 from tests.clusters.kubernetes.api_server import NAMESPACE, FakeApiServer, fake_api_server, refuse

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.errors import Forbidden, Unavailable
+from clusters.base.errors import Forbidden, Unavailable
+from clusters.base.objects import name_of
 from clusters.kubernetes import KubernetesCluster
-from clusters.objects import name_of
 from tests.clusters.kubernetes.api_server import (
     NAMESPACE,
     FakeApiServer,

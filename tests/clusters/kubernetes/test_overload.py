@@ -8,11 +8,11 @@ from email.utils import format_datetime
 
 import pytest
 
-from clusters.controller import Controller
-from clusters.errors import Unavailable
+from clusters.base.errors import Unavailable
+from clusters.base.objects import Key
 from clusters.kubernetes import Timeouts
 from clusters.kubernetes.retry_after import LONGEST, SHORTEST, retry_after
-from clusters.objects import Key
+from clusters.runtime.controller import Controller
 from tests.clusters.kubernetes.api_server import (
     NAMESPACE,
     FakeApiServer,

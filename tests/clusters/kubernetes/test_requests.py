@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from clusters.errors import ClusterError, Conflict, Gone, Invalid, Unavailable
+from clusters.base.errors import ClusterError, Conflict, Gone, Invalid, Unavailable
+from clusters.base.objects import name_of
 from clusters.kubernetes import KubernetesCluster
 from clusters.kubernetes.cluster import RACES
-from clusters.objects import name_of
 from tests.clusters.kubernetes.api_server import (
     NAMESPACE,
     FakeApiServer,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from clusters.errors import Forbidden
+from clusters.base.errors import Forbidden
 from clusters.kubernetes import KubernetesCluster, transport
 from tests.clusters.kubernetes.api_server import FakeApiServer, Step, answer, refuse, reset, stream
 from tests.clusters.kubernetes.calls import CALLS, sort_of

@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import pytest
 
-from clusters.errors import Forbidden, Gone, NotFound
-from clusters.informer import Informer
+from clusters.base.errors import Forbidden, Gone, NotFound
+from clusters.base.objects import name_of, version_of
 from clusters.kubernetes import KubernetesCluster, Timeouts
-from clusters.objects import name_of, version_of
+from clusters.runtime.informer import Informer
 from tests.clusters.kubernetes.api_server import (
     NAMESPACE,
     Asked,

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.clock import Clock, SystemClock
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock, SystemClock
+from clusters.base.errors import ClusterError
+from clusters.base.objects import DEPLOYMENT, POD, REPLICA_SET, SECRET, Kind, Object, version_of
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.workloads import Workloads
-from clusters.errors import ClusterError
-from clusters.informer import Informers
-from clusters.objects import DEPLOYMENT, POD, REPLICA_SET, SECRET, Kind, Object, version_of
+from clusters.runtime.informer import Informers
 from tests.support.wait import eventually
 
 NAMESPACE = "default"

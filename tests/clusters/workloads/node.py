@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from clusters.api import Cluster
-from clusters.objects import POD, Object, name_of, namespace_of, timestamp
+from clusters.base.api import Cluster
+from clusters.base.objects import POD, Object, name_of, namespace_of, timestamp
 
 NODE = "node"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusters.objects import DEPLOYMENT, POD, SECRET, Object, controller_of, name_of, owner_reference
+from clusters.base.objects import DEPLOYMENT, POD, SECRET, Object, controller_of, name_of, owner_reference
 from tests.clusters.workloads.conftest import NAMESPACE, World, deployment
 from tests.clusters.workloads.node import become, stop
 from tests.support.wait import eventually

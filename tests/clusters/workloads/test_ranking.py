@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusters.base.objects import Object, name_of
 from clusters.embedded.workloads.ranking import DELETION_COST, deletion_cost, is_active, pods_to_delete
 from clusters.embedded.workloads.template import make_replica_set, pod_name, template_hash
-from clusters.objects import Object, name_of
 from tests.clusters.workloads.conftest import deployment
 
 

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from typing import Any
 
-from clusters.errors import Conflict, Forbidden, NotFound
-from clusters.objects import (
+from clusters.base.errors import Conflict, Forbidden, NotFound
+from clusters.base.objects import (
     DEPLOYMENT,
     LABEL_TEMPLATE_HASH,
     POD,

@@ -6,9 +6,9 @@ import asyncio
 import json
 import time
 
-from clusters.objects import DEPLOYMENT
-from serving.cli.client import Client
-from serving.cli.state import Platform
+from clusters.base.objects import DEPLOYMENT
+from serving.cli.client.client import Client
+from serving.cli.client.state import Platform
 from tests.faults.kit import programs
 from tests.platform.machine import Machine
 from tests.support.wait import eventually

@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from clusters.objects import Object
-from serving.apis import validation
-from serving.apis.model import Model, ModelSpec
-from serving.apis.reader import Fields
+from clusters.base.objects import Object
 from serving.cli.main import main
 from serving.reconciler import model as passes
 from serving.reconciler.status import make_status as of_today
+from serving.types import validation
+from serving.types.model import Model, ModelSpec
+from serving.types.reader import Fields
 
 MOOD = "mood"
 _read_spec = validation._read_spec

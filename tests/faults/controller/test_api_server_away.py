@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.objects import LEASE
+from clusters.base.objects import LEASE
 from tests.faults.controller.test_frozen_leader import all_run, deploy, versions
 from tests.faults.controller.weather import BACK_AFTER, Kind, Weather
 from tests.faults.kit.served import controller, served

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.objects import parse_timestamp
-from serving.rollout.state import RolloutState, rollout_of
+from clusters.base.objects import parse_timestamp
+from serving.reconciler.rollout.state import RolloutState, rollout_of
 from tests.faults.kit.clock import WallClock
 from tests.faults.kit.served import Served, controller, served, uri
 from tests.serving.models import model_object

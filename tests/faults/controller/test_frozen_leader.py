@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.objects import LEASE, MODEL, SERVICE, version_of
+from clusters.base.objects import LEASE, MODEL, SERVICE, version_of
 from tests.faults.kit.served import Served, controller, served, uri, version_in
 from tests.serving.models import model_object
 from tests.support.replicas import ReplicaProcess, until_ready

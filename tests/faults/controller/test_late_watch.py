@@ -11,18 +11,18 @@ from typing import Any, cast
 
 import pytest
 
-from clusters.api import Cluster, WatchEvent
-from clusters.clock import SystemClock
+from clusters.base.api import Cluster, WatchEvent
+from clusters.base.clock import SystemClock
+from clusters.base.objects import CONFIGURATION, MODEL, REVISION, ROUTE, SERVICE, Kind, Object, controller_of, name_of
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
-from clusters.embedded.knative.validation import VALIDATORS
-from clusters.informer import Informers
-from clusters.objects import CONFIGURATION, MODEL, REVISION, ROUTE, SERVICE, Kind, Object, controller_of, name_of
-from clusters.recorder import Recorder
-from serving.apis.settings import Settings
-from serving.apis.validation import validate_model
+from clusters.embedded.knative.admission.validation import VALIDATORS
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
 from serving.reconciler.controller import COMPONENT, ModelController
 from serving.reconciler.flags import AllOn
+from serving.types.settings.settings import Settings
+from serving.types.validation import validate_model
 from tests.faults.kit.served import uri
 from tests.serving.models import VARIANTS, model_object
 from tests.serving.reconciler.conftest import ModelStage

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from clusters.base.objects import MODEL, SERVICE, Kind, condition_of, name_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative.validation import VALIDATORS
-from clusters.objects import MODEL, SERVICE, Kind, condition_of, name_of
-from clusters.queue import FIRST_DELAY, LARGEST_DELAY, WorkQueue
-from serving.apis.validation import validate_model
-from serving.resources.knative_flags import TAG_HEADER, Flag
+from clusters.embedded.knative.admission.validation import VALIDATORS
+from clusters.runtime.queue import FIRST_DELAY, LARGEST_DELAY, WorkQueue
+from serving.makers.knative_flags import TAG_HEADER, Flag
+from serving.types.validation import validate_model
 from tests.faults.kit.served import uri, version_in
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import ModelStage, platform

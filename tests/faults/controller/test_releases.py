@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from clusters.objects import Object
+from clusters.base.objects import Object
 from tests.platform.machine import PATIENCE, Machine, machine
 from tests.platform.test_life import Prober
 from tests.testbed.waiting import becomes

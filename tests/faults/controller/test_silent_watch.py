@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from clusters.base.objects import MODEL, name_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.informer import Informer
 from clusters.kubernetes import KubernetesCluster, Timeouts
-from clusters.objects import MODEL, name_of
+from clusters.runtime.informer import Informer
 from tests.faults.kit.proxy import PLAIN, Proxy, Script
 from tests.serving.models import model_object
 from tests.support.api import api_server

@@ -14,13 +14,13 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clusters.errors import NotFound
-from clusters.objects import MODEL, REVISION
+from clusters.base.errors import NotFound
+from clusters.base.objects import MODEL, REVISION
+from eventing.auth.signing import sign
 from eventing.emit import TYPE
-from eventing.signing import sign
-from serving.apis.annotations import LABEL_MODEL
 from serving.cli.change import change_model, store_model
-from serving.rollout.commands import promote, rollback
+from serving.reconciler.rollout.commands import promote, rollback
+from serving.types.annotations import LABEL_MODEL
 from tests.faults.crash.crashing import NAMESPACE, CrashingMachine
 from tests.scenarios.world import model
 

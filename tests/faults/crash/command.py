@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from serving.cli import client
-from serving.cli.http import Answer, exchange
+from serving.cli.client import client
+from serving.cli.client.http import Answer, exchange
 from serving.cli.main import main
 from tests.faults.kit.crash import When
 
@@ -33,7 +33,7 @@ class Struck:
 
     @contextmanager
     def exchange(self, *arguments: Any, **named: Any) -> Iterator[Answer]:
-        """As `serving.cli.http.exchange`."""
+        """As `serving.cli.client.http.exchange`."""
         self.count += 1
         self._strike("before")
         with self._real(*arguments, **named) as answer:

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from clusters.errors import KnodelError
-from clusters.objects import Kind, Object
-from serving.apis.state import Facts
-from serving.cli.client import Client
-from serving.cli.state import Platform
+from clusters.base.errors import KnodelError
+from clusters.base.objects import Kind, Object
+from serving.cli.client.client import Client
+from serving.cli.client.state import Platform
+from serving.types.settings.state import Facts
 from tests.faults.kit.crash import FOREVER, Countdown, When, Written, countdown_of, read_transcript, transcript_of
 from tests.platform.machine import KNODEL, Machine
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from autoscaler.warmpool.marks import ANNOTATION_CLAIM
-from clusters.objects import (
+from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM
+from clusters.base.objects import (
     CONFIGURATION,
     DEPLOYMENT,
     INGRESS,
@@ -32,7 +32,7 @@ from clusters.objects import (
     annotations_of,
     controller_of,
 )
-from eventing.apis import FINAL_PHASES
+from eventing.objects.apis import FINAL_PHASES
 from tests.faults.kit.crash import transcript_of
 
 ALL = 100  # percent

@@ -13,9 +13,9 @@ import os
 import sys
 from pathlib import Path
 
-from clusters.embedded.store import Store
-from serving.apis.settings import Settings, load_settings
-from serving.platform import run_platform
+from clusters.embedded.store.store import Store
+from serving.platform.platform import run_platform
+from serving.types.settings.settings import Settings, load_settings
 from tests.faults.kit.crash import CrashingDatabase
 
 LOG = "platform.log"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.objects import MODEL
-from serving.cli.errors import INTERRUPTED
+from clusters.base.objects import MODEL
+from serving.cli.base.errors import INTERRUPTED
 from tests.faults.crash.chapters import REST, WITHIN
 from tests.faults.crash.crashing import CrashingMachine, crashing, quietly
 from tests.faults.crash.ledger import Ledger

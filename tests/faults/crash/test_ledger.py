@@ -8,8 +8,19 @@ from typing import Any
 
 import pytest
 
-from autoscaler.warmpool.marks import ANNOTATION_CLAIM
-from clusters.objects import CONFIGURATION, INGRESS, MODEL, MODEL_EVENT, POD, REVISION, ROUTE, SERVICE, Kind, Object
+from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM
+from clusters.base.objects import (
+    CONFIGURATION,
+    INGRESS,
+    MODEL,
+    MODEL_EVENT,
+    POD,
+    REVISION,
+    ROUTE,
+    SERVICE,
+    Kind,
+    Object,
+)
 from tests.faults.crash.ledger import Ledger
 from tests.faults.kit.crash import transcript_of
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.warmpool.pods import is_claimed
-from clusters.objects import MODEL, POD, is_true, uid_of
+from autoscaler.warmpool.claims.pods import is_claimed
+from clusters.base.objects import MODEL, POD, is_true, uid_of
 from serving.cli.remains import find_remains
 from tests.faults.crash.chapters import Chapter, allow_events, by_claim, by_hand, by_judge, by_rollout
 from tests.faults.crash.crashing import CrashingMachine, crashing

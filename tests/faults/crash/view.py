@@ -7,9 +7,9 @@ import re
 from collections import Counter
 from typing import Any
 
-from autoscaler.warmpool.marks import LABEL_POOL
-from autoscaler.warmpool.pods import is_claimed
-from clusters.objects import (
+from autoscaler.warmpool.claims.marks import LABEL_POOL
+from autoscaler.warmpool.claims.pods import is_claimed
+from clusters.base.objects import (
     CONFIGURATION,
     DEPLOYMENT,
     INGRESS,
@@ -28,8 +28,8 @@ from clusters.objects import (
     is_true,
     name_of,
 )
-from eventing.outgoing import is_outgoing
-from serving.apis.annotations import LABEL_MODEL
+from eventing.objects.outgoing import is_outgoing
+from serving.types.annotations import LABEL_MODEL
 from tests.faults.crash.ledger import Ledger
 
 View = dict[str, Any]

@@ -9,8 +9,8 @@ from typing import Any
 
 import aiohttp
 
+from eventing.auth.signing import sign
 from eventing.emit import TYPE
-from eventing.signing import sign
 from tests.platform.machine import Machine
 
 FORMAT = "application/cloudevents+json"

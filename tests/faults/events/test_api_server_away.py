@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from clusters.base.objects import MODEL, MODEL_EVENT, Object, version_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import MODEL, MODEL_EVENT, Object, version_of
 from eventing.emit import emit_training_completed
 from tests.eventing.test_main import make_event_source
 from tests.eventing.webhook import SECRET, SOURCE
@@ -57,7 +57,7 @@ async def test_what_was_refused_meanwhile_is_sent_again_and_all_are_applied_in_o
     url = f"http://127.0.0.1:{free_port()}"
     async with api_server(cluster, tmp_path) as kubeconfig, Proxy(("127.0.0.1", port_of(kubeconfig))) as proxy:
         options = ["--kubeconfig", str(through(kubeconfig, proxy))]
-        async with replica("eventing.main", options, tmp_path, PORT=url.rpartition(":")[2]) as webhook:
+        async with replica("serving.platform.webhook_main", options, tmp_path, PORT=url.rpartition(":")[2]) as webhook:
             await until_ready(webhook)
             done: dict[str, int] = dict.fromkeys(MODELS, 0)
             trainings = [asyncio.create_task(train(name, f"{url}/events", done, away)) for name in MODELS]

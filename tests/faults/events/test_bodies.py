@@ -13,7 +13,7 @@ from eventing.limits import DEFAULTS, MEBIBYTE
 from loadtests.bench.processes import bytes_of
 from tests.faults.events.sender import FORMAT, Sender
 from tests.platform.machine import machine
-from tests.serving.server.client import Answer, Caller, request
+from tests.serving.modelserver.client import Answer, Caller, request
 from tests.support.wait import eventually
 
 SOURCE = "/training/large"

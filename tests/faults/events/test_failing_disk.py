@@ -12,10 +12,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from clusters.objects import MODEL_EVENT
-from eventing.model_event import event_name
-from serving.cli.client import Client
-from serving.cli.state import Platform
+from clusters.base.objects import MODEL_EVENT
+from eventing.objects.model_event import event_name
+from serving.cli.client.client import Client
+from serving.cli.client.state import Platform
 from tests.faults.events.sender import Sender
 from tests.platform.machine import Machine, machine
 from tests.support.wait import eventually

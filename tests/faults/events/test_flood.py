@@ -10,10 +10,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from clusters.objects import MODEL, MODEL_EVENT, REVISION, condition_of, generation_of
-from eventing.outgoing import is_outgoing
-from serving.cli.client import Client
-from serving.cli.state import Platform
+from clusters.base.objects import MODEL, MODEL_EVENT, REVISION, condition_of, generation_of
+from eventing.objects.outgoing import is_outgoing
+from serving.cli.client.client import Client
+from serving.cli.client.state import Platform
 from tests.faults.events.sender import Sender
 from tests.platform.machine import Machine, machine
 from tests.scenarios.world import infer_body

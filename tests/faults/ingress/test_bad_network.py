@@ -10,7 +10,7 @@ import pytest
 
 from clusters.embedded.kubelet.probes import Target, attempt
 from clusters.gateway.envoy import Envoy
-from serving.resources.pod_spec import LIVE_TIMEOUT, PROBE_TIMEOUT
+from serving.makers.pod_spec import LIVE_TIMEOUT, PROBE_TIMEOUT
 from tests.clusters.activator.backend import Backend, Call
 from tests.clusters.activator.conftest import Running
 from tests.faults.ingress.ways import Way, through_activator, through_gateway

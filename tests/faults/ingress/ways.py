@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from clusters.endpoints import Endpoint
 from clusters.gateway.envoy import Envoy
 from clusters.gateway.routes import Backend as Address
+from clusters.net.endpoints import Endpoint
 from tests.clusters.activator.caller import Caller, head
 from tests.clusters.activator.conftest import Running
 from tests.clusters.gateway.tables import ONE, table

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from clusters.embedded.database import Database, Row
+from clusters.embedded.store.database import Database, Row
 
 When = Literal["before", "after"]
 """Of the n-th write. `before`: all that was done since the write before it is done, and nothing tells of it. `after`:

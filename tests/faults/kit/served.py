@@ -10,13 +10,13 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.objects import LEASE, MODEL, SERVICE, Object, name_of
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
-from clusters.embedded.knative.validation import VALIDATORS
-from clusters.informer import Informers
-from clusters.objects import LEASE, MODEL, SERVICE, Object, name_of
-from serving.apis.validation import validate_model
+from clusters.embedded.knative.admission.validation import VALIDATORS
+from clusters.runtime.informer import Informers
+from serving.types.validation import validate_model
 from tests.serving.reconciler.conftest import ModelStage
 from tests.support.api import api_server
 from tests.support.clusters import embedded_cluster
@@ -81,9 +81,9 @@ async def served(
 async def controller(
     kubeconfig: Path, name: str, options: Sequence[str] = (), **environ: str
 ) -> AsyncIterator[ReplicaProcess]:
-    """`python -m serving.main`, as a Pod called `name`."""
+    """`python -m serving.platform.main`, as a Pod called `name`."""
     arguments, pod = ["--kubeconfig", str(kubeconfig), *options], {"POD_NAME": name, "POD_UID": f"uid-of-{name}"}
-    async with replica("serving.main", arguments, kubeconfig.parent, name, **pod, **environ) as started:
+    async with replica("serving.platform.main", arguments, kubeconfig.parent, name, **pod, **environ) as started:
         yield started
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.embedded.database import Database, Row
-from clusters.objects import Key
+from clusters.base.objects import Key
+from clusters.embedded.store.database import Database, Row
 from tests.faults.kit.crash import (
     FOREVER,
     UNARMED,

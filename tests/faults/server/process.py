@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtests.bench.processes import bytes_of, cpu_seconds, files_of
-from tests.serving.server.client import Answer, ask, request, tensor
+from tests.serving.modelserver.client import Answer, ask, request, tensor
 from tests.support.ports import free_ports
 from tests.support.wait import eventually
 
@@ -84,7 +84,7 @@ async def server_process(
     port, management = free_ports(2)
     log = folder / "server.log"
     uri = artifact if isinstance(artifact, str) else artifact.as_uri()
-    command = (*within, sys.executable, "-m", "serving.server", "--name", NAME, "--storage-uri", uri, *options)
+    command = (*within, sys.executable, "-m", "serving.modelserver", "--name", NAME, "--storage-uri", uri, *options)
     ports = {"PORT": str(port), "MANAGEMENT_PORT": str(management), "HOST": "127.0.0.1"}
     with log.open("wb") as output:
         said = output if pipe is None else pipe

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from serving.server.limits import MEBIBYTE, Limits
+from serving.modelserver.base.limits import MEBIBYTE, Limits
 from tests.faults.server.process import ServerProcess, server_process
-from tests.serving.server.client import Answer, Caller, request
+from tests.serving.modelserver.client import Answer, Caller, request
 from tests.support import models
 
 SIZE = 300 * MEBIBYTE

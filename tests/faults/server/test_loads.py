@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from clusters.base.objects import MODEL, condition_of
 from clusters.embedded.kubelet.backoff import FIRST_BACKOFF
-from clusters.objects import MODEL, condition_of
-from serving.cli.client import Client
-from serving.cli.state import Platform
+from serving.cli.client.client import Client
+from serving.cli.client.state import Platform
 from tests.platform.machine import Machine, machine
 from tests.platform.test_life import Prober
 from tests.support.wait import eventually

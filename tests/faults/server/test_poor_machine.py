@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.server.process import call, server_process
-from tests.serving.server.client import Caller
+from tests.serving.modelserver.client import Caller
 from tests.support import models
 from tests.support.mounts import MayNotMount
 from tests.support.small_disk import fill, make_room, on_small_disk

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.server.workers import GRACE
+from serving.modelserver.execution.workers import GRACE
 from tests.faults.server.process import ServerProcess, server_process
 from tests.support.wait import eventually
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from serving.server.limits import Limits
+from serving.modelserver.base.limits import Limits
 from tests.faults.server.process import ServerProcess, call, server_process
-from tests.serving.server.client import HOST, Caller
+from tests.serving.modelserver.client import HOST, Caller
 from tests.support import models
 from tests.support.wait import eventually
 

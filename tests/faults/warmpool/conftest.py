@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.warmpool.marks import LABEL_POOL
-from autoscaler.warmpool.pods import is_claimed
-from clusters.objects import POD, Object, name_of, uid_of
+from autoscaler.warmpool.claims.marks import LABEL_POOL
+from autoscaler.warmpool.claims.pods import is_claimed
+from clusters.base.objects import POD, Object, name_of, uid_of
 from tests.faults.kit import programs
 from tests.scenarios import embedded
 from tests.scenarios.conftest import has_no_pods

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.objects import POD, name_of, parse_timestamp
+from clusters.base.objects import POD, name_of, parse_timestamp
 from loadtests.bench.processes import Held, held
 from tests.autoscaler.warmpool.pool_world import PoolWorld, pool_world
 from tests.autoscaler.warmpool.test_manager_restarts import one_cycle

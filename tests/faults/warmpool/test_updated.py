@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.objects import WARM_POOL
+from clusters.base.objects import WARM_POOL
 from tests.faults.kit import programs
 from tests.faults.warmpool.conftest import POOL, PYTHON, Stage, names
 from tests.scenarios.test_scaling import at_zero

@@ -13,27 +13,37 @@ from typing import Any
 import pytest
 import yaml
 
-from clusters import unix_sockets
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.objects import (
+    EVENT_SOURCE,
+    KINDS,
+    MODEL,
+    MODEL_EVENT,
+    NAMESPACE,
+    REVISION,
+    SECRET,
+    WARM_POOL,
+    Object,
+)
+from clusters.base.version import VERSION
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.lock import FolderLock
-from clusters.embedded.secrets import validate_secret
-from clusters.embedded.store import Store
-from clusters.informer import Informer
-from clusters.objects import EVENT_SOURCE, KINDS, MODEL, MODEL_EVENT, NAMESPACE, REVISION, SECRET, WARM_POOL, Object
-from eventing.model_event import validate_model_event
-from eventing.webhook import make_webhook
-from serving.api.app import ControlApi
-from serving.api.guard import Guard
-from serving.api.server import listen, make_server
-from serving.api.webhook import WithWebhook
-from serving.apis.event_source import validate_event_source
-from serving.apis.settings import Settings
-from serving.apis.state import CONTROL_SOCKET, TOKEN_FILE, Facts, write_private
-from serving.apis.version import VERSION
-from serving.apis.warm_pool import validate_warm_pool
+from clusters.embedded.store.lock import FolderLock
+from clusters.embedded.store.secrets import validate_secret
+from clusters.embedded.store.store import Store
+from clusters.net import unix_sockets
+from clusters.runtime.informer import Informer
+from eventing.objects.model_event import validate_model_event
+from eventing.webhook.webhook import make_webhook
 from serving.cli.main import VERBS, main
-from serving.doors import model_door
+from serving.control_api.app import ControlApi
+from serving.control_api.guard import Guard
+from serving.control_api.server import listen, make_server
+from serving.control_api.webhook import WithWebhook
+from serving.platform.admission import model_door
+from serving.types.event_source import validate_event_source
+from serving.types.settings.settings import Settings
+from serving.types.settings.state import CONTROL_SOCKET, TOKEN_FILE, Facts, write_private
+from serving.types.warm_pool import validate_warm_pool
 from tests.serving.cli.kube import NOTHING, TOKEN, FakeApi, Pki, Reply, fake_api, kubeconfig, make_pki
 
 ARTIFACT = "https://models.test/magika"

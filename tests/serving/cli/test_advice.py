@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.cli.advice import REFUSED_BY, complete_advice
+from serving.cli.base.advice import REFUSED_BY, complete_advice
 from tests.serving.cli.advice import ADVICE, PLACEHOLDERS
 from tests.serving.cli.advice_scan import HOLE, advised, advised_commands
 from tests.serving.cli.command_lines import find_command, parse_command

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from clusters import unix_sockets
-from clusters.embedded.lock import FolderLock
-from clusters.errors import Gone, KnodelError
-from clusters.objects import MODEL
-from serving.apis.state import CONTROL_SOCKET, PLATFORM_FILE
-from serving.apis.version import VERSION
-from serving.cli.client import Client
-from serving.cli.errors import CommandError
-from serving.cli.http import LONGEST_LINE
-from serving.cli.state import Platform
+from clusters.base.errors import Gone, KnodelError
+from clusters.base.objects import MODEL
+from clusters.base.version import VERSION
+from clusters.embedded.store.lock import FolderLock
+from clusters.net import unix_sockets
+from serving.cli.base.errors import CommandError
+from serving.cli.client.client import Client
+from serving.cli.client.http import LONGEST_LINE
+from serving.cli.client.state import Platform
+from serving.types.settings.state import CONTROL_SOCKET, PLATFORM_FILE
 from tests.serving.cli.conftest import Knodel, announce
 
 Talk = Callable[[socket.socket, threading.Event], None]

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from clusters.errors import NotFound
-from clusters.objects import MODEL
-from serving.rollout.state import RolloutState
+from clusters.base.errors import NotFound
+from clusters.base.objects import MODEL
+from serving.reconciler.rollout.state import RolloutState
 from tests.serving.cli.conftest import ARTIFACT, Served, check
 
 NOW = "2026-01-01T00:00:00.000Z"

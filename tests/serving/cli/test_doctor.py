@@ -14,15 +14,17 @@ from typing import Any
 
 import pytest
 
-from clusters.embedded.lock import FolderLock
-from clusters.embedded.store import Store
-from clusters.objects import Object
-from serving.apis.state import KEPT_FOLDER, Facts
-from serving.cli import doctor, examine, model_doctor
-from serving.cli.doctor import INFINITY, Finding, Listener, Reply
-from serving.cli.sockets import is_taken, listeners, listening_inodes
+from clusters.base.objects import Object
+from clusters.embedded.store.lock import FolderLock
+from clusters.embedded.store.store import Store
+from serving.cli.client.sockets import Listener, is_taken, listeners, listening_inodes
+from serving.cli.doctor import examine
+from serving.cli.doctor import findings as doctor
+from serving.cli.doctor import models as model_doctor
+from serving.cli.doctor.findings import INFINITY, Finding, Reply
 from serving.storage import kept
-from serving.storage.local import Place
+from serving.storage.sources.local import Place
+from serving.types.settings.state import KEPT_FOLDER, Facts
 from tests.serving.cli.conftest import Knodel, Served, announce
 from tests.serving.cli.test_down import marked
 

@@ -15,20 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
 from clusters.embedded.activator.process import ActivatorProcess
-from clusters.embedded.kubelet.environment import PROCESS_OF, PROCESS_ROLE
-from clusters.embedded.lock import FolderLock
+from clusters.embedded.kubelet.process.environment import PROCESS_OF, PROCESS_ROLE
+from clusters.embedded.store.lock import FolderLock
 from clusters.gateway.envoy import Envoy
-from serving.apis.state import ACTIVATOR_FOLDER, GATEWAY_FOLDER
 from serving.cli.remains import find_remains
+from serving.types.settings.state import ACTIVATOR_FOLDER, GATEWAY_FOLDER
 from tests.serving.cli.conftest import Knodel, announce
 
 PLATFORM = """
 import signal, sys, time
 from pathlib import Path
-from clusters.embedded.lock import FolderLock
-from serving.apis.state import forget
+from clusters.embedded.store.lock import FolderLock
+from serving.types.settings.state import forget
 ends = signal.sigwait if sys.argv[2] == "orderly" else lambda _: time.sleep(60)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 with FolderLock(Path(sys.argv[1])):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.objects import EVENT_SOURCE, SECRET, Object
-from eventing.hmac_keys import keys_of
-from eventing.signatures import plain_key
+from clusters.base.objects import EVENT_SOURCE, SECRET, Object
+from eventing.auth.hmac_keys import keys_of
+from eventing.auth.signatures import plain_key
 from tests.serving.cli.conftest import Served, check
 
 MLFLOW = ("/mlflow", "--models", "fraud", "--storage-prefix", "s3://mlflow/")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from clusters.objects import EVENT_SOURCE, MODEL_EVENT, SECRET, Key, Object
-from eventing.hmac_keys import keys_of
-from eventing.model_event import event_name
-from eventing.outbox import PROGRESSED, PROMOTED, STARTED, Entry
-from eventing.outgoing import make_outgoing
+from clusters.base.objects import EVENT_SOURCE, MODEL_EVENT, SECRET, Key, Object
+from eventing.auth.hmac_keys import keys_of
+from eventing.objects.model_event import event_name
+from eventing.objects.outbox import PROGRESSED, PROMOTED, STARTED, Entry
+from eventing.objects.outgoing import make_outgoing
 from tests.serving.cli.conftest import Done, Served, check
 from tests.support.wait import eventually
 
@@ -179,7 +179,7 @@ async def test_other_data_of_another_type(served: Served) -> None:
 async def test_send_refuses(
     served: Served, options: tuple[str, ...], code: int, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("eventing.app"), "disabled", True)  # its stderr is the command's here
+    monkeypatch.setattr(logging.getLogger("eventing.webhook.app"), "disabled", True)  # its stderr is the command's here
     await allow(served)
     await send(served, "1")
     check(await served.knodel("events", "send", *options), code, words)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clusters.objects import MODEL, Object
+from clusters.base.objects import MODEL, Object
 from tests.serving.cli.conftest import Config, Knodel
 from tests.serving.cli.kube import (
     CONFIG_PATH,

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from serving.cli.errors import CommandError
-from serving.cli.kubeconfig import KubeContext
+from serving.cli.base.errors import CommandError
+from serving.cli.client.kubeconfig import KubeContext
 from tests.serving.cli.conftest import Config, Knodel
 from tests.serving.cli.kube import (
     CONTEXT,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.errors import Unavailable
-from clusters.objects import MODEL, Object
-from serving.cli.client import Client
-from serving.cli.kubeconfig import KubeContext
+from clusters.base.errors import Unavailable
+from clusters.base.objects import MODEL, Object
+from serving.cli.client.client import Client
+from serving.cli.client.kubeconfig import KubeContext
 from tests.serving.cli.conftest import Config, Knodel, check
 from tests.serving.cli.kube import CONTEXT, NOTHING, FakeApi, Reply, Seen, failure
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from clusters.names import dns_label_fault
-from serving.cli.event_allow import role_name
+from clusters.base.names import dns_label_fault
+from serving.cli.events.allow import role_name
 from tests.serving.cli.conftest import Config, Knodel, check
 from tests.serving.cli.kube import CONTEXT, FakeApi, Reply, Seen, failure
 

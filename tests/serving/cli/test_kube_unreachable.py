@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from clusters.objects import MODEL, Object
-from serving.cli.client import Client
-from serving.cli.errors import CommandError
-from serving.cli.kubeconfig import KubeContext
+from clusters.base.objects import MODEL, Object
+from serving.cli.base.errors import CommandError
+from serving.cli.client.client import Client
+from serving.cli.client.kubeconfig import KubeContext
 from tests.serving.cli.conftest import Config, Knodel, check
 from tests.serving.cli.kube import CONTEXT, FakeApi, Reply, Seen
 from tests.serving.cli.test_broken_platform import BROKEN, PATIENCE, SLOW, Talk, listener

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clusters.clock import SystemClock
-from clusters.embedded.secrets import values_of
-from clusters.objects import KINDS, MODEL, NAMESPACE, SECRET, WARM_POOL
-from serving.api.app import ControlApi
-from serving.api.guard import Guard
-from serving.api.server import listen, make_server
-from serving.api.tls import ensure_certificate
-from serving.api.tls import kubeconfig as platform_kubeconfig
-from serving.apis.state import KUBECONFIG_FILE
+from clusters.base.clock import SystemClock
+from clusters.base.objects import KINDS, MODEL, NAMESPACE, SECRET, WARM_POOL
+from clusters.embedded.store.secrets import values_of
+from serving.cli.base.output import without_managed_fields
 from serving.cli.main import VERBS
-from serving.cli.output import without_managed_fields
+from serving.control_api.app import ControlApi
+from serving.control_api.guard import Guard
+from serving.control_api.server import listen, make_server
+from serving.control_api.tls import ensure_certificate
+from serving.control_api.tls import kubeconfig as platform_kubeconfig
+from serving.types.settings.state import KUBECONFIG_FILE
 from tests.serving.cli.conftest import Done, Knodel, NoLogs, Served
 from tests.serving.cli.kube import TOKEN
 from tests.serving.cli.test_models import STATUS, add_pod, put_in_force

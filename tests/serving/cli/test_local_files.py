@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from clusters.objects import MODEL, Object
-from serving.apis.state import KEPT_FOLDER, Facts
+from clusters.base.objects import MODEL, Object
 from serving.cli import local_files
 from serving.cli.local_files import without_same_bytes
-from serving.storage.digest import of_bytes
+from serving.storage.base.digest import of_bytes
+from serving.types.settings.state import KEPT_FOLDER, Facts
 from tests.serving.cli.conftest import Served, check
 
 OLD, NEW = of_bytes(b"old"), of_bytes(b"new")

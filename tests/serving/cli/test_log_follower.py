@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from clusters.errors import NotFound
-from clusters.objects import MODEL, Object
-from serving.cli.client import Client
-from serving.cli.log_follower import LogFollower
+from clusters.base.errors import NotFound
+from clusters.base.objects import MODEL, Object
+from serving.cli.client.client import Client
+from serving.cli.verbs.models.log_follower import LogFollower
 
 POD: Object = {
     "metadata": {"name": "m-1", "namespace": "default", "uid": "u"},

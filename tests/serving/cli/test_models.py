@@ -9,8 +9,8 @@ import json
 import pytest
 import yaml
 
-from clusters.errors import NotFound
-from clusters.objects import EVENT, MODEL, NAMESPACE, POD, REVISION, Object
+from clusters.base.errors import NotFound
+from clusters.base.objects import EVENT, MODEL, NAMESPACE, POD, REVISION, Object
 from tests.serving.cli.conftest import Served, check
 
 READY = [{"type": "Ready", "status": "True"}, {"type": "RoutesReady", "status": "True"}]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.errors import NotFound
+from clusters.base.objects import MODEL, NAMESPACE, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.store import Store
-from clusters.errors import NotFound
-from clusters.objects import MODEL, NAMESPACE, Object
+from clusters.embedded.store.store import Store
 from tests.serving.cli.conftest import ARTIFACT, Served, check
 
 DEPLOY = ("deploy", "iris", "--uri", ARTIFACT, "--no-wait", "-n", "tema")

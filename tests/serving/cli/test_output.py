@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.cli.output import Output, clean
+from serving.cli.base.output import Output, clean
 
 HOSTILE = "red \x1b[31m, bell \x07, line\nbreak, C1 \x9b2J, right-to-left \u202e, half \ud800, null \x00, ü, 模, 🙂"
 KNODEL = [sys.executable, "-m", "serving.cli.main"]
@@ -45,7 +45,7 @@ def test_no_control_character_reaches_json_or_yaml_and_the_value_stays(
 
 @given(st.recursive(st.text() | st.integers() | st.booleans() | st.none(), st.lists, max_leaves=5))
 def test_any_value_is_printed_as_json_that_reads_the_same(value: object) -> None:
-    from serving.cli.output import _escaped
+    from serving.cli.base.output import _escaped
 
     assert json.loads(_escaped(json.dumps(value, indent=2, ensure_ascii=False))) == value
 

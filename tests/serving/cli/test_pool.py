@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from clusters.objects import MODEL, WARM_POOL, Object
+from clusters.base.objects import MODEL, WARM_POOL, Object
 from tests.serving.cli.conftest import Served, check
 
 MODEL_AND_POOL = """

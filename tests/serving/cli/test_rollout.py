@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from clusters.objects import MODEL, Object
-from serving.rollout.state import Look, Passed, Phase, RolloutState
-from serving.rollout.verdict import Verdict
+from clusters.base.objects import MODEL, Object
+from serving.reconciler.rollout.judging.verdict import Verdict
+from serving.reconciler.rollout.state import Look, Passed, Phase, RolloutState
 from tests.serving.cli.conftest import Served
 from tests.serving.cli.test_models import STATUS, magika
 from tests.support.wait import eventually

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serving.cli.schedules import schedule_lines
+from serving.cli.verbs.models.schedules import schedule_lines
 
 MONDAY = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 WORK = {"cron": "0 8 * * 1-5", "timeZone": "Europe/Berlin", "duration": "10h", "minReplicas": 2}

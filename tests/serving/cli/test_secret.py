@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.embedded.secrets import values_of
-from clusters.objects import SECRET
+from clusters.base.objects import SECRET
+from clusters.embedded.store.secrets import values_of
 from tests.serving.cli.conftest import Served, check
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters import unix_sockets
-from clusters.embedded.lock import FolderLock
-from serving.apis.state import CONTROL_SOCKET, TOKEN_FILE
+from clusters.embedded.store.lock import FolderLock
+from clusters.net import unix_sockets
+from serving.types.settings.state import CONTROL_SOCKET, TOKEN_FILE
 from tests.serving.cli.conftest import Knodel, announce, check
 from tests.serving.cli.kube import TOKEN
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.cli.output import Output, Progress, progress_line
-from serving.cli.tables import display_width, lay_out, shorten
+from serving.cli.base.output import Output, Progress, progress_line
+from serving.cli.base.tables import display_width, lay_out, shorten
 from tests.serving.cli.conftest import Served
 from tests.support.terminal import run_on_terminal
 

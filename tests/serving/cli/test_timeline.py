@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.objects import Key, Object, parse_timestamp
-from eventing.outbox import ROLLED_BACK, STARTED, Entry
-from eventing.outgoing import make_outgoing
-from serving.cli.timeline import timeline
-from serving.rollout.state import Look, Passed, RolloutState
-from serving.rollout.verdict import Verdict
+from clusters.base.objects import Key, Object, parse_timestamp
+from eventing.objects.outbox import ROLLED_BACK, STARTED, Entry
+from eventing.objects.outgoing import make_outgoing
+from serving.cli.events.timeline import timeline
+from serving.reconciler.rollout.judging.verdict import Verdict
+from serving.reconciler.rollout.state import Look, Passed, RolloutState
 
 CAUSE = {"by": "event", "id": "42", "source": "/train/magika"}
 NEW, OLD = "magika-00002", "magika-00001"

@@ -13,8 +13,8 @@ from autoscaler.config import Scaling
 from autoscaler.scaling.replay import INPUTS_ANNOTATION, inputs_of
 from autoscaler.scaling.table import Observations, Specs, State
 from autoscaler.usage.meter import USAGE_ANNOTATION, Spent, Usage
-from clusters.objects import POD_AUTOSCALER, WARM_POOL
-from serving.apis.state import PLATFORM_FILE
+from clusters.base.objects import POD_AUTOSCALER, WARM_POOL
+from serving.types.settings.state import PLATFORM_FILE
 from tests.serving.cli.conftest import ARTIFACT, Served, check
 
 PRICES = {"currency": "EUR", "cpu": 3.6, "memory": 0.0, "gpu": {}}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from eventing import emit
-from serving.apis.settings import Settings, load_settings
-from serving.cli.ports import ports_of
+from serving.cli.client.ports import ports_of
+from serving.types.settings.settings import Settings, load_settings
 from tests.serving.cli.conftest import Knodel, check
 from tests.support.ports import free_ports
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from clusters.errors import (
+from clusters.base.errors import (
     AlreadyExists,
     Conflict,
     FieldError,
@@ -21,8 +21,8 @@ from clusters.errors import (
     NotFound,
     Unavailable,
 )
-from serving.cli import errors
-from serving.cli.event_mapping import mapping_of
+from serving.cli.base import errors
+from serving.cli.events.mapping import mapping_of
 from serving.cli.main import VERBS
 from tests.serving.cli.command_lines import examples_of, find_command, parse_command
 from tests.serving.cli.conftest import COMMANDS, Knodel, check

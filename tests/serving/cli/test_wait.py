@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from clusters.objects import Object
-from serving.apis.lifecycle import CONFIGURATIONS_READY, OBJECTS_APPLIED, READY, RECOVERING, ROUTES_READY
-from serving.cli.wait import has_failed
+from clusters.base.objects import Object
+from serving.cli.client.wait import has_failed
+from serving.types.lifecycle import CONFIGURATIONS_READY, OBJECTS_APPLIED, READY, RECOVERING, ROUTES_READY
 from tests.serving.cli.conftest import Served
 
 GOOD, STARTS, CRASHED = ("True", ""), ("Unknown", "Deploying"), ("False", RECOVERING)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from autoscaler.usage.meter import USAGE_ANNOTATION, Spent, Usage
-from clusters.objects import Object
-from serving.apis.annotations import LABEL_MODEL
-from serving.apis.prices import Prices
+from clusters.base.objects import Object
 from serving.cost.bill import POOLS, Amounts, make_bills, replicas_of
+from serving.types.annotations import LABEL_MODEL
+from serving.types.settings.prices import Prices
 
 NOW = datetime(2026, 3, 15, 12, 30, tzinfo=UTC)
 PRICES = Prices(cpu=0.36, gpu={"nvidia.com/gpu": 3.6})

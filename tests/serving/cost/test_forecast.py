@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from serving.apis.prices import Prices
 from serving.cost.forecast import Forecast, make_forecast
 from serving.cost.texts import forecast_lines, money
+from serving.types.settings.prices import Prices
 from tests.serving.models import VARIANTS, model
 
 PRICES = Prices(cpu=0.03, memory=0.004, currency="EUR")

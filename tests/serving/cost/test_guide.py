@@ -7,9 +7,9 @@ import textwrap
 from pathlib import Path
 
 from autoscaler.scaling.replay import COLUMNS
-from serving.apis.settings import settings_from_text
 from serving.cost.forecast import make_forecast
 from serving.cost.texts import forecast_lines
+from serving.types.settings.settings import settings_from_text
 from tests.serving.models import model
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "costs.md").read_text()

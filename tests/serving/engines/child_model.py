@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from serving.engines.base import Cancellation, EngineOptions, Signature, TensorSpec
-from serving.engines.datatypes import Tensor
-from serving.engines.errors import InferenceFailed, InputRefused, LoadFailed
-from serving.storage.artifact import Artifact
+from serving.engines.base.datatypes import Tensor
+from serving.engines.base.engine import Cancellation, EngineOptions, Signature, TensorSpec
+from serving.engines.base.errors import InferenceFailed, InputRefused, LoadFailed
+from serving.storage.base.artifact import Artifact
 
 CRASH, EXIT, HANG, REFUSE, FAIL, NONSENSE, SPIN = -1, -2, -3, -4, -5, -6, -7
 

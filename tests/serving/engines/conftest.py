@@ -9,9 +9,9 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from serving.engines.base import Cancellation, EngineOptions
-from serving.engines.datatypes import Tensor
-from serving.engines.python import PythonEngine, load
+from serving.engines.base.datatypes import Tensor
+from serving.engines.base.engine import Cancellation, EngineOptions
+from serving.engines.python.engine import PythonEngine, load
 from serving.storage.fetch import fetch
 
 ALLOWED = EngineOptions(allow_code=True)

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serving.engines import child
-from serving.engines.base import Cancellation, EngineOptions
-from serving.engines.child import ChildEngine
-from serving.engines.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
-from serving.engines.folder import Folder
-from serving.engines.turn import PATIENCE
-from serving.engines.warmup import warm_up
-from serving.storage.artifact import Artifact
+from serving.engines.base.engine import Cancellation, EngineOptions
+from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.base.exclusive_slot import PATIENCE
+from serving.engines.base.folder import Folder
+from serving.engines.base.warmup import warm_up
+from serving.engines.child import engine as child
+from serving.engines.child.engine import ChildEngine
+from serving.storage.base.artifact import Artifact
 from tests.serving.engines.child_model import CRASH, EXIT, FAIL, HANG, NONSENSE, REFUSE, SPIN
 from tests.support.wait import eventually
 

@@ -17,10 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from serving.engines.base import ANY, EngineOptions
-from serving.engines.errors import InputRefused
-from serving.engines.estimator import engine_of
-from serving.engines.tabular import TabularEngine
+from serving.engines.base.engine import ANY, EngineOptions
+from serving.engines.base.errors import InputRefused
+from serving.engines.base.tabular import TabularEngine
+from serving.engines.sklearn.estimator import engine_of
 from tests.support.tabular import ask, described, inputs_of, iris
 
 pandas = pytest.importorskip("pandas", reason="makes the data frames that models are fitted on")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from serving.engines.device import is_lost
-from serving.engines.errors import InferenceFailed
+from serving.engines.base.device import is_lost
+from serving.engines.base.errors import InferenceFailed
 
 AsOnnxRuntime = type("Fail", (Exception,), {"__module__": "onnxruntime.capi.onnxruntime_pybind11_state"})
 """Its exceptions are no RuntimeErrors."""

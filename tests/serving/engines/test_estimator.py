@@ -16,10 +16,10 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info
 
-from serving.engines.base import ANY, EngineOptions
-from serving.engines.errors import LoadFailed
-from serving.engines.estimator import engine_of, parts_of
-from serving.engines.tabular import TabularEngine
+from serving.engines.base.engine import ANY, EngineOptions
+from serving.engines.base.errors import LoadFailed
+from serving.engines.base.tabular import TabularEngine
+from serving.engines.sklearn.estimator import engine_of, parts_of
 from tests.support.tabular import ask, described, inputs_of, iris
 
 TEXTS = ["good film", "bad film", "good play", "bad play"]

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from serving.engines.errors import LoadFailed
-from serving.engines.folder import PREFIX, Folder, only_file
-from serving.storage.artifact import Artifact
+from serving.engines.base.errors import LoadFailed
+from serving.engines.base.folder import PREFIX, Folder, only_file
+from serving.storage.base.artifact import Artifact
 from tests.support.tabular import folder
 
 HOLD_ON = """
 import signal
 from pathlib import Path
-from serving.engines.folder import Folder
-from serving.storage.artifact import Artifact
+from serving.engines.base.folder import Folder
+from serving.storage.base.artifact import Artifact
 made = Folder(Artifact(Path("m"), b"content"), "file")
 print(made.path, flush=True)
 signal.pause()

@@ -10,12 +10,12 @@ import lightgbm
 import numpy as np
 import pytest
 
-from serving.engines.base import ANY, EngineOptions
-from serving.engines.datatypes import Tensor
-from serving.engines.errors import EngineError, LoadFailed
-from serving.engines.lightgbm import load
-from serving.engines.tabular import TabularEngine
-from serving.engines.warmup import warm_up
+from serving.engines.base.datatypes import Tensor
+from serving.engines.base.engine import ANY, EngineOptions
+from serving.engines.base.errors import EngineError, LoadFailed
+from serving.engines.base.tabular import TabularEngine
+from serving.engines.base.warmup import warm_up
+from serving.engines.trees.lightgbm import load
 from tests.support.tabular import ask, described, file, folder, iris, two_kinds
 
 SOME: dict[str, Any] = {"num_leaves": 7, "min_data_in_leaf": 2, "num_threads": 1, "verbose": -1}

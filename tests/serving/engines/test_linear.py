@@ -20,7 +20,7 @@ from sklearn.linear_model import (
 )
 from sklearn.svm import LinearSVC, LinearSVR
 
-from serving.engines.linear import direct
+from serving.engines.sklearn.linear import direct
 
 RANDOM = np.random.default_rng(6)
 ROWS = RANDOM.normal(size=(60, 5))

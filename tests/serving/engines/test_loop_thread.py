@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from serving.engines.base import Cancellation
-from serving.engines.errors import Cancelled
-from serving.engines.loop_thread import LoopThread
-from serving.engines.turn import PATIENCE
+from serving.engines.base.engine import Cancellation
+from serving.engines.base.errors import Cancelled
+from serving.engines.base.exclusive_slot import PATIENCE
+from serving.engines.python.loop_thread import LoopThread
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serving.engines.base import ANY, Cancellation, EngineOptions, TensorSpec
-from serving.engines.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
-from serving.engines.onnx import OnnxEngine, load
-from serving.engines.warmup import warm_up
-from serving.storage.errors import StorageError
+from serving.engines.base.engine import ANY, Cancellation, EngineOptions, TensorSpec
+from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.base.warmup import warm_up
+from serving.engines.onnx.engine import OnnxEngine, load
+from serving.storage.base.errors import StorageError
 from serving.storage.fetch import fetch
 from tests.support import models
 from tests.support.models import FLOAT, INT64, STRING, model, node, value

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.engines.errors import LoadFailed
-from serving.engines.onnx_file import ExternalData, external_data
+from serving.engines.base.errors import LoadFailed
+from serving.engines.onnx.file import ExternalData, external_data
 from tests.support import models
 from tests.support.models import FLOAT, chunk, external, model, node, number, value, varint
 

@@ -13,16 +13,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from serving.engines.base import ANY, EngineOptions, TensorSpec
-from serving.engines.child import ChildEngine
-from serving.engines.datatypes import Tensor
-from serving.engines.errors import InferenceFailed, InputRefused, LoadFailed, MissingEngine
-from serving.engines.paddle import load
-from serving.engines.paddle_program import program_of
-from serving.engines.registry import find_format, loader_of
-from serving.engines.warmup import warm_up
-from serving.storage import digest as digests
-from serving.storage.artifact import Artifact
+from serving.engines.base.datatypes import Tensor
+from serving.engines.base.engine import ANY, EngineOptions, TensorSpec
+from serving.engines.base.errors import InferenceFailed, InputRefused, LoadFailed, MissingEngine
+from serving.engines.base.registry import find_format, loader_of
+from serving.engines.base.warmup import warm_up
+from serving.engines.child.engine import ChildEngine
+from serving.engines.paddle.engine import load
+from serving.engines.paddle.program import program_of
+from serving.storage.base import digest as digests
+from serving.storage.base.artifact import Artifact
 
 FORMS = ("json", "pdmodel")
 URI = "file:///models/m"
@@ -113,7 +113,7 @@ def test_a_model_is_a_folder_with_program_and_parameters(tmp_path: Path) -> None
 
 
 def test_an_absent_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "serving.engines.paddle")
+    monkeypatch.delitem(sys.modules, "serving.engines.paddle.engine")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingEngine, match=r"pip install 'knodel\[paddle\]'"):
         loader_of(find_format("paddle", []))

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serving.engines.base import Cancellation, TensorSpec
-from serving.engines.errors import Cancelled, InferenceFailed, InputRefused
-from serving.engines.warmup import warm_up
+from serving.engines.base.engine import Cancellation, TensorSpec
+from serving.engines.base.errors import Cancelled, InferenceFailed, InputRefused
+from serving.engines.base.warmup import warm_up
 from tests.serving.engines.conftest import ONE, Load, first
 
 DOUBLE = """
@@ -185,7 +185,7 @@ def test_what_goes_wrong_in_the_code_is_the_models_fault(engine: Load, body: str
 
 def test_the_code_can_say_that_the_input_is_to_blame(engine: Load) -> None:
     made = engine("""
-        from serving.engines.errors import InputRefused
+        from serving.engines.base.errors import InputRefused
 
         class Model:
             def predict(self, x):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serving.engines.base import Cancellation
-from serving.engines.errors import Cancelled, InferenceFailed
-from serving.engines.python import StreamingPythonEngine
+from serving.engines.base.engine import Cancellation
+from serving.engines.base.errors import Cancelled, InferenceFailed
+from serving.engines.python.engine import StreamingPythonEngine
 from tests.serving.engines.conftest import ONE, Load, first
 from tests.support.wait import eventually
 

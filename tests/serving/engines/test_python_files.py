@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from serving.engines.base import EngineOptions
-from serving.engines.errors import LoadFailed
-from serving.engines.python import load
-from serving.engines.registry import find_format, loader_of
-from serving.storage import digest as digests
+from serving.engines.base.engine import EngineOptions
+from serving.engines.base.errors import LoadFailed
+from serving.engines.base.registry import find_format, loader_of
+from serving.engines.python.engine import load
+from serving.storage.base import digest as digests
 from serving.storage.fetch import fetch
 from tests.serving.engines.conftest import ALLOWED, Load, first
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from serving.engines.base import Cancellation
-from serving.engines.errors import Cancelled, InferenceFailed
-from serving.engines.python import StreamingPythonEngine
+from serving.engines.base.engine import Cancellation
+from serving.engines.base.errors import Cancelled, InferenceFailed
+from serving.engines.python.engine import StreamingPythonEngine
 from tests.serving.engines.conftest import ONE, Load, first
 
 GENERATORS = {
@@ -85,7 +85,7 @@ LONG_TEXTS = """
 
 @pytest.mark.parametrize("code", [ENDLESS, LONG_TEXTS])
 def test_an_answer_of_endless_parts_is_refused(engine: Load, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    monkeypatch.setattr("serving.engines.python.LARGEST_JOINED", 100_000)
+    monkeypatch.setattr("serving.engines.python.engine.LARGEST_JOINED", 100_000)
     with pytest.raises(InferenceFailed, match="stream"):
         first(engine(code))
 
@@ -112,7 +112,7 @@ def test_a_generator_that_fails_as_it_is_ended_harms_nobody(engine: Load, caplog
 
 
 def test_a_reader_who_stalls_keeps_nobody_out(engine: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.engines.turn.TAKEN_WITHIN", 0.02)
+    monkeypatch.setattr("serving.engines.base.exclusive_slot.TAKEN_WITHIN", 0.02)
     made = engine(ENDLESS)
     assert isinstance(made, StreamingPythonEngine)
     stalled = made.stream(ONE, ["output-0"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.engines.reasons import LONGEST, reason_of
+from serving.engines.base.reasons import LONGEST, reason_of
 
 XGBOOST = "[21:00:00] /workspace/src/common/json.cc:65: Unexpected EOF\nStack trace:\n  [bt] (0) /usr/lib/x.so(+0x1)"
 ONNX = (

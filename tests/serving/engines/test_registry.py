@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from serving.engines.base import EngineOptions
-from serving.engines.errors import LoadFailed, MissingEngine, UnknownFormat
-from serving.engines.registry import FORMATS, Format, find_format, loader_of
-from serving.storage.artifact import Artifact
+from serving.engines.base.engine import EngineOptions
+from serving.engines.base.errors import LoadFailed, MissingEngine, UnknownFormat
+from serving.engines.base.registry import FORMATS, Format, find_format, loader_of
+from serving.storage.base.artifact import Artifact
 
 CODE = [name for name, made in FORMATS.items() if made.runs_code]
 
@@ -105,7 +105,7 @@ def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_library_that_the_engines_library_needs_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "serving.engines.pickled", raising=False)
+    monkeypatch.delitem(sys.modules, "serving.engines.sklearn.pickled", raising=False)
     monkeypatch.setitem(sys.modules, "joblib", None)
     with pytest.raises(MissingEngine, match=r"pickle needs joblib.*pip install 'knodel\[sklearn\]'"):
         loader_of(find_format("pickle", []))
@@ -127,7 +127,7 @@ def test_a_library_without_what_it_needs_of_the_system_says_what(
 
 def test_choosing_an_engine_imports_none() -> None:
     script = (
-        "import sys; from serving.engines.registry import find_format; from serving.server import preload;"
+        "import sys; from serving.engines.base.registry import find_format; from serving.modelserver import preload;"
         "find_format('onnx', []); find_format('', ['m.skops']); preload(['--format', 'onnx']);"
         "print([name for name in ('onnxruntime', 'sklearn', 'numpy', 'starlette', 'uvicorn') if name in sys.modules])"
     )

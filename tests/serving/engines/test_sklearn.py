@@ -21,12 +21,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 
-from serving.engines import pickled, sklearn
-from serving.engines.base import ANY, EngineOptions
-from serving.engines.errors import EngineError, LoadFailed
-from serving.engines.registry import find_format, loader_of
-from serving.engines.tabular import TabularEngine
-from serving.engines.warmup import warm_up
+from serving.engines.base.engine import ANY, EngineOptions
+from serving.engines.base.errors import EngineError, LoadFailed
+from serving.engines.base.registry import find_format, loader_of
+from serving.engines.base.tabular import TabularEngine
+from serving.engines.base.warmup import warm_up
+from serving.engines.sklearn import engine as sklearn
+from serving.engines.sklearn import pickled
 from tests.support.tabular import ask, described, file, folder, iris
 
 ALLOWED = EngineOptions(allow_code=True)

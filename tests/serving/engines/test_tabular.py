@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serving.engines.base import ANY, Cancellation, TensorSpec
-from serving.engines.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
-from serving.engines.tabular import Answer, TabularEngine, as_tensor, both_classes, matrix
-from serving.engines.warmup import warm_up
+from serving.engines.base.engine import ANY, Cancellation, TensorSpec
+from serving.engines.base.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.base.tabular import Answer, TabularEngine, as_tensor, both_classes, matrix
+from serving.engines.base.warmup import warm_up
 from tests.support.tabular import ask, described
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serving.engines.base import ANY, Cancellation, EngineOptions, TensorSpec
-from serving.engines.errors import Cancelled, InputRefused, LoadFailed
-from serving.engines.tensorflow import TensorflowEngine, load
-from serving.engines.tensorflow_graph import refuse_what_reaches_out
-from serving.engines.tensorflow_library import is_stateful
-from serving.engines.tensorflow_library import tensorflow as tf
-from serving.engines.warmup import warm_up
-from serving.storage import digest as digests
+from serving.engines.base.engine import ANY, Cancellation, EngineOptions, TensorSpec
+from serving.engines.base.errors import Cancelled, InputRefused, LoadFailed
+from serving.engines.base.warmup import warm_up
+from serving.engines.tensorflow.engine import TensorflowEngine, load
+from serving.engines.tensorflow.graph import refuse_what_reaches_out
+from serving.engines.tensorflow.library import is_stateful
+from serving.engines.tensorflow.library import tensorflow as tf
+from serving.storage.base import digest as digests
 from serving.storage.fetch import fetch
 
 STEPS = 60  # of training; the loss is a tenth of its first value then
@@ -227,7 +227,7 @@ def test_a_graph_that_is_changed_after_it_was_checked_is_not_loaded(
         refuse_what_reaches_out(saved_model, is_stateful)
         (folder / "saved_model.pb").write_bytes(b"another")
 
-    monkeypatch.setattr("serving.engines.tensorflow.refuse_what_reaches_out", then_swapped)
+    monkeypatch.setattr("serving.engines.tensorflow.engine.refuse_what_reaches_out", then_swapped)
     assert loaded(folder).infer({"x": np.ones(1, np.float32)}, ["y"])[0][0] == pytest.approx(3, abs=0.1)
 
 

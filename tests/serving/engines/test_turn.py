@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from serving.engines.base import Cancellation
-from serving.engines.errors import Cancelled, InferenceFailed
-from serving.engines.turn import PATIENCE, TAKEN_WITHIN, Turn
+from serving.engines.base.engine import Cancellation
+from serving.engines.base.errors import Cancelled, InferenceFailed
+from serving.engines.base.exclusive_slot import PATIENCE, TAKEN_WITHIN, Turn
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.engines import ubjson
+from serving.engines.trees import ubjson
 
 WHOLE = b"{L\0\0\0\0\0\0\0\1a[$d#L\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0i\1b[#i\2TSi\2xyU\1c{i\1dI\0\1}}"
 

@@ -24,11 +24,11 @@ from sklearn.neighbors import BallTree, KDTree, KNeighborsClassifier
 from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
 from sklearn.tree import DecisionTreeClassifier
 
-from serving.engines import sklearn
-from serving.engines.base import EngineOptions
-from serving.engines.errors import LoadFailed
-from serving.engines.estimator import parts_of
-from serving.engines.vetting import vet
+from serving.engines.base.engine import EngineOptions
+from serving.engines.base.errors import LoadFailed
+from serving.engines.sklearn import engine as sklearn
+from serving.engines.sklearn.estimator import parts_of
+from serving.engines.sklearn.vetting import vet
 from tests.support.tabular import ask, file, iris, two_kinds
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from serving.engines.base import ANY, TensorSpec
-from serving.engines.warmup import LARGEST, invented_inputs
+from serving.engines.base.engine import ANY, TensorSpec
+from serving.engines.base.warmup import LARGEST, invented_inputs
 
 
 @pytest.mark.parametrize(("datatype", "size"), [("BYTES", 8), ("BF16", 4), ("FP64", 8), ("BOOL", 1)])

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import xgboost
 
-from serving.engines.base import ANY, EngineOptions
-from serving.engines.datatypes import Tensor
-from serving.engines.errors import EngineError, LoadFailed
-from serving.engines.tabular import TabularEngine
-from serving.engines.warmup import warm_up
-from serving.engines.xgboost import load
+from serving.engines.base.datatypes import Tensor
+from serving.engines.base.engine import ANY, EngineOptions
+from serving.engines.base.errors import EngineError, LoadFailed
+from serving.engines.base.tabular import TabularEngine
+from serving.engines.base.warmup import warm_up
+from serving.engines.trees.xgboost import load
 from tests.support.tabular import ask, described, file, folder, iris, two_kinds
 
 

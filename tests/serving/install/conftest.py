@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from clusters.api import Cluster
-from clusters.clock import SystemClock
+from clusters.base.api import Cluster
+from clusters.base.clock import SystemClock
+from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, Kind, Object, generation_of, key_of, version_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import CONFIG_MAP, DEPLOYMENT, Kind, Object, generation_of, key_of, version_of
 from serving.install.kinds import CORE_SERVICE, CRD
 from serving.install.knative import NEEDED
 from serving.install.waiting import Deadline
-from serving.resources.knative_flags import NAMESPACE
+from serving.makers.knative_flags import NAMESPACE
 from tests.support.loops import at_work
 
 KUBERNETES = "kube-controller-manager"

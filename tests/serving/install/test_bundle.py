@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.objects import labels_of, name_of
+from clusters.base.objects import labels_of, name_of
 from serving.install.bundle import LABEL, OVERLAYS, PART_OF, BadManifests, load_folder, load_overlay, rendered_path
 from serving.install.kinds import UnknownKind
 

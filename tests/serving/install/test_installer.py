@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from clusters.api import Cluster
+from clusters.base.api import Cluster
+from clusters.base.errors import Unavailable
+from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, MODEL, NAMESPACE, POD, SECRET, WARM_POOL, Key, name_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Unavailable
-from clusters.manager.fence import FencedCluster
-from clusters.objects import CONFIG_MAP, DEPLOYMENT, MODEL, NAMESPACE, POD, SECRET, WARM_POOL, Key, name_of
-from serving.apis.settings import SettingsError
+from clusters.runtime.manager.fence import FencedCluster
 from serving.install import bundle
 from serving.install.bundle import LABEL
 from serving.install.configuration import NAME, settings_of
@@ -23,6 +22,7 @@ from serving.install.pool_key import NAME as POOL_KEY
 from serving.install.pool_key import make_pool_key
 from serving.install.uninstaller import ModelsLeft, delete_owned, owned_by_people, remove_all, require_none
 from serving.install.waiting import Deadline, NotDone
+from serving.types.settings.settings import SettingsError
 from tests.serving.install.conftest import BriskClock, Knative, Kubernetes, versions
 from tests.serving.models import model_object
 from tests.serving.pools import pool_object

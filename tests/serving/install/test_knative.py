@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, version_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import CONFIG_MAP, DEPLOYMENT, version_of
 from serving.install.knative import (
     NEEDED,
     KnativeMissing,
@@ -19,7 +19,7 @@ from serving.install.knative import (
     require_knative,
     switch_on,
 )
-from serving.resources.knative_flags import ACTIVATOR_METRICS, TAG_HEADER, VOLUME_CLAIMS, ZERO_INITIAL_SCALE
+from serving.makers.knative_flags import ACTIVATOR_METRICS, TAG_HEADER, VOLUME_CLAIMS, ZERO_INITIAL_SCALE
 from tests.serving.install.conftest import Knative
 
 

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from autoscaler.apis import LOADED_ANNOTATION
-from clusters.api import Cluster
-from clusters.clock import Clock, SystemClock
+from autoscaler.types import LOADED_ANNOTATION
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock, SystemClock
+from clusters.base.objects import EVENT, INGRESS, MODEL, POD_AUTOSCALER, ROUTE, Object, condition_of
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
-from clusters.embedded.knative.validation import VALIDATORS
-from clusters.informer import Informers
-from clusters.objects import EVENT, INGRESS, MODEL, POD_AUTOSCALER, ROUTE, Object, condition_of
-from clusters.recorder import Recorder
-from serving.apis.settings import Settings
-from serving.apis.validation import validate_model
+from clusters.embedded.knative.admission.validation import VALIDATORS
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
 from serving.reconciler.controller import COMPONENT, ModelController
 from serving.reconciler.flags import AllOn, Flags
-from serving.rollout.observer_port import Observer, Unseen
+from serving.reconciler.rollout.judging.observer_port import Observer, Unseen
+from serving.types.settings.settings import Settings
+from serving.types.validation import validate_model
 from tests.clusters.knative.stage import NAMESPACE, Stage, splits
 from tests.serving.models import model_object
 from tests.support.clusters import embedded_cluster

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from clusters.base.errors import Unavailable
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Unavailable
 from tests.serving.reconciler.test_convergence import WRITES
 
 

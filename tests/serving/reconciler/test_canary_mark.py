@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoscaler.apis import POLICY_ANNOTATION
+from autoscaler.types import POLICY_ANNOTATION
 from autoscaler.usage.meter import CANARY_ANNOTATION
-from clusters.objects import POD_AUTOSCALER, Object
-from serving.apis.settings import Settings
-from serving.apis.validation import read_model
+from clusters.base.objects import POD_AUTOSCALER, Object
 from serving.reconciler.actions import Patch
 from serving.reconciler.observe import World
 from serving.reconciler.plan import make_plan
+from serving.types.settings.settings import Settings
+from serving.types.validation import read_model
 from tests.serving.models import stored_object
-from tests.serving.rollout.revisions import revision
+from tests.serving.reconciler.rollout.revisions import revision
 
 STABLE, NEW = "magika-00001", "magika-00002"
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from autoscaler.reconciler.status import Scale, make_status
-from clusters.objects import CONFIGURATION, MODEL, REVISION, ROUTE, Kind, Object, is_true
-from serving.apis.lifecycle import GOOD, RECOVERING, State
-from serving.apis.model import Model
-from serving.apis.settings import Settings
+from clusters.base.objects import CONFIGURATION, MODEL, REVISION, ROUTE, Kind, Object, is_true
+from serving.makers.knative import generation_of_version, make_configurations
 from serving.reconciler.conditions import configurations_state, routes_state, trouble_of
 from serving.reconciler.observe import World
 from serving.reconciler.plan import make_plan
-from serving.resources.knative import generation_of_version, make_configurations
+from serving.types.lifecycle import GOOD, RECOVERING, State
+from serving.types.model import Model
+from serving.types.settings.settings import Settings
 from tests.serving.models import VARIANTS, model, model_object
 from tests.serving.reconciler.conftest import ModelStage
-from tests.serving.rollout.revisions import revision
+from tests.serving.reconciler.rollout.revisions import revision
 from tests.support.loops import at_work
 
 READY = [{"type": "Ready", "status": "True"}]

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from clusters.api import Cluster
+from clusters.base.api import Cluster
+from clusters.base.errors import Conflict
+from clusters.base.objects import MODEL, SERVICE, Key, Kind, Object, key_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Conflict
-from clusters.objects import MODEL, SERVICE, Key, Kind, Object, key_of
-from clusters.queue import FIRST_DELAY, WorkQueue
+from clusters.runtime.queue import FIRST_DELAY, WorkQueue
 from tests.clusters.knative.stage import NAMESPACE
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import USER, ModelStage, platform

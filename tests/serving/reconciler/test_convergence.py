@@ -15,14 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clusters.api import Cluster
-from clusters.clock import Clock, SystemClock
-from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative import KnativeServing
-from clusters.embedded.knative.validation import VALIDATORS
-from clusters.errors import Conflict, Unavailable
-from clusters.informer import Informers
-from clusters.objects import (
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock, SystemClock
+from clusters.base.errors import Conflict, Unavailable
+from clusters.base.objects import (
     CONFIGURATION,
     INGRESS,
     MODEL,
@@ -35,14 +31,18 @@ from clusters.objects import (
     uid_of,
     version_of,
 )
-from clusters.recorder import Recorder
-from serving.apis.settings import Settings
-from serving.apis.validation import validate_model
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.knative import KnativeServing
+from clusters.embedded.knative.admission.validation import VALIDATORS
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
 from serving.reconciler.flags import AllOn
 from serving.reconciler.model import ModelReconciler
 from serving.reconciler.observe import prepare
+from serving.reconciler.rollout.judging.observer_port import Unseen
 from serving.reconciler.rollouts import Rollouts
-from serving.rollout.observer_port import Unseen
+from serving.types.settings.settings import Settings
+from serving.types.validation import validate_model
 from tests.serving.models import VARIANTS, model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
 from tests.support.clusters import embedded_cluster

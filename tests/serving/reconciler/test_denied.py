@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from clusters.api import Cluster
+from clusters.base.api import Cluster
+from clusters.base.errors import ClusterError, FieldError, Forbidden, Invalid, Unavailable
+from clusters.base.objects import SERVICE, Kind, Object, condition_of, version_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import ClusterError, FieldError, Forbidden, Invalid, Unavailable
-from clusters.objects import SERVICE, Kind, Object, condition_of, version_of
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import platform
 from tests.support.wait import eventually

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from autoscaler.apis import POLICY_ANNOTATION
-from clusters.objects import (
+from autoscaler.types import POLICY_ANNOTATION
+from clusters.base.objects import (
     CONFIGURATION,
     MODEL,
     POD_AUTOSCALER,

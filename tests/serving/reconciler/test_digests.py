@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from autoscaler.apis import HELD_ANNOTATION, POLICY_ANNOTATION
-from clusters.api import Cluster
+from autoscaler.types import HELD_ANNOTATION, POLICY_ANNOTATION
+from clusters.base.api import Cluster
+from clusters.base.errors import Unavailable
+from clusters.base.objects import CONFIG_MAP, MODEL, POD_AUTOSCALER, Kind, Object, annotations_of, uid_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Unavailable
-from clusters.objects import CONFIG_MAP, MODEL, POD_AUTOSCALER, Kind, Object, annotations_of, uid_of
-from serving.rollout.versions import versions_of
+from serving.reconciler.rollout.versions import versions_of
 from tests.serving.models import VARIANTS, model_object
 from tests.serving.reconciler.conftest import DIGEST, ModelStage, platform
 from tests.support.wait import eventually

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from clusters.base.errors import Forbidden
+from clusters.base.objects import CONFIG_MAP, Kind, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.errors import Forbidden
-from clusters.manager.fence import FencedCluster
-from clusters.objects import CONFIG_MAP, Kind, Object
-from serving.reconciler.flags import REMEMBERED, AllOn, ConfigMapFlags
-from serving.reconciler.obstacles import disabled
-from serving.resources.knative_flags import (
+from clusters.runtime.manager.fence import FencedCluster
+from serving.makers.knative_flags import (
     ACTIVATOR_METRICS,
     EMPTY_DIR,
     FLAGS,
@@ -16,6 +14,8 @@ from serving.resources.knative_flags import (
     VOLUME_CLAIMS,
     ZERO_INITIAL_SCALE,
 )
+from serving.reconciler.flags import REMEMBERED, AllOn, ConfigMapFlags
+from serving.reconciler.preconditions import disabled
 from tests.support.clock import SteppedClock
 
 

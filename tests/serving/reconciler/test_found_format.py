@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from autoscaler.warmpool.marks import ANNOTATION_STARTS
-from clusters.objects import MODEL, POD_AUTOSCALER, Object
+from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
+from clusters.base.objects import MODEL, POD_AUTOSCALER, Object
 from tests.clusters.knative.stage import NAMESPACE
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import ModelStage

@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from clusters.base.objects import MODEL, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import MODEL, Object
-from serving.apis.rollout import MetricRule
-from serving.reconciler.looks import MOST, Looks
+from serving.reconciler.judge_concurrency import MOST, Looks
+from serving.reconciler.rollout.judging.counts import Counts
+from serving.reconciler.rollout.judging.observer_port import Unseen
+from serving.reconciler.rollout.split import Situation
+from serving.reconciler.rollout.state import RolloutState, moment, rollout_of
 from serving.reconciler.rollouts import NOT_LOOKED, Looked, Rollouts
-from serving.rollout.counts import Counts
-from serving.rollout.observer_port import Unseen
-from serving.rollout.split import Situation
-from serving.rollout.state import RolloutState, moment, rollout_of
+from serving.types.rollout import MetricRule
 from tests.serving.models import model, model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
 from tests.support.wait import eventually

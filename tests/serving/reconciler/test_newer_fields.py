@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from clusters.base.objects import MODEL, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import MODEL, Object
-from serving.apis.model import HistoryEntry, history_of
 from serving.reconciler.apply import FIELD_MANAGER
+from serving.types.model import HistoryEntry, history_of
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
 

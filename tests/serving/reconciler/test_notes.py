@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.objects import Key, Object
+from clusters.base.objects import Key, Object
 from serving.reconciler.events import notes
-from serving.reconciler.pacing import Pacing
-from serving.rollout.state import Phase, RolloutState
+from serving.reconciler.rollout.state import Phase, RolloutState
+from serving.reconciler.status_rate_limiter import Pacing
 from tests.support.clock import SteppedClock
 
 ENDS: tuple[Phase, ...] = ("RolledBack", "Failed")

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from clusters.base.errors import NotFound
+from clusters.base.objects import MODEL, NAMESPACE, SERVICE, Object, condition_of, key_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative.validation import VALIDATORS
-from clusters.errors import NotFound
-from clusters.informer import Informer
-from clusters.objects import MODEL, NAMESPACE, SERVICE, Object, condition_of, key_of
-from serving.apis.references import claims
-from serving.apis.runtimes import Runtime
-from serving.apis.settings import RolloutSettings, Settings
-from serving.reconciler.obstacles import collision, prepare, rival_keys
-from serving.resources.knative_flags import TAG_HEADER, Flag
+from clusters.embedded.knative.admission.validation import VALIDATORS
+from clusters.runtime.informer import Informer
+from serving.makers.knative_flags import TAG_HEADER, Flag
+from serving.reconciler.preconditions import collision, prepare, rival_keys
+from serving.types.references import claims
+from serving.types.settings.runtimes import Runtime
+from serving.types.settings.settings import RolloutSettings, Settings
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
 from tests.support.clusters import embedded_cluster

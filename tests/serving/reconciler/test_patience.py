@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusters.objects import Key
-from serving.reconciler.patience import FIRST_LOOK, LAST_LOOK, Patience
+from clusters.base.objects import Key
+from serving.reconciler.backoff import FIRST_LOOK, LAST_LOOK, Patience
 
 KEY, OTHER = Key("n", "m"), Key("n", "o")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clusters.objects import (
+from clusters.base.objects import (
     CONFIGURATION,
     MODEL,
     ROUTE,
@@ -17,16 +17,16 @@ from clusters.objects import (
     Object,
     owner_reference,
 )
-from serving.apis.model import Model
-from serving.apis.settings import Settings
-from serving.apis.validation import read_model
+from serving.makers.knative import generation_of_version, make_configurations, make_service
+from serving.makers.targets import first_traffic
 from serving.reconciler.actions import Apply, Delete, Patch, differs
 from serving.reconciler.observe import World
 from serving.reconciler.plan import Plan, make_plan
-from serving.resources.knative import generation_of_version, make_configurations, make_service
-from serving.resources.targets import first_traffic
+from serving.types.model import Model
+from serving.types.settings.settings import Settings
+from serving.types.validation import read_model
 from tests.serving.models import VARIANTS, model, stored_object
-from tests.serving.rollout.revisions import revision
+from tests.serving.reconciler.rollout.revisions import revision
 
 SETTINGS = Settings()
 

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from autoscaler.apis import AUTO, POLICY_ANNOTATION
-from clusters.api import Cluster
+from autoscaler.types import AUTO, POLICY_ANNOTATION
+from clusters.base.api import Cluster
+from clusters.base.objects import MODEL, POD_AUTOSCALER, REVISION, Object, parse_timestamp
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import MODEL, POD_AUTOSCALER, REVISION, Object, parse_timestamp
-from serving.rollout.commands import abort, pause, promote, resume, rollback
-from serving.rollout.counts import Counts
-from serving.rollout.state import RolloutState, rollout_of, seconds_between
+from serving.reconciler.rollout.commands import abort, pause, promote, resume, rollback
+from serving.reconciler.rollout.judging.counts import Counts
+from serving.reconciler.rollout.state import RolloutState, rollout_of, seconds_between
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
 from tests.serving.reconciler.mortal import Mortal

@@ -7,14 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from clusters.clock import SystemClock
+from clusters.base.clock import SystemClock
+from clusters.base.objects import MODEL_EVENT, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.informer import Informers
-from clusters.objects import MODEL_EVENT, Object
-from clusters.recorder import Recorder
-from eventing.emitter import Emitter
-from serving.apis.model import Cause
-from serving.rollout.commands import cause_annotation
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
+from eventing.outbound.emitter import Emitter
+from serving.reconciler.rollout.commands import cause_annotation
+from serving.types.model import Cause
 from tests.eventing.sink import ListedSink
 from tests.serving.models import model_object
 from tests.serving.reconciler.mortal import Mortal

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from clusters.base.objects import Key, Object, parse_timestamp
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.manager.process import LEASE_DURATION, LEASE_PERIOD
-from clusters.objects import Key, Object, parse_timestamp
+from clusters.runtime.manager.process import LEASE_DURATION, LEASE_PERIOD
+from serving.reconciler.rollout.state import Phase, RolloutState, moment, seconds_between
 from serving.reconciler.rollouts import CHANGE_OF_LEADER
 from serving.reconciler.times import Times
-from serving.rollout.state import Phase, RolloutState, moment, seconds_between
 from tests.serving.models import model_object
 from tests.serving.reconciler.test_rollout import OLD, Script, stage_on
 from tests.support.clock import SteppedClock

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusters.objects import LABEL_CONFIGURATION, REVISION, Object
-from serving.rollout.commands import promote, rollback, traffic
+from clusters.base.objects import LABEL_CONFIGURATION, REVISION, Object
+from serving.reconciler.rollout.commands import promote, rollback, traffic
 from tests.serving.reconciler.conftest import ModelStage
 
 NO_GC = "serving.knative.dev/no-gc"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from clusters.base.objects import MODEL, SERVICE, Kind, Object, condition_of, version_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.objects import MODEL, SERVICE, Kind, Object, condition_of, version_of
+from serving.makers.knative_flags import Flag
 from serving.reconciler.apply import FIELD_MANAGER
-from serving.resources.knative_flags import Flag
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
 from tests.support.wait import eventually

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from clusters.objects import (
+from clusters.base.objects import (
     CONFIGURATION,
     DEPLOYMENT,
     INGRESS,
@@ -21,7 +21,7 @@ from clusters.objects import (
     is_true,
     labels_of,
 )
-from serving.rollout.commands import promote, rollback
+from serving.reconciler.rollout.commands import promote, rollback
 from tests.clusters.knative.stage import splits
 from tests.serving.models import VARIANTS, model_object
 from tests.serving.reconciler.conftest import ModelStage

@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
-from autoscaler.warmpool.marks import LABEL_SEED
-from clusters.clock import SystemClock
-from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative import KnativeServing
-from clusters.embedded.knative.annotation_rules import ALLOW_ZERO_INITIAL_SCALE
-from clusters.embedded.knative.validation import KNATIVE_FEATURES, validators
-from clusters.errors import NotFound
-from clusters.informer import Informers
-from clusters.objects import (
+from autoscaler.warmpool.claims.marks import LABEL_SEED
+from clusters.base.clock import SystemClock
+from clusters.base.errors import NotFound
+from clusters.base.objects import (
     CONFIGURATION,
     DEPLOYMENT,
     MODEL,
@@ -31,14 +26,19 @@ from clusters.objects import (
     uid_of,
     version_of,
 )
-from clusters.objects import NAMESPACE as NAMESPACES
-from clusters.recorder import Recorder
-from serving.apis.settings import ServerSettings, Settings
-from serving.apis.validation import validate_model
-from serving.apis.warm_pool import validate_warm_pool
+from clusters.base.objects import NAMESPACE as NAMESPACES
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.knative import KnativeServing
+from clusters.embedded.knative.admission.annotation_rules import ALLOW_ZERO_INITIAL_SCALE
+from clusters.embedded.knative.admission.validation import KNATIVE_FEATURES, validators
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
 from serving.reconciler.controller import COMPONENT, ModelController
 from serving.reconciler.flags import AllOn
-from serving.reconciler.warm_pool_controller import WarmPoolController
+from serving.reconciler.warm_pools.controller import WarmPoolController
+from serving.types.settings.settings import ServerSettings, Settings
+from serving.types.validation import validate_model
+from serving.types.warm_pool import validate_warm_pool
 from tests.clusters.knative.stage import NAMESPACE
 from tests.serving.models import model_object
 from tests.serving.pools import pool_object

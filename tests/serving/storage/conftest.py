@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from serving.storage.deadline import Deadline
-from serving.storage.http import Downloader
-from serving.storage.limits import DownloadLimits
+from serving.storage.transfer.deadline import Deadline
+from serving.storage.transfer.http import Downloader
+from serving.storage.transfer.limits import DownloadLimits
 
 LOOPBACK = frozenset({"127.0.0.1"})
 ONCE = DownloadLimits(retries=0)  # what fails is not tried again

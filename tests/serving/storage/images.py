@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from serving.storage.digest import of_bytes
+from serving.storage.base.digest import of_bytes
 from tests.serving.storage.conftest import Answer, Store
 
 REPOSITORY = "acme/magika"

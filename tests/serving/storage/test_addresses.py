@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.storage.addresses import parse, shown
+from serving.storage.transfer.addresses import parse, shown
 
 
 def test_a_url_is_taken_apart_as_it_is_sent() -> None:

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from serving.storage.archive import is_archive, unpack
-from serving.storage.digest import of_bytes
-from serving.storage.errors import StorageError
-from serving.storage.tree import TreeLimits
+from serving.storage.archives.archive import is_archive, unpack
+from serving.storage.archives.tree import TreeLimits
+from serving.storage.base.digest import of_bytes
+from serving.storage.base.errors import StorageError
 from tests.serving.storage.archives import MODEL, tar, tar_entry, tar_of, zip_entry, zipped
 
 SMALL = TreeLimits(files=5, size=10_000)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from serving.apis.faults import storage_uri_fault
-from serving.storage.patterns import bucket_fault
+from serving.storage.base.patterns import bucket_fault
+from serving.types.faults import storage_uri_fault
 
 
 @pytest.mark.parametrize(

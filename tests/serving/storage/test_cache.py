@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from serving.storage.base.digest import of_bytes
+from serving.storage.base.errors import Interrupted, Refused, StorageError
 from serving.storage.cache import FILES, FOLDERS, Cache
-from serving.storage.deadline import Deadline
-from serving.storage.digest import of_bytes
-from serving.storage.errors import Interrupted, Refused, StorageError
 from serving.storage.fetch import StorageOptions, fetch, options_from
+from serving.storage.transfer.deadline import Deadline
 from tests.serving.storage.archives import MODEL, tar
 from tests.serving.storage.conftest import LOOPBACK, Store
 from tests.support.wait import eventually

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.storage.artifact import Artifact
-from serving.storage.digest import of_bytes, of_folder
-from serving.storage.disk import DEEPEST
-from serving.storage.errors import StorageError
+from serving.storage.base.artifact import Artifact
+from serving.storage.base.digest import of_bytes, of_folder
+from serving.storage.base.disk import DEEPEST
+from serving.storage.base.errors import StorageError
 from serving.storage.fetch import fetch
 from serving.storage.kept import digest_at, keep
-from serving.storage.local import Place
+from serving.storage.sources.local import Place
 
 SAVED_MODEL: Mapping[str, bytes] = {
     "saved_model.pb": b"graph", "variables/variables.index": b"index",

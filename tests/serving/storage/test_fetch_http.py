@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from clusters.net import ssrf
-from serving.storage.artifact import Artifact
-from serving.storage.deadline import Deadline
-from serving.storage.errors import Interrupted, StorageError
+from serving.storage.base.artifact import Artifact
+from serving.storage.base.errors import Interrupted, StorageError
 from serving.storage.fetch import StorageOptions, fetch
-from serving.storage.http import Download, Downloader
-from serving.storage.web import Request
+from serving.storage.transfer.deadline import Deadline
+from serving.storage.transfer.http import Download, Downloader
+from serving.storage.transfer.web import Request
 from tests.serving.storage.conftest import LOOPBACK, ONCE, Answer, Store, downloader
 
 CONTENT = b"a model" * 1000

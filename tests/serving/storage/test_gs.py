@@ -14,11 +14,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from serving.storage import gs_token
-from serving.storage.artifact import Artifact
-from serving.storage.digest import of_bytes
-from serving.storage.errors import StorageError
+from serving.storage.base.artifact import Artifact
+from serving.storage.base.digest import of_bytes
+from serving.storage.base.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
+from serving.storage.sources import gs_token
 from tests.serving.storage.archives import MODEL
 from tests.serving.storage.conftest import LOOPBACK, Store, downloader
 

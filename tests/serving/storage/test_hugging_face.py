@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
-from serving.storage.artifact import Artifact
-from serving.storage.digest import of_bytes, of_folder
-from serving.storage.errors import StorageError
+from serving.storage.base.artifact import Artifact
+from serving.storage.base.digest import of_bytes, of_folder
+from serving.storage.base.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
 from tests.serving.storage.conftest import LOOPBACK, Store
 

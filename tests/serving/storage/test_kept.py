@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from serving.storage import disk, kept
+from serving.storage import kept
+from serving.storage.base import disk
+from serving.storage.base.digest import of_bytes
+from serving.storage.base.errors import Later, StorageError
 from serving.storage.cache import FOLDERS
-from serving.storage.digest import of_bytes
-from serving.storage.errors import Later, StorageError
 from serving.storage.fetch import StorageOptions, fetch
 from serving.storage.hold import hold
-from serving.storage.local import Place
+from serving.storage.sources.local import Place
 from tests.support.mounts import MayNotMount
 from tests.support.small_disk import fill, make_room, on_small_disk
 

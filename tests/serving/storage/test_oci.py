@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from serving.storage.artifact import Artifact
-from serving.storage.digest import of_bytes
-from serving.storage.errors import StorageError
+from serving.storage.base.artifact import Artifact
+from serving.storage.base.digest import of_bytes
+from serving.storage.base.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
-from serving.storage.limits import DownloadLimits
-from serving.storage.oci import LARGEST_IMAGE
-from serving.storage.oci_reference import login_of, reference_of
+from serving.storage.sources.oci import LARGEST_IMAGE
+from serving.storage.sources.oci_reference import login_of, reference_of
+from serving.storage.transfer.limits import DownloadLimits
 from tests.serving.storage.archives import MODEL, tar, tar_entry, tar_of
 from tests.serving.storage.conftest import LOOPBACK, ONCE, Store
 from tests.serving.storage.images import LOGIN, Registry

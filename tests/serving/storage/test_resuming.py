@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from serving.storage.artifact import Artifact
-from serving.storage.credentials import Credentials
-from serving.storage.deadline import Deadline
-from serving.storage.errors import Interrupted, Refused, StorageError
-from serving.storage.limits import DownloadLimits
-from serving.storage.progress import Progress, nobody_looks
+from serving.storage.base.artifact import Artifact
+from serving.storage.base.errors import Interrupted, Refused, StorageError
 from serving.storage.remote import Wanted, fetch_remote
-from serving.storage.retry import Retry
-from serving.storage.source import Access
-from serving.storage.web_file import WebFile
+from serving.storage.sources.source import Access
+from serving.storage.sources.web_file import WebFile
+from serving.storage.transfer.credentials import Credentials
+from serving.storage.transfer.deadline import Deadline
+from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.transfer.progress import Progress, nobody_looks
+from serving.storage.transfer.retry import Retry
 from tests.serving.storage.conftest import Store, downloader
 from tests.support.wait import eventually
 

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from serving.storage import objects
-from serving.storage.artifact import Artifact
-from serving.storage.credentials import Credentials
-from serving.storage.digest import of_bytes, of_folder
-from serving.storage.errors import StorageError
+from serving.storage.archives.tree import TreeLimits
+from serving.storage.base.artifact import Artifact
+from serving.storage.base.digest import of_bytes, of_folder
+from serving.storage.base.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
-from serving.storage.files import Remote, bring_files
-from serving.storage.limits import DownloadLimits
-from serving.storage.objects import Objects, parse_page, split
-from serving.storage.progress import nobody_looks
-from serving.storage.s3 import S3Bucket
-from serving.storage.tree import TreeLimits
-from serving.storage.web import Request
+from serving.storage.sources import objects
+from serving.storage.sources.files import Remote, bring_files
+from serving.storage.sources.objects import Objects, parse_page, split
+from serving.storage.sources.s3 import S3Bucket
+from serving.storage.transfer.credentials import Credentials
+from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.transfer.progress import nobody_looks
+from serving.storage.transfer.web import Request
 from tests.serving.storage.archives import MODEL, tar
 from tests.serving.storage.conftest import LOOPBACK, ONCE, Store, downloader
 from tests.support.s3 import KEYS, fill, s3_server

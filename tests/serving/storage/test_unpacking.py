@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from serving.storage.artifact import Artifact
-from serving.storage.digest import of_bytes
-from serving.storage.errors import StorageError
+from serving.storage.base.artifact import Artifact
+from serving.storage.base.digest import of_bytes
+from serving.storage.base.errors import StorageError
 from serving.storage.fetch import fetch
 from tests.serving.storage.archives import MODEL, tar, tar_entry, tar_of, zipped
 from tests.serving.storage.conftest import LOOPBACK, Store

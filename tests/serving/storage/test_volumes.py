@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from serving.storage.artifact import Artifact
-from serving.storage.digest import of_bytes, of_folder
-from serving.storage.errors import StorageError
+from serving.storage.base.artifact import Artifact
+from serving.storage.base.digest import of_bytes, of_folder
+from serving.storage.base.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
-from serving.storage.local import fetch_local, volume_place
-from serving.storage.local_archive import LocalArchive
-from serving.storage.progress import nobody_looks
+from serving.storage.sources.local import fetch_local, volume_place
+from serving.storage.sources.local_archive import LocalArchive
+from serving.storage.transfer.progress import nobody_looks
 from tests.serving.storage.archives import MODEL, tar
 
 

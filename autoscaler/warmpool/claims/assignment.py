@@ -1,0 +1,68 @@
+"""The assignment of a pool member: read from the revision's Deployment, sent as the body of the load call. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD, DIGESTS_VOLUME
+from clusters.base.objects import Object
+
+PARAMETERS: Final = (
+    "storageUri", "digest", "modelFormat", "slots", "timeout", "cpu", "maxBatchSize", "maxBatchLatency",
+)  # fmt: skip
+"""Of the load call, beside `revision`; only the first must be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A model for a member: its name, and the load call's parameters (texts and numbers)."""
+
+    name: str
+    parameters: Mapping[str, str | int | float]
+
+    def body(self) -> Object:
+        """The JSON body of the load call."""
+        return {"parameters": dict(self.parameters)}
+
+
+def assignment_of(template: Object, revision: str, digest: str = "") -> Assignment | None:
+    """Return the assignment of a replica of `revision`, read from its Deployment's `spec.template`.
+
+    `digest` is the digest that its first replica loaded, for a template that promises none. Returns None when the
+    template has no `ANNOTATION_LOAD` that can be read: no member is claimed for it then.
+    """
+    text = ((template.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_LOAD)
+    if not text:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    name, parameters = found.get("name"), {key: found[key] for key in PARAMETERS if found.get(key) is not None}
+    if digest and not parameters.get("digest"):
+        parameters["digest"] = digest
+    if not _is_text(name) or not _is_text(parameters.get("storageUri")):
+        return None
+    if not all(_is_scalar(value) for value in parameters.values()):
+        return None
+    return Assignment(str(name), MappingProxyType({**parameters, "revision": revision}))
+
+
+def loads_anything(template: Object) -> bool:
+    """Return whether a replica of this Pod template, or this Pod, loads any bytes until a digest is recorded."""
+    volumes = (template.get("spec") or {}).get("volumes") or ()
+    return any(volume.get("name") == DIGESTS_VOLUME for volume in volumes)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)

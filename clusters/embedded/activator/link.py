@@ -1,0 +1,220 @@
+"""The control plane's end of the activator: tells it each revision's endpoints, hears of waiting requests.
+
+One connection over a unix socket, in the words of `clusters.embedded.activator.wire`. The link keeps what it was told
+and says it again after every reconnect, so that an activator that was restarted knows all within one round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from clusters.base.clock import Clock
+from clusters.base.errors import Unavailable
+from clusters.base.objects import Key
+from clusters.embedded.activator.wire import (
+    LINE_LIMIT,
+    Load,
+    Message,
+    Target,
+    decode,
+    encode,
+    key_from_wire,
+    loads_from_wire,
+    target_to_wire,
+)
+from clusters.net import unix_sockets
+
+log = logging.getLogger(__name__)
+
+Callback = Callable[[Key], None]
+"""Called with the revision whose number of waiting requests became zero, or more than zero."""
+
+FIRST_BACKOFF = 0.02  # s; a restarted activator is back within 0.2 s
+LARGEST_BACKOFF = 1.0  # s; the socket is local, a failed try costs nothing
+ACK_TIMEOUT = 5.0  # s; an activator that is alive answers within a millisecond
+IDLE = Load()
+
+
+class ActivatorLink:
+    """A connection to the activator that comes back by itself; targets given to it are remembered."""
+
+    def __init__(self, socket_path: Path, clock: Clock) -> None:
+        self._path = socket_path
+        self._clock = clock
+        self._writer: asyncio.StreamWriter | None = None
+        self._connected = asyncio.Event()
+        self._wanted: dict[Key, Target | None] = {}  # None: to be removed, until acknowledged
+        self._pending: dict[int, Key] = {}  # order → its revision, until acknowledged
+        self._latest: dict[Key, int] = {}  # the last order about a revision, until acknowledged
+        self._waiters: dict[int, asyncio.Future[None]] = {}
+        self._orders = 0
+        self._loads: dict[Key, Load] = {}
+        self._known: frozenset[Key] = frozenset()
+        self._address = ""
+        self._callbacks: list[Callback] = []
+
+    @property
+    def connected(self) -> bool:
+        """Whether loads are live; without connection they are the last ones heard."""
+        return self._connected.is_set()
+
+    @property
+    def address(self) -> str:
+        """`host:port` where the activator takes requests; empty before the first connection."""
+        return self._address
+
+    async def wait_connected(self) -> None:
+        """Return once the activator said hello."""
+        await self._connected.wait()
+
+    def load(self, key: Key) -> Load:
+        """The requests of this revision at the activator."""
+        return self._loads.get(key, IDLE)
+
+    @property
+    def busy(self) -> bool:
+        """Whether the activator has requests, as far as it is known."""
+        return bool(self._loads)
+
+    def subscribe(self, callback: Callback) -> None:
+        """Call `callback` at once when a revision's queue becomes empty or non-empty."""
+        self._callbacks.append(callback)
+
+    async def refresh(self) -> bool:
+        """Whether `load` is of now: it is pushed, so it is as long as there is a connection."""
+        return self.connected
+
+    async def set_target(self, target: Target) -> None:
+        """Put `target` in force; after this no new request goes to an endpoint that it does not name.
+
+        Raises Unavailable when the activator does not acknowledge in time; the target is said again on reconnect.
+        """
+        if self._wanted.get(target.key) != target or target.key in self._latest:
+            self._wanted[target.key] = target
+            await self._order(target.key, {"set": target_to_wire(target)})
+
+    async def remove_target(self, key: Key) -> None:
+        """Forget a revision: requests that wait for it are answered 503. Raises Unavailable as `set_target` does."""
+        self._wanted[key] = None
+        await self._order(key, {"remove": list(key)})
+
+    async def retain(self, keys: Iterable[Key]) -> None:
+        """Forget every revision but these: for a control plane that came up anew and has heard of all.
+
+        Raises Unavailable as `set_target` does, and while there is no connection.
+        """
+        if not self.connected:
+            raise Unavailable(f"activator at {self._path} is not connected: what it knows is not known")
+        kept = frozenset(keys)
+        for key in self._known | frozenset(self._wanted):
+            if key not in kept:
+                await self.remove_target(key)
+
+    async def run(self) -> None:
+        """Keep connected until cancelled."""
+        backoff = FIRST_BACKOFF
+        while True:
+            try:
+                reader, writer = await unix_sockets.open_connection(self._path, LINE_LIMIT)
+            except OSError as error:
+                log.debug("activator at %s does not answer (%s): again in %.2f s", self._path, error, backoff)
+                await self._clock.sleep(backoff)
+                backoff = min(backoff * 2, LARGEST_BACKOFF)
+                continue
+            backoff = FIRST_BACKOFF
+            await self._converse(reader, writer)
+            await self._clock.sleep(backoff)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                self._take(decode(line), writer)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("connection to the activator at %s broke: %s", self._path, error)
+        finally:
+            self._writer = None
+            self._connected.clear()
+            writer.close()
+
+    def _take(self, message: Message, writer: asyncio.StreamWriter) -> None:
+        if "hello" in message:
+            self._greet(message["hello"], writer)
+            self._replace_loads(loads_from_wire(message["loads"]))
+        elif "loads" in message:
+            self._set_loads(loads_from_wire(message["loads"]))
+        elif "ack" in message:
+            self._acknowledged(int(message["ack"]), message.get("error"))
+
+    def _greet(self, hello: Mapping[str, Any], writer: asyncio.StreamWriter) -> None:
+        self._address = str(hello["address"])
+        self._known = frozenset(key_from_wire(pair) for pair in hello["targets"])
+        self._writer = writer
+        for key, target in self._wanted.items():
+            words = {"remove": list(key)} if target is None else {"set": target_to_wire(target)}
+            self._send(self._latest.get(key, 0), words)
+        self._connected.set()
+
+    async def _order(self, key: Key, words: Mapping[str, Any]) -> None:
+        self._orders += 1
+        number = self._orders
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters[number] = waiter
+        self._pending[number] = key
+        self._latest[key] = number
+        self._send(number, words)
+        try:
+            async with asyncio.timeout(ACK_TIMEOUT):
+                await waiter
+        except TimeoutError as error:
+            raise Unavailable(
+                f"activator at {self._path} did not take the endpoints of {key} within {ACK_TIMEOUT:.0f} s: "
+                "is its process alive?"
+            ) from error
+        finally:
+            self._waiters.pop(number, None)
+
+    def _send(self, number: int, words: Mapping[str, Any]) -> None:
+        if self._writer is not None:
+            self._writer.write(encode({**words, "id": number}))
+
+    def _acknowledged(self, number: int, error: str | None) -> None:
+        """An order in force settles all earlier orders about the same revision too."""
+        key = self._pending.get(number)
+        if key is None:
+            return
+        for earlier in [one for one, about in self._pending.items() if about == key and one <= number]:
+            del self._pending[earlier]
+            self._settle(earlier, error)
+        if self._latest.get(key) == number:
+            del self._latest[key]
+            if self._wanted.get(key, IDLE) is None:
+                del self._wanted[key]
+
+    def _settle(self, number: int, error: str | None) -> None:
+        waiter = self._waiters.get(number)
+        if waiter is None or waiter.done():
+            return
+        if error:
+            waiter.set_exception(Unavailable(f"activator at {self._path} refused: {error}"))
+        else:
+            waiter.set_result(None)
+
+    def _replace_loads(self, loads: Mapping[Key, Load]) -> None:
+        gone = {key: IDLE for key in self._loads if key not in loads}
+        self._set_loads({**gone, **loads})
+
+    def _set_loads(self, loads: Mapping[Key, Load]) -> None:
+        for key, load in loads.items():
+            before = self._loads.pop(key, IDLE)
+            if load != IDLE:
+                self._loads[key] = load
+            if (before.queued == 0) != (load.queued == 0):
+                for callback in self._callbacks:
+                    callback(key)
+
+
+__all__ = ["ActivatorLink", "Load", "Target"]

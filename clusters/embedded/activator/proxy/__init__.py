@@ -1,0 +1,1 @@
+"""The activator's request path: callers' connections, headers, endpoints' connections, answers."""

@@ -1,0 +1,161 @@
+"""Admission rules of annotations: what Knative reads of them must be readable and in range.
+
+Source: knative/serving `pkg/apis/autoscaling/annotation_validation.go`, `pkg/apis/serving/metadata_validation.go` and
+`pkg/apis/serving/v1/revision_validation.go`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from clusters.base.objects import ANNOTATION_CLASS
+from clusters.embedded.knative import names
+from clusters.embedded.knative.admission.checks import Faults
+from clusters.embedded.knative.durations import parse_duration
+
+ALLOW_ZERO_INITIAL_SCALE = "allow-zero-initial-scale"  # a setting of config-autoscaler
+
+LARGEST_SCALE = 2**31 - 1  # int32
+HOUR = 3600.0  # s, the longest window
+KPA, HPA = "kpa.autoscaling.knative.dev", "hpa.autoscaling.knative.dev"
+_RESERVED_CLASSES = ".knative.dev"
+_KPA_METRICS = ("concurrency", "rps")
+_ALGORITHMS = ("", "linear", "weighted-exponential", "weightedExponential")
+
+_NETWORKING = "networking.knative.dev"
+_NETWORKING_KEYS = frozenset(
+    f"{_NETWORKING}/{name}"
+    for name in (
+        "ingress-class", "ingress.class", "certificate-class", "certificate.class", "disable-auto-tls",
+        "disableAutoTLS", "disable-external-domain-tls", "httpOption", "http-protocol",
+    )
+)  # fmt: skip
+_QUEUE_PROXY = "queue.sidecar.serving.knative.dev"
+
+_FLOATS = {
+    "panic-window-percentage": (1.0, 100.0),
+    "panic-threshold-percentage": (110.0, 1000.0),
+    "target": (0.01, math.inf),
+    "target-utilization-percentage": (1.0, 100.0),
+}
+_DURATIONS = {  # bounds in s, whole seconds or not
+    "window": (6.0, HOUR, True),
+    "scale-down-delay": (0.0, HOUR, True),
+    "scale-to-zero-pod-retention-period": (0.0, HOUR, False),
+}
+
+
+def check_autoscaling(faults: Faults, path: str, annotations: Mapping[str, str]) -> None:
+    """The annotations `autoscaling.knative.dev/…` of a template or a Revision."""
+    ours = {
+        key.removeprefix(f"{names.AUTOSCALING_GROUP}/"): value
+        for key, value in annotations.items()
+        if key.startswith(f"{names.AUTOSCALING_GROUP}/") and isinstance(value, str)
+    }
+    _check_class(faults, path, ours)
+    _check_scales(faults, path, ours)
+    for name, (low, high) in _FLOATS.items():
+        if name in ours:
+            _check_float(faults, _at(path, name), ours[name], low, high)
+    if "target-burst-capacity" in ours and ours["target-burst-capacity"] != "-1":
+        _check_float(faults, _at(path, "target-burst-capacity"), ours["target-burst-capacity"], 0.0, math.inf)
+    for name, (low, high, whole) in _DURATIONS.items():
+        if name in ours:
+            _check_duration(faults, _at(path, name), ours[name], low, high, whole=whole)
+
+
+def check_no_autoscaling(faults: Faults, path: str, annotations: Mapping[str, str]) -> None:
+    """No autoscaling annotation here: it would have no effect."""
+    for key in annotations:
+        if key.startswith(names.AUTOSCALING_GROUP):
+            faults.add(
+                f"{path}[{key}]",
+                'autoscaling annotations must be put under "spec.template.metadata.annotations" to work',
+            )
+
+
+def check_foreign(faults: Faults, path: str, annotations: Mapping[str, str]) -> None:
+    """What a template says to networking and to queue-proxy, which is not there to follow it, must still be valid."""
+    for key, value in annotations.items():
+        if key.startswith(_NETWORKING) and key not in _NETWORKING_KEYS:
+            faults.add(f"{path}[{key}]", "invalid key name: networking knows no such annotation")
+        elif key == f"{_QUEUE_PROXY}/resource-percentage":
+            _check_float(faults, f"{path}[{key}]", value, 0.1, 100.0)
+        elif key.startswith(f"{_QUEUE_PROXY}/"):
+            faults.quantities(path, {key: value})
+
+
+def check_seconds(faults: Faults, path: str, annotations: Mapping[str, str], key: str) -> None:
+    """An annotation that is a duration of whole seconds, if it is there."""
+    value = annotations.get(key)
+    if isinstance(value, str) and value:
+        _check_duration(faults, f"{path}[{key}]", value, 0.0, math.inf, whole=True)
+
+
+def _check_class(faults: Faults, path: str, ours: Mapping[str, str]) -> None:
+    name = ANNOTATION_CLASS.rpartition("/")[2]
+    kind = ours.get(name, "")
+    if kind.endswith(_RESERVED_CLASSES) and kind not in (KPA, HPA):
+        faults.add(_at(path, name), f"invalid value: {kind!r}: use {KPA}, {HPA} or a class of another domain")
+    if kind in ("", KPA) and ours.get("metric", "concurrency") not in _KPA_METRICS:
+        faults.add(_at(path, "metric"), f"invalid value: {ours['metric']!r}: use one of {', '.join(_KPA_METRICS)}")
+    if kind == KPA and ours.get("metric-aggregation-algorithm", "") not in _ALGORITHMS:
+        value = ours["metric-aggregation-algorithm"]
+        faults.add(_at(path, "metric-aggregation-algorithm"), f"invalid value: {value!r}")
+
+
+def _check_scales(faults: Faults, path: str, ours: Mapping[str, str]) -> None:
+    least, most = (_scale(faults, path, ours, name) for name in ("min-scale", "max-scale"))
+    if most and least is not None and most < least:
+        faults.add(_at(path, "max-scale"), f"max-scale={most} is less than min-scale={least}")
+    initial = _scale(faults, path, ours, "initial-scale")
+    if "initial-scale" in ours and initial == 0 and ALLOW_ZERO_INITIAL_SCALE not in faults.features:
+        faults.add(_at(path, "initial-scale"), f"0 not allowed by cluster: {ALLOW_ZERO_INITIAL_SCALE} is off")
+    activation = _scale(faults, path, ours, "activation-scale")
+    if activation is None:
+        return
+    if activation < max(2, least or 0):
+        faults.add(_at(path, "activation-scale"), f"{activation} must be greater than 1 and at least min-scale")
+    if most and activation > most:
+        faults.add(_at(path, "activation-scale"), f"max-scale={most} is less than activation-scale={activation}")
+
+
+def _scale(faults: Faults, path: str, ours: Mapping[str, str], name: str) -> int | None:
+    if name not in ours:
+        return None
+    try:
+        value = int(ours[name])
+    except ValueError:
+        faults.add(_at(path, name), f"invalid value: {ours[name]!r}: a whole number is expected")
+        return None
+    if 0 <= value <= LARGEST_SCALE:
+        return value
+    faults.add(_at(path, name), f"expected 0 <= {value} <= {LARGEST_SCALE}")
+    return None
+
+
+def _check_float(faults: Faults, path: str, text: str, low: float, high: float) -> None:
+    try:
+        value = float(text)
+    except ValueError:
+        faults.add(path, f"invalid value: {text!r}: a number is expected")
+        return
+    if not low <= value <= high:  # so that NaN is refused too
+        faults.add(path, f"expected {low:g} <= {text} <= {high:g}")
+
+
+def _check_duration(faults: Faults, path: str, text: str, low: float, high: float, *, whole: bool) -> None:
+    try:
+        value = parse_duration(text)
+    except ValueError as unreadable:
+        faults.add(path, f"invalid value: {unreadable}")
+        return
+    if not low <= value <= high:
+        faults.add(path, f"expected {low:g}s <= {text} <= {high:g}s")
+    elif whole and value != round(value):
+        faults.add(path, f"{text} is not at second precision")
+
+
+def _at(path: str, name: str) -> str:
+    return f"{path}[{names.AUTOSCALING_GROUP}/{name}]"

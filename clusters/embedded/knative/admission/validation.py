@@ -1,0 +1,189 @@
+"""Knative's admission rules, stated on our own: what its webhook refuses, the embedded cluster refuses at its door.
+
+One validator for each kind, pure: (old, new) → all faults with field paths. The same validators check what
+`knodel render` prints. Source: knative/serving `pkg/apis/serving/v1/*_validation.go`, schemas of its CRDs. Defaulting
+comes later here (see `defaults`), so what Knative fills in may be absent. One thing Knative can do is refused: a name
+for the Revision in `template.metadata.name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from clusters.base.errors import FieldError
+from clusters.base.objects import (
+    CONFIGURATION,
+    LABEL_CONFIGURATION,
+    LABEL_SERVICE,
+    REVISION,
+    ROUTE,
+    SERVICE,
+    Kind,
+    Object,
+    labels_of,
+    name_of,
+)
+from clusters.embedded.knative import names
+from clusters.embedded.knative.admission.annotation_rules import (
+    ALLOW_ZERO_INITIAL_SCALE,
+    check_autoscaling,
+    check_foreign,
+    check_no_autoscaling,
+    check_seconds,
+)
+from clusters.embedded.knative.admission.checks import Faults
+from clusters.embedded.knative.admission.pod_rules import MULTI_CONTAINER, check_pod_spec
+from clusters.embedded.knative.admission.traffic_rules import check_traffic
+from clusters.embedded.knative.admission.volume_rules import EMPTY_DIR
+from clusters.embedded.store.admission import Validator
+
+KNATIVE_FEATURES = frozenset({MULTI_CONTAINER, EMPTY_DIR})
+"""The flags of config-features and config-autoscaler that are on as Knative is shipped."""
+
+PLATFORM_FEATURES = KNATIVE_FEATURES | {ALLOW_ZERO_INITIAL_SCALE}
+"""Those that are on where the stand-in runs models: the seed of a warm pool has no replica."""
+
+LARGEST_CONCURRENCY = 1000  # container-concurrency-max-limit of config-defaults
+LARGEST_INT64 = 2**63 - 1
+LARGEST_TIMEOUT = 600  # s, max-revision-timeout-seconds of config-defaults
+
+_TOP = ("apiVersion", "kind", "metadata", "spec", "status")
+_REVISION_FIELDS = (
+    "containerConcurrency",
+    "timeoutSeconds",
+    "responseStartTimeoutSeconds",
+    "idleTimeoutSeconds",
+)
+_TEMPLATE_METADATA = ("labels", "annotations", "creationTimestamp")
+
+Check = Callable[[Faults, Object], None]
+
+
+def validators(features: frozenset[str] = KNATIVE_FEATURES) -> Mapping[Kind, Validator]:
+    """The validators of a Knative with these feature flags on."""
+    return MappingProxyType(
+        {
+            SERVICE: _validator(features, _check_service),
+            CONFIGURATION: _validator(features, _check_configuration),
+            ROUTE: _validator(features, _check_route),
+            REVISION: _validator(features, _check_revision),
+        }
+    )
+
+
+def _validator(features: frozenset[str], check: Check) -> Validator:
+    def validate(old: Object | None, new: Object) -> Sequence[FieldError]:
+        faults = Faults(features)
+        faults.closed("", new, _TOP)
+        name = faults.text("metadata.name", new["metadata"].get("name"))
+        if name:
+            faults.dns_1035("metadata.name", name)
+        if check is _check_revision and old is not None:
+            _check_unchanged(faults, old, new)
+        else:
+            check(faults, new)
+        return tuple(faults.found)
+
+    return validate
+
+
+def _check_service(faults: Faults, service: Object) -> None:
+    annotations = _annotations(faults, service["metadata"], "metadata")
+    check_no_autoscaling(faults, "metadata.annotations", annotations)
+    check_seconds(faults, "metadata.annotations", annotations, names.ANNOTATION_ROLLOUT_DURATION)
+    spec = faults.map("spec", service.get("spec"))
+    faults.closed("spec", spec, ("template", "traffic"))
+    _check_template(faults, "spec.template", spec.get("template"))
+    check_traffic(faults, "spec.traffic", spec.get("traffic"), _name(service), in_service=True)
+
+
+def _check_configuration(faults: Faults, configuration: Object) -> None:
+    annotations = _annotations(faults, configuration["metadata"], "metadata")
+    check_no_autoscaling(faults, "metadata.annotations", annotations)
+    _check_owner_label(faults, configuration, LABEL_SERVICE, SERVICE)
+    spec = faults.map("spec", configuration.get("spec"))
+    faults.closed("spec", spec, ("template",))
+    _check_template(faults, "spec.template", spec.get("template"))
+
+
+def _check_route(faults: Faults, route: Object) -> None:
+    annotations = _annotations(faults, route["metadata"], "metadata")
+    check_no_autoscaling(faults, "metadata.annotations", annotations)
+    check_seconds(faults, "metadata.annotations", annotations, names.ANNOTATION_ROLLOUT_DURATION)
+    _check_owner_label(faults, route, LABEL_SERVICE, SERVICE)
+    spec = faults.map("spec", route.get("spec"))
+    faults.closed("spec", spec, ("traffic",))
+    check_traffic(faults, "spec.traffic", spec.get("traffic"), _name(route), in_service=False)
+
+
+def _check_revision(faults: Faults, revision: Object) -> None:
+    annotations = _annotations(faults, revision["metadata"], "metadata")
+    check_autoscaling(faults, "metadata.annotations", annotations)
+    _check_owner_label(faults, revision, LABEL_CONFIGURATION, CONFIGURATION)
+    _check_revision_spec(faults, "spec", revision.get("spec"))
+
+
+def _check_unchanged(faults: Faults, old: Object, new: Object) -> None:
+    """Labels and annotations of a Revision may change, its spec never."""
+    check_autoscaling(faults, "metadata.annotations", _annotations(faults, new["metadata"], "metadata"))
+    _check_owner_label(faults, new, LABEL_CONFIGURATION, CONFIGURATION)
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    for field in sorted({*before, *after}):
+        if before.get(field) != after.get(field):
+            faults.add(f"spec.{field}", "Immutable fields changed: a Revision's spec never does; change its template")
+
+
+def _check_template(faults: Faults, path: str, value: object) -> None:
+    if value is None:
+        faults.add(path, "missing field: a template is required")
+        return
+    template = faults.map(path, value)
+    faults.closed(path, template, ("metadata", "spec"))
+    metadata = faults.map(f"{path}.metadata", template.get("metadata"))
+    faults.closed(f"{path}.metadata", metadata, (*_TEMPLATE_METADATA, "name"))
+    if metadata.get("name"):
+        faults.add(f"{path}.metadata.name", "must not be set: Revisions are numbered by their generation here")
+    annotations = _annotations(faults, metadata, f"{path}.metadata")
+    check_autoscaling(faults, f"{path}.metadata.annotations", annotations)
+    check_foreign(faults, f"{path}.metadata.annotations", annotations)
+    check_seconds(faults, f"{path}.metadata.annotations", annotations, names.ANNOTATION_PROGRESS_DEADLINE)
+    labels = faults.map(f"{path}.metadata.labels", metadata.get("labels"))
+    for key, text in labels.items():
+        faults.text(f"{path}.metadata.labels[{key}]", text)
+    _check_revision_spec(faults, f"{path}.spec", template.get("spec"))
+
+
+def _check_revision_spec(faults: Faults, path: str, value: object) -> None:
+    spec = faults.map(path, value)
+    check_pod_spec(faults, path, spec, _REVISION_FIELDS)
+    concurrency = spec.get("containerConcurrency")
+    faults.integer(f"{path}.containerConcurrency", concurrency, 0, LARGEST_CONCURRENCY)
+    faults.integer(f"{path}.timeoutSeconds", spec.get("timeoutSeconds"), 0, LARGEST_TIMEOUT)
+    for field in ("responseStartTimeoutSeconds", "idleTimeoutSeconds"):  # Knative takes any number
+        faults.integer(f"{path}.{field}", spec.get(field), -LARGEST_INT64, LARGEST_INT64)
+
+
+def _check_owner_label(faults: Faults, obj: Object, label: str, owner: Kind) -> None:
+    """The label that names a parent is only for an object that this parent owns."""
+    value = labels_of(obj).get(label)
+    if value is None:
+        return
+    owners = obj["metadata"].get("ownerReferences") or ()
+    if not any(reference.get("kind") == owner.kind and reference.get("name") == value for reference in owners):
+        rule = f"it is only for an object that the {owner.kind} {value!r} owns; remove it"
+        faults.add(f"metadata.labels[{label}]", f"missing its ownerReference: {rule}")
+
+
+def _annotations(faults: Faults, metadata: Mapping[str, Any], path: str) -> Mapping[str, str]:
+    found = faults.map(f"{path}.annotations", metadata.get("annotations"))
+    return {key: faults.text(f"{path}.annotations[{key}]", text) for key, text in found.items()}
+
+
+def _name(obj: Object) -> str:
+    return name_of(obj) if isinstance(obj["metadata"].get("name"), str) else ""
+
+
+VALIDATORS: Mapping[Kind, Validator] = validators()
+"""The validators of a Knative as it is shipped."""

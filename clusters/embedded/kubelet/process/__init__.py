@@ -1,0 +1,1 @@
+"""Containers as processes: images, environment, limits, mounts, and zygotes to fork from."""

@@ -1,0 +1,1 @@
+"""The embedded API server's storage: admission, writes, history, watches, and one SQLite file."""

@@ -1,0 +1,139 @@
+"""JSON from strangers: what parsers disagree about is refused. Pure.
+
+The standard decoder, told to be strict: a name that comes twice (parsers differ in which one counts: what one checks
+another runs), NaN and infinities, integers over 64 bits, halves of surrogate pairs, nesting without end and bytes that
+are no UTF-8 are faults (RFC 8259 §4, RFC 7493 §2).
+
+msgspec reads what is plain in a third of the time. It sees no name that comes twice, but then a text is lost: where
+nothing is escaped, each text has two quotes, and what is written again has as many as what came.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Collection
+from typing import Any, Final
+
+import msgspec
+
+from clusters.base.errors import KnodelError, shown_name
+
+DEEPEST: Final = 64
+"""Levels of arrays and objects in one another. Metrics have three; each level costs every reader a stack frame."""
+MOST_VALUES: Final = 100_000
+"""Of one request: the smallest, two bytes each, take up to two hundred of memory. A full batch has some 15 000."""
+_LARGEST: Final = 2**64
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+class BadJson(KnodelError):
+    """A body that is no JSON, or JSON that parsers disagree about."""
+
+
+class TooManyValues(BadJson):
+    """JSON that is right, of more than `MOST_VALUES`."""
+
+
+def decode(body: bytes) -> Any:
+    """Any JSON value. Raises BadJson, TooManyValues."""
+    try:
+        value = _of_plain(body)
+        if value is None:
+            value = _of_any(body)
+        if body.count(b"[") + body.count(b"{") > DEEPEST:
+            _check_depth(value)
+        if len(body) > 2 * MOST_VALUES:  # each has two bytes, with what separates it from the next
+            _check_number(value)
+    except RecursionError:
+        raise BadJson(f"the JSON is nested more than {DEEPEST} levels deep") from None
+    except json.JSONDecodeError as error:
+        raise BadJson(f"the body is no JSON: {error.msg} at character {error.pos}") from error
+    except UnicodeError as error:
+        raise BadJson(f"the JSON is no UTF-8: {error.reason}") from error  # type: ignore[attr-defined]
+    except ValueError as error:
+        raise BadJson("the JSON has a number of thousands of digits") from error
+    return value
+
+
+def _of_plain(body: bytes) -> Any:
+    """The value of JSON that is beyond doubt without a fault but its depth; else None."""
+    if b"\\" in body:
+        return None
+    try:
+        value = msgspec.json.decode(body)
+        written = msgspec.json.encode(value)
+        msgspec.msgpack.encode(value)  # raises for an integer of more than 64 bits
+    except (msgspec.MsgspecError, ValueError, OverflowError):
+        return None
+    return value if written.count(b'"') == body.count(b'"') else None
+
+
+def _of_any(body: bytes) -> Any:
+    """Raises BadJson, ValueError, RecursionError."""
+    value = _DECODER.decode(body.decode())
+    if _SURROGATE.search(body):
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise BadJson(f"the JSON has the name '{shown_name(twice)}' twice in one object")
+    return value
+
+
+def _integer(text: str) -> int:
+    value = int(text)
+    if not -_LARGEST // 2 <= value < _LARGEST:
+        raise BadJson("the JSON has an integer of more than 64 bits: send it as a text")
+    return value
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise BadJson("the JSON has a number that is too large for any program")
+    return value
+
+
+def _constant(text: str) -> Any:
+    raise BadJson(f"{text} is no JSON")
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant
+)
+
+
+def _check_depth(value: Any) -> None:
+    level: list[Collection[Any]] = [[value]]
+    for _ in range(DEEPEST + 1):
+        level = [
+            one.values() if type(one) is dict else one
+            for outer in level
+            for one in outer
+            if type(one) is dict or type(one) is list
+        ]
+        if not level:
+            return
+    raise RecursionError
+
+
+def _check_number(value: Any) -> None:
+    waiting: list[list[Any] | dict[str, Any]] = [[value]]
+    seen = 0
+    while waiting:
+        inner = _inside(waiting.pop())
+        seen += len(inner)
+        if seen > MOST_VALUES:
+            raise TooManyValues(f"the JSON has more than {MOST_VALUES} values: send fewer at once, or data by a link")
+        waiting.extend(one for one in inner if isinstance(one, (list, dict)))
+
+
+def _inside(value: list[Any] | dict[str, Any]) -> Collection[Any]:
+    return value.values() if isinstance(value, dict) else value

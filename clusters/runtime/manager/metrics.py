@@ -1,0 +1,49 @@
+"""What a manager tells Prometheus of its controllers and informers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clusters.net.exposition import CONTENT_TYPE, Family, one, process_families, render
+from clusters.runtime.controller import Controller
+from clusters.runtime.informer import Informer
+
+__all__ = ["CONTENT_TYPE", "Family", "controller_families", "informer_families", "one", "process_families", "render"]
+
+
+def controller_families(controllers: Iterable[Controller]) -> list[Family]:
+    """Passes and queues."""
+    found = [({"controller": controller.name}, controller) for controller in controllers]
+    return [
+        Family(
+            "knodel_reconcile_total",
+            "counter",
+            "Passes over one key, by result.",
+            tuple(
+                ({**labels, "result": result}, float(count))
+                for labels, controller in found
+                for result, count in (("success", controller.passes - controller.failed), ("error", controller.failed))
+            ),
+        ),
+        Family(
+            "knodel_reconcile_seconds_total",
+            "counter",
+            "Time in passes.",
+            tuple((labels, controller.busy_seconds) for labels, controller in found),
+        ),
+        Family(
+            "knodel_workqueue_depth",
+            "gauge",
+            "Keys that wait for a pass.",
+            tuple((labels, float(len(controller.queue))) for labels, controller in found),
+        ),
+    ]
+
+
+def informer_families(informers: Iterable[Informer]) -> list[Family]:
+    """How much is held in memory; of one kind, what all its informers hold."""
+    held: dict[str, float] = {}
+    for informer in informers:
+        held[str(informer.kind)] = held.get(str(informer.kind), 0.0) + len(informer)
+    samples = tuple(({"resource": resource}, count) for resource, count in held.items())
+    return [Family("knodel_informer_objects", "gauge", "Objects in memory.", samples)]

@@ -1,0 +1,163 @@
+"""A control-plane process from its arguments to its exit code: 0 for an asked end, 1 for failure, 2 for wrong usage."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from typing import Generic, TypeVar
+
+import uvloop
+
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock, SystemClock
+from clusters.base.core_dumps import allow_none
+from clusters.base.errors import KnodelError
+from clusters.runtime.lease import LeaderLease
+from clusters.runtime.manager.config_file import ConfigFile
+from clusters.runtime.manager.http import HttpListener, Request, Response
+from clusters.runtime.manager.logs import configure_logs
+from clusters.runtime.manager.manager import Component, Manager
+from clusters.runtime.manager.metrics import CONTENT_TYPE, Family, process_families, render
+from clusters.runtime.manager.options import NO_FILES, BadOptions, Options, parse_options
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LEASE_DURATION = 8.0
+"""s: how long after a leader's death another one acts, at most, together with the period below."""
+LEASE_PERIOD = 2.0
+"""s between renewals. A leader bears an API server's silence for 6 s, its restart; half a write a second is no load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program(Generic[T]):
+    """What makes one control-plane process different from another.
+
+    `connect` opens the cluster, `settings(text, where)` reads the file of `--config`, `make` composes what acts;
+    `files` are options of this program alone (`options.parse_options`).
+    """
+
+    name: str
+    about: str
+    lease: str
+    connect: Callable[[Options], AbstractAsyncContextManager[Cluster]]
+    settings: Callable[[str, str], T]
+    make: Callable[[Cluster, Options, T, Clock], Component]
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_program(program: Program[T], argv: Sequence[str] | None = None) -> int:
+    """Run one replica until SIGTERM or SIGINT; returns the exit code."""
+    return run_process(program.name, program.about, partial(run_replica, program), argv, files=program.files)
+
+
+def run_process(
+    name: str,
+    about: str,
+    serve: Callable[[Options, asyncio.Event], Awaitable[None]],
+    argv: Sequence[str] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    files: Mapping[str, str] = NO_FILES,
+) -> int:
+    """Run `serve(options, stop)`; `stop` is set by SIGTERM or SIGINT. Returns the exit code."""
+    allow_none()
+    try:
+        options = parse_options(name, about, sys.argv[1:] if argv is None else argv, environ, files)
+        configure_logs(options.log_format, options.log_level)
+        uvloop.run(_until_signal(serve, options))
+    except BadOptions as error:
+        print(f"error: {error}", file=sys.stderr)  # there may be no logs yet
+        return 2
+    except KnodelError as error:
+        log.error("%s", error)
+        return 1
+    except Exception:
+        log.exception("ended by a fault of ours")
+        return 1
+    return 0
+
+
+async def _until_signal(serve: Callable[[Options, asyncio.Event], Awaitable[None]], options: Options) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await serve(options, stop)
+    log.info("ended as asked")
+
+
+async def run_replica(program: Program[T], options: Options, stop: asyncio.Event, clock: Clock | None = None) -> None:
+    """One replica of the program until `stop`. Raises KnodelError."""
+    clock = clock or SystemClock()
+    config = ConfigFile(options.config, program.settings, clock)
+    async with program.connect(options) as cluster:
+        lease = LeaderLease(
+            cluster,
+            program.lease,
+            options.system_namespace,
+            options.identity,
+            clock,
+            duration=LEASE_DURATION,
+            renew_every=LEASE_PERIOD,
+        )
+        manager = Manager(
+            cluster, lease, lambda fenced: program.make(fenced, options, config.value, clock), config.changed
+        )
+        async with Listeners(options, lambda: manager.ready, manager.families):
+            await manager.run(stop)
+
+
+class Listeners:
+    """Probes and metrics, from enter to exit."""
+
+    def __init__(self, options: Options, ready: Callable[[], bool], families: Callable[[], Iterable[Family]]) -> None:
+        self._options = options
+        self._ready = ready
+        self._families = families
+        self._open: list[HttpListener] = []
+
+    async def __aenter__(self) -> Listeners:
+        options = self._options
+        for port, handler, what in (
+            (options.probe_port, self._probe, "probes"),
+            (options.metrics_port, self._metrics, "metrics"),
+        ):
+            listener = HttpListener(options.host, port, handler)
+            try:
+                bound = await listener.start()
+            except KnodelError:
+                await self.__aexit__()
+                raise
+            self._open.append(listener)
+            log.info("%s at %s:%d", what, options.host, bound)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for listener in self._open:
+            await listener.close()
+
+    def _probe(self, request: Request) -> Response:
+        """`/healthz`: the loop turns. `/readyz`: this replica could act now."""
+        if request.path not in ("/healthz", "/readyz"):
+            return Response(HTTPStatus.NOT_FOUND, "not found: /healthz and /readyz are here\n")
+        if request.method not in ("GET", "HEAD"):
+            return Response(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
+        if request.path == "/readyz" and not self._ready():
+            return Response(HTTPStatus.SERVICE_UNAVAILABLE, "the first lists are not in yet\n")
+        return Response(HTTPStatus.OK, "ok\n")
+
+    def _metrics(self, request: Request) -> Response:
+        if request.path != "/metrics":
+            return Response(HTTPStatus.NOT_FOUND, "not found: /metrics is here\n")
+        if request.method not in ("GET", "HEAD"):
+            return Response(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
+        return Response(HTTPStatus.OK, render([*self._families(), *process_families()]), CONTENT_TYPE)

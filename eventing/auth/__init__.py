@@ -1,0 +1,1 @@
+"""Authentication and authorization of event senders: OIDC tokens, webhook signatures, permits."""

@@ -1,0 +1,1 @@
+"""How foreign events become changes of Models: presets, paths, templates. Pure."""

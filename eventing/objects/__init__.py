@@ -1,0 +1,1 @@
+"""EventSources, ModelEvents and the CloudEvents they are made from, as typed values. Pure."""

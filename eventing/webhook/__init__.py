@@ -1,0 +1,1 @@
+"""The event webhook: HTTP in, ModelEvents out."""

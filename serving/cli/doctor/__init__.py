@@ -1,0 +1,1 @@
+"""What `knodel doctor` examines, and what it makes of it."""

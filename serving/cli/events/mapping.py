@@ -1,0 +1,67 @@
+"""`--preset` and `--mapping` of `knodel events allow`: how events of others become changes of models."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from eventing.mapping.presets import PRESETS
+from serving.cli.base.errors import UsageError
+from serving.cli.names import files
+from serving.types.input_files import open_input
+from serving.types.loader import LARGEST_TEXT, LoadError, load_documents
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STDIN: Final = "-"
+
+
+def mapping_options(function: F) -> F:
+    """Adds both options, as `preset` and `mapping`."""
+    preset = click.option("--preset", type=click.Choice(list(PRESETS)), help="Mapping for a known kind of sender.")
+    file = click.option(
+        "--mapping",
+        metavar="FILE",
+        shell_complete=files,
+        help="YAML file with a mapping (docs/event-sources.md); - is stdin.",
+    )
+    return preset(file(function))
+
+
+def mapping_of(preset: str | None, file: str | None) -> dict[str, Any] | None:
+    """`spec.mapping` as the options say it; None without them. Raises UsageError."""
+    if preset is None and file is None:
+        return None
+    said = _read(file) if file is not None else {}
+    if preset is not None and said.get("preset") not in (None, preset):
+        raise UsageError(f"--mapping {file} has the preset {said['preset']}: leave --preset out")
+    return {**said, **({"preset": preset} if preset is not None else {})}
+
+
+def instead_of(mapping: Mapping[str, Any], present: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The merge patch that makes `mapping` of `present`: what it does not say goes."""
+    return {**dict.fromkeys(present or ()), **mapping}
+
+
+def _read(file: str) -> dict[str, Any]:
+    try:
+        if file == STDIN:
+            text = sys.stdin.read(LARGEST_TEXT + 1)  # the loader refuses what is longer
+        else:
+            with TextIOWrapper(open_input(Path(file)), encoding="utf-8") as opened:
+                text = opened.read(LARGEST_TEXT + 1)
+        documents = load_documents(text, file)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise UsageError(f"--mapping {file}: cannot be read ({reason})") from error
+    except LoadError as error:
+        raise UsageError(f"--mapping: {error}") from error
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise UsageError(f"--mapping {file}: it is to hold one mapping, as in `model: iris`")
+    said = documents[0]
+    return dict(said["mapping"]) if list(said) == ["mapping"] and isinstance(said["mapping"], dict) else said

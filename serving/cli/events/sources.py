@@ -1,0 +1,46 @@
+"""`knodel events sources`: who may send events, and what is in the way of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from clusters.base.objects import EVENT_SOURCE, Object, name_of, namespace_of
+from serving.cli.context import Session, every_namespace, verb
+from serving.cli.events.list import list_of
+from serving.control_api.table import age_of
+
+HEADS: Final = ("namespace", "name", "age", "source", "models", "ready", "reason", "message")
+UNKNOWN: Final = "Unknown"
+"""Until the controller has looked."""
+
+
+@verb("sources")
+@every_namespace
+def sources_command(session: Session, all_namespaces: bool) -> None:
+    """List event sources with the models that each may change."""
+    found = session.client().list(EVENT_SOURCE, None if all_namespaces else session.namespace)["items"]
+    if session.output.structured:
+        session.output.value(list_of(found))
+        return
+    now = datetime.now(UTC)
+    session.output.table(HEADS, [_row(one, now) for one in found], optional=("age", "reason"), wrapped="message")
+
+
+def _row(event_source: Object, now: datetime) -> list[object]:
+    spec, ready = event_source.get("spec") or {}, _ready(event_source)
+    return [
+        namespace_of(event_source),
+        name_of(event_source),
+        age_of(event_source, now),
+        spec.get("source", ""),
+        ",".join(spec.get("models") or ()),
+        ready.get("status", UNKNOWN),
+        ready.get("reason", ""),
+        ready.get("message", ""),
+    ]
+
+
+def _ready(event_source: Object) -> dict[str, Any]:
+    conditions = (event_source.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == "Ready"), {})

@@ -1,0 +1,1 @@
+"""Verbs that deploy, show and call Models."""

@@ -1,0 +1,105 @@
+"""`knodel describe`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from clusters.base.objects import (
+    EVENT,
+    MODEL,
+    REVISION,
+    Object,
+    condition_of,
+    name_of,
+    parse_timestamp,
+    timestamp,
+    uid_of,
+)
+from serving.cli.addresses import address_lines, aligned
+from serving.cli.base.output import Output
+from serving.cli.context import Session, verb
+from serving.cli.names import model_name
+from serving.cli.verbs.models.schedules import schedule_lines
+from serving.cli.verbs.rollouts.rollout import rollout_lines
+from serving.control_api.table import age_of
+from serving.types.annotations import LABEL_MODEL
+
+EVENTS = 20  # the newest that are shown
+
+
+@verb("describe")
+@model_name()
+def command(session: Session, name: str) -> None:
+    """Show the model NAME with its conditions, traffic, versions and events."""
+    client = session.client()
+    model = client.get(MODEL, name, session.namespace)
+    if session.output.structured:
+        session.output.value(model)
+        return
+    revisions = client.list(REVISION, session.namespace, f"{LABEL_MODEL}={name}")["items"]
+    events = client.list(EVENT, session.namespace, fields=f"involvedObject.uid={uid_of(model)}")["items"]
+    _show(session, model, revisions, sorted(events, key=_last)[-EVENTS:])
+
+
+def _last(event: Object) -> str:
+    """When it happened last; a writer of `events.k8s.io` fills `eventTime` alone."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
+
+
+def _show(session: Session, model: Object, revisions: list[Object], events: list[Object]) -> None:
+    output, spec, status = session.output, model["spec"], model.get("status") or {}
+    replicas: dict[str, Any] = status.get("replicas") or {}
+    facts = [
+        ("Name", f"{name_of(model)} (namespace {model['metadata']['namespace']})"),
+        *(address_lines(session, model) or [("URL", "")]),
+        ("Storage", str(spec.get("storageUri", ""))),
+        ("Format", str(status.get("modelFormat") or spec.get("modelFormat", ""))),
+        ("Replicas", ", ".join(f"{count} {name}" for name, count in replicas.items())),
+    ]
+    for line in aligned(facts, 12):
+        output.text(line)
+    _section(output, "Conditions", ["type", "status", "reason", "message"], _conditions(status))
+    traffic = [
+        [entry.get("revision"), f"{entry.get('percent', 0)} %", entry.get("tag", ""), entry.get("version", "")]
+        for entry in status.get("traffic") or ()
+    ]
+    _section(output, "Traffic", ["revision", "percent", "tag", "version"], traffic)
+    now = datetime.now(UTC)
+    for lines in (rollout_lines(model), schedule_lines(model, now)):
+        for line in ["", *lines] if lines else ():
+            output.text(line)
+    versions = [[name_of(one), _ready(one), age_of(one, now)] for one in sorted(revisions, key=name_of)]
+    _section(output, "Versions", ["revision", "ready", "age"], versions)
+    happened = [
+        [_since(event, now), event.get("type"), event.get("reason"), event.get("count", 1), event.get("message")]
+        for event in events
+    ]
+    _section(output, "Events", ["age", "type", "reason", "times", "message"], happened)
+
+
+def _conditions(status: Object) -> list[list[object]]:
+    return [
+        [one.get("type"), one.get("status"), one.get("reason", ""), one.get("message", "")]
+        for one in status.get("conditions") or ()
+    ]
+
+
+def _ready(obj: Object) -> str:
+    return str((condition_of(obj, "Ready") or {}).get("status", "Unknown"))
+
+
+def _since(event: Object, now: datetime) -> str:
+    stamp = _last(event) or timestamp(now)
+    return age_of({"metadata": {"creationTimestamp": timestamp(parse_timestamp(stamp))}}, now)
+
+
+def _section(output: Output, title: str, heads: list[str], rows: Sequence[Sequence[object]]) -> None:
+    output.text("")
+    output.text(f"{title}:")
+    if rows:
+        indented = [[f"  {row[0]}", *row[1:]] for row in rows]
+        output.table([f"  {heads[0]}", *heads[1:]], indented, wrapped="message")
+    else:
+        output.text("  none")

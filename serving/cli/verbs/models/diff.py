@@ -1,0 +1,44 @@
+"""`knodel diff`."""
+
+from __future__ import annotations
+
+import difflib
+
+import yaml
+
+from clusters.base.objects import MODEL, Object, name_of
+from serving.cli.base.errors import FAILED
+from serving.cli.change import store_model
+from serving.cli.context import Session, verb
+from serving.cli.files import models_of
+from serving.cli.local_files import keep_by_digest, keep_files, present_object, without_same_bytes
+from serving.cli.names import models_file
+
+
+@verb("diff", prints=False, examples=[("Show what deploying a file would change", "knodel diff -f models.yaml")])
+@models_file
+def command(session: Session, source: str) -> int:
+    """Show what deploying a file would change. The exit code is 1 when there are changes, as diff's is."""
+    changed = False
+    models, client = models_of(source, session.namespace, bound=session.bound), session.client()
+    for given in models:
+        model = given if session.kube else keep_files(session.state, given, dry_run=True)
+        before = present_object(client, MODEL, model) or {}
+        if session.kube is None:
+            keep_by_digest(session.state, model, before, dry_run=True)
+        after = store_model(client, without_same_bytes(model, before), dry_run=True)
+        name = name_of(model)
+        lines = list(difflib.unified_diff(_text(before), _text(after), f"{name} (now)", f"{name} (then)", lineterm=""))
+        changed = changed or bool(lines)
+        for line in lines:
+            session.output.text(line)
+    return FAILED if changed else 0
+
+
+def _text(model: Object) -> list[str]:
+    """What a person wrote: the spec, labels and annotations, without what the platform fills in."""
+    if not model:
+        return []
+    metadata = {key: value for key, value in model["metadata"].items() if key in ("name", "labels", "annotations")}
+    text: str = yaml.safe_dump({"metadata": metadata, "spec": model.get("spec") or {}}, sort_keys=True)
+    return text.splitlines()

@@ -1,0 +1,39 @@
+"""`knodel history`."""
+
+from __future__ import annotations
+
+from clusters.base.objects import MODEL
+from serving.cli.context import Session, verb
+from serving.cli.local_files import short_digest
+from serving.cli.names import model_name
+from serving.cli.verbs.rollouts.rollout import rollout_lines
+
+OUTCOMES = {"rolledback": "rolled back"}
+"""Outcomes of a record in plain words, where its own are not."""
+
+
+@verb("history")
+@model_name()
+def command(session: Session, name: str) -> None:
+    """Show the versions of the model NAME with their causes and outcomes."""
+    model = session.client().get(MODEL, name, session.namespace)
+    if session.output.structured:
+        session.output.value(model)
+        return
+    records = (model.get("status") or {}).get("history") or []
+    rows = [
+        [
+            record.get("revision", ""),
+            record.get("version", ""),
+            OUTCOMES.get(record.get("outcome", ""), record.get("outcome", "")),
+            (record.get("cause") or {}).get("by", ""),
+            record.get("at", ""),
+            short_digest(record.get("digest", "")),
+            record.get("storageUri", ""),
+        ]
+        for record in records
+    ]
+    heads = ["revision", "version", "outcome", "by", "at", "digest", "storage"]
+    session.output.table(heads, rows, optional=("storage", "by"))
+    for line in rollout_lines(model)[:2]:
+        session.output.text(line)

@@ -1,0 +1,90 @@
+"""`knodel top`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import get_args
+
+import click
+
+from clusters.base.objects import POD_AUTOSCALER, WARM_POOL
+from serving.cli.base.output import Output
+from serving.cli.context import Session, every_namespace, verb
+from serving.cli.verbs.models.prices import prices_in_force
+from serving.cost.bill import Amounts, Bill, Period, make_bills, replicas_of
+from serving.cost.texts import SMALL, UNSET, money
+from serving.types.annotations import LABEL_MODEL
+from serving.types.settings.prices import HOUR, Prices
+
+PURPOSES = ("serving", "idle", "starting", "canary", "pool")
+NOBODY = (0, 0)
+
+
+@verb("top", examples=[("Show the cost of this month in all namespaces", "knodel top --period month -A")])
+@click.option("--period", type=click.Choice(get_args(Period)), default="day", show_default=True,
+              help="Present hour, day or month, in UTC.")  # fmt: skip
+@every_namespace
+def command(session: Session, period: Period, all_namespaces: bool) -> None:
+    """Show the cost of each model's replicas by their activity; the most expensive model is first.
+
+    serving: with requests. idle: ready, without any. starting: on their way, or ending. canary: of a version on trial.
+    pool: the model's part of warm pools.
+    """
+    client = session.client()
+    namespace = None if all_namespaces else session.namespace
+    autoscalers = client.list(POD_AUTOSCALER, namespace, LABEL_MODEL)["items"]
+    pools = client.list(WARM_POOL, namespace)["items"]
+    prices, now = prices_in_force(session, client), datetime.now(UTC)
+    bills = make_bills(autoscalers, pools, prices, period, now)
+    bills.sort(key=lambda bill: (-_shown(bill, prices).total, bill.namespace, bill.model))
+    replicas = replicas_of(autoscalers)
+    if session.output.structured:
+        session.output.value(_value(bills, replicas, prices, period))
+        return
+    _print(session.output, bills, replicas, prices, all_namespaces)
+
+
+def _print(
+    output: Output, bills: list[Bill], replicas: dict[tuple[str, str], tuple[int, int]], prices: Prices, wide: bool
+) -> None:
+    rows = []
+    for bill in bills:
+        ready, wanted = replicas.get((bill.namespace, bill.model), NOBODY)
+        shown = _shown(bill, prices)
+        amounts = [_cell(getattr(shown, name)) for name in PURPOSES]
+        where = [bill.namespace] if wide else []
+        rows.append([*where, bill.model, f"{ready}/{wanted}", *amounts, _cell(shown.total)])
+    unit = f"total ({prices.currency})" if prices.are_set else "total (pod-hours)"
+    output.table([*(["namespace"] if wide else []), "model", "replicas", *PURPOSES, unit], rows)
+    if not prices.are_set:
+        output.text(UNSET)
+
+
+def _cell(amount: float) -> str:
+    """Return two decimals, so that the amounts of a column compare."""
+    return f"<{SMALL:g}" if 0 < amount < SMALL else money(amount)
+
+
+def _shown(bill: Bill, prices: Prices) -> Amounts:
+    """Money, or pod-hours where there are no prices."""
+    if prices.are_set:
+        return bill.cost
+    return Amounts(*(getattr(bill.held, name) / HOUR for name in PURPOSES))
+
+
+def _value(
+    bills: list[Bill], replicas: dict[tuple[str, str], tuple[int, int]], prices: Prices, period: Period
+) -> dict[str, object]:
+    models = []
+    for bill in bills:
+        ready, wanted = replicas.get((bill.namespace, bill.model), NOBODY)
+        models.append(
+            {
+                "namespace": bill.namespace,
+                "model": bill.model,
+                "replicas": {"ready": ready, "desired": wanted},
+                "podSeconds": bill.held.to_json(),
+                **({"cost": bill.cost.to_json()} if prices.are_set else {}),
+            }
+        )
+    return {"period": period, **({"currency": prices.currency} if prices.are_set else {}), "models": models}

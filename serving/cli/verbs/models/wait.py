@@ -1,0 +1,23 @@
+"""`knodel wait`."""
+
+from __future__ import annotations
+
+import click
+
+from serving.cli.addresses import address_of, gateway_of
+from serving.cli.client.wait import parse_timeout, wait_until_ready
+from serving.cli.context import Session, verb
+from serving.cli.names import model_name
+
+
+@verb("wait")
+@model_name()
+@click.option("--timeout", default="300s", show_default=True, help="Longest time to wait.")
+def command(session: Session, name: str, timeout: str) -> None:
+    """Wait until the newest version of the model NAME is ready."""
+    seconds = parse_timeout(timeout)
+    model = wait_until_ready(session.client(seconds), name, session.namespace, seconds)
+    if session.output.structured:
+        session.output.value(model)
+        return
+    session.output.text(f"model {name} is ready at {address_of(gateway_of(session), model)}")

@@ -1,0 +1,1 @@
+"""Verbs for the platform itself: start, stop, install, examine, configure."""

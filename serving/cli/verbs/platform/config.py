@@ -1,0 +1,62 @@
+"""`knodel config`."""
+
+from __future__ import annotations
+
+import click
+
+from clusters.base.errors import KnodelError
+from serving.cli.base.output import Output
+from serving.cli.client.ports import ports_of
+from serving.cli.client.state import running
+from serving.cli.context import Session, verb
+from serving.cli.settings import settings_in_force
+from serving.types.settings.settings import Settings, describe_settings, settings_to_dict
+
+
+@verb(
+    "config",
+    namespaced=False,
+    examples=[
+        ("Print the settings of a file with its defaults", "knodel config --config settings.yaml"),
+        ("List every setting with its variable", "knodel config --describe"),
+    ],
+)
+@click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
+@click.option("--describe", is_flag=True, help="List every setting with its variable, default and purpose.")
+def command(session: Session, config: str | None, describe: bool) -> None:
+    """Print the settings that `knodel up` takes: defaults, overridden by the file, overridden by variables.
+
+    A platform that runs may have others, as by `--port`: its addresses are then printed to stderr. With --kube-context,
+    the settings of the cluster.
+    """
+    if describe:
+        _describe(session.output)
+        return
+    settings = settings_in_force(session, config)
+    if session.kube is None:
+        _note_others(session, settings)
+    output = session.output if session.output.structured else Output("yaml")
+    output.value(settings_to_dict(settings))
+
+
+def _note_others(session: Session, settings: Settings) -> None:
+    """Note the addresses of the platform that runs, where they are not those of the settings."""
+    try:
+        facts = running(session.state)
+    except KnodelError:  # the folder is no matter of the settings
+        return
+    if facts is None:
+        return
+    has = [facts.gateway, facts.control, facts.control_tls]
+    if has != [f"{address}:{port}" for address, port in ports_of(settings)]:
+        shown = f"gateway {has[0]}, events and probes {has[1]}, control API {has[2]}"
+        session.output.note(f"the platform on {session.state} was started with other settings than these: {shown}")
+
+
+def _describe(output: Output) -> None:
+    described = describe_settings()
+    if output.structured:
+        output.value(described)
+    else:
+        titles = ["key", "variable", "default", "unit", "for"]
+        output.table(titles, [[str(one[title]) for title in titles] for one in described], wrapped="for")

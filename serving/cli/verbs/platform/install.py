@@ -1,0 +1,92 @@
+"""`knodel install`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from clusters.base.objects import Object
+from serving.cli.base.errors import NotInTime, UsageError
+from serving.cli.base.output import Progress
+from serving.cli.client.wait import parse_timeout
+from serving.cli.context import Session, verb
+from serving.install.bundle import OVERLAYS
+
+
+@verb(
+    "install", place="cluster", namespaced=False,
+    examples=[
+        ("Install, and set the flags of Knative that Knodel needs",
+         "knodel install --kube-context NAME --configure-knative"),
+        ("Show what an upgrade would change", "knodel install --kube-context NAME --dry-run"),
+    ],
+)  # fmt: skip
+@click.option("--overlay", type=click.Choice(OVERLAYS), help=f"Manifests of the package [{OVERLAYS[0]}].")
+@click.option(
+    "--manifests", metavar="DIR", type=click.Path(file_okay=False), help="Folder with YAML manifests of your own."
+)
+@click.option("--configure-knative", is_flag=True, help="Set the flags of Knative that Knodel needs.")
+@click.option("--dry-run", is_flag=True, help="Print the changes; make none.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until everything runs.")
+@click.option("--timeout", default="180s", show_default=True, help="Longest time to wait.")
+def command(session: Session, overlay: str | None, manifests: str | None, timeout: str, **how: Any) -> None:
+    """Install Knodel on a cluster that has Knative Serving, or upgrade it to this release."""
+    objects = _objects(overlay, manifests)
+    seconds = parse_timeout(timeout)
+    asyncio.run(_install(session, objects, seconds, **how))
+
+
+def _objects(overlay: str | None, manifests: str | None) -> Sequence[Object]:
+    from serving.install.bundle import BadManifests, load_folder, load_overlay
+    from serving.install.kinds import UnknownKind
+
+    if overlay and manifests:
+        raise UsageError("--overlay names manifests of the package, --manifests your own: give one of them")
+    try:
+        return load_folder(Path(manifests)) if manifests else load_overlay(overlay or OVERLAYS[0])
+    except (BadManifests, UnknownKind) as error:
+        raise UsageError(str(error)) from error
+
+
+async def _install(
+    session: Session,
+    objects: Sequence[Object],
+    seconds: float,
+    *,
+    configure_knative: bool,
+    dry_run: bool,
+    wait: bool,
+) -> None:
+    from clusters.base.clock import SystemClock
+    from clusters.kubernetes import KubernetesCluster
+    from serving.cli.verbs.platform.installing import flag_lines, ingress_lines, print_changes
+    from serving.install.installer import Installer
+    from serving.install.knative import flags_off, require_knative, switch_on
+    from serving.install.waiting import Deadline, NotDone
+
+    progress = Progress()
+    deadline = Deadline(SystemClock(), seconds, progress.show)
+    try:
+        async with KubernetesCluster.connect(session.kube.name if session.kube else None) as cluster:
+            await require_knative(cluster)
+            off = await flags_off(cluster)
+            done = await switch_on(cluster, off, dry_run=dry_run) if configure_knative else []
+            installer = Installer(cluster, progress.show, dry_run)
+            changes = await installer.apply(objects, deadline)
+            if wait and not dry_run:
+                await installer.wait(objects, deadline)
+    except NotDone as error:
+        again = f"`knodel install --kube-context {session.kube.name if session.kube else 'NAME'}`"
+        raise NotInTime(f"{error}; what is there stays, and {again} can be run again") from error
+    finally:
+        progress.clear()
+    notes = [
+        *flag_lines(off, done, configure_knative, dry_run),
+        *installer.notes,
+        *ingress_lines(installer.settings),
+    ]
+    print_changes(session.output, changes, notes, dry_run)

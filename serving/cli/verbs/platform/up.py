@@ -1,0 +1,206 @@
+"""`knodel up`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import click
+
+from clusters.base.errors import AddressInUse
+from clusters.embedded.store.lock import holder, prepare_folder
+from serving.cli.base.errors import CommandError, NotInTime, UsageError
+from serving.cli.base.output import Progress
+from serving.cli.client.ports import propose
+from serving.cli.client.state import running
+from serving.cli.context import Session, verb
+from serving.types.settings.state import LOG_FILE, Facts, StateError, full_disk, split_address
+
+READY_WITHIN = 60.0  # s that a detached platform gets to become ready; it needs about one
+PRIVATE = 0o600  # names of models and callers stand in the log
+POLL = 0.02  # s between two looks
+
+
+class _Ports(NamedTuple):
+    """The ports that the command line names; None for those that it does not."""
+
+    gateway: int | None
+    control: int | None
+    control_tls: int | None
+
+    def options(self) -> dict[str, int | None]:
+        """Return the ports by their options, in the order of `Facts`."""
+        return {"--port": self.gateway, "--control-port": self.control, "--control-tls-port": self.control_tls}
+
+
+@verb(
+    "up", place="machine", namespaced=False,
+    examples=[
+        ("Start the platform in the background", "knodel up --detach"),
+        ("Start a second one, on other ports", "knodel up --detach --state ~/second --port 8180"),
+    ],
+)  # fmt: skip
+@click.option(
+    "--port", type=click.IntRange(1, 65535),
+    help="Port N of the gateway [8080]; events and probes get N+1 [8081], the control API for kubectl N+2 [8443].",
+)  # fmt: skip
+@click.option("--control-port", type=click.IntRange(1, 65535), help="Port of events and probes [N+1].")
+@click.option("--control-tls-port", type=click.IntRange(1, 65535), help="Port of the control API for kubectl [N+2].")
+@click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
+@click.option("--detach", is_flag=True, help="Run in the background; return once it is ready.")
+def command(
+    session: Session, port: int | None, control_port: int | None, control_tls_port: int | None, config: str | None,
+    detach: bool,
+) -> int:  # fmt: skip
+    """Start the platform on this machine; Ctrl-C stops it. One that runs already stays as it is."""
+    ports = _Ports(port, control_port, control_tls_port)
+    facts = _find_running(session)
+    if facts is not None:
+        return _leave(session, facts, ports, config)
+    from serving.cli.files import settings_of
+    from serving.cli.verbs.platform.preflight import check_start
+
+    settings = settings_of(config, gateway_port=port, control_port=control_port, control_tls_port=control_tls_port)
+    try:
+        check_start(session.state, settings)
+    except AddressInUse as error:
+        if (facts := _find_running(session)) is not None:  # another command started one at the same time
+            return _leave(session, facts, ports, config)
+        raise _taken(session, config, error) from error
+    if detach:
+        return _detached(session, ports, config)
+    from serving.platform.platform import run_platform  # everything heavy hangs on this import
+
+    try:
+        return run_platform(session.state, settings)
+    except AddressInUse as error:
+        raise _taken(session, config, error) from error
+
+
+def _taken(session: Session, config: str | None, error: AddressInUse) -> CommandError:
+    """Return the error for the user: its remedy is a command that starts the platform on free ports."""
+    what = str(error).partition(": choose ")[0]
+    return CommandError(f"{what}: {propose(session.state, config)}")
+
+
+def _leave(session: Session, facts: Facts, ports: _Ports, config: str | None) -> int:
+    """Show a platform that runs already. Raises UsageError for ports that it does not have."""
+    _check_ports(session, facts, ports)
+    _show(session, facts)
+    note = "; --config has no effect before `knodel down`" if config else ""
+    click.echo(f"the platform on {session.state} is up already (process {facts.pid}){note}", err=True)
+    return 0
+
+
+def _find_running(session: Session) -> Facts | None:
+    """Return the facts of the platform on the folder, once it is ready; None when none runs there.
+
+    Raises NotInTime when one holds the folder and does not become ready, CommandError for a broken platform.json.
+    """
+    deadline, progress = time.monotonic() + READY_WITHIN, Progress()
+    try:
+        while (pid := holder(session.state)) is not None:
+            if (facts := running(session.state)) is not None:
+                return facts
+            if time.monotonic() > deadline:
+                log = session.state / LOG_FILE
+                raise NotInTime(f"process {pid} holds {session.state} and is not ready: see {log}")
+            progress.show(f"another process ({pid}) starts or ends the platform")
+            time.sleep(POLL)
+    finally:
+        progress.clear()
+    return None
+
+
+def _check_ports(session: Session, facts: Facts, ports: _Ports) -> None:
+    """Refuse ports that a running platform does not have. Raises UsageError."""
+    addresses = (facts.gateway, facts.control, facts.control_tls)
+    for (option, wanted), address in zip(ports.options().items(), addresses, strict=True):
+        if wanted is not None and wanted != split_address(address)[1]:
+            raise UsageError(
+                f"{option} {wanted}: the platform on {session.state} runs already, at {address}: "
+                f"`knodel down` ends it, `knodel up` then takes {option}"
+            )
+
+
+def _detached(session: Session, ports: _Ports, config: str | None) -> int:
+    arguments = ["up", "--state", str(session.state)]
+    for option, value in {**ports.options(), "--config": config}.items():
+        arguments += [option, str(value)] if value is not None else []
+    log = session.state / LOG_FILE
+    with _open_log(log) as sink:
+        began = sink.tell()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "serving.cli.main", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+        )
+    try:
+        _wait_until_ready(session, child, log, began)
+    except CommandError:
+        if child.poll() is None or (other := _find_running(session)) is None:
+            raise
+        return _leave(session, other, ports, config)  # another command started one at the same time
+    facts = Facts.read(session.state)
+    if facts is None:
+        raise CommandError(f"the platform ended again: see {log}")
+    _show(session, facts)
+    return 0
+
+
+def _show(session: Session, facts: Facts) -> None:
+    if session.output.structured:
+        session.output.value(asdict(facts))
+    else:
+        session.output.text(
+            f"gateway http://{facts.gateway}, control https://{facts.control_tls}, events http://{facts.control}/events"
+        )
+
+
+def _open_log(log: Path) -> BinaryIO:
+    prepare_folder(log.parent)
+    try:
+        return os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE), "ab")
+    except OSError as error:
+        raise CommandError(f"cannot use the state folder {log.parent}: {error.strerror}") from error
+
+
+def _wait_until_ready(session: Session, child: subprocess.Popen[bytes], log: Path, began: int) -> None:
+    progress, deadline = Progress(), time.monotonic() + READY_WITHIN
+    while True:
+        code = child.poll()
+        if code is not None:
+            progress.clear()
+            told = _last_line(log, began) or full_disk(session.state)
+            raise CommandError(told or f"the platform ended at once with exit code {code}: see {log}")
+        if _is_ready(session, child.pid):
+            progress.clear()
+            return
+        if time.monotonic() > deadline:
+            progress.clear()
+            raise NotInTime(f"the platform was not ready within {READY_WITHIN:g} s: see {log}")
+        progress.show("starting the platform")
+        time.sleep(POLL)
+
+
+def _is_ready(session: Session, pid: int) -> bool:
+    """Whether `platform.json` was written by this process: it does so when it is ready."""
+    try:
+        facts = Facts.read(session.state)
+    except StateError:
+        return False
+    return facts is not None and facts.pid == pid
+
+
+def _last_line(log: Path, began: int) -> str:
+    with log.open("rb") as file:
+        file.seek(began)
+        lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.startswith("knodel: ")]
+    return lines[-1].removeprefix("knodel: ") if lines else ""

@@ -1,0 +1,1 @@
+"""Verbs that move traffic between the versions of a Model."""

@@ -1,0 +1,89 @@
+"""uvicorn inside the platform's own loop: sockets are opened by the caller, signals stay the caller's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from clusters.base.errors import AddressInUse
+from serving.control_api.body import MAX_BODY
+from serving.modelserver.base.limits import Limits
+from serving.modelserver.connections.connection import Connection
+from serving.modelserver.connections.listener_state import Traffic
+
+KEEP_ALIVE = 65  # s, longer than the idle time of kubectl's connections between two commands
+LIMITS = Limits(body=2 * MAX_BODY)  # the application says first, as a Status, that a body is too large
+SHUTDOWN = 2  # s that open watches get to end
+
+
+def listen(host: str, port: int, setting: str) -> socket.socket:
+    """A listening TCP socket. Raises AddressInUse, which names `setting`, the option that changes the port."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise AddressInUse(
+            f"the control API cannot listen on {host}:{port} ({error.strerror}): choose another port with {setting}"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+class _Connection(Connection):
+    """The model server's guard of framing, heads and slow callers: they come before any token is looked at."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, LIMITS, Traffic())
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """As uvicorn does: the head of a watch goes out at once, the model server's waits for a body."""
+        HttpToolsProtocol._start_asgi_task(self, cycle, app)
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the process's signal handlers alone."""
+        yield
+
+
+def make_server(app: ASGIApp, certificate: tuple[Path, Path] | None = None) -> uvicorn.Server:
+    """A server for `app`; with (certificate, key) it speaks TLS 1.2 or newer. `serve(sockets=[...])` runs it."""
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http=_Connection,
+        ws="none",
+        proxy_headers=False,
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=SHUTDOWN,
+        ssl_certfile=certificate[0] if certificate else None,
+        ssl_keyfile=certificate[1] if certificate else None,
+        ssl_version=ssl.PROTOCOL_TLS_SERVER,
+    )
+    return _Server(config)

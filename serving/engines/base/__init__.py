@@ -1,0 +1,1 @@
+"""What all engines share: the `Engine` protocol, the registry of formats, datatypes, errors, warm-up."""

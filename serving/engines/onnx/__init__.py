@@ -1,0 +1,1 @@
+"""ONNX models by ONNX Runtime."""

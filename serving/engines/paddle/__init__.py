@@ -1,0 +1,1 @@
+"""PaddlePaddle inference models."""

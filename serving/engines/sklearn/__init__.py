@@ -1,0 +1,1 @@
+"""scikit-learn models: skops, pickle and joblib."""

@@ -1,0 +1,1 @@
+"""XGBoost and LightGBM models."""

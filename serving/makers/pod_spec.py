@@ -1,0 +1,243 @@
+"""The revision template: the container that runs a model, or waits for one, and the annotations that say which. Pure.
+
+All that is here makes a revision when it changes, and nothing else does: no scaling field may ever be read here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from autoscaler.types import CLASS
+from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
+from clusters.base.durations import format_duration
+from clusters.base.objects import ANNOTATION_CLASS, Object
+from clusters.base.quantities import format_cores
+from serving.makers import names
+from serving.makers.volumes import Mount, claim, credentials, digests, scratch
+from serving.types.annotations import (
+    ANNOTATION_DIGEST,
+    ANNOTATION_STORAGE_URI,
+    ANNOTATION_VARIANTS,
+    ANNOTATION_VERSION,
+    LABEL_MODEL,
+    LABEL_VARIANT,
+)
+from serving.types.code import runs_code
+from serving.types.faults import claim_of
+from serving.types.model import Model, ModelSpec, Resources, Variant
+from serving.types.settings.settings import ServerSettings
+from serving.types.warm_pool import PoolTemplate
+
+CONTAINER = "server"
+PORT_NAME = "http1"
+"""Knative reads the protocol from the port's name."""
+READY_PATH = "/v2/health/ready"
+LIVE_PATH = "/v2/health/live"
+"""503 when every thread of the server hangs in an inference that nobody waits for: only a restart ends that."""
+LIVE_PERIOD = 30
+"""s; nobody is helped by a restart that comes sooner, and a busy node must not cause one."""
+LIVE_TIMEOUT = 10
+"""s; short inferences run on the event loop, and a node may give it a twentieth of a core."""
+PROBE_PERIOD = 1
+"""s; Knative's 10 s for a probe without one would make a Pod that misses its first probe wait so long."""
+ALLOW_HOSTS = "KNODEL_ALLOW_HOSTS"
+"""Variable by which the server learns of hosts that may be private."""
+PROBE_FAILURES = 3
+PROBE_TIMEOUT = 1
+"""s; the answer comes from memory."""
+INITIAL_SCALE = "1"
+"""Replicas that must be ready once for a revision to be ready; a constant, since minReplicas makes no revision."""
+ANNOTATION_INITIAL_SCALE = "autoscaling.knative.dev/initial-scale"
+ANNOTATION_PROGRESS_DEADLINE = "serving.knative.dev/progress-deadline"
+
+
+def make_template(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
+    """`spec.template` of a Service or Configuration, without the label that names its version."""
+    labels = {LABEL_MODEL: model.name} | ({LABEL_VARIANT: variant.name} if variant else {})
+    return {
+        "metadata": {"labels": labels, "annotations": _annotations(model, _resources(model, variant))},
+        "spec": make_revision_spec(model, variant, server),
+    }
+
+
+def make_revision_spec(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
+    """A RevisionSpec with one container, which runs the model."""
+    resources = _resources(model, variant)
+    record = "" if model.spec.digest else names.digests(model)
+    mounts = _mounts(model.spec.secret, claim_of(model.spec.storage_uri), record)
+    return _revision_spec(model.spec, resources, _arguments(model, resources), mounts, server)
+
+
+def make_member_spec(template: PoolTemplate, server: ServerSettings) -> Object:
+    """That of a Model with equal fields, but for the arguments: a server that waits to be told what to load."""
+    resources = template.resources
+    arguments = [
+        "--pool",
+        *_words(
+            [
+                ("--format", template.model_format),
+                ("--timeout", int(template.timeout)),
+                ("--cpu", format_cores(resources.cpu)),
+            ]
+        ),
+        *_allow_code(template.model_format),
+    ]
+    return _revision_spec(template, resources, arguments, _mounts(template.secret), server)
+
+
+class _Replica(Protocol):
+    """What a Model's spec and a WarmPool's template both say of a replica."""
+
+    @property
+    def container_concurrency(self) -> int: ...
+
+    @property
+    def timeout(self) -> float: ...
+
+    @property
+    def service_account_name(self) -> str: ...
+
+
+def _revision_spec(
+    replica: _Replica, resources: Resources, arguments: list[str], mounts: Sequence[Mount], server: ServerSettings
+) -> Object:
+    made: Object = {
+        "containerConcurrency": replica.container_concurrency,
+        "timeoutSeconds": int(replica.timeout),
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+        "containers": [_container(arguments, resources, mounts, server)],
+        "volumes": [mount.volume for mount in mounts],
+    }
+    if replica.service_account_name:
+        made["serviceAccountName"] = replica.service_account_name
+    return made
+
+
+def _mounts(secret: str, volume_claim: str = "", record: str = "") -> list[Mount]:
+    """What a replica finds in its file system beside its image."""
+    found = [scratch()]
+    if secret:
+        found.append(credentials(secret))
+    if volume_claim:
+        found.append(claim(volume_claim))
+    if record:
+        found.append(digests(record))
+    return found
+
+
+def _resources(model: Model, variant: Variant | None) -> Resources:
+    return variant.resources if variant else model.spec.resources
+
+
+def _annotations(model: Model, resources: Resources) -> dict[str, str]:
+    spec = model.spec
+    found = {
+        ANNOTATION_CLASS: CLASS,
+        ANNOTATION_INITIAL_SCALE: INITIAL_SCALE,
+        ANNOTATION_PROGRESS_DEADLINE: format_duration(spec.startup_deadline),
+        ANNOTATION_STORAGE_URI: spec.storage_uri,
+        ANNOTATION_DIGEST: spec.digest,
+        ANNOTATION_VERSION: spec.version,
+        ANNOTATION_VARIANTS: ",".join(sorted(variant.name for variant in spec.variants)),
+        ANNOTATION_LOAD: _load_parameters(model, resources),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _load_parameters(model: Model, resources: Resources) -> str:
+    """What the container's arguments say, as the parameters of the load call to a member of a warm pool."""
+    spec = model.spec
+    parameters: dict[str, str | int | float] = {
+        "name": model.name,
+        "storageUri": spec.storage_uri,
+        "digest": spec.digest,
+        "modelFormat": spec.model_format,
+        "slots": spec.container_concurrency,
+        "timeout": int(spec.timeout),
+        "cpu": float(format_cores(resources.cpu)),
+    }
+    if spec.batching is not None:
+        parameters |= {"maxBatchSize": spec.batching.max_batch_size, "maxBatchLatency": spec.batching.max_latency}
+    given = {name: value for name, value in parameters.items() if value}
+    return json.dumps(given, sort_keys=True, separators=(",", ":"))
+
+
+def _container(arguments: list[str], resources: Resources, mounts: Sequence[Mount], server: ServerSettings) -> Object:
+    amounts = {"cpu": resources.cpu, "memory": resources.memory}
+    container: Object = {
+        "name": CONTAINER,
+        "image": server.image,
+        "args": arguments,
+        "ports": [{"name": PORT_NAME, "containerPort": server.port}],
+        "readinessProbe": {
+            "httpGet": {"path": READY_PATH, "port": server.port},
+            "periodSeconds": PROBE_PERIOD,
+            "timeoutSeconds": PROBE_TIMEOUT,
+            "failureThreshold": PROBE_FAILURES,
+            "successThreshold": 1,
+        },
+        "livenessProbe": {
+            "httpGet": {"path": LIVE_PATH, "port": server.port},
+            "periodSeconds": LIVE_PERIOD,
+            "timeoutSeconds": LIVE_TIMEOUT,
+            "failureThreshold": PROBE_FAILURES,
+        },
+        "resources": {"requests": amounts, "limits": dict(amounts)},
+        "securityContext": _security_context(),
+        "volumeMounts": [mount.mount for mount in mounts],
+    }
+    environment = {mount.variable: mount.path for mount in mounts if mount.variable}
+    if server.allow_hosts:
+        environment[ALLOW_HOSTS] = server.allow_hosts
+    if environment:
+        container["env"] = [{"name": name, "value": value} for name, value in environment.items()]
+    return container
+
+
+def _arguments(model: Model, resources: Resources) -> list[str]:
+    """What the model server is told. `--slots` is a hard limit: scaleTarget is none, and makes no revision."""
+    spec = model.spec
+    options = [
+        ("--name", model.name),
+        ("--storage-uri", spec.storage_uri.replace("$(", "$$(")),  # or the kubelet would expand a variable
+        ("--digest", spec.digest),
+        ("--format", spec.model_format),
+        ("--slots", spec.container_concurrency or ""),
+        ("--timeout", int(spec.timeout)),
+        ("--cpu", format_cores(resources.cpu)),
+        *_batching(spec),
+    ]
+    return [*_words(options), *_allow_code(spec.model_format)]
+
+
+def _batching(spec: ModelSpec) -> list[tuple[str, Any]]:
+    if spec.batching is None:
+        return []
+    return [
+        ("--max-batch-size", spec.batching.max_batch_size),
+        ("--max-batch-latency", f"{spec.batching.max_latency:g}"),
+    ]
+
+
+def _allow_code(model_format: str) -> list[str]:
+    """That the artifact's code may run: a Model or pool whose namespace does not allow it never comes this far."""
+    return ["--allow-code"] if runs_code(model_format) else []
+
+
+def _words(options: Sequence[tuple[str, Any]]) -> list[str]:
+    """The options that have a value, as a command line."""
+    return [word for option, value in options if value != "" for word in (option, str(value))]
+
+
+def _security_context() -> Object:
+    """Pod Security `restricted`, as far as Knative passes it on without a feature flag."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }

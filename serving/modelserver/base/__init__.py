@@ -1,0 +1,1 @@
+"""What all rooms of the model server use: errors, limits, headers, options."""

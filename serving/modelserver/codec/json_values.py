@@ -1,0 +1,102 @@
+"""Between arrays and the values of JSON, as the protocols have them: flat, or nested as the shape is. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+
+from serving.engines.base.datatypes import BYTES, DATATYPES, Datatype, Tensor, datatype_of
+from serving.engines.base.engine import TensorSpec
+from serving.modelserver.base.errors import BadRequest, ModelFailed
+from serving.modelserver.codec import tensors
+from serving.modelserver.codec.messages import kind_of
+
+BASE64: Final = "b64"
+"""Key of an object that stands for bytes that are no text (TensorFlow Serving, "Encoding binary values")."""
+_FEW: Final = 64  # numbers that are added up in Python sooner than NumPy looks at them
+
+
+def to_flat(name: str, datatype: Datatype, tensor: Tensor) -> list[Any]:
+    """The elements of an output in row-major order. Raises BadRequest, ModelFailed for what JSON cannot carry."""
+    if not tensors.carries(datatype):
+        raise BadRequest(f"output {name!r} is {datatype.name}, which JSON cannot carry: ask for it as binary data")
+    values: list[Any] = tensor.ravel().tolist()
+    _check_finite(name, tensor, values, "ask for it as binary data")
+    if datatype.name == BYTES:
+        return [_text(name, value, "ask for it as binary data") for value in values]
+    return values
+
+
+def to_nested(name: str, tensor: Tensor) -> Any:
+    """An output nested as its shape is, of a protocol that names no types. Raises ModelFailed."""
+    remedy = "ask for it over /v2 as binary data"
+    _check_finite(name, tensor, None, remedy)
+    if datatype_of(tensor).name != BYTES:
+        return tensor.tolist()
+    texts = np.empty(tensor.size, dtype=object)
+    texts[:] = [_text(name, value, remedy) for value in tensor.ravel().tolist()]
+    return texts.reshape(tensor.shape).tolist()
+
+
+def from_nested(spec: TensorSpec, value: Any, least_rank: int = 0) -> Tensor:
+    """The input that `value` nests, exactly of the model's type. Raises BadRequest.
+
+    Outer dimensions that it lacks for `least_rank` have size 1.
+    """
+    shape, flat = _unnested(spec.name, value)
+    shape = [1] * (least_rank - len(shape)) + shape
+    datatype = DATATYPES[spec.datatype]
+    tensors.check_against(spec, datatype, shape)
+    if datatype.name == BYTES:
+        flat = [_from_base64(spec.name, item) if isinstance(item, dict) else item for item in flat]
+        tensors.strict([item for item in flat if not isinstance(item, bytes)], list[str], f"input {spec.name!r}")
+    else:
+        flat = tensors.strict(flat, kind_of(spec.datatype), f"input {spec.name!r}")
+    return tensors.from_numbers(spec.name, datatype, shape, flat)
+
+
+def _unnested(name: str, value: Any) -> tuple[list[int], list[Any]]:
+    """The shape of nested lists, and their elements."""
+    shape: list[int] = []
+    level = [value]
+    while level and isinstance(level[0], list):
+        size = len(level[0])
+        if len(shape) == tensors.MOST_DIMENSIONS or not tensors.are_lists(level, size):
+            raise BadRequest(f"input {name!r}: lists of one depth differ in length, or are nested too deeply")
+        shape.append(size)
+        level = list(chain.from_iterable(level))
+    return shape, level
+
+
+def _check_finite(name: str, tensor: Tensor, values: list[float] | None, remedy: str) -> None:
+    """`values` are the elements, if they are at hand: NumPy takes longer to begin than to add up some numbers."""
+    if tensor.dtype.kind != "f":
+        return
+    if values is not None and len(values) <= _FEW and math.isfinite(sum(values)):
+        return
+    if not np.isfinite(tensor).all():
+        raise ModelFailed(f"output {name!r} has NaN or infinity, which JSON cannot carry: {remedy}")
+
+
+def _text(name: str, value: Any, remedy: str) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return bytes(value).decode()
+    except UnicodeDecodeError as error:
+        raise ModelFailed(f"output {name!r} is no UTF-8, as JSON needs: {remedy}") from error
+
+
+def _from_base64(name: str, item: dict[str, Any]) -> bytes:
+    encoded = item.get(BASE64)
+    if len(item) != 1 or not isinstance(encoded, str):
+        raise BadRequest(f'input {name!r}: an element is a text, or {{"{BASE64}": its bytes in base64}}')
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise BadRequest(f"input {name!r}: an element is no base64") from error

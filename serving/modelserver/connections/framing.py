@@ -1,0 +1,78 @@
+"""Which heads of requests are refused, so that no two parties can read one request as two. Pure.
+
+The parser (llhttp) lets through what RFC 9112 forbids or leaves to the server: a missing Host, two lengths, any number
+of headers. Rules with their source:
+
+1. at most `Limits.head` bytes and `Limits.headers` headers                    431
+2. HTTP/1.1 has exactly one Host (RFC 9112, 3.2)                               400
+3. not both Content-Length and Transfer-Encoding (6.1), one Content-Length     400
+4. Transfer-Encoding is `chunked`, nothing else (6.1), and not in HTTP/1.0     400
+5. the target is a path (3.2.1): no absolute form, which names a second host   400
+6. a body of at most `Limits.body` bytes, when its length is announced         413
+7. no upgrade of a request with a body: the parser would drop the body         400
+8. Host and Origin are known names, where `Limits.hosts` lists them            403
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from clusters.base.sizes import format_size
+from clusters.net.hosts import KnownHosts
+from serving.modelserver.base.errors import BadFraming, Forbidden, HeadTooLarge, ServingError, TooLarge
+from serving.modelserver.base.headers import Headers
+from serving.modelserver.base.limits import Limits
+
+_FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade"})
+_GUARDED: Final = _FRAMING | {b"origin"}
+_PER_HEADER: Final = 4  # bytes: colon, space, line end
+_LONGEST_LENGTH: Final = 19  # digits of Content-Length that can be meant
+
+
+def refusal(http_version: str, target: bytes, headers: Headers, limits: Limits) -> ServingError | None:
+    """Why this head is refused, or None."""
+    if len(headers) > limits.headers:
+        return HeadTooLarge(f"a request has at most {limits.headers} headers")
+    size, found = len(target), []
+    kept = _FRAMING if limits.hosts is None else _GUARDED
+    for name, value in headers:
+        size += len(name) + len(value) + _PER_HEADER
+        if name in kept:
+            found.append((name, value))
+    if size > limits.head:
+        return HeadTooLarge(f"the headers of a request have at most {format_size(limits.head)}")
+    if not target.startswith(b"/"):
+        return BadFraming("the target of a request is a path")
+    if len(found) == 1 and found[0][0] == b"host":
+        return None if limits.hosts is None else _foreign(limits.hosts, found)
+    refused = _framing(http_version, found, limits)
+    return refused if refused is not None or limits.hosts is None else _foreign(limits.hosts, found)
+
+
+def _framing(http_version: str, found: Headers, limits: Limits) -> ServingError | None:
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in found:
+        values.setdefault(name, []).append(value)
+    hosts, lengths = values.get(b"host", []), values.get(b"content-length", [])
+    encodings = values.get(b"transfer-encoding", [])
+    if len(hosts) > 1 or (not hosts and http_version == "1.1"):
+        return BadFraming("a request has exactly one Host header")
+    if len(lengths) > 1 or (lengths and encodings):
+        return BadFraming("a request has one Content-Length, or Transfer-Encoding, not both")
+    if encodings and (http_version != "1.1" or [value.strip().lower() for value in encodings] != [b"chunked"]):
+        return BadFraming("the only Transfer-Encoding is chunked, and only in HTTP/1.1")
+    if lengths and (not lengths[0].isdigit() or len(lengths[0]) > _LONGEST_LENGTH):
+        return BadFraming("Content-Length is no number")
+    if lengths and int(lengths[0]) > limits.body:
+        return TooLarge(f"a request has at most {format_size(limits.body)}")
+    if b"upgrade" in values and (encodings or (lengths and int(lengths[0]))):
+        return BadFraming("a request with a body cannot be upgraded to another protocol")
+    return None
+
+
+def _foreign(hosts: KnownHosts, found: Headers) -> ServingError | None:
+    """Refuse what a web page of somebody else sends; more than one Origin is none that is known."""
+    named = {b"host": None, b"origin": None} | {name: value.decode("latin-1") for name, value in found}
+    several = len([name for name, _ in found if name == b"origin"]) > 1
+    reason = hosts.refusal(named[b"host"], "several" if several else named[b"origin"])
+    return None if reason is None else Forbidden(reason)

@@ -1,0 +1,55 @@
+"""The server's two sockets, inherited or bound before anything heavy is imported."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Final
+
+import msgspec
+
+from clusters.net.authority import authority
+from clusters.net.sockets import BACKLOG, find_inherited
+from serving.modelserver.base.errors import CannotListen
+
+FREE_PORT: Final = "end what listens there, or choose another port with {}"
+"""The remedy for a taken port."""
+
+
+class Sockets(msgspec.Struct, frozen=True):
+    """What callers and what the platform connect to."""
+
+    data: socket.socket
+    management: socket.socket
+
+
+def bind_or_inherit(inherited: str, host: str, port: int, setting: str) -> socket.socket:
+    """Return the inherited socket for this address (`inherited` lists them, as LISTEN_FDS does), or bind a new one.
+
+    The embedded kubelet passes sockets on; on Kubernetes and by `knodel serve` none are inherited. Raises CannotListen.
+    """
+    return find_inherited(inherited, host, port) or bind(host, port, setting)
+
+
+def bind(host: str, port: int, setting: str) -> socket.socket:
+    """Return a socket that takes connections from now on, served or not. Raises CannotListen, which names `setting`."""
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except (OSError, UnicodeError) as error:
+        sock.close()
+        raise _cannot_listen(host, port, setting, error) from error
+    return sock
+
+
+def _cannot_listen(host: str, port: int, setting: str, error: OSError | UnicodeError) -> CannotListen:
+    if not isinstance(error, OSError) or isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        advice = "set {} to an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them"
+        return CannotListen(f"{host[:80]!r} is not an address of this machine", advice, "HOST")
+    problem = f"cannot listen on {authority(host, port)} ({error.strerror})"
+    if error.errno == errno.EACCES:
+        return CannotListen(problem, "choose a port from 1024 on with {}", setting)
+    return CannotListen(problem, FREE_PORT, setting)

@@ -1,0 +1,1 @@
+"""The HTTP endpoints of the data port and of the management port."""

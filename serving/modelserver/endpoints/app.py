@@ -1,0 +1,232 @@
+"""The data port: paths of the inference protocols v2 and v1, and what answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from serving.engines.base.engine import TensorSpec
+from serving.modelserver.base.answers import JSON, error_body, error_headers, json_body
+from serving.modelserver.base.errors import NotReady, ServingError
+from serving.modelserver.codec.messages import shape_of
+from serving.modelserver.connections.connection import FAILED
+from serving.modelserver.endpoints.endpoints import Endpoints
+from serving.modelserver.execution.lifecycle import Lifecycle
+from serving.modelserver.execution.target import check_asked
+
+SERVER_NAME: Final = "knodel"
+EXTENSIONS: Final = ("binary_tensor_data",)
+"""What `/v2` announces: only what works."""
+MODEL: Final = "/v2/models/{name}"
+VERSION: Final = MODEL + "/versions/{version}"
+MODEL_V1: Final = "/v1/models/{name}"
+VERSION_V1: Final = MODEL_V1 + "/versions/{version}"
+
+NO_PATH: Final = "no such path: GET / answers the paths of this server"
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class DataApp:
+    """The ASGI application of the data port for the model `name`, revision `revision`."""
+
+    def __init__(self, name: str, revision: str, lifecycle: Lifecycle, endpoints: Endpoints) -> None:
+        self._name = name
+        self._revision = revision
+        self._lifecycle = lifecycle
+        self._endpoints = endpoints
+        self._common = {
+            f"/v2/models/{name}/infer": endpoints.infer,
+            f"/v1/models/{name}:predict": endpoints.predict,
+        }
+        self._app = make_app([*health_routes(lifecycle), *self._routes()], NO_PATH)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Route one request; past the middle layers when it is what almost all requests are (a third of their time)."""
+        common = self._common.get(scope["path"])
+        if common is not None and scope["method"] == "POST":
+            await common(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _routes(self) -> list[BaseRoute]:
+        ends = self._endpoints
+        routes: list[BaseRoute] = [
+            *server_routes(),
+            Route("/", self._base),
+            Route("/", self._no_post, methods=["POST"]),
+            Route("/v1/models", self._names),
+            Route("/openapi.json", self._document),
+        ]
+        for model in (VERSION, MODEL):
+            routes += [
+                Route(model, self._metadata),
+                Route(f"{model}/ready", self._ready),
+                self._post(f"{model}/infer", ends.infer),
+                self._post(f"{model}/generate", ends.generate),
+                self._post(f"{model}/generate_stream", ends.generate_stream),
+            ]
+        for model in (VERSION_V1, MODEL_V1):
+            routes += [self._post(f"{model}:predict", ends.predict), Route(model, self._ready)]
+        return routes
+
+    def _post(self, path: str, endpoint: ASGIApp) -> Route:
+        return Route(path, _Posted(self._check, endpoint))
+
+    async def _base(self, _: Request) -> Response:
+        """Answer a GET of the model's address with the paths below it."""
+        return json_answer({"name": self._name, "paths": model_paths(self._name)})
+
+    async def _no_post(self, _: Request) -> Response:
+        """Refuse the events of a broker to which only the model's address was given."""
+        raise HTTPException(
+            405,
+            f"only GET and HEAD are possible at /: requests and events are for /v2/models/{self._name}/infer; "
+            "the subscriber of a Trigger names it as `uri`",
+            headers={"Allow": "GET, HEAD"},
+        )
+
+    async def _names(self, _: Request) -> Response:
+        return json_answer({"models": [self._name]})
+
+    async def _document(self, _: Request) -> Response:
+        from clusters.base.version import VERSION as version  # reads the distribution's metadata
+        from serving.modelserver.endpoints.openapi import document  # only who asks needs it
+
+        model = self._lifecycle.model()
+        return json_answer(document(model.name, model.revision, model.signature, version, model.example))
+
+    async def _metadata(self, request: Request) -> Response:
+        self._check(request.path_params)
+        model = self._lifecycle.model()
+        signature = model.signature
+        return json_answer(
+            {
+                "name": model.name,
+                "versions": list(model.versions),
+                "platform": signature.platform,
+                "inputs": _described(signature.inputs),
+                "outputs": _described(signature.outputs),
+            }
+        )
+
+    async def _ready(self, request: Request) -> Response:
+        self._check(request.path_params)
+        return _readiness(self._lifecycle, {"name": self._name})
+
+    def _check(self, params: dict[str, Any]) -> None:
+        """Raise NotFound for another model or version than this server has."""
+        check_asked(self._name, self._revision, params["name"], params.get("version", ""))
+
+
+class _Posted:
+    """An ASGI endpoint for POST behind a check of its path. To Starlette, `m:predict` is a model's name in a GET."""
+
+    def __init__(self, check: Callable[[dict[str, Any]], None], app: ASGIApp) -> None:
+        self._check = check
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._check(scope["path_params"])
+        if scope["method"] != "POST":
+            raise HTTPException(405, headers={"Allow": "POST"})
+        await self._app(scope, receive, send)
+
+
+def make_app(routes: Sequence[BaseRoute], no_path: str = "no such path") -> Starlette:
+    """Make an application whose errors are all `{"error": "…"}`; `no_path` is the message of a path without a route."""
+
+    async def on_http_error(request: Request, error: Exception) -> Response:
+        if not isinstance(error, HTTPException):
+            raise error
+        allowed = (error.headers or {}).get("Allow", "")
+        wrong_method = f"{request.method} is not possible here: use {allowed}"
+        has_reason = error.detail != HTTPStatus(error.status_code).phrase
+        message = error.detail if has_reason else {404: no_path, 405: wrong_method}.get(error.status_code, error.detail)
+        headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
+        return _error_answer(error.status_code, message, headers)
+
+    handlers = {HTTPException: on_http_error, ServingError: _on_error, Exception: _on_failure}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False  # a redirect is no answer to a POST, and names what the caller said is our host
+    return app
+
+
+def health_routes(lifecycle: Lifecycle) -> list[BaseRoute]:
+    """`/v2/health/live` and `/v2/health/ready`."""
+
+    async def live(_: Request) -> Response:
+        if lifecycle.live:
+            return json_answer({"live": True})
+        return json_answer({"live": False, "error": lifecycle.reason}, NotReady.status)
+
+    async def ready(_: Request) -> Response:
+        return _readiness(lifecycle, {})
+
+    return [Route("/v2/health/live", live), Route("/v2/health/ready", ready)]
+
+
+def model_paths(name: str) -> dict[str, str]:
+    """Return the paths of a model below its server's address, by their purpose."""
+    v1, v2 = f"/v1/models/{name}", f"/v2/models/{name}"
+    return {
+        "metadata": v2,
+        "ready": f"{v2}/ready",
+        "infer": f"{v2}/infer",
+        "generate": f"{v2}/generate",
+        "predict": f"{v1}:predict",
+        "openapi": "/openapi.json",
+    }
+
+
+def server_routes() -> list[BaseRoute]:
+    """`/v2`."""
+    return [Route("/v2", _server), Route("/v2/", _server)]
+
+
+def json_answer(content: Any, status: int = 200) -> Response:
+    """`content` as JSON."""
+    return Response(json_body(content), status, media_type=JSON.decode())
+
+
+async def _server(_: Request) -> Response:
+    from clusters.base.version import VERSION as version  # reads the distribution's metadata
+
+    return json_answer({"name": SERVER_NAME, "version": version, "extensions": EXTENSIONS})
+
+
+def _readiness(lifecycle: Lifecycle, about: dict[str, Any]) -> Response:
+    if lifecycle.ready:
+        return json_answer({**about, "ready": True})
+    answer = json_answer({**about, "ready": False, "error": lifecycle.reason}, NotReady.status)
+    answer.headers["retry-after"] = str(NotReady.retry_after)
+    return answer
+
+
+def _described(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
+    return [{"name": spec.name, "datatype": spec.datatype, "shape": shape_of(spec)} for spec in specs]
+
+
+async def _on_error(_: Request, error: Exception) -> Response:
+    if not isinstance(error, ServingError):
+        raise error
+    return _error_answer(error.status, str(error), error_headers(error))
+
+
+async def _on_failure(_: Request, __: Exception) -> Response:
+    """Starlette raises the error again, which logs it."""
+    return _error_answer(ServingError.status, FAILED, [])
+
+
+def _error_answer(status: int, message: str, headers: list[tuple[bytes, bytes]]) -> Response:
+    answer = Response(error_body(message), status, media_type=JSON.decode())
+    answer.raw_headers.extend(headers)
+    return answer

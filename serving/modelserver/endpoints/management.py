@@ -1,0 +1,45 @@
+"""The management port: what the platform asks a server, apart from what callers ask the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from clusters.net.exposition import CONTENT_TYPE
+from serving.modelserver.base.stats import Stats
+from serving.modelserver.endpoints.app import health_routes, json_answer, make_app
+from serving.modelserver.endpoints.confirmation import Confirmation
+from serving.modelserver.endpoints.repository import Repository
+from serving.modelserver.execution.lifecycle import Lifecycle
+
+
+def make_management_app(
+    stats: Stats,
+    answers: Callable[[], Any],
+    metrics: Callable[[], str],
+    lifecycle: Lifecycle,
+    repository: Repository,
+    confirmation: Confirmation | None = None,
+) -> ASGIApp:
+    """Make the application of `/stats`, `/stats/answers`, `/metrics` (text), `/digest`, the repository and health.
+
+    A server of many models has no `confirmation`, and no `/digest`.
+    """
+
+    async def page(_: Request) -> Response:
+        return json_answer(stats.to_json())
+
+    async def answers_page(_: Request) -> Response:
+        return json_answer(answers())
+
+    async def metrics_page(_: Request) -> Response:
+        return Response(metrics(), headers={"content-type": CONTENT_TYPE})
+
+    pages = [Route("/stats", page), Route("/stats/answers", answers_page), Route("/metrics", metrics_page)]
+    digest = [] if confirmation is None else confirmation.routes()
+    return make_app([*pages, *digest, *repository.routes(), *health_routes(lifecycle)])

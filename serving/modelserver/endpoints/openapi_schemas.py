@@ -1,0 +1,203 @@
+"""JSON Schemas of a model's messages, made from its signature. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from serving.engines.base.datatypes import BYTES, DATATYPES
+from serving.engines.base.engine import ANY, Signature, TensorSpec
+from serving.modelserver.codec.protocol_v1 import SIGNATURE
+from serving.modelserver.codec.protocol_v2 import UNSUPPORTED
+from serving.modelserver.codec.tensors import MOST_DIMENSIONS
+
+Schema: TypeAlias = dict[str, Any]
+
+ERROR: Final = "#/components/schemas/Error"
+PARAMETERS: Final[Schema] = {
+    "type": ["object", "null"],
+    "additionalProperties": {"type": ["boolean", "number", "string"]},
+    "propertyNames": {"not": {"enum": sorted(UNSUPPORTED)}},
+}
+_NULL: Final[Schema] = {"type": "null"}
+_JSON_BITS: Final = 64  # of numbers in JSON as all decoders read them
+_SIZE: Final[Schema] = {"type": "integer", "minimum": 0}
+
+
+def infer_request(signature: Signature) -> Schema:
+    """Of the Open Inference Protocol v2, in JSON; inputs in the model's order, which callers need not keep."""
+    inputs = [_input(spec) for spec in signature.inputs]
+    output = _object({"name": {"enum": [spec.name for spec in signature.outputs]}, "parameters": PARAMETERS}, "name")
+    properties = {
+        "id": {"type": ["string", "null"]},
+        "inputs": {"type": "array", "prefixItems": inputs, "minItems": len(inputs), "maxItems": len(inputs)},
+        "outputs": {
+            "type": ["array", "null"],
+            "items": output,
+            "uniqueItems": True,
+            "maxItems": len(signature.outputs),
+        },
+        "parameters": {**PARAMETERS, "properties": {"binary_data_output": {"const": False}}},
+    }
+    return _object(properties, "inputs")
+
+
+def infer_response(name: str, revision: str, signature: Signature) -> Schema:
+    """Of the Open Inference Protocol v2, in JSON."""
+    output = {
+        "name": {"enum": [spec.name for spec in signature.outputs]},
+        "datatype": {"enum": sorted(DATATYPES)},
+        "shape": {"type": "array", "items": _SIZE},
+        "data": {"type": "array"},
+        "parameters": {"type": "object"},
+    }
+    properties = {
+        **_who(name, revision),
+        "id": {"type": "string"},
+        "outputs": {"type": "array", "items": _object(output, "name", "datatype", "shape", "data")},
+    }
+    return _object(properties, *_who(name, revision), "outputs")
+
+
+def predict_request(signature: Signature) -> Schema:
+    """Of the v1 protocol: rows, by either name, or whole tensors by name."""
+    specs = signature.inputs
+    rows = _rows(signature)
+    columns = _closed({spec.name: _nested(spec) for spec in specs})
+    named = {"signature_name": {"enum": ["", SIGNATURE]}}
+    return {
+        "oneOf": [
+            _object({"instances": rows, "inputs": _NULL, **named}, "instances"),
+            _object({"inputs": rows, "instances": _NULL, **named}, "inputs"),
+            _object({"inputs": columns, "instances": _NULL, **named}, "inputs"),
+        ]
+    }
+
+
+def predict_response() -> Schema:
+    """Of the v1 protocol: `predictions` of rows, `outputs` of whole tensors."""
+    return {"oneOf": [_object({"predictions": {}}, "predictions"), _object({"outputs": {}}, "outputs")]}
+
+
+def generate_request(signature: Signature) -> Schema:
+    """Of the generate extension: the inputs by name, and parameters."""
+    values = {spec.name: _value(spec) for spec in signature.inputs}
+    names = {"not": {"enum": [*values, *sorted(UNSUPPORTED)]}}
+    others = {"type": ["object", "null"], "propertyNames": names}
+    return {
+        **_object({"parameters": others, **values}, *values),
+        "propertyNames": {"not": {"enum": sorted(UNSUPPORTED)}},
+        "additionalProperties": {"type": ["boolean", "number", "string", "null"]},
+    }
+
+
+def generate_response(name: str, revision: str, signature: Signature) -> Schema:
+    """Of the generate extension: the outputs by name."""
+    who = _who(name, revision)
+    return _object({**who, **{output: {} for output in signature.usual}}, *who)
+
+
+def metadata(name: str, revision: str) -> Schema:
+    """Of a model."""
+    tensor = {
+        "name": {"type": "string"},
+        "datatype": {"enum": sorted(DATATYPES)},
+        "shape": {"type": "array", "items": {"type": "integer", "minimum": ANY}},
+    }
+    tensors = {"type": "array", "items": _object(tensor, *tensor)}
+    properties = {
+        "name": {"const": name},
+        "versions": {"const": [revision]},
+        "platform": {"type": "string"},
+        "inputs": tensors,
+        "outputs": tensors,
+    }
+    return _object(properties, *properties)
+
+
+def _input(spec: TensorSpec) -> Schema:
+    datatypes = ["FP32", "FP64"] if DATATYPES[spec.datatype].is_float else [spec.datatype]
+    properties = {
+        "name": {"const": spec.name},
+        "datatype": {"enum": datatypes},
+        "shape": _shape(spec.shape),
+        "data": {"type": "array", "items": _element(spec.datatype), **_length(spec.shape)},
+        "parameters": {**PARAMETERS, "properties": {"binary_data_size": False}},
+    }
+    return _object(properties, "name", "datatype", "shape", "data")
+
+
+def _shape(shape: Sequence[int] | None) -> Schema:
+    if shape is None:
+        return {"type": "array", "items": _SIZE, "maxItems": MOST_DIMENSIONS}
+    sizes = [_SIZE if size == ANY else {"const": size} for size in shape]
+    return {"type": "array", "minItems": len(sizes), "maxItems": len(sizes)} | ({"prefixItems": sizes} if sizes else {})
+
+
+def _length(shape: Sequence[int] | None) -> Schema:
+    """Bounds of flat data, where they are known."""
+    if shape is None or ANY in shape:
+        return {}
+    return {"minItems": math.prod(shape), "maxItems": math.prod(shape)}
+
+
+def _value(spec: TensorSpec) -> Schema:
+    """A tensor, or its only element where it may have one."""
+    if spec.shape is not None and not {1, ANY} >= set(spec.shape):
+        return _nested(spec)
+    return {"anyOf": [_element(spec.datatype), _nested(spec)]}
+
+
+def _rows(signature: Signature) -> Schema:
+    """An object of inputs each; of a model with one input its values, or such objects."""
+    specs = signature.inputs
+    objects = {"type": "array", "items": _closed({spec.name: _nested(spec, 1) for spec in specs}), "minItems": 1}
+    return objects if len(specs) > 1 else {"anyOf": [{**_nested(specs[0]), "type": "array"}, objects]}
+
+
+def _nested(spec: TensorSpec, outer: int = 0) -> Schema:
+    """A value nested as the shape is, without its `outer` dimensions; anything where the rank varies."""
+    if spec.shape is None:
+        return {}
+    nested, least = _element(spec.datatype), 0
+    for size in reversed(spec.shape[outer:]):
+        bounds = {"minItems": least} if size == ANY else {"minItems": size, "maxItems": size}
+        nested, least = {"type": "array", "items": nested, **bounds}, 1  # of no lists, nobody knows how they nest
+    return nested
+
+
+def _element(datatype: str) -> Schema:
+    kind = DATATYPES[datatype].dtype.kind
+    if datatype == BYTES:
+        return {"type": "string"}
+    if kind == "b":
+        return {"type": "boolean"}
+    if kind == "f":
+        return {"type": "number", **_float_bounds(np.finfo(DATATYPES[datatype].dtype))}
+    bounds = np.iinfo(DATATYPES[datatype].dtype)
+    return {"type": "integer", "minimum": int(bounds.min), "maximum": int(bounds.max)}
+
+
+def _float_bounds(info: np.finfo[Any]) -> Schema:
+    """What is rounded to a finite number: below the middle between the largest one and the next that there would be."""
+    if info.bits == _JSON_BITS:
+        return {}
+    beyond = float(info.max) + 2.0 ** (info.maxexp - info.nmant - 2)
+    return {"exclusiveMinimum": -beyond, "exclusiveMaximum": beyond}
+
+
+def _who(name: str, revision: str) -> Schema:
+    return {"model_name": {"const": name}, "model_version": {"const": revision}}
+
+
+def _closed(properties: Schema) -> Schema:
+    """An object with exactly these properties."""
+    return {**_object(properties, *properties), "additionalProperties": False}
+
+
+def _object(properties: Schema, *required: str) -> Schema:
+    """An object with these properties; others are let through, as the protocols do."""
+    return {"type": "object", "required": list(required), "properties": properties}

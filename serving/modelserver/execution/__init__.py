@@ -1,0 +1,1 @@
+"""One inference: slots, queue, batches, deadlines, worker threads; the model's lifecycle."""

@@ -1,0 +1,71 @@
+"""The data port of a server of many models: requests go to their model by its name in the path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from serving.modelserver.base.answers import send_error
+from serving.modelserver.base.errors import NotFound
+from serving.modelserver.endpoints.app import NO_PATH, health_routes, json_answer, make_app, model_paths, server_routes
+from serving.modelserver.execution.lifecycle import Lifecycle
+from serving.modelserver.execution.target import unknown
+
+DOCUMENT: Final = "/openapi.json"
+_MODELS: Final = "models"
+_V1: Final = "v1"
+_PROTOCOLS: Final = (_V1, "v2")
+_NAME_AT: Final = 3  # part of a path: "", the protocol, "models", the name
+
+
+class Router:
+    """ASGI application over `models`, by name; `lifecycle` is the server's."""
+
+    def __init__(self, models: Mapping[str, ASGIApp], lifecycle: Lifecycle) -> None:
+        self._models = models
+
+        async def names(_: Request) -> Response:
+            return json_answer({"models": list(models)})
+
+        async def base(_: Request) -> Response:
+            paths = {**model_paths("NAME"), "openapi": f"{DOCUMENT}?model=NAME"}
+            return json_answer({"models": list(models), "paths": paths})
+
+        own = [Route("/", base), Route("/v1/models", names)]
+        self._server = make_app([*health_routes(lifecycle), *server_routes(), *own], NO_PATH)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        name = name_in(scope["path"])
+        if name is None and scope["path"] == DOCUMENT:
+            name = _asked(scope["query_string"])
+            if not name:
+                await send_error(send, NotFound(f"each model has a document of its own: {DOCUMENT}?model=NAME"))
+                return
+        if name is None:
+            await self._server(scope, receive, send)
+            return
+        model = self._models.get(name)
+        if model is None:
+            await send_error(send, unknown(name))
+        else:
+            await model(scope, receive, send)
+
+
+def name_in(path: str) -> str | None:
+    """The name of the model that a path is about; None for a path about the server."""
+    parts = path.split("/", _NAME_AT + 1)
+    if len(parts) <= _NAME_AT or parts[1] not in _PROTOCOLS or parts[2] != _MODELS:
+        return None
+    name = parts[_NAME_AT]
+    return name.partition(":")[0] if parts[1] == _V1 else name  # NAME:predict
+
+
+def _asked(query: bytes) -> str:
+    return parse_qs(query.decode("latin-1")).get("model", [""])[0]

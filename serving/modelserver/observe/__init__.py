@@ -1,0 +1,1 @@
+"""Metrics, access log, traces and payload log of a model server."""

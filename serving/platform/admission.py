@@ -1,0 +1,77 @@
+"""What the embedded platform asks of the objects that people write before it stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from clusters.base.errors import FieldError
+from clusters.base.objects import (
+    CONFIG_MAP,
+    EVENT_SOURCE,
+    MODEL,
+    MODEL_EVENT,
+    NAMESPACE,
+    REVISION,
+    SECRET,
+    WARM_POOL,
+    Key,
+    Kind,
+    Object,
+)
+from clusters.embedded.knative.admission.validation import PLATFORM_FEATURES, validators
+from clusters.embedded.store.admission import Validator
+from clusters.embedded.store.secrets import validate_config_map, validate_secret
+from clusters.embedded.store.store import Store
+from eventing.objects.model_event import validate_model_event
+from serving.types.code import allows_code
+from serving.types.event_source import validate_event_source
+from serving.types.faults import claim_of
+from serving.types.references import make_validator
+from serving.types.rollout import metrics_fault
+from serving.types.settings.runtimes import runtime_fault
+from serving.types.settings.settings import Settings
+from serving.types.warm_pool import validate_warm_pool
+
+
+def doors(store: Store, settings: Settings) -> Mapping[Kind, Validator]:
+    """The checks of all kinds that have any: Knative's as its webhook has them, ours, and Kubernetes' of Secrets."""
+    return {
+        **validators(PLATFORM_FEATURES),
+        MODEL: model_door(store, settings),
+        SECRET: validate_secret,
+        CONFIG_MAP: validate_config_map,
+        WARM_POOL: validate_warm_pool,
+        EVENT_SOURCE: validate_event_source,
+        MODEL_EVENT: validate_model_event,
+    }
+
+
+def model_door(store: Store, settings: Settings) -> Validator:
+    """The check of Models: by themselves, beside others, and against what one machine has."""
+    whole = make_validator(
+        store.of_kind(MODEL).values,
+        store.of_kind(REVISION).values,
+        lambda namespace: allows_code(store.get(NAMESPACE, Key("", namespace))),
+    )
+
+    def validate(old: Object | None, new: Object) -> Sequence[FieldError]:
+        errors = whole(old, new)
+        if errors or (old is not None and old.get("spec") == new.get("spec")):
+            return errors
+        return _absent_here(new["spec"], settings)
+
+    return validate
+
+
+def _absent_here(spec: Object, settings: Settings) -> list[FieldError]:
+    """What the checked spec asks for and this platform does not have."""
+    errors = []
+    if claim_of(spec["storageUri"]):
+        why = "the embedded cluster has no volume claims: use file:// and a path of this machine"
+        errors.append(FieldError("spec.storageUri", why))
+    if fault := runtime_fault(settings.runtimes, (spec.get("runtime") or {}).get("name") or ""):
+        errors.append(FieldError("spec.runtime.name", fault))
+    metrics = ((spec.get("rollout") or {}).get("judge") or {}).get("metrics") or ()
+    if fault := metrics_fault(metrics, settings.rollout.prometheus_url):
+        errors.append(FieldError("spec.rollout.judge.metrics", fault))
+    return errors

@@ -1,0 +1,113 @@
+"""The addresses of a platform's control API, the servers that listen there, and the files that let callers in.
+
+STATE/control.sock   for commands: no other user can listen there, so a command cannot send its token to a stranger
+TLS port             for kubectl, which checks the server's certificate by the authority in the kubeconfig
+plain port           for senders of events, and for probes; tokens are not taken there
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from clusters.base.errors import KnodelError
+from clusters.base.removal import remove_files
+from clusters.net import unix_sockets
+from clusters.net.authority import authority
+from clusters.net.sockets import PortGuard, guard_localhost
+from eventing.webhook.app import EventsApp
+from serving.control_api.app import ControlApi
+from serving.control_api.guard import Guard
+from serving.control_api.server import listen, make_server
+from serving.control_api.tls import ensure_certificate, kubeconfig
+from serving.control_api.webhook import WithWebhook
+from serving.platform.task_group import Loops
+from serving.types.settings.settings import ControlSettings
+from serving.types.settings.state import CONTROL_SOCKET, KUBECONFIG_FILE, TLS_FOLDER, TOKEN_FILE, write_private
+
+TOKEN_BYTES = 32
+HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+class Control:
+    """The control API. It listens at its ports from the start and answers after `serve`."""
+
+    def __init__(self, state: Path, settings: ControlSettings) -> None:
+        """Raises AddressInUse."""
+        self._state = state
+        self._settings = settings
+        self._sockets: list[socket.socket] = []
+        self._guards: list[PortGuard] = []
+        self._serving: list[tuple[Any, asyncio.Task[None]]] = []
+        try:
+            self._listen(settings.port, "--control-port")
+            self._listen(settings.tls_port, "--control-tls-port")
+        except KnodelError:
+            self.close()
+            raise
+
+    def _listen(self, port: int, setting: str) -> None:
+        host = self._settings.address
+        made = listen(host, port, setting)
+        self._sockets.append(made)
+        guard = guard_localhost(host, made.getsockname()[1], f"choose another port with {setting}")
+        self._guards += [] if guard is None else [guard]
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return _address(self._sockets[0])
+
+    @property
+    def tls_address(self) -> str:
+        """`host:port`."""
+        return _address(self._sockets[1])
+
+    def serve(self, api: ControlApi, webhook: EventsApp, loops: Loops, now: datetime) -> None:
+        """Write a new token and a kubeconfig with it, then answer. Raises OSError when they cannot be written."""
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        write_private(self._state / TOKEN_FILE, token.encode() + b"\n")
+        authority, certificate, key = ensure_certificate(self._state / TLS_FOLDER, now)
+        config = kubeconfig(f"https://{self.tls_address}", authority.read_bytes(), token)
+        write_private(self._state / KUBECONFIG_FILE, config.encode())
+        hosts = HOSTS | {self._settings.address}
+        app, plain = (WithWebhook(api.app(Guard(secret, hosts)), webhook) for secret in (token, None))
+        self._sockets.append(unix_sockets.listen(self._state / CONTROL_SOCKET))
+        servers = [make_server(plain), make_server(app, (certificate, key)), make_server(app)]
+        self._serving = [
+            (server, loops.start(server.serve(sockets=[one])))
+            for server, one in zip(servers, self._sockets, strict=True)
+        ]
+
+    def take_no_more(self) -> None:
+        """No new requests."""
+        for server, _ in self._serving:
+            server.should_exit = True
+
+    async def ended(self) -> None:
+        """Return once the last request has its answer."""
+        await asyncio.gather(*(task for _, task in self._serving))
+
+    def close(self) -> None:
+        """Stop listening."""
+        for one in self._sockets:
+            one.close()
+        for guard in self._guards:
+            guard.close()
+        remove_files(self._state / CONTROL_SOCKET)
+
+
+def made_once(path: Path) -> Path:
+    """A file with random text that only its owner reads, made when it is not there."""
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(32).encode() + b"\n")
+    return path
+
+
+def _address(one: socket.socket) -> str:
+    host, port = one.getsockname()[:2]
+    return authority(host, port)

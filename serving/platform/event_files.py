@@ -1,0 +1,53 @@
+"""Local model files of events, on the embedded cluster: they are kept before the Model changes.
+
+A sender may name files below the `storagePrefixes` of its EventSource. Whoever may write there can put a symbolic link
+to other files of the machine, now or just before a replica loads. So the files are read here, bounded by the prefixes,
+and the Model gets the digest of the copy: replicas load that copy, or the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from clusters.base.errors import FieldError, Forbidden, Invalid, Unavailable
+from eventing.mapping.event_source import EventSource
+from eventing.objects.apis import Change
+from serving.storage import kept
+from serving.storage.base import digest as digests
+from serving.storage.base.errors import Later, Outside, StorageError
+from serving.storage.sources.local import file_place, place_below
+from serving.storage.transfer.addresses import is_file_uri
+
+
+class EventFiles:
+    """Keeps local files of events in the folder `folder`, of at most `limit` bytes."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self._folder = folder
+        self._limit = limit
+
+    async def keep(self, change: Change, source: EventSource) -> str:
+        """Keep the files and return their digest; `""` for files of other machines.
+
+        Raises Forbidden when the files are outside of the `storagePrefixes`, Unavailable when there is no room for
+        them, and Invalid when they cannot be kept for another reason.
+        """
+        uri = change.storage_uri
+        if not is_file_uri(uri):
+            return ""
+        try:
+            return await asyncio.to_thread(self._keep, uri, change.digest, source.storage_prefixes)
+        except Outside as error:
+            raise Forbidden(f"{error}: see `storagePrefixes` of EventSource {source.name}") from error
+        except Later as error:
+            raise Unavailable(str(error)) from error
+        except StorageError as error:
+            raise Invalid("the event", [FieldError("spec.change.storageUri", str(error))]) from error
+
+    def _keep(self, uri: str, digest: str, prefixes: Sequence[str]) -> str:
+        digests.check_form(uri, digest)
+        roots = [file_place(prefix, prefix).path.resolve() for prefix in prefixes if is_file_uri(prefix)]
+        place = place_below(file_place(uri, uri), roots, uri)
+        return kept.keep(place, uri, digest, self._folder, self._limit, verify=True)

@@ -1,0 +1,37 @@
+"""What settings say of events, as the parts of `eventing` take it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from eventing.controller.expiry import DEFAULTS as BOUNDS
+from eventing.controller.expiry import Bounds
+from eventing.limits import DEFAULTS as LIMITS
+from eventing.limits import Limits
+from serving.types.settings.settings import EventSettings
+
+
+def bounds_of(settings: EventSettings) -> Bounds:
+    """How long and how many finished events are kept.
+
+    `failed` and `cap` only rise with `kept`: of what is kept, jobs that are looked at again need the most.
+    """
+    share = settings.kept / BOUNDS.most
+    return replace(
+        BOUNDS,
+        lifetime=timedelta(seconds=settings.retention),
+        most=settings.kept,
+        failed=max(BOUNDS.failed, round(BOUNDS.failed * share)),
+        cap=max(BOUNDS.cap, round(BOUNDS.cap * share)),
+    )
+
+
+def limits_of(settings: EventSettings) -> Limits:
+    """How many events are taken."""
+    return replace(LIMITS, events=float(settings.rate), pending=settings.pending)
+
+
+def issuer_hosts_of(settings: EventSettings) -> frozenset[str]:
+    """Return the hosts of OIDC issuers that may have private addresses."""
+    return frozenset(filter(None, map(str.strip, settings.issuer_hosts.split(","))))

@@ -1,0 +1,130 @@
+"""Models as the target of events: how an accepted event changes one, or makes it. Joins `eventing` and `serving`.
+
+The event's mark and the change go in one patch that names the version it was made for, so that an effect and the record
+of it cannot part.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusters.base.api import Cluster
+from clusters.base.errors import AlreadyExists, ClusterError, Conflict, FieldError, Forbidden, Invalid, NotFound
+from clusters.base.objects import MODEL, Object, generation_of, is_deleting, uid_of, version_of
+from eventing.controller.target import Applied, Seen
+from eventing.mapping.event_source import EventSource, Reach
+from eventing.objects.apis import ANNOTATION_NEWEST, MANAGER, Change, ModelRef
+from eventing.objects.model_event import ModelEvent, Spec, event_name
+from eventing.objects.order import mark_after
+from serving.platform.event_files import EventFiles
+from serving.reconciler.rollout.commands import cause_annotation, done_command
+from serving.types.annotations import ANNOTATION_TRACEPARENT
+from serving.types.code import runs_code
+from serving.types.faults import version_fault
+from serving.types.model import Cause
+
+
+class ModelTarget:
+    """An `eventing.controller.target.Target`: the Models of a cluster. `files` keeps local files on this machine."""
+
+    def __init__(self, cluster: Cluster, reach: Reach, files: EventFiles | None = None) -> None:
+        self._files = files
+        self._cluster = cluster
+        self._reach = reach
+
+    async def look(self, model: ModelRef) -> Seen:
+        """The Model as it is now; one that is being deleted is none."""
+        try:
+            obj = await self._cluster.get(MODEL, model.name, model.namespace)
+        except NotFound:
+            return Seen()
+        return Seen() if is_deleting(obj) else Seen(obj)
+
+    async def apply(self, event: ModelEvent, source: EventSource, seen: Seen) -> Applied:
+        """Change the Model, or make it where the EventSource may. Raises Conflict, NotFound, Invalid, Forbidden."""
+        model, change = event.spec.model, event.spec.change
+        if model is None or change is None:
+            raise _changes_nothing(event.spec)
+        if (refused := self.refusal(event, source, seen)) is not None:
+            raise refused
+        kept = await self._files.keep(change, source) if self._files is not None else ""
+        obj = await self._write(event, model, change, seen, kept)
+        return Applied(generation_of(obj), f"{model} has generation {generation_of(obj)} with it")
+
+    def refusal(self, event: ModelEvent, source: EventSource, seen: Seen) -> ClusterError | None:
+        """Why it never has an effect on the Model as it was seen; the API's own validation is not asked."""
+        model, change = event.spec.model, event.spec.change
+        if model is None or change is None:
+            return _changes_nothing(event.spec)
+        if model.namespace != source.namespace and not self._reach(source.namespace):
+            return Forbidden(
+                f"EventSource {source.namespace}/{source.name} may not change {model}: it has to be in the namespace "
+                "of the Model, or in the platform's own"
+            )
+        if (words := _code_refusal(change, source, seen.object)) is not None:
+            return words
+        if seen.object is None and not source.create_models:
+            return NotFound(f"there is no Model {model}: deploy it, or set createModels in EventSource {source.name}")
+        return None
+
+    async def _write(self, event: ModelEvent, model: ModelRef, change: Change, seen: Seen, kept: str) -> Object:
+        annotations, fields, present = _annotations(event, seen), _fields(event.spec, change, kept), seen.object
+        if present is not None:
+            metadata = {"resourceVersion": version_of(present), "annotations": annotations}
+            patch = {"metadata": metadata, "spec": fields}
+            return await self._cluster.patch(MODEL, model.name, patch, model.namespace, manager=MANAGER)
+        metadata = {"name": model.name, "namespace": model.namespace, "annotations": _said(annotations)}
+        try:
+            return await self._cluster.create(MODEL, {"metadata": metadata, "spec": _said(fields)}, manager=MANAGER)
+        except AlreadyExists as exc:
+            raise Conflict(f"Model {model} was made meanwhile") from exc
+
+
+def _changes_nothing(spec: Spec) -> Invalid:
+    return Invalid(f"event {spec.id}", [FieldError("spec.change", "it changes no Model")])
+
+
+def _code_refusal(change: Change, source: EventSource, present: Object | None) -> Forbidden | None:
+    """When the Model's format runs code and the EventSource does not allow that."""
+    spec = (present.get("spec") if present is not None else None) or {}
+    model_format = change.model_format or str(spec.get("modelFormat") or "")
+    if runs_code(model_format) and not source.allow_code:
+        return Forbidden(
+            f"{model_format} runs code of the artifact, and EventSource {source.namespace}/{source.name} does not "
+            "allow that: see its `allowCode`"
+        )
+    return None
+
+
+def _fields(spec: Spec, change: Change, kept: str) -> dict[str, Any]:
+    """The fields of `spec` that the artifact decides; what is not said of it is taken away, but for its format.
+
+    What comes without version and digest gets the event's id for one: an event is a new version, also when each
+    training writes to the same address. `kept`: the digest of its local files, where they were kept.
+    """
+    version = change.version or ("" if change.digest else _version_of(spec))
+    fields: dict[str, Any] = {
+        "storageUri": change.storage_uri,
+        "digest": change.digest or kept or None,
+        "version": version or None,
+    }
+    return fields | ({"modelFormat": change.model_format} if change.model_format else {})
+
+
+def _version_of(spec: Spec) -> str:
+    """The event's id, or its name where that cannot be a version."""
+    return event_name(spec.source, spec.id) if version_fault(spec.id) else spec.id
+
+
+def _annotations(event: ModelEvent, seen: Seen) -> dict[str, Any]:
+    spec, uid = event.spec, uid_of(seen.object) if seen.object is not None else ""
+    return {
+        **cause_annotation(Cause("event", spec.id, spec.source)),
+        ANNOTATION_NEWEST: mark_after(spec, seen.newest, event.arrival, uid).to_text(),
+        ANNOTATION_TRACEPARENT: spec.traceparent or None,
+        **(done_command(seen.object) if seen.object is not None else {}),
+    }
+
+
+def _said(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,57 @@
+"""The emitter of outcome events as the settings and the environment want it. Joins `eventing` and `serving`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import cast
+
+from clusters.base.api import Cluster
+from clusters.base.clock import Clock
+from clusters.runtime.informer import Informers
+from clusters.runtime.recorder import Recorder
+from eventing.controller.controller import COMPONENT
+from eventing.outbound.emitter import Emitter
+from eventing.outbound.service_events import TRANSLATIONS, Format
+from eventing.outbound.sink import HttpSink
+from eventing.outbound.spans import Spans
+from serving.reconciler.rollout.outcomes import last_words
+from serving.types.settings.settings import EventSettings
+
+log = logging.getLogger(__name__)
+
+COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Variables that name a collector, as the OpenTelemetry SDK reads them."""
+
+
+def make_emitter(
+    cluster: Cluster,
+    informers: Informers,
+    settings: EventSettings,
+    clock: Clock,
+    environ: Mapping[str, str] = os.environ,
+) -> Emitter:
+    """Make it before `informers.run()`."""
+    return Emitter(
+        cluster,
+        informers,
+        sink=HttpSink(settings.sink) if settings.sink else None,
+        clock=clock,
+        recorder=Recorder(cluster, COMPONENT, clock),
+        translate=TRANSLATIONS[cast(Format, settings.format)],
+        spans=make_spans(environ),
+        parting=last_words,
+    )
+
+
+def make_spans(environ: Mapping[str, str]) -> Spans | None:
+    """Spans to the collector that the environment names; none without one, or without the SDK."""
+    if not any(environ.get(name) for name in COLLECTORS) or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    try:
+        from eventing.outbound.tracing import OtelSpans, exporting
+    except ImportError as error:
+        log.warning("events are not traced (%s): pip install 'knodel[tracing]'", error)
+        return None
+    return OtelSpans(exporting())

@@ -1,0 +1,340 @@
+"""The composition root of `knodel up`: joins the embedded cluster, the controllers and the control API in one loop.
+
+Start, in order: lock, ports, store, informers, data plane processes (adopted when they still run), controllers, API;
+then `platform.json` says that it is ready. The end is the reverse: no new requests, replicas drain, processes end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import uvloop
+
+from autoscaler.config import Settings as Scaling
+from autoscaler.config import WarmStart
+from autoscaler.controller import Autoscaler
+from autoscaler.metrics.source import PodScraper
+from autoscaler.warmpool.claims.caller import HttpLoadCaller
+from autoscaler.warmpool.claims.keys import PoolKey
+from clusters.base.clock import SystemClock
+from clusters.base.core_dumps import allow_none
+from clusters.base.errors import AlreadyExists, KnodelError
+from clusters.base.identity import identify
+from clusters.base.objects import (
+    CONFIG_MAP,
+    EVENT_SOURCE,
+    KINDS,
+    MODEL,
+    MODEL_EVENT,
+    NAMESPACE,
+    SECRET,
+    WARM_POOL,
+    Object,
+)
+from clusters.base.python_gc import collect_seldom, spare_what_is_there
+from clusters.base.version import VERSION
+from clusters.embedded.activator.process import ActivatorProcess
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.dataplane.controller import DataPlane
+from clusters.embedded.knative import KnativeServing
+from clusters.embedded.kubelet import Kubelet
+from clusters.embedded.kubelet.logs import LogRotator
+from clusters.embedded.kubelet.pod_logs import PodLogs
+from clusters.embedded.store.lock import FolderLock
+from clusters.embedded.store.store import Store
+from clusters.embedded.workloads import Workloads
+from clusters.gateway.token import ACTIVATOR, GatewayTokens
+from clusters.net.ssrf import LOOPBACK_HOSTS
+from clusters.runtime.informer import Informers
+from eventing.auth.issuers import Discovery
+from eventing.webhook.webhook import make_webhook
+from serving.control_api.app import ControlApi
+from serving.platform.admission import doors
+from serving.platform.control_server import Control, made_once
+from serving.platform.controllers import Controllers, Part
+from serving.platform.event_files import EventFiles
+from serving.platform.event_limits import issuer_hosts_of, limits_of
+from serving.platform.kept_files import KeptFiles
+from serving.platform.local_node import hold_policy, images, make_gateway
+from serving.platform.task_group import Loops
+from serving.reconciler.apply import FIELD_MANAGER
+from serving.reconciler.flags import AllOn
+from serving.storage.kept import limit_of
+from serving.types.annotations import LABEL_ALLOW_CODE
+from serving.types.code import ALLOWED
+from serving.types.settings.prices import prices_to_dict
+from serving.types.settings.settings import Settings
+from serving.types.settings.state import (
+    ACTIVATOR_FOLDER,
+    GATEWAY_FOLDER,
+    GATEWAY_KEY_FILE,
+    KEPT_FOLDER,
+    LOG_FILE,
+    POOL_KEY_FILE,
+    STORE_FILE,
+    Facts,
+    forget,
+    told_when_full,
+)
+
+log = logging.getLogger(__name__)
+
+WRITABLE = frozenset({CONFIG_MAP, EVENT_SOURCE, MODEL, MODEL_EVENT, NAMESPACE, SECRET, WARM_POOL})
+"""What callers of the control API may write: our own kinds, Namespaces, the Secrets that Models and EventSources name,
+and ConfigMaps, which are kept for callers only."""
+
+HOME = "default"
+"""The namespace of the machine's own user, whose models may run code: it is their machine."""
+
+SCALING = Scaling(warm=WarmStart(create_burst=1))
+"""Members of a pool start one after the other: here the replicas that serve have the same processors."""
+
+LOGS = (LOG_FILE, f"{GATEWAY_FOLDER}/envoy.log", f"{ACTIVATOR_FOLDER}/*.out", "zygotes/*/*.log")
+"""Output of processes that do not rotate it themselves."""
+
+OpenStore = Callable[[Path], Store]
+
+DRAIN = 30.0  # s that requests under way get when the platform ends, all parts together
+LEAST_DRAIN = 2.0  # s
+
+
+class Platform:
+    """One machine's platform, from `run` to the end of `run`."""
+
+    def __init__(self, state: Path, settings: Settings, open_store: OpenStore = Store.open) -> None:
+        """`open_store` makes the store of the file in the folder `state`."""
+        self.state = state
+        self._open = open_store
+        self.ready = asyncio.Event()
+        self._settings = settings
+        self._clock = SystemClock()
+        self._ending = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set, then end everything in order.
+
+        Raises KnodelError when it cannot start: a second platform on this folder, taken port, broken store, full disk.
+        """
+        with told_when_full(self.state), FolderLock(self.state):
+            forget(self.state)
+            self._control = Control(self.state, self._settings.control)
+            try:
+                self.cluster = self._open_store()
+                await self._run_parts(stop)
+            finally:
+                forget(self.state)
+                self._control.close()
+
+    async def _make_home(self) -> None:
+        """The user's namespace, once: who takes its label away keeps it away."""
+        metadata = {"name": HOME, "labels": {LABEL_ALLOW_CODE: ALLOWED}}
+        with suppress(AlreadyExists):
+            await self.cluster.create(NAMESPACE, {"metadata": metadata}, manager=FIELD_MANAGER)
+
+    async def _run_parts(self, stop: asyncio.Event) -> None:
+        self._compose()
+        try:
+            await self._make_home()
+            await self._start_data_plane()
+            async with Loops() as loops:
+                self._start_loops(loops)
+                await loops.until(self._informers.synced())
+                self._control.serve(self._control_api(), self._webhook, loops, self._clock.now())
+                await loops.until(self._settled())
+                spare_what_is_there()
+                loops.start(collect_seldom(self._clock))
+                self._announce()
+                await loops.until(stop.wait())
+                forget(self.state)
+                await self._end()
+        finally:
+            await self._controllers.close()
+            await self._gateway.close()
+            await self._store.close()
+
+    async def _start_data_plane(self) -> None:
+        """Envoy and the activator at once, adopted or fresh; neither stays alone when the other fails to start."""
+        starts = (self._gateway.start(), self._activator.start())
+        gateway, activator = await asyncio.gather(*starts, return_exceptions=True)
+        if isinstance(gateway, BaseException):
+            await self._activator.stop(0)
+            raise gateway
+        if isinstance(activator, BaseException):
+            if not gateway:
+                await self._gateway.stop(0)
+            raise activator
+
+    def _open_store(self) -> EmbeddedCluster:
+        self._store = self._open(self.state / STORE_FILE)
+        return EmbeddedCluster(
+            self._store, clock=self._clock, validators=doors(self._store, self._settings), creates_namespaces=False
+        )
+
+    def _compose(self) -> None:
+        cluster, clock, settings = self.cluster, self._clock, self._settings
+        informers = self._informers = Informers(cluster, clock)
+        self._compose_data_plane(informers)
+        self._machine: tuple[Part, ...] = (
+            KnativeServing(cluster, informers, clock=clock, domain=self._domain, url=self._url),
+            Workloads(cluster, informers, clock),
+            self._make_autoscaler(informers),
+        )
+        files = EventFiles(self.state / KEPT_FOLDER, limit_of(os.environ))
+        self._controllers = Controllers(cluster, informers, settings, clock, AllOn(), reach=_everywhere, files=files)
+        issuers = Discovery(lambda: LOOPBACK_HOSTS | issuer_hosts_of(settings.events))
+        limits = limits_of(settings.events)
+        self._webhook = make_webhook(cluster, informers[EVENT_SOURCE], issuers, clock, limits=limits, reach=_everywhere)
+
+    def _compose_data_plane(self, informers: Informers) -> None:
+        self._gateway = make_gateway(self.state, self._settings, self._clock)
+        tokens = GatewayTokens(made_once(self.state / GATEWAY_KEY_FILE).read_bytes())
+        self._activator = ActivatorProcess(self.state / ACTIVATOR_FOLDER, self._clock, tokens.of(ACTIVATOR))
+        self._dataplane = DataPlane(
+            self.cluster,
+            informers,
+            envoy=self._gateway,
+            activator=self._activator.link,
+            activator_address=self._activator.address,
+            hold=hold_policy(informers),
+            tokens=tokens,
+            clock=self._clock,
+        )
+        self._kubelet = Kubelet(
+            self.cluster,
+            informers,
+            state_dir=self.state,
+            images=images(self.state, self._settings),
+            drain=self._release,
+            tokens=tokens,
+            clock=self._clock,
+        )
+
+    def _make_autoscaler(self, informers: Informers) -> Autoscaler:
+        replicas = PodScraper(self._clock)
+        return Autoscaler(
+            self.cluster,
+            informers,
+            source=replicas,
+            progress=replicas,
+            digests=replicas,
+            answers=replicas,
+            activator=self._activator.link,
+            caller=HttpLoadCaller(),
+            keys=PoolKey.from_file(made_once(self.state / POOL_KEY_FILE)),
+            clock=self._clock,
+            settings=SCALING,
+        )
+
+    def _start_loops(self, loops: Loops) -> None:
+        for loop in (
+            self.cluster.run(),
+            self._informers.run(),
+            self._gateway.run(),
+            self._activator.run(),
+            self._kubelet.run(),
+            LogRotator(self.state, self._clock, patterns=LOGS, kept=1).run(),
+            *(part.run() for part in (*self._machine, *self._controllers.parts)),
+            KeptFiles(self.state / KEPT_FOLDER, self._informers, self._clock).run(),
+        ):
+            loops.start(loop)
+        self._routing = loops.start(self._dataplane.run())
+
+    async def _settled(self) -> None:
+        """What was left running is known again, and what the objects say is in force at the gateway."""
+        await self._kubelet.settled()
+        await self._dataplane.ready()
+
+    def _domain(self, namespace: str, name: str) -> str:
+        return f"{name}.{namespace}.{self._settings.gateway.domain}"
+
+    def _url(self, host: str) -> str:
+        return f"http://{host}:{self._settings.gateway.port}"
+
+    def _control_api(self) -> ControlApi:
+        return ControlApi(
+            self.cluster,
+            kinds=KINDS,
+            writable=WRITABLE,
+            logs=PodLogs(self.state, self._clock),
+            clock=self._clock,
+            version=VERSION,
+            ready=self.ready.is_set,
+            trouble=self._store.trouble,
+        )
+
+    def _announce(self) -> None:
+        own = identify(os.getpid())
+        if own is None:
+            raise KnodelError(
+                "/proc does not show this process: Knodel's embedded cluster needs Linux with /proc mounted"
+            )
+        facts = Facts(
+            pid=own.pid,
+            start_ticks=own.start_ticks,
+            version=VERSION,
+            state=str(self.state),
+            gateway=f"{self._settings.gateway.address}:{self._settings.gateway.port}",
+            control=self._control.address,
+            control_tls=self._control.tls_address,
+            domain=self._settings.gateway.domain,
+            prices=prices_to_dict(self._settings.prices),
+            kept_limit=limit_of(os.environ),
+        )
+        facts.write()
+        log.info("ready: gateway http://%s, control https://%s", facts.gateway, facts.control_tls)
+        self.ready.set()
+
+    async def _release(self, pod: Object) -> None:
+        """Keep new requests off a Pod; at the end of the platform none come any more."""
+        if not self._ending:
+            await self._dataplane.release(pod)
+
+    def _left(self, deadline: float) -> float:
+        """Seconds until then, and a moment in any case: what has nothing under way ends within it."""
+        return max(LEAST_DRAIN, deadline - self._clock.monotonic())
+
+    async def _end(self) -> None:
+        """No new requests, then what is under way ends, then the processes do."""
+        self._control.take_no_more()
+        deadline = self._clock.monotonic() + DRAIN
+        await self._gateway.stop(DRAIN)
+        await self._activator.stop(self._left(deadline))
+        self._routing.cancel()  # there is nothing left to route to, nor by
+        self._ending = True
+        await self._kubelet.stop_all(self._left(deadline))
+        await self._control.ended()
+
+
+def run_platform(state: Path, settings: Settings, open_store: OpenStore = Store.open) -> int:
+    """Run a platform in this process until SIGINT or SIGTERM; returns the exit code."""
+    allow_none()
+    os.umask(0o077)  # logs and records of all processes are for this user only, whatever the mode of the folder
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    return uvloop.run(_until_signal(Platform(state, settings, open_store)))
+
+
+async def _until_signal(platform: Platform) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await platform.run(stop)
+    except Exception as error:
+        if not isinstance(error, KnodelError):
+            log.exception("the platform ends by a fault of its own; models serve on, and `knodel up` takes them over")
+        raise
+    return 0
+
+
+def _everywhere(_namespace: str) -> bool:
+    """All namespaces are of the machine's own user."""
+    return True

@@ -1,0 +1,1 @@
+"""The judge of a rollout: what revisions answered, and whether the canary is good enough."""

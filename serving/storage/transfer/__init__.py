@@ -1,0 +1,1 @@
+"""Downloads: checked connections, retries, deadlines, resumption."""

@@ -1,0 +1,100 @@
+"""What resources cost: the section `prices` of the settings, by which bills and forecasts are made. Pure.
+
+    prices:
+      currency: EUR
+      cpu: 0.031                       # of a core for an hour
+      memory: 0.0042                   # of a GiB for an hour
+      gpu: {nvidia.com/gpu: 2.10}      # of one, for an hour, by the resource's name
+
+All are 0 where nothing is said: then there are pod-hours to tell, and no money.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from serving.types.settings.setting import SettingsError
+
+GROUP: Final = "prices"
+"""The section of the settings."""
+HOUR: Final = 3_600.0  # s
+GIBIBYTE: Final = 2.0**30  # bytes
+CURRENCY: Final = "USD"
+MOST: Final = 1e6
+"""An hour; more is a typing error."""
+_RESOURCE: Final = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_CURRENCY: Final = re.compile(r"[A-Za-z€$£¥]{1,8}")
+_KEYS: Final = ("currency", "cpu", "memory", "gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of an hour, in `currency`: of a core, of a GiB of memory, and of one of each extended resource."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+    gpu: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    currency: str = CURRENCY
+
+    @property
+    def are_set(self) -> bool:
+        """Whether anything costs anything."""
+        return any((self.cpu, self.memory, *self.gpu.values()))
+
+    def of_second(self, replica: Mapping[str, float]) -> float:
+        """What one replica costs a second: `cpu` in cores, `memory` in bytes, extended resources by their names."""
+        per_hour = replica.get("cpu", 0.0) * self.cpu + replica.get("memory", 0.0) / GIBIBYTE * self.memory
+        per_hour += sum(replica.get(name, 0.0) * price for name, price in self.gpu.items())
+        return per_hour / HOUR
+
+
+def read_prices(given: Mapping[str, Any]) -> Prices:
+    """The prices that a section says. Raises SettingsError, which begins with the key."""
+    if unknown := [name for name in given if name not in _KEYS]:
+        known = ", ".join(f"{GROUP}.{name}" for name in _KEYS)
+        raise SettingsError(f"{GROUP}.{unknown[0]}: unknown setting; known: {known}")
+    return Prices(
+        cpu=_price(f"{GROUP}.cpu", given.get("cpu")),
+        memory=_price(f"{GROUP}.memory", given.get("memory")),
+        gpu=MappingProxyType(_gpus(given.get("gpu"))),
+        currency=_currency(given.get("currency")),
+    )
+
+
+def prices_to_dict(prices: Prices) -> dict[str, Any]:
+    """The section that says them."""
+    return {"currency": prices.currency, "cpu": prices.cpu, "memory": prices.memory, "gpu": dict(prices.gpu)}
+
+
+def _gpus(value: Any) -> dict[str, float]:
+    if value is None:
+        return {}
+    key = f"{GROUP}.gpu"
+    if not isinstance(value, Mapping):
+        raise SettingsError(f"{key}: a mapping of resources is expected, as in {key}: {{nvidia.com/gpu: 2.10}}")
+    for name in value:
+        if not isinstance(name, str) or not _RESOURCE.fullmatch(name):
+            raise SettingsError(f"{key}: {str(name)[:80]!r} is no extended resource, as in nvidia.com/gpu")
+    return {name: _price(f"{key}.{name}", price) for name, price in sorted(value.items())}
+
+
+def _price(key: str, value: Any) -> float:
+    if value is None:
+        return 0.0
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not 0.0 <= value <= MOST:
+        raise SettingsError(f"{key}: {str(value)[:40]!r} is no price: a number from 0 to {MOST:g} for an hour")
+    return float(value)
+
+
+def _currency(value: Any) -> str:
+    if value is None:
+        return CURRENCY
+    if not isinstance(value, str) or not _CURRENCY.fullmatch(value):
+        raise SettingsError(f"{GROUP}.currency: {str(value)[:40]!r} is no currency, as in {CURRENCY}")
+    return value

@@ -1,0 +1,121 @@
+"""A client that sends exactly the bytes that a test wants, and says exactly what came back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clusters.net import unix_sockets
+
+HOST = "127.0.0.1"
+PATIENCE = 10.0  # s; a broken server must fail a test, not hang it
+CHUNK = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer; `headers` in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON, or its JSON part."""
+        length = self.headers.get("inference-header-content-length")
+        return json.loads(self.body if length is None else self.body[: int(length)])
+
+    @property
+    def binary(self) -> bytes:
+        """What is behind the JSON part."""
+        return self.body[int(self.headers["inference-header-content-length"]) :]
+
+    @property
+    def error(self) -> str:
+        """The message of an error."""
+        message = self.json["error"]
+        assert isinstance(message, str)
+        return message
+
+
+class Caller:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def connect(cls, place: int | Path) -> Caller:
+        """Connect to a server on this machine: its port, or its unix socket."""
+        if isinstance(place, Path):
+            return cls(*await unix_sockets.open_connection(place))
+        return cls(*await asyncio.open_connection(HOST, place))
+
+    def write(self, data: bytes) -> None:
+        """Give it to the kernel, if that takes it at once."""
+        self._writer.write(data)
+
+    async def send(self, data: bytes) -> None:
+        """Send, and wait until the kernel has it."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def answer(self) -> Answer:
+        """The next answer."""
+        async with asyncio.timeout(PATIENCE):
+            head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:-2])}
+            body = await self._reader.readexactly(int(headers.get("content-length", "0")))
+        return Answer(int(head[0].split()[1]), headers, body)
+
+    async def ended(self) -> bytes:
+        """What still comes until the server ends the connection."""
+        async with asyncio.timeout(PATIENCE):
+            try:
+                return await self._reader.read()
+            except ConnectionResetError:
+                return b""
+
+    def close(self) -> None:
+        """Leave."""
+        self._writer.close()
+
+    def reset(self) -> None:
+        """Leave without a word: the other side gets a reset."""
+        if self._writer.is_closing():
+            return
+        taken = self._writer.get_extra_info("socket")
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
+
+
+async def ask(place: int | Path, request: bytes) -> Answer:
+    """One request on a connection of its own."""
+    caller = await Caller.connect(place)
+    try:
+        await caller.send(request)
+        return await caller.answer()
+    finally:
+        caller.close()
+
+
+def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
+    """A whole request; `content_type="…"` and the like give headers, with `-` for `_`."""
+    lines = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    if body:
+        lines["content-length"] = str(len(body))
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+def tensor(values: Any, datatype: str = "FP32", shape: list[int] | None = None, name: str = "x") -> dict[str, Any]:
+    """One input."""
+    return {"name": name, "datatype": datatype, "shape": [len(values)] if shape is None else shape, "data": values}

@@ -1,0 +1,193 @@
+"""A server of many models, one of which hangs as it is loaded or unloaded: the others do not wait for it for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from serving.modelserver.base.assignment import Assignment
+from serving.modelserver.base.errors import NotReady
+from serving.modelserver.base.limits import BodyBudget, Limits
+from serving.modelserver.base.options import parse_options
+from serving.modelserver.base.stats import Stats
+from serving.modelserver.execution.hanging import Hanging
+from serving.modelserver.execution.workers import Workers
+from serving.modelserver.model_host import Shared, Unit
+from serving.modelserver.models.allowance import Allowance
+from serving.modelserver.models.model import RETRY, Model
+from serving.modelserver.observe.observability import Observability
+from tests.serving.modelserver.client import Answer
+from tests.serving.modelserver.models.conftest import SIZE, Many, ServeMany, weighty
+from tests.serving.modelserver.models.gate import CODE, OPEN
+from tests.support import models
+from tests.support.wait import eventually
+
+PYTHON = ("--format", "python", "--allow-code")
+SOON = "0.4"
+"""Seconds: a model of these tests is loaded in some hundredth of that."""
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a model whose `load` hangs until the test is over, or opens the gate."""
+    OPEN.clear()
+    place = tmp_path / "hanging"
+    place.mkdir()
+    (place / "model.py").write_text(CODE)
+    yield place
+    OPEN.set()
+
+
+@pytest.fixture
+def given_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread whose time is over hangs."""
+    monkeypatch.setattr("serving.modelserver.models.many.HANGS_AFTER", 0.0)
+
+
+async def load(running: Many, place: Path, name: str) -> Answer:
+    """Load the python model in `place` under this name."""
+    parameters = {"storageUri": place.as_uri(), "modelFormat": "python"}
+    return await running.manage(f"/models/{name}/load", {"parameters": parameters})
+
+
+async def live(running: Many) -> bool:
+    """Whether the server says that there is hope."""
+    return (await running.get("/v2/health/live")).status == 200
+
+
+async def test_a_model_that_hangs_as_it_is_loaded_keeps_no_other_one_out(
+    serve_many: ServeMany, folder: Path, hanging: Path
+) -> None:
+    hanging.rename(folder / "a-hanging")
+    (folder / "code").mkdir()
+    (folder / "code" / "model.py").write_bytes(models.code())
+    running = await serve_many(*PYTHON, "--load-timeout", SOON)  # in the order of their names
+    assert [state for _, state in (await running.states()).values()] == ["UNAVAILABLE", "READY"]
+    assert await running.reason("a-hanging") == (
+        f"model 'a-hanging' was not loaded within {SOON} s: "
+        "see what its store or its code waits for, or raise --load-timeout"
+    )
+    refused = await running.ask_for("a-hanging", 1.0)
+    assert (refused.status, "a thread hangs" in refused.error, await live(running)) == (503, True, True)
+
+
+async def test_a_load_call_that_hangs_is_answered_and_what_it_made_in_the_end_is_let_go_of(
+    serve_many: ServeMany, hanging: Path
+) -> None:
+    running = await serve_many("--allow-code", "--load-timeout", SOON, load=False)
+    loading = asyncio.create_task(load(running, hanging, "hanging"))
+    await eventually(lambda: str(hanging) in sys.path)
+    unloading = asyncio.create_task(running.manage("/models/double/unload"))
+    answer = await loading
+    assert (answer.status, "'hanging' was not loaded within" in answer.error) == (503, True)
+    assert (await unloading).status == 200
+    assert str(hanging) in sys.path
+    OPEN.set()
+    await eventually(lambda: str(hanging) not in sys.path)
+    assert "hanging" not in await running.states()
+    assert (await load(running, hanging, "hanging")).status == 200
+
+
+async def test_when_too_many_loads_hang_the_server_asks_for_a_restart(
+    serve_many: ServeMany, hanging: Path, given_up_at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("workers", "hanging"):
+        monkeypatch.setattr(f"serving.modelserver.execution.{place}.MOST_THREADS", 2)
+    running = await serve_many("--allow-code", "--load-timeout", "0.1", load=False)
+    for name in ("one", "two"):
+        assert await live(running)
+        assert (await load(running, hanging, name)).status == 503
+
+    async def hopeless() -> bool:
+        return not await live(running)
+
+    await eventually(hopeless)
+    assert "threads hang" in (await running.get("/v2/health/live")).error
+    assert "2 threads hang" in (await load(running, hanging, "three")).error
+    OPEN.set()
+    await eventually(lambda: live(running))
+
+
+async def test_an_engine_that_does_not_let_go_of_its_model_keeps_no_other_one_out(
+    serve_many: ServeMany, given_up_at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = await serve_many()
+    released, close = threading.Event(), Unit.close
+
+    def hangs(unit: Unit) -> None:
+        released.wait(30)
+        close(unit)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Unit, "close", hangs)
+        patched.setattr("serving.modelserver.models.loads.CLOSED_WITHIN", 0.05)
+        for name in ("double", "triple"):
+            assert (await running.manage(f"/models/{name}/unload")).status == 200
+    assert (await running.manage("/models/double/load")).status == 200
+    released.set()
+
+
+async def test_what_was_loaded_and_has_no_room_is_closed_in_a_thread(
+    serve_many: ServeMany, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "large.onnx").write_bytes(weighty(1))
+    grown, closed_in, close = count(step=3 * SIZE), list[threading.Thread](), Unit.close
+
+    def watched(unit: Unit) -> None:
+        closed_in.append(threading.current_thread())
+        close(unit)
+
+    monkeypatch.setattr("serving.modelserver.models.gauge.resident", lambda: next(grown))
+    monkeypatch.setattr(Unit, "close", watched)
+    running = await serve_many("--memory-limit", str(2 * SIZE), load=False)
+    answer = await running.manage("/models/large/load")
+    assert (answer.status, "needs 3 MiB" in answer.error) == (400, True)
+    await eventually(lambda: closed_in)
+    assert threading.current_thread() not in closed_in
+
+
+async def test_the_folder_is_looked_through_in_a_thread(serve_many: ServeMany, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = await serve_many("--load-timeout", "0.1", load=False)
+    released = threading.Event()
+    monkeypatch.setattr("serving.modelserver.models.many.find_model", lambda *_: released.wait(30) and None)
+    answer = await running.manage("/models/later/load")
+    assert (answer.status, "not loaded within 0.1 s" in answer.error) == (503, True)
+    released.set()
+
+
+async def test_to_fetch_and_to_load_share_the_time() -> None:
+    workers, released = Workers(1, asyncio.get_running_loop()), threading.Event()
+    allowance = Allowance(workers, "m", 60.0)
+    assert await allowance.do(lambda _: 7) == 7
+    assert 0 < allowance.spent < 60
+    allowance.spent = 60.0
+    with pytest.raises(NotReady, match="'m' was not loaded within 60 s"):
+        await allowance.do(lambda _: released.wait(30))
+    released.set()
+    workers.close()
+
+
+async def test_others_have_as_much_time_to_load_as_the_failure_of_one_took() -> None:
+    options = parse_options(["--models", "/models"], {})
+    clock, stats, asked = [1000.0], Stats(time.monotonic), list[Model]()
+    shared = Shared(
+        options, Limits(), BodyBudget(1), Hanging(1), Observability(options.observability, stats, sys.stderr)
+    )
+    assignment = Assignment("m", "m-00001", "", "", "", options.bounds)
+    model = Model(assignment, shared, stats, asked.append, lambda: clock[0])
+    for cost, bar in ((0.1, RETRY), (600.0, 600.0)):
+        model.cost = cost
+        model.fail("it hung")
+        clock[0] += bar - 1
+        with pytest.raises(NotReady):
+            model.hold()
+        clock[0] += 1
+        model.hold()
+    assert asked == [model, model]

@@ -1,0 +1,99 @@
+"""Pool members in the test's own event loop, and a store that gives a model when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from clusters.base.errors import KnodelError
+from serving.modelserver.connections.sockets import Sockets
+from serving.modelserver.server import Server
+from tests.serving.modelserver.client import HOST, Answer, Caller, ask, request, tensor
+from tests.serving.modelserver.conftest import Running
+
+TOKEN = "a token"
+TOKEN_SHA256 = hashlib.sha256(TOKEN.encode()).hexdigest()
+REVISION = "m-00007"
+
+
+class Member(Running):
+    """A pool member that runs."""
+
+    def __init__(self, server: Server, sockets: Sockets) -> None:
+        super().__init__(server, sockets)
+        self.loading = asyncio.create_task(server.load())
+        self._callers: list[Caller] = []
+
+    async def connect(self) -> Caller:
+        """A connection to the data port, closed at the end."""
+        self._callers.append(await super().connect())
+        return self._callers[-1]
+
+    async def load(self, uri: str, name: str = "m", token: str = TOKEN, **parameters: Any) -> Answer:
+        """The load call."""
+        return await load(self.management_port, uri, name, token, **parameters)
+
+    async def send_load(self, body: bytes, **headers: str) -> Answer:
+        """The load call, as bytes."""
+        return await ask(self.management_port, request("POST", load_path("m"), body, **headers))
+
+    async def end(self) -> None:
+        """Leave it, whatever became of the load."""
+        for caller in self._callers:
+            caller.reset()
+        self.loading.cancel()
+        with suppress(asyncio.CancelledError, KnodelError):
+            await self.loading
+
+
+class Store:
+    """An HTTP server whose only file comes when it is `open`."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.open = asyncio.Event()
+        self.uri = ""
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one request."""
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            await self.open.wait()
+            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(self.content)}\r\nConnection: close\r\n\r\n"
+            writer.write(head.encode() + self.content)
+            await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def store_of(content: bytes) -> AsyncIterator[Store]:
+    """A store, closed at the end; requests that still wait then get nothing."""
+    store = Store(content)
+    server = await asyncio.start_server(store.answer, HOST, 0)
+    store.uri = f"http://{HOST}:{server.sockets[0].getsockname()[1]}/model.onnx"
+    try:
+        yield store
+    finally:
+        store.open.set()
+        server.close()
+
+
+async def load(port: int, uri: str, name: str = "m", token: str = TOKEN, **parameters: Any) -> Answer:
+    """The load call to a management port."""
+    body = json.dumps({"parameters": {"storageUri": uri, "revision": REVISION, **parameters}}).encode()
+    return await ask(port, request("POST", load_path(name), body, authorization=f"Bearer {token}"))
+
+
+def load_path(name: str) -> str:
+    """Where a model is loaded."""
+    return f"/v2/repository/models/{name}/load"
+
+
+def infer_of(name: str, *values: float) -> bytes:
+    """An inference request."""
+    body = json.dumps({"inputs": [tensor(list(values))]}).encode()
+    return request("POST", f"/v2/models/{name}/infer", body)

@@ -1,0 +1,120 @@
+"""A server whose model counts, bit by bit: the parts of a real one around an engine that a test looks into."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from serving.engines.base.datatypes import Tensor
+from serving.engines.base.engine import ANY, Cancellation, Engine, Signature, TensorSpec
+from serving.engines.base.errors import InferenceFailed, InputRefused
+from serving.modelserver.base.limits import BodyBudget, Limits
+from serving.modelserver.base.stats import Stats
+from serving.modelserver.codec.protocol_v2 import Codec
+from serving.modelserver.connections.listener import Listener
+from serving.modelserver.connections.sockets import bind
+from serving.modelserver.endpoints.app import DataApp
+from serving.modelserver.endpoints.endpoints import make_endpoints
+from serving.modelserver.execution.admission import Admission
+from serving.modelserver.execution.inference import Inference
+from serving.modelserver.execution.lifecycle import Lifecycle, ServedModel
+from serving.modelserver.execution.workers import Workers
+from serving.modelserver.observe.metrics import Metrics
+from serving.modelserver.observe.observed import Observed
+from tests.serving.modelserver.client import HOST
+
+NAME, REVISION = "m", "m-00007"
+FAILS_AFTER = 13
+"""So many parts the engine makes and then fails."""
+
+
+class Counting:
+    """INT64 n [1] → y [width]: 0, 1, … below n, one part each, repeated. `ended` counts streams that are over."""
+
+    signature = Signature("test", (TensorSpec("n", "INT64", (1,)),), (TensorSpec("y", "INT64", (ANY,)),))
+    bounded = True
+    waits = False
+
+    def __init__(self, width: int = 1) -> None:
+        self._width = width
+        self.made = 0
+        self.ended = 0
+
+    def infer(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
+    ) -> Sequence[Tensor]:
+        """The last part."""
+        return list(self.stream(inputs, outputs, cancellation))[-1]
+
+    def stream(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
+    ) -> Iterator[Sequence[Tensor]]:
+        """All parts."""
+        last = int(inputs["n"][0])
+        if last < 0:
+            raise InputRefused("negative")
+        try:
+            for number in range(last):
+                self.made += 1
+                yield [np.full(self._width, number)]
+            if last == FAILS_AFTER:
+                raise InferenceFailed("unlucky")
+        finally:
+            self.ended += 1
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+EngineT = TypeVar("EngineT", bound=Engine)
+
+
+@dataclass
+class Streaming(Generic[EngineT]):
+    """A server that runs."""
+
+    port: int
+    stats: Stats
+    budget: BodyBudget
+    engine: EngineT
+    metrics: Metrics
+
+
+@asynccontextmanager
+async def counting_server(
+    timeout: float = 30, slots: int = 2, queue: int = 4, width: int = 1, limits: Limits | None = None,
+) -> AsyncIterator[Streaming[Counting]]:  # fmt: skip
+    """A server of `Counting` until the end of the context."""
+    async with serving(Counting(width), timeout, slots, queue, limits) as running:
+        yield running
+
+
+@asynccontextmanager
+async def serving(
+    engine: EngineT, timeout: float = 30, slots: int = 2, queue: int = 4, limits: Limits | None = None
+) -> AsyncIterator[Streaming[EngineT]]:
+    """A server of `engine` until the end of the context."""
+    loop = asyncio.get_running_loop()
+    stats, budget, workers = Stats(time.monotonic), BodyBudget(1 << 20), Workers(slots, loop)
+    lifecycle = Lifecycle(workers)
+    inference = Inference(lifecycle, Admission(slots, queue, stats), workers, timeout, loop)
+    app = DataApp(NAME, REVISION, lifecycle, make_endpoints(NAME, inference, budget))
+    metrics = Metrics()
+    observed = Observed(app, metrics, None, time.monotonic)
+    listener = Listener(observed, bind(HOST, 0, "PORT"), limits or Limits())
+    await listener.start()
+    running = Streaming(listener.port, stats, budget, engine, metrics)
+    codec = Codec(NAME, REVISION, engine.signature, Limits())
+    lifecycle.serve(ServedModel(NAME, REVISION, engine, codec, None))
+    try:
+        yield running
+    finally:
+        async with asyncio.timeout(5):
+            await listener.close()
+        workers.close()

@@ -1,0 +1,64 @@
+"""What a load call, or a file that outlives a restart, says of batches."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from serving.modelserver.base.assignment import (
+    BATCH_LATENCY,
+    BadAssignment,
+    Batching,
+    Bounds,
+    assignment_of,
+    from_stored,
+    to_stored,
+)
+
+ALONE = Bounds(4, 300.0, 1.0)
+BATCHED = Bounds(4, 300.0, 1.0, Batching(8, 0.5))
+
+
+def bounds(default: Bounds, **parameters: Any) -> Bounds:
+    given = {"storageUri": "file:///models/m", "revision": "m-00001", **parameters}
+    return assignment_of("m", json.dumps({"parameters": given}).encode(), default).bounds
+
+
+@pytest.mark.parametrize(
+    ("default", "parameters", "expected"),
+    [
+        (ALONE, {}, None),
+        (ALONE, {"maxBatchSize": 1}, None),
+        (ALONE, {"maxBatchLatency": 0.1}, None),
+        (ALONE, {"maxBatchSize": "16"}, Batching(16, BATCH_LATENCY)),
+        (ALONE, {"maxBatchSize": 16, "maxBatchLatency": 0}, Batching(16, 0)),
+        (BATCHED, {}, Batching(8, 0.5)),
+        (BATCHED, {"maxBatchSize": 0}, Batching(8, 0.5)),
+        (BATCHED, {"maxBatchSize": 1}, None),
+        (BATCHED, {"maxBatchLatency": "0.1"}, Batching(8, 0.1)),
+    ],
+)
+def test_what_is_left_out_is_the_servers_own(
+    default: Bounds, parameters: dict[str, Any], expected: Batching | None
+) -> None:
+    assert bounds(default, **parameters).batching == expected
+
+
+@pytest.mark.parametrize("wrong", [{"maxBatchSize": -1}, {"maxBatchSize": 2.5}, {"maxBatchLatency": -0.1}])
+def test_what_is_no_batch_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadAssignment):
+        bounds(BATCHED, **wrong)
+
+
+def test_there_are_slots_for_two_batches() -> None:
+    assert bounds(ALONE, maxBatchSize=16).slots == 32
+    assert bounds(ALONE, maxBatchSize=16, slots=100).slots == 100
+
+
+@pytest.mark.parametrize("default", [ALONE, BATCHED])
+def test_a_stored_assignment_comes_back_as_it_was(default: Bounds) -> None:
+    body = b'{"parameters": {"storageUri": "file:///models/m", "revision": "m-00001"}}'
+    made = assignment_of("m", body, default)
+    assert from_stored(to_stored(made), Bounds(1, 1.0, 1.0)) == made

@@ -1,0 +1,58 @@
+"""How fast a body has to come: a written timeline of looks, one second apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from serving.modelserver.base.limits import Limits
+from serving.modelserver.connections.body_rate import Pace
+
+LIMITS = Limits(body_check=1.0, body_rate=100, body_time=60.0)
+RESTS = -1
+"""Instead of a size: nothing can come, for reasons that are ours."""
+
+
+def looks(sizes: Sequence[int]) -> int:
+    """At how many looks, at which so many bytes were there, the body was fast enough."""
+    pace, last = Pace(LIMITS), 0
+    for number, size in enumerate(sizes):
+        if size == RESTS:
+            pace.rest(last)
+        elif not pace.is_enough(last := size):
+            return number
+    return len(sizes)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "enough"),
+    [
+        ([0], 0),
+        ([1, 1], 1),
+        ([1, 101, 201, 301], 4),
+        ([100, 200, 250, 275, 276], 3),
+        ([50] * 5, 1),
+        ([1_000_000] * 10, 2),
+        ([1_000_000, 1_000_000, 1_000_200, 1_000_300, 1_000_400], 5),
+        ([10, *[RESTS] * 10, 10, 110, 210], 11),
+        ([50, *[RESTS] * 10, 51, 160, 260], 14),
+    ],
+    ids=[
+        "nothing came",
+        "a byte came",
+        "as fast as it has to be",
+        "slower and slower",
+        "it stopped",
+        "a quick start and silence",
+        "a quick start and a pause",
+        "rest is no excuse for who does not go on",
+        "rest costs nothing",
+    ],
+)
+def test_a_body_has_to_go_on_coming(sizes: Sequence[int], enough: int) -> None:
+    assert looks(sizes) == enough
+
+
+def test_a_body_that_comes_as_slowly_as_it_may_has_an_end() -> None:
+    assert looks([100 * number for number in range(1, 200)]) == 59

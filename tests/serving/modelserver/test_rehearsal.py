@@ -1,0 +1,42 @@
+"""What a member does before it is claimed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serving.engines.base.engine import EngineOptions
+from serving.engines.base.registry import FORMATS, loader_of
+from serving.modelserver.base.assignment import Bounds
+from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.options import Pool
+from serving.modelserver.codec.protocol_v2 import Codec
+from serving.modelserver.pool.prewarm import rehearse, request_of
+from serving.modelserver.pool.prewarm_models import MODELS
+from serving.storage.base.artifact import Artifact
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_model_answers_the_request(name: str) -> None:
+    made = FORMATS[name]
+    artifact = Artifact(Path("rehearsal" + made.suffixes[0]), MODELS[name]())
+    engine = loader_of(made)(artifact, EngineOptions())
+    call = Codec("m", "m-00001", engine.signature, Limits()).decode(request_of(engine.signature))
+    (answer,) = engine.infer(call.inputs, call.outputs)
+    assert answer.shape[0] == 1
+    engine.close()
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "a format of tomorrow"])
+def test_it_leaves_nothing_behind(name: str) -> None:
+    rehearse(Pool(name), Bounds(1, 1.0, 1.0), Limits())  # the first time libraries take what they keep
+    files, threads = open_now()
+    rehearse(Pool(name), Bounds(1, 1.0, 1.0), Limits())
+    assert open_now()[0] <= files and open_now()[1] <= threads
+
+
+def open_now() -> tuple[int, int]:
+    """How many files and threads this process has."""
+    files, threads = (len(list(Path(f"/proc/self/{name}").iterdir())) for name in ("fd", "task"))
+    return files, threads

@@ -1,0 +1,278 @@
+"""Traces, as a collector receives them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import Span, StatusCode
+from starlette.types import Message, Receive, Scope, Send
+
+from serving.modelserver.base.errors import BadOptions
+from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.observability_options import wants_tracing
+from serving.modelserver.base.options import parse_options
+from serving.modelserver.connections.connection import BROKEN_KEY
+from serving.modelserver.connections.sockets import Sockets, bind
+from serving.modelserver.observe.tracing import Traced, Tracing
+from serving.modelserver.server import Server
+from tests.serving.modelserver.client import HOST, Answer, tensor
+from tests.serving.modelserver.collector import Collector, collecting
+from tests.serving.modelserver.conftest import NAME, REVISION, Running
+from tests.support import models
+
+Trace = Callable[..., Awaitable[Running]]
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+REQUEST = "POST /v2/models/{name}/infer"
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with collecting() as running:
+        yield running
+
+
+@pytest.fixture
+async def traced(tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Trace]:
+    """Start a server that sends traces to the collector, or to the URL `to`."""
+    started: list[Server] = []
+
+    async def start(model: bytes, *options: str, to: str = "") -> Running:
+        monkeypatch.setenv(ENDPOINT, to or collector.url)
+        path = tmp_path / "model.onnx"
+        path.write_bytes(model)
+        environ = {"K_REVISION": REVISION, "HOST": HOST, ENDPOINT: to or collector.url}
+        given = parse_options(["--name", NAME, "--storage-uri", path.as_uri(), *options], environ)
+        sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
+        server = Server(given, sockets, Limits())
+        started.append(server)
+        await server.start()
+        await server.load()
+        return Running(server, sockets)
+
+    yield start
+    for server in started:
+        await server.close()
+
+
+async def spans(running: Running, collector: Collector) -> dict[str, Any]:
+    """All spans by name, sent when the server ends."""
+    await running.server.close()
+    found: dict[str, Any] = {}
+    for post in collector.posts:
+        assert (post.path, post.headers["content-type"]) == ("/v1/traces", "application/x-protobuf")
+        for group in ExportTraceServiceRequest.FromString(post.body).resource_spans:
+            found["resource"] = attributes(group.resource)
+            found |= {span.name: span for scope in group.scope_spans for span in scope.spans}
+    return found
+
+
+def attributes(holder: Any) -> dict[str, Any]:
+    return {pair.key: pair.value.string_value or pair.value.int_value for pair in holder.attributes}
+
+
+async def test_a_stream_that_breaks_after_its_status_has_left_is_an_error_of_its_span() -> None:
+    begun: list[Span] = []
+
+    class Once:
+        @contextmanager
+        def request(self, name: str, *_: Any) -> Iterator[Span]:
+            with TracerProvider().get_tracer("test").start_as_current_span(name) as span:
+                begun.append(span)
+                yield span
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[BROKEN_KEY] = 500
+
+    async def silent() -> Message:
+        return {}
+
+    async def nowhere(_: Message) -> None: ...
+
+    scope = {"method": "POST", "path": "/v2/models/m/generate_stream", "scheme": "http", "headers": []}
+    await Traced(app, cast(Tracing, Once()))(scope, silent, nowhere)
+    assert [getattr(span, "status").status_code for span in begun] == [StatusCode.ERROR]  # noqa: B009 - the SDK's
+
+
+async def call(running: Running, parent: str = PARENT, values: Any = (1.0,)) -> Answer:
+    return await running.post({"inputs": [tensor(list(values))]}, traceparent=parent)
+
+
+async def test_a_request_its_queue_and_its_inference_are_spans_of_the_callers_trace(
+    traced: Trace, collector: Collector
+) -> None:
+    running = await traced(models.double())
+    answer = await call(running)
+    found = await spans(running, collector)
+    request, queue, inference = found[REQUEST], found["queue"], found["inference"]
+    assert {span.trace_id.hex() for span in (request, queue, inference)} == {TRACE_ID}
+    assert request.parent_span_id.hex() == "b7ad6b7169203331"
+    assert queue.parent_span_id == inference.parent_span_id == request.span_id
+    assert answer.headers["traceparent"] == f"00-{TRACE_ID}-{request.span_id.hex()}-01"
+    assert attributes(request) == {
+        "http.request.method": "POST", "url.path": "/v2/models/m/infer", "url.scheme": "http",
+        "http.response.status_code": 200,
+    }  # fmt: skip
+    assert (found["resource"]["service.name"], found["resource"]["service.version"]) == (NAME, REVISION)
+
+
+async def test_the_queues_span_ends_where_the_models_begins_in_its_thread(traced: Trace, collector: Collector) -> None:
+    running = await traced(models.slow(), "--slots", "1")
+    await asyncio.gather(call(running), call(running, PARENT.replace("0af7", "1bf7")))
+    await running.server.close()
+    exported = [ExportTraceServiceRequest.FromString(post.body) for post in collector.posts]
+    all_spans = [
+        span for message in exported for group in message.resource_spans for scope in group.scope_spans
+        for span in scope.spans
+    ]  # fmt: skip
+    traces = {span.trace_id for span in all_spans}
+    assert len(traces) == 2 and len(all_spans) == 6
+    waits = []
+    for trace in traces:
+        queue, inference = (
+            next(span for span in all_spans if (span.trace_id, span.name) == (trace, name))
+            for name in ("queue", "inference")
+        )
+        assert queue.end_time_unix_nano <= inference.start_time_unix_nano < inference.end_time_unix_nano
+        waits.append((queue.end_time_unix_nano - queue.start_time_unix_nano, inference))
+    (short, first), (long, second) = sorted(waits, key=lambda wait: wait[0])
+    assert second.start_time_unix_nano >= first.end_time_unix_nano - 1_000_000
+    assert long > short
+
+
+async def test_requests_that_share_an_inference_have_spans_of_their_own(traced: Trace, collector: Collector) -> None:
+    running = await traced(models.slow(), "--max-batch-size", "4")
+    answers = await asyncio.gather(*(call(running, f"00-{digit * 32}-{'b' * 16}-01") for digit in "123"))
+    assert [answer.status for answer in answers] == [200] * 3
+    await running.server.close()
+    exported = [ExportTraceServiceRequest.FromString(post.body) for post in collector.posts]
+    names: dict[str, list[str]] = {}
+    for message in exported:
+        for group in message.resource_spans:
+            for scope in group.scope_spans:
+                for span in scope.spans:
+                    names.setdefault(span.trace_id.hex(), []).append(span.name)
+    assert sorted(names) == [digit * 32 for digit in "123"]
+    assert all(sorted(found) == sorted([REQUEST, "queue", "inference"]) for found in names.values())
+
+
+async def test_a_request_without_a_trace_gets_one_and_the_access_log_names_it(
+    traced: Trace, collector: Collector, capfd: pytest.CaptureFixture[str]
+) -> None:
+    running = await traced(models.double(), "--access-log")
+    answer = await running.infer(tensor([1.0]))
+    found = await spans(running, collector)
+    trace = found[REQUEST].trace_id.hex()
+    assert answer.headers["traceparent"].split("-")[1] == trace
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith("{")]
+    assert [line["trace"] for line in lines] == [trace]
+
+
+async def test_a_trace_that_its_caller_does_not_sample_is_passed_on_and_not_sent(
+    traced: Trace, collector: Collector
+) -> None:
+    running = await traced(models.double())
+    answer = await call(running, PARENT[:-2] + "00")
+    assert answer.headers["traceparent"].startswith(f"00-{TRACE_ID}-") and answer.headers["traceparent"].endswith("-00")
+    assert await spans(running, collector) == {}
+
+
+@pytest.mark.parametrize("parent", ["", "00-xyz", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", "ff" + PARENT[2:]])
+async def test_a_header_that_is_none_begins_a_trace(traced: Trace, collector: Collector, parent: str) -> None:
+    running = await traced(models.double())
+    assert (await call(running, parent)).status == 200
+    found = await spans(running, collector)
+    assert found[REQUEST].parent_span_id == b""
+
+
+async def test_health_and_metadata_have_no_spans(traced: Trace, collector: Collector) -> None:
+    running = await traced(models.double())
+    for path in ("/v2/health/ready", "/v2/models/m"):
+        assert "traceparent" not in (await running.get(path, traceparent=PARENT)).headers
+    assert await spans(running, collector) == {}
+
+
+async def test_a_fault_of_the_callers_is_no_error_of_the_span_and_a_failure_is(
+    traced: Trace, collector: Collector
+) -> None:
+    running = await traced(models.double())
+    assert (await call(running, values=["no number"])).status == 400
+    found = await spans(running, collector)
+    assert attributes(found[REQUEST])["http.response.status_code"] == 400
+    assert found[REQUEST].status.code == 0
+    assert found["inference"].status.code == 2
+    assert not found["inference"].events  # no stack trace
+
+
+async def test_a_collector_that_does_not_answer_delays_nobody(traced: Trace, collector: Collector) -> None:
+    collector.hold()
+    running = await traced(models.double())
+    start = time.monotonic()
+    assert [(await call(running)).status for _ in range(600)] == [200] * 600  # more than one batch
+    assert time.monotonic() - start < 10
+    collector.release()
+
+
+async def test_a_collector_that_is_not_there_keeps_no_server_from_ending(
+    traced: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.modelserver.observe.observability.PATIENCE", 0.1)
+    exporter: list[OTLPSpanExporter] = []
+
+    def made() -> OTLPSpanExporter:
+        exporter.append(OTLPSpanExporter())
+        return exporter[-1]
+
+    monkeypatch.setattr("serving.modelserver.observe.tracing.OTLPSpanExporter", made)
+    running = await traced(models.double(), to="http://127.0.0.1:9")
+    assert (await call(running)).status == 200
+    async with asyncio.timeout(2):
+        await running.server.close()
+    for one in exporter:  # whose thread would try again for ten seconds, and say so in the log of other tests
+        one.shutdown()  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize(
+    ("environ", "wanted"),
+    [
+        ({}, False),
+        ({ENDPOINT: "http://collector:4318"}, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, True),
+        ({ENDPOINT: ""}, False),
+        ({ENDPOINT: "http://collector:4318", "OTEL_SDK_DISABLED": "true"}, False),
+        ({ENDPOINT: "http://collector:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
+    ],
+)
+def test_traces_are_on_where_the_environment_names_a_collector(environ: dict[str, str], wanted: bool) -> None:
+    assert wants_tracing(environ) is wanted
+
+
+def test_a_protocol_that_is_not_spoken_is_refused() -> None:
+    with pytest.raises(BadOptions, match="OTEL_EXPORTER_OTLP_PROTOCOL='grpc'"):
+        wants_tracing({ENDPOINT: "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+
+
+async def test_what_is_off_is_not_imported() -> None:
+    script = (
+        "import sys, serving.modelserver.run\n"
+        "print([name for name in ('opentelemetry', 'grpc', 'serving.modelserver.observe.payload_sender')"
+        " if name in sys.modules])"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, env={"PATH": os.environ["PATH"]}, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert output.decode().strip() == "[]"

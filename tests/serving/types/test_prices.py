@@ -1,0 +1,50 @@
+"""Prices: read from the settings' own section, refused by key, and what a replica costs by them."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from serving.types.settings.prices import Prices
+from serving.types.settings.setting import SettingsError
+from serving.types.settings.settings import Settings, settings_from_text, settings_to_dict
+
+TEXT = "prices: {currency: EUR, cpu: 0.036, memory: 0.0036, gpu: {nvidia.com/gpu: 3.6}}"
+
+
+def test_without_a_section_nothing_costs_anything() -> None:
+    prices = Settings().prices
+    assert (prices.are_set, prices.currency, prices.of_second({"cpu": 8.0, "memory": 2.0**40})) == (False, "USD", 0.0)
+
+
+def test_a_replica_costs_its_cores_its_memory_and_its_accelerators() -> None:
+    prices = settings_from_text(TEXT, "the file").prices
+    replica = {"cpu": 2.0, "memory": 4 * 2.0**30, "nvidia.com/gpu": 1.0, "example.org/other": 9.0}
+    assert prices.of_second(replica) * 3600 == pytest.approx(0.072 + 0.0144 + 3.6)
+    assert (prices.currency, prices.are_set) == ("EUR", True)
+
+
+def test_what_is_printed_reads_back_the_same() -> None:
+    settings = settings_from_text(TEXT, "the file")
+    assert settings_from_text(yaml.safe_dump(settings_to_dict(settings)), "again") == settings
+    assert settings.prices == Prices(0.036, 0.0036, {"nvidia.com/gpu": 3.6}, "EUR")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("prices: 7", "prices: a mapping"),
+        ("prices: {gpus: {}}", "prices.gpus: unknown setting"),
+        ("prices: {cpu: -1}", "prices.cpu: '-1' is no price"),
+        ("prices: {memory: true}", "prices.memory: 'True' is no price"),
+        ("prices: {memory: cheap}", "prices.memory: 'cheap' is no price"),
+        ("prices: {gpu: 2}", "prices.gpu: a mapping of resources"),
+        ("prices: {gpu: {gpu: 2}}", "prices.gpu: 'gpu' is no extended resource"),
+        ("prices: {gpu: {nvidia.com/gpu: free}}", "prices.gpu.nvidia.com/gpu: 'free' is no price"),
+        ("prices: {currency: 'a b'}", "prices.currency: 'a b' is no currency"),
+    ],
+)
+def test_what_is_no_price_is_refused_by_its_key(text: str, words: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings_from_text(text, "the file")
+    assert words in str(caught.value)
