@@ -25,7 +25,7 @@ $(UV):
 $(STAMP): $(UV) pyproject.toml requirements/constraints.txt
 	test -x $(BIN)/python || $(UV) venv --quiet --python python3 $(VENV)
 	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --constraint requirements/constraints.txt --editable '.[dev]'
-	$(BIN)/python -m compileall -q clusters autoscaler eventing serving
+	$(BIN)/python -m compileall -q clusters autoscaler eventing serving knodel
 	@touch $@
 
 run: setup ## Start the platform, deploy a real model, ask it something; leaves the platform up

@@ -1,6 +1,6 @@
 """Emit an event when a training run ends, from a training script. The standard library alone.
 
-    from eventing import emit_training_completed
+    from knodel import emit_training_completed
 
     emit_training_completed("iris", "s3://models/iris/7/", version="7", metrics={"accuracy": 0.98})
 

@@ -20,7 +20,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from eventing import NotEmitted, emit_training_completed
+from knodel import NotEmitted, emit_training_completed
 
 
 def train(iterations: int, seed: int) -> tuple[Any, float]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("clusters", "autoscaler", "eventing", "serving", "loadtests", "tests", "examples")
+PACKAGES = ("knodel", "clusters", "autoscaler", "eventing", "serving", "loadtests", "tests", "examples")
 LINES_OF_A_FUNCTION = 80
 LINES_OF_A_FILE = 500
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eventing import NotEmitted, emit_training_completed
 from eventing.emit import Timing
 from eventing.objects.ports import Change
+from knodel import NotEmitted, emit_training_completed
 from tests.eventing.scripted_receiver import Receiver, receiver
 from tests.eventing.webhook import SECRET, Webhook, ask, event_source
 from tests.support.clock import SteppedClock
@@ -134,7 +134,7 @@ def test_a_platform_that_is_overloaded_is_waited_for_without_being_asked() -> No
 def test_each_failed_attempt_is_reported_with_the_deadline() -> None:
     with receiver(503, 202) as door:
         call = f"emit_training_completed('iris', 's3://m/7/', url={door.url!r}, secret={SECRET!r})"
-        code = f"from eventing import emit_training_completed; {call}"
+        code = f"from knodel import emit_training_completed; {call}"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                               cwd=Path(__file__).parents[2])  # fmt: skip
     assert re.fullmatch(
@@ -230,9 +230,9 @@ def test_the_environment_says_where_and_by_which_key(monkeypatch: pytest.MonkeyP
 
 def test_training_scripts_need_the_standard_library_alone() -> None:
     code = (
-        "import sys; import eventing;"
+        "import sys; from knodel import emit_training_completed;"
         "print({name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names - {'__main__'})"
     )
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True,
                           cwd=Path(__file__).parents[2])  # fmt: skip
-    assert ast.literal_eval(done.stdout) == {"clusters", "eventing"}
+    assert ast.literal_eval(done.stdout) == {"knodel", "clusters", "eventing"}

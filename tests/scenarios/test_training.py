@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from clusters.base.objects import Object, is_true, parse_timestamp
-from eventing import emit_training_completed
 from eventing.objects.outbox import PROGRESSED, PROMOTED, ROLLED_BACK, STARTED
+from knodel import emit_training_completed
 from serving.reconciler.rollout.state import RolloutState, rollout_of, seconds_between
 from serving.types.rollout import MAX_LATENCY_RATIO
 from tests.eventing.scripted_receiver import Receiver

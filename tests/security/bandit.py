@@ -17,7 +17,7 @@ from typing import Any
 from tests.security.finding import Finding
 from tests.security.tools import ROOT, run
 
-LOOKED_AT = ("clusters", "autoscaler", "eventing", "serving", "examples", "loadtests")
+LOOKED_AT = ("knodel", "clusters", "autoscaler", "eventing", "serving", "examples", "loadtests")
 EXPLAINED_IN_PLACE = re.compile(r"# noqa: (?P<rules>[A-Z0-9, ]+?)(?: - | {2})(?P<why>\S.*)")
 
 

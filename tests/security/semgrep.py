@@ -19,7 +19,7 @@ from tests.security.finding import Explanation, Finding
 from tests.security.tools import ROOT, run
 
 RULES = Path(__file__).parent / "rules"
-LOOKED_AT = ("clusters", "autoscaler", "eventing", "serving", "examples")
+LOOKED_AT = ("knodel", "clusters", "autoscaler", "eventing", "serving", "examples")
 CLIENT = r"^(serving/cli/client/api_server|clusters/kubernetes/login)\.py:"
 EXPLAINED = (
     Explanation("peers-are-verified", CLIENT, "where the user's kubeconfig says insecure-skip-tls-verify, as kubectl"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("clusters", "autoscaler", "eventing", "serving")
+PACKAGES = ("knodel", "clusters", "autoscaler", "eventing", "serving")
 SPAN = re.compile(r"`([^`]+)`")
 ASSIGNMENTS = r"(?:[A-Z_]+=\S+ )*"
 """Variables that a command line sets for its command."""
