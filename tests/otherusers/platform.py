@@ -56,9 +56,12 @@ class Platform:
         return done.stdout
 
     def deploy(self, name: str) -> None:
-        """Serve a small model."""
+        """Serve a small model with one replica at all times.
+
+        Without the limit, the autoscaler adds a replica when requests wait while the only one is being restarted.
+        """
         path = models.write(self.folder, "double")
-        self.must("deploy", name, "--uri", str(path))
+        self.must("deploy", name, "--uri", str(path), "--min", "1", "--max", "1")
 
     def predict(self, name: str) -> Any:
         """Return the model's answer to 1.0."""

@@ -224,7 +224,7 @@ def test_records_of_a_former_boot_name_no_process(platform: Platform) -> None:
 
         again = platform.up()
 
-        assert len(records) == len(RECORDS)
+        assert len(records) == len(RECORDS), records
         assert again.returncode == 0, again.stderr
         wait_until_answered(platform)
         assert bystander.poll() is None
