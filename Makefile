@@ -44,7 +44,7 @@ test-long: setup ## Run the tests of minutes: other programs' clients, OCR over 
 	$(BIN)/pytest --long --timeout 900 --durations 20 $(LAST_FAILED) tests/long
 
 # TESTBED=1: the rows of real Kubernetes, too (as root).
-test-faults: setup ## Inject every fault of the catalogue (docs/reliability.md) and write its table: half an hour; needs libfaketime
+test-faults: setup ## Inject every fault of the catalogue (docs/evidence/reliability.md) and write its table: half an hour; needs libfaketime
 	$(BIN)/python -m tests.faults $(if $(TESTBED),--testbed)
 
 test-faults-long: setup ## The same, with waits in full length
@@ -55,7 +55,7 @@ FUZZ_SECONDS := 600
 fuzz: setup ## Send random input to decoders, archives, connections and downloads, ten minutes each
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
-bad-input: setup ## Send every bad input of the catalogue to its doors, and write docs/bad-input.md
+bad-input: setup ## Send every bad input of the catalogue to its doors, and write docs/evidence/bad-input.md
 	$(BIN)/python -m tests.doors.table
 
 lint: setup ## Check style, types and import rules
@@ -87,7 +87,7 @@ scenarios: setup ## Run every scenario on both clusters and print one table
 manifests: setup ## Write the definitions and the files that `knodel install` applies anew
 	$(BIN)/python -m tests.manifests.generate
 
-bench: setup ## Measure everything that needs one machine and write docs/performance.md; needs wrk and h2load
+bench: setup ## Measure everything that needs one machine and write docs/evidence/performance.md; needs wrk and h2load
 	$(BIN)/python -m loadtests.bench --keep
 
 # The cluster of KUBECONFIG, with Knodel installed on it; without, the testbed, which stays up.

@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--only", choices=EVERY, nargs="+", default=EVERY, help="parts to run [all]")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of the part {SERVER} [%(default)s]")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"of a load of the part {SERVER} [%(default)s]")
-    parser.add_argument("--keep", action="store_true", help="write what was measured to docs/performance.md")
+    parser.add_argument("--keep", action="store_true", help="write what was measured to docs/evidence/performance.md")
     options = parser.parse_args()
     print(described())
     missed = False

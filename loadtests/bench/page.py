@@ -1,4 +1,4 @@
-"""`docs/performance.md`: all figures of the record on one page, each beside its aim, peers beside ours."""
+"""`docs/evidence/performance.md`: all figures of the record on one page, each beside its aim, peers beside ours."""
 
 from __future__ import annotations
 
@@ -23,9 +23,15 @@ PARTS: Mapping[str, tuple[str, str]] = {
     "list": ("The command", "Its whole time, start of Python included."),
     "decide": ("The decision", "All revisions of a fleet at once; beside it a copy of the tables, and Knative's rule."),
     "loop": ("The autoscaler's loop", "Reading, deciding, scaling, writing down."),
-    "simulate": ("Real traces", "Knodel's policy beside Knative's rule and the best possible (docs/simulation.md)."),
-    "fleet": ("Fleets of models", "Added waits beside fixed keep-alives with the same bill (docs/simulation.md)."),
-    "judge": ("The judge of rollouts", "How often it is wrong, in simulated rollouts (docs/rollouts.md)."),
+    "simulate": (
+        "Real traces",
+        "Knodel's policy, Knative's rule and the best possible ([simulation](simulation.md)).",
+    ),
+    "fleet": (
+        "Fleets of models",
+        "Added waits beside fixed keep-alives of the same bill ([simulation](simulation.md)).",
+    ),
+    "judge": ("The judge of rollouts", "How often it is wrong, in simulated rollouts ([rollouts](../rollouts.md))."),
     "events": ("Events", "The webhook alone, on one core; an event is durable before it is acknowledged."),
     "server": ("The model server beside its peers", "KServe and MLServer with the same engines, in turn, on one core."),
     "cluster": ("On Kubernetes with Knative", "`make bench-cluster`: Knative's own class beside ours."),

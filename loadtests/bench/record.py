@@ -13,7 +13,7 @@ from typing import Any
 from loadtests.bench.figure import Figure
 from loadtests.bench.machine import Machine, described, from_json
 
-RECORD = Path(__file__).parents[2] / "docs" / "performance.json"
+RECORD = Path(__file__).parents[2] / "docs" / "evidence" / "performance.json"
 DIGITS = 4
 """Significant ones that are kept: more is noise, and makes every run another file."""
 

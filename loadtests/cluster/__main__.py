@@ -87,7 +87,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--starts", type=int, default=STARTS, help="of each [%(default)s]")
     parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="parts to run [all]")
-    parser.add_argument("--keep", action="store_true", help="write what was measured to docs/performance.md")
+    parser.add_argument("--keep", action="store_true", help="write what was measured to docs/evidence/performance.md")
     options = parser.parse_args()
     found = asyncio.run(run(options.only, options.starts))
     if options.keep:

@@ -74,7 +74,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--soak", action="store_true", help="one steady load instead, and what each process holds meanwhile")
     add("--minutes", type=float, default=MINUTES, help="of the soak [%(default)g]")
     add("--report", type=Path, default=REPORT, metavar="FOLDER", help="where the page goes [%(default)s]")
-    add("--keep", action="store_true", help="write the figures to docs/performance.md, too")
+    add("--keep", action="store_true", help="write the figures to docs/evidence/performance.md, too")
     return parser.parse_args(arguments)
 
 

@@ -9,7 +9,7 @@ from tests.faults.catalogue import CATALOGUE, IDS
 from tests.faults.table import NO_TEST
 
 TESTS = Path(__file__).parents[1]
-PAGE = TESTS.parent / "docs" / "reliability.md"
+PAGE = TESTS.parent / "docs" / "evidence" / "reliability.md"
 MARK = re.compile(r"mark\.fault\(([^)]*)\)")
 IN_QUOTES = re.compile(r'"([A-Z]\d+)"')
 

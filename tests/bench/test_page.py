@@ -86,5 +86,5 @@ def test_the_name_of_a_processor_is_read_or_its_kind_is_told() -> None:
 
 def test_the_readme_leaves_figures_to_the_page() -> None:
     text = README.read_text(encoding="utf-8")
-    assert "(docs/performance.md)" in text
+    assert "(docs/evidence/README.md)" in text
     assert not re.search(r"\d ?(times|x) (faster|as|the)|faster than|(requests|events) (a|per) second", text)

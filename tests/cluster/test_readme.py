@@ -1,4 +1,4 @@
-"""The README's commands for Kubernetes are typed literally, on the testbed."""
+"""The commands of the tour (`docs/tour.md`) for Kubernetes are typed literally, on the testbed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.long.test_readme import KUBERNETES, README
-from tests.support.guide import sessions
+from tests.long.test_readme import ALL, KUBERNETES
 from tests.support.kubernetes import KubeTarget
 from tests.support.shell import Shell
 from tests.testbed import paths
@@ -21,10 +20,10 @@ pytestmark = pytest.mark.timeout(900)
 
 def test_every_command_for_kubernetes_works_as_it_stands_there(target: KubeTarget) -> None:
     if target.audit_log is None:
-        pytest.skip("the README's commands are for the testbed")
+        pytest.skip("the tour's commands are for the testbed")
     environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
     with Shell(ROOT, {**environment, "HOME": str(paths.home())}) as shell:
-        for session in sessions(README):
+        for session in ALL:
             for step in session.steps if session.heading == KUBERNETES else ():
                 printed = shell.run(step.command, WITHIN)
                 assert not step.expected.strip() or step.agrees(printed), f"{step.command}\n{printed}"

@@ -1,7 +1,7 @@
 """Bad input by surface, and the answer that a trusted system gives to it. Data.
 
 A test that proves a row, wherever it stands, carries `@pytest.mark.bad_input("KEY")` with the row's key, and
-`tests.doors.table` runs them all and writes `docs/bad-input.md`. A row that nothing here can prove says why.
+`tests.doors.table` runs them all and writes `docs/evidence/bad-input.md`. A row that nothing here can prove says why.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run every test that proves a row of the catalogue, and write what came of it into `docs/bad-input.md`.
+"""Run every test that proves a row of the catalogue, and write what came of it into `docs/evidence/bad-input.md`.
 
     python -m tests.doors.table [--check]
 
@@ -18,7 +18,7 @@ import pytest
 from tests.doors.catalogue import SURFACES, Row
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "bad-input.md"
+PAGE = ROOT / "docs" / "evidence" / "bad-input.md"
 MARK = "bad_input"
 HEAD = """# Bad input
 

@@ -18,7 +18,7 @@ from tests.faults.results import Result, merged, read, write
 from tests.faults.table import left_out, put_into, table, unproven
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "evidence" / "reliability.md"
 RESULTS = ROOT / "build" / "faults"
 ORACLES = [sys.executable, "-m", "pytest", "--faults", "-m", "not fault"]
 """What looks for damage is looked at first: whether it finds any."""

@@ -73,7 +73,7 @@ def proofs(own: Sequence[tuple[str, Result]]) -> str:
         seconds = sum(result.seconds for where, result in own if (where, file_of(result)) == (place, path))
         name = path.rpartition("/")[2].removesuffix(".py").removeprefix("test_")
         on = " on Kubernetes" if place == "kubernetes" else ""
-        cells.append(f"[{name}](../{path}){on}: {len(list(some))}, {seconds:.0f} s")
+        cells.append(f"[{name}](../../{path}){on}: {len(list(some))}, {seconds:.0f} s")
     return "<br>".join(cells)
 
 

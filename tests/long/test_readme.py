@@ -1,4 +1,4 @@
-"""Every console block of the README is typed literally, in order, into one shell, as a new user would.
+"""Type every console block of the README and of the tour (`docs/tour.md`) literally, in order, into one shell.
 
 The user has an empty home folder, a fresh copy of the project, and a folder for state and one for temporary files whose
 paths have 150 characters. Blocks under the heading of Kubernetes run in `tests/cluster/test_readme.py`.
@@ -19,9 +19,11 @@ from tests.support.own_home import REAL_HOME
 from tests.support.shell import Shell
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+PAGES = (ROOT / "README.md", ROOT / "docs" / "tour.md")
+"""The pages that a new user follows, in order."""
 KUBERNETES = "On Kubernetes"
-SESSIONS = [session for session in sessions(README) if session.heading != KUBERNETES]
+ALL = [session for page in PAGES for session in sessions(page.read_text(encoding="utf-8"))]
+SESSIONS = [session for session in ALL if session.heading != KUBERNETES]
 LENGTH = 150
 """Characters of a path that is longer than the address of a Unix socket may be (108)."""
 OF_THE_MACHINE = ("PATH", "LANG", "PIP_", "UV_", "SSL_", "HTTP_", "HTTPS_", "NO_PROXY", "http_", "https_", "no_proxy")

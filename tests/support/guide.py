@@ -1,4 +1,4 @@
-"""Pages of the documentation as files to write and commands to run: the guide `docs/server.md`, the README.
+"""Pages of the documentation as files to write and commands to run: `docs/server.md`, the README and the tour.
 
 A fenced block whose second word is a path is that file. A `console` block is a session: lines that begin with `$ ` are
 commands, what follows is what they print, where `…` stands for anything. A command that starts a server goes on until
