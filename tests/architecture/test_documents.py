@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-HISTORY = ROOT / "CHANGELOG.md"
-"""It names files as they were."""
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 FILE = re.compile(r"`((?:[\w-]+/)+[\w-]+\.(?:py|toml|ya?ml|md))(?:::\w+)?`")
 MODULE = re.compile(r"`((?:clusters|autoscaler|eventing|serving|knodel|loadtests)(?:\.[a-z_0-9]+)+)(?:\.[A-Z]\w*)?`")
@@ -17,13 +15,19 @@ MODULE = re.compile(r"`((?:clusters|autoscaler|eventing|serving|knodel|loadtests
 def pages() -> Iterator[Path]:
     """Yield every document of the project."""
     for pattern in ("*.md", "docs/**/*.md", "manifests/**/*.md", "tests/**/*.md", "examples/**/*.md"):
-        yield from (page for page in ROOT.glob(pattern) if page != HISTORY)
+        yield from ROOT.glob(pattern)
 
 
 def is_module(name: str) -> bool:
-    """Return whether `name` is a module or package, or a name directly in one."""
+    """Return whether `name` is a module or package, or a name that one of them defines."""
     path = ROOT / name.replace(".", "/")
-    return path.is_dir() or path.with_suffix(".py").exists() or path.parent.with_suffix(".py").exists()
+    package = path.parent / "__init__.py"
+    return (
+        path.is_dir()
+        or path.with_suffix(".py").exists()
+        or path.parent.with_suffix(".py").exists()
+        or (package.exists() and path.name in package.read_text(encoding="utf-8"))
+    )
 
 
 def test_links_lead_to_files() -> None:
