@@ -92,7 +92,7 @@ async def acting(
         options = _options(config, namespace, system, identity)
         replica = asyncio.create_task(run_replica(replace(program, connect=connect), options, stop))
         try:
-            await eventually(lambda: _leads(cluster, program.lease, system, identity, replica), 20)
+            await eventually(lambda: _leads(cluster, program.lease, system, identity, replica))
             yield recording
         finally:
             stop.set()

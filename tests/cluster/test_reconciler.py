@@ -76,7 +76,7 @@ async def test_scaling_fields_reach_living_revisions_and_change_neither_revision
             autoscaler = await here.get(POD_AUTOSCALER, "scaled-00001")
             return '"maxReplicas":7' in annotations_of(autoscaler).get(POLICY_ANNOTATION, "")
 
-        await eventually(told, 10)
+        await eventually(told)
         await here.quiet()
         assert [uid_of(one) for one in await here.of_model(REVISION, "scaled")] == [uid_of(revision)]
         assert await here.pods("scaled") == pods
@@ -106,7 +106,7 @@ async def test_our_class_gives_knative_all_that_it_waits_for(
         async def whole() -> bool:
             return is_true(await here.get(SERVICE, "own"), "Ready")
 
-        await eventually(whole, 20)
+        await eventually(whole)
         await here.deploy("own", "triple")
 
         async def at_zero() -> bool:
@@ -130,7 +130,7 @@ async def test_the_version_to_go_back_to_is_kept_from_collection_and_no_other(he
         assert kept == ["kept-00002"], kept
         return True
 
-    await eventually(marked, 20)
+    await eventually(marked)
     pods = await here.pods("kept")
     await here.quiet()
     assert await here.pods("kept") <= pods
@@ -149,7 +149,7 @@ async def test_a_rollback_to_a_revision_at_zero_answers_and_so_does_one_to_a_col
     assert (await here.world.ask("back", namespace=here.namespace)).revision == "back-00002"
 
     await here.cluster.delete(REVISION, "back-00001", here.namespace)  # as Knative's collector would
-    await eventually(lambda: is_gone(here, REVISION, "back-00001"), 30)
+    await eventually(lambda: is_gone(here, REVISION, "back-00001"))
     await roll_back(here, "back", {"back-00004": 100}, to="back-00001")
     answer = await here.world.ask("back", namespace=here.namespace)
     assert (answer.revision, answer.body["outputs"][0]["data"]) == ("back-00004", [2.0])
@@ -180,7 +180,7 @@ async def test_a_users_own_fields_on_our_objects_survive_and_ours_are_mended(her
     async def mended() -> bool:
         return labels_of(await here.get(SERVICE, "edited")).get(LABEL_MODEL) == "edited"
 
-    await eventually(mended, 20)
+    await eventually(mended)
     found = await here.get(SERVICE, "edited")
     assert labels_of(found)["team"] == "vision"
     assert found["spec"]["template"]["metadata"]["annotations"]["example.org/note"] == "mine"

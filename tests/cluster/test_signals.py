@@ -163,7 +163,7 @@ async def test_work_in_containers_that_are_not_ours_is_read_from_queue_proxy(
     try:
         with pytest.raises(NoPage):
             await server.sample(endpoint)
-        await eventually(lambda: collector.read(target), 10)
+        await eventually(lambda: collector.read(target))
         start = (await source.sample(endpoint)).requests
         async with caller.busy(CALLERS, ms=SLEEP_MS) as answers:
             await caller.rounds(answers, CALLERS)
@@ -180,7 +180,7 @@ async def test_work_in_containers_that_are_not_ours_is_read_from_queue_proxy(
                 return await collector.is_quiet(key, (endpoint,), since)
             return False
 
-        await eventually(quiet, 10)
+        await eventually(quiet)
         assert (await source.sample(endpoint)).requests - start == pytest.approx(answers.total, rel=0.2)
         print(f"{work} in use, {answers.total} answers; {collector.unanswered} unanswered")
     finally:
@@ -201,7 +201,7 @@ async def test_the_probe_is_answered_by_the_activator_as_long_as_it_is_in_the_pa
             async def answers(expected: bool = expected) -> bool:
                 return await prober.in_path(revision, HTTP_PORT) is expected
 
-            await eventually(answers, 20)
+            await eventually(answers)
             assert [await prober.in_path(revision, HTTP_PORT) for _ in range(10)] == [expected] * 10
         print(f"{prober.probes} probes, {prober.failed} of them not answered by the activator")
     finally:

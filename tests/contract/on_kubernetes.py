@@ -89,7 +89,7 @@ async def _serve_widgets(cluster: KubernetesCluster) -> None:
             return True
         return False
 
-    await eventually(served, timeout=30)
+    await eventually(served)
 
 
 def _definition() -> Object:

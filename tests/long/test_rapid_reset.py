@@ -111,7 +111,7 @@ async def attacked(here: Machine) -> None:
     """Every shape, at a model with a replica and at one at zero, whose requests wait in the activator."""
     address = (HOST, here.port)
     heads = {name: post(HOST, f"/v2/models/{name}/infer", JSON) for name in ("warm", "asleep")}
-    await eventually(lambda: here.processes().count("replica") == 1, 30.0)
+    await eventually(lambda: here.processes().count("replica") == 1)
     assert await answered(address, heads["warm"], BODY)
     base, url = holdings(here.state), f"http://{HOST}:{here.port}/v2/models/warm/infer"
     async with probing(url, {"content-type": JSON}, infer_body(1.0), RATE) as probes:
@@ -123,7 +123,7 @@ async def attacked(here: Machine) -> None:
     print(f"platform: {growth >> 20} MiB more, {probes.answered} answers to others")
     assert growth < GROWTH
     assert probes.answered and not probes.failures
-    await eventually(lambda: at_rest(here), 30.0)
+    await eventually(lambda: at_rest(here))
     assert [await answered(address, head, BODY) for head in heads.values()] == [True, True]
 
 

@@ -82,7 +82,7 @@ async def test_copies_go_with_their_versions_and_make_room_within_the_limit(
         await asyncio.sleep(5 * SOON)  # the versions of both are there, though their copies are old
         assert room_used(kept) == limit
         await run("delete", "goes")
-        await eventually(lambda: has_room_of(first.stat().st_size), 10.0)
+        await eventually(lambda: has_room_of(first.stat().st_size))
         found = await doctor()
         assert f"have {first.stat().st_size} bytes of {limit} bytes" in found and LIMIT_VARIABLE not in found
         first.unlink()

@@ -140,7 +140,7 @@ async def test_the_logs_of_replicas_that_ended_stay_and_previous_is_the_run_befo
 
         (pod,) = here.pods("printer")
         os.kill(here.pid(pod), signal.SIGKILL)
-        await eventually(lambda: "seen 1.0\n" not in here.run("logs", "printer"), 30)
+        await eventually(lambda: "seen 1.0\n" not in here.run("logs", "printer"))
         assert "seen 1.0\n" in here.run("logs", "printer", "--previous")
         here.run("wait", "printer")
         here.run("predict", "printer", "-d", request(2.0))

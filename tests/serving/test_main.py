@@ -125,7 +125,7 @@ async def test_changed_settings_are_in_force_without_a_restart(
         async def renewed() -> bool:
             return await image_of(cluster, "magika") == "example.org/server:2"
 
-        await eventually(renewed, 20)
+        await eventually(renewed)
         assert only.process.returncode is None
         term = (await cluster.get(LEASE, "knodel-controller", "knodel-system"))["spec"]["leaseTransitions"]
         assert term == 0

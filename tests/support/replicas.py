@@ -83,4 +83,4 @@ async def replica(
 async def until_ready(*replicas: ReplicaProcess) -> None:
     """Return once all of them are."""
     for one in replicas:
-        await eventually(one.ready, 30)
+        await eventually(one.ready)

@@ -14,14 +14,14 @@ LOOK_EVERY = 0.005  # s
 
 
 @overload
-async def eventually(predicate: Callable[[], Awaitable[T]], timeout: float = 10.0) -> T: ...
+async def eventually(predicate: Callable[[], Awaitable[T]], timeout: float = 30.0) -> T: ...
 
 
 @overload
-async def eventually(predicate: Callable[[], T], timeout: float = 10.0) -> T: ...
+async def eventually(predicate: Callable[[], T], timeout: float = 30.0) -> T: ...
 
 
-async def eventually(predicate: Callable[[], Any], timeout: float = 10.0) -> Any:
+async def eventually(predicate: Callable[[], Any], timeout: float = 30.0) -> Any:
     """The first true answer of `predicate` (plain or async), asked until `timeout` seconds are over.
 
     An AssertionError of the predicate counts as "not yet"; the last one is raised at the deadline.

@@ -117,4 +117,4 @@ async def _all_run(cluster: EmbeddedCluster, version: int, count: int) -> None:
     async def holds() -> bool:
         return [version_in(one) for one in (await cluster.list(SERVICE)).items] == [version] * count
 
-    await eventually(holds, 30)
+    await eventually(holds)

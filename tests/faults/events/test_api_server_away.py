@@ -61,7 +61,7 @@ async def test_what_was_refused_meanwhile_is_sent_again_and_all_are_applied_in_o
             await until_ready(webhook)
             done: dict[str, int] = dict.fromkeys(MODELS, 0)
             trainings = [asyncio.create_task(train(name, f"{url}/events", done, away)) for name in MODELS]
-            await eventually(lambda: min(done.values()) >= FIRST, 30)
+            await eventually(lambda: min(done.values()) >= FIRST)
             proxy.script = Script(silent=True)
             await proxy.reset()
             taken = dict(done)

@@ -53,7 +53,7 @@ async def rollouts(here: Machine) -> list[float]:
 async def steadily(model: Callers) -> Tally:
     """Load without a change."""
     async with model.steadily(RATE) as tally:
-        await eventually(lambda: tally.total >= LEAST, 30.0)
+        await eventually(lambda: tally.total >= LEAST)
     return tally
 
 

@@ -36,7 +36,7 @@ async def becomes(served: Served, phase: str) -> None:
     async def changed() -> bool:
         return bool((await served.model("magika"))["metadata"] != before["metadata"])
 
-    await eventually(changed, 10.0)
+    await eventually(changed)
     shares = {"Promoted": {NEW: 100}, "RolledBack": {OLD: 100}}.get(phase, {OLD: 90, NEW: 10})
     traffic = [{"revision": name, "percent": percent} for name, percent in shares.items()]
     await served.set_status("magika", {"traffic": traffic, "rollout": rolling(phase)})

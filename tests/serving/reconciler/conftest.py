@@ -87,7 +87,7 @@ class ModelStage(Stage):
             assert len(status["traffic"]) >= entries
             return True
 
-        await eventually(holds, 5.0)
+        await eventually(holds)
         return await self.model(name)
 
     async def find_ingress(self, name: str) -> Object | None:
@@ -117,7 +117,7 @@ class ModelStage(Stage):
             assert found == expected, found
             return True
 
-        await eventually(holds, 5.0)
+        await eventually(holds)
 
     async def routed(self) -> Sequence[Object]:
         """The Route's targets."""
@@ -132,7 +132,7 @@ class ModelStage(Stage):
             assert found >= set(reasons), found
             return True
 
-        await eventually(holds, 5.0)
+        await eventually(holds)
 
 
 @contextlib.asynccontextmanager

@@ -217,7 +217,7 @@ async def test_a_change_of_shape_cut_off_at_any_write_loses_no_object(
                     present = await cluster.get(ROUTE, "magika", "default")
                     return (controller_of(present) or {}).get("kind") == owner.kind
 
-                await eventually(is_handed_over, 5.0)
+                await eventually(is_handed_over)
                 assert before <= await objects_of(cluster)
         if not cut:
             assert breaks_at > 1

@@ -52,7 +52,7 @@ async def applied(stage: ModelStage, name: str, status: str, reason: str = "") -
         assert (found.get("status"), found.get("reason", "")) == (status, reason), found
         return True
 
-    await eventually(holds, 5.0)
+    await eventually(holds)
     return str(found.get("message", ""))
 
 

@@ -69,7 +69,7 @@ class RolloutStage(ModelStage):
             assert state is not None and check(state), (await self.model()).get("status", {}).get("rollout")
             return True
 
-        await eventually(holds, 5.0)
+        await eventually(holds)
         found = rollout_of(await self.model())
         assert found is not None
         return found
