@@ -1,1 +1,1 @@
-"""The CustomResourceDefinitions of our kinds, made from the Python types, so that both doors say the same. Pure."""
+"""The CustomResourceDefinitions of Knodel's kinds, with the bounds and patterns of `serving.types`. Pure."""

@@ -1,8 +1,8 @@
-"""What a definition cannot say of a Model or an EventSource, as ValidatingAdmissionPolicy and binding. Pure.
+"""ValidatingAdmissionPolicies for rules that a CustomResourceDefinition cannot express. Pure.
 
-CEL on a CustomResourceDefinition sees of the metadata the name alone, so the annotation that says why a Model changes
-is checked here, and that an EventSource's service account is of its namespace. Names and all else of the spec are rules
-of the definition itself, which hold without any policy.
+CEL rules of a CustomResourceDefinition see only the name in the metadata. So these policies check the annotation with
+the cause of a Model's change, and that the service account of an EventSource is in its namespace. All other rules are
+in the definitions, and hold without a policy.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _TEXT = r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*"'
 
 
 def make_policies() -> list[Object]:
-    """The policy for Models and its binding."""
+    """Return the policy for Models and its binding."""
     return [_cause(), _binding(NAME)]
 
 
 def make_event_source_policies() -> list[Object]:
-    """The policy for EventSources and its binding."""
+    """Return the policy for EventSources and its binding."""
     return [_subject(), _binding(SUBJECT)]
 
 
@@ -66,7 +66,7 @@ def _subject() -> Object:
 
 
 def _policy(name: str, kind: Kind, conditions: Mapping[str, str], rule: str, message: str) -> Object:
-    """Where all `conditions` hold, `rule` has to."""
+    """Return a policy that requires `rule` of objects for which all `conditions` hold."""
     return {
         "apiVersion": GROUP_VERSION,
         "kind": "ValidatingAdmissionPolicy",
@@ -101,13 +101,13 @@ def _binding(name: str) -> Object:
 
 
 def _pairs() -> str:
-    """A JSON object of texts under known keys."""
+    """Return a pattern of a JSON object with known keys and string values."""
     pair = rf'\s*"(?:{"|".join(CAUSE)})"\s*:\s*{_TEXT}\s*'
     return rf"\s*\{{{pair}(?:,{pair})*\}}\s*"
 
 
 def _by() -> str:
-    """The key `by` with one of its values; a quote within a text is escaped, so this stands outside of texts."""
+    """Return a pattern of the key `by` and its value. Quotes in strings are escaped, so it matches no string."""
     return rf'.*[{{,]\s*"by"\s*:\s*"(?:{"|".join(get_args(By))})"\s*[,}}].*'
 
 

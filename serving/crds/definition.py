@@ -1,4 +1,4 @@
-"""The frame of a CustomResourceDefinition of ours: names, one version, what `kubectl get` shows. Pure."""
+"""The common parts of our CustomResourceDefinitions: names, the version, columns of `kubectl get`. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CATEGORIES = ("all", "knodel")
 
 
 def make_definition(kind: Kind, schema: Schema, columns: Sequence[Object]) -> Object:
-    """The CustomResourceDefinition as it is applied."""
+    """Return the CustomResourceDefinition of `kind`."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -38,13 +38,13 @@ def make_definition(kind: Kind, schema: Schema, columns: Sequence[Object]) -> Ob
 
 
 def column(name: str, path: str, about: str, type: str = "string", wide: bool = False) -> Object:
-    """What `kubectl get` shows of each object, with `-o wide` only when `wide`."""
+    """Return a column of `kubectl get`; if `wide`, only with `-o wide`."""
     shown: Object = {"name": name, "type": type, "jsonPath": path, "description": about}
     return shown | ({"priority": 1} if wide else {})
 
 
 def name_rules(longest: int) -> list[Schema]:
-    """`metadata.name` as a DNS-1035 label; CEL on the definition sees the name, so no admission policy is needed."""
+    """Return the rules by which `metadata.name` is a DNS-1035 label of at most `longest` characters."""
     name, field = "self.metadata.name", ".metadata.name"
     syntax = matches(faults.DNS_1035.pattern).replace("self", name, 1)
 

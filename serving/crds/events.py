@@ -1,6 +1,6 @@
 """The CustomResourceDefinitions of EventSource and ModelEvent. Pure.
 
-`manifests/base/crds/eventsources.yaml` and `modelevents.yaml` hold them; a test keeps them equal.
+`manifests/base/crds/eventsources.yaml` and `modelevents.yaml` are their results; a test keeps them equal.
 """
 
 from __future__ import annotations
@@ -35,53 +35,53 @@ from serving.types import event_source
 
 
 def make_event_source_crd() -> Object:
-    """The CustomResourceDefinition as it is applied."""
+    """Return the CustomResourceDefinition."""
     columns = [
-        column("Source", ".spec.source", "Events of which source it is for"),
-        column("Models", ".spec.models", "Which Models they may change"),
-        column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether anybody can send by it"),
-        column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why"),
-        column("Pending", ".status.pending", "Events that waited when they were counted last", "integer", wide=True),
-        column("Message", '.status.conditions[?(@.type=="Ready")].message', "What to do", wide=True),
-        column("Age", ".metadata.creationTimestamp", "Since it was made", "date"),
+        column("Source", ".spec.source", "Value of `source` of its events"),
+        column("Models", ".spec.models", "Models that its events may change"),
+        column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether events can be sent with it"),
+        column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Reason"),
+        column("Pending", ".status.pending", "Waiting events at the last count", "integer", wide=True),
+        column("Message", '.status.conditions[?(@.type=="Ready")].message', "Message with the remedy", wide=True),
+        column("Age", ".metadata.creationTimestamp", "Time since its creation", "date"),
     ]
     return make_definition(EVENT_SOURCE, make_event_source_schema(), columns)
 
 
 def make_model_event_crd() -> Object:
-    """The CustomResourceDefinition as it is applied."""
+    """Return the CustomResourceDefinition."""
     columns = [
-        column("Model", ".spec.model.name", "The Model that it is for"),
-        column("Phase", ".status.phase", "What became of it"),
-        column("Source", ".spec.source", "Who sent it"),
-        column("Id", ".spec.id", "Its id"),
-        column("Message", ".status.message", "Why", wide=True),
-        column("Storage", ".spec.change.storageUri", "Where its artifact lies", wide=True),
-        column("Age", ".metadata.creationTimestamp", "Since it came", "date"),
+        column("Model", ".spec.model.name", "Model that the event changes"),
+        column("Phase", ".status.phase", "Phase of its processing"),
+        column("Source", ".spec.source", "Value of `source`"),
+        column("Id", ".spec.id", "Value of `id`"),
+        column("Message", ".status.message", "Message of the phase", wide=True),
+        column("Storage", ".spec.change.storageUri", "Address of its artifact", wide=True),
+        column("Age", ".metadata.creationTimestamp", "Time since its arrival", "date"),
     ]
     return make_definition(MODEL_EVENT, make_model_event_schema(), columns)
 
 
 def make_event_source_schema() -> Schema:
-    """The structural schema of a whole EventSource."""
+    """Return the structural schema of an EventSource."""
     status = record(
-        "What is there.",
+        "Observed state of the EventSource.",
         {
-            "observedGeneration": plain("integer", "Generation of the spec that this speaks of.", format="int64"),
-            "conditions": listing("Ready: whether anybody can send by it.", make_condition()),
-            "pending": plain("integer", "Events that waited for their effect when they were counted.", format="int32"),
-            "countedAt": plain("string", "When they were.", format="date-time"),
+            "observedGeneration": plain("integer", "Generation of the spec that the status describes.", format="int64"),
+            "conditions": listing("Condition Ready: whether events can be sent with it.", make_condition()),
+            "pending": plain("integer", "Waiting events at the last count.", format="int32"),
+            "countedAt": plain("string", "Time of the last count.", format="date-time"),
         },
     )
-    about = "Who may send events, about which Models, and from where their artifacts may come."
+    about = "Permission to send events: the sender, the Models it may change, and the storage of their artifacts."
     return {**_whole(about, _source_spec(), status), RULES: name_rules(LONGEST_LABEL)}
 
 
 def make_model_event_schema() -> Schema:
-    """The structural schema of a whole ModelEvent: its spec is written once."""
+    """Return the structural schema of a ModelEvent, whose spec is immutable."""
     written_once = {RULES: [rule("self == oldSelf", "it cannot change: send another event")]}
     spec = {**_event_spec(), "x-kubernetes-map-type": "atomic", **written_once}
-    return _whole("An accepted event and what became of it.", spec, _event_status())
+    return _whole("An accepted event and its outcome.", spec, _event_status())
 
 
 def _whole(about: str, spec: Schema, status: Schema) -> Schema:
@@ -102,29 +102,31 @@ def _whole(about: str, spec: Schema, status: Schema) -> Schema:
 def _source_spec() -> Schema:
     longest, most = event_source.LONGEST_TEXT, event_source.MOST_ENTRIES
     glob = text(
-        "One Model, or several with * and ?.",
+        "Name of a Model, with * and ? as wildcards.",
         event_source.LONGEST_GLOB,
         rule(matches(event_source.GLOB.pattern), words_of(event_source.glob_fault, "-_")),
     )
     prefix = text(
-        "What a storageUri may begin with.",
+        "Prefix of permitted storage URIs.",
         longest,
         rule(matches(event_source.PREFIX.pattern), words_of(event_source.prefix_fault, "-")),
         rule(f"!{matches('[a-z0-9]+://(?:.*/)?[.][.]?(?:/.*)?')}", words_of(event_source.prefix_fault, "s3://..")),
     )
     return mapping(
-        "What is allowed.",
+        "Permissions of the sender.",
         {
             "source": text(
-                "The `source` attribute of its events, or how it begins, with * at the end.",
+                "`source` attribute of its events. A * at the end matches any rest.",
                 longest,
                 rule(matches(event_source.SOURCE.pattern), words_of(event_source.source_fault, " ")),
             ),
             "auth": _auth(),
-            "models": array("Models that its events may change: NAMESPACE/NAME, or NAME in its own.", glob, most),
-            "storagePrefixes": array("Where their artifacts may come from.", prefix, most),
-            "allowCode": flag("Whether they may bring formats that run code of the artifact; default false."),
-            "createModels": flag("Whether they may make a Model that is not there; default false."),
+            "models": array(
+                "Models that its events may change: NAMESPACE/NAME, or NAME for its own namespace.", glob, most
+            ),
+            "storagePrefixes": array("Permitted prefixes of storage URIs.", prefix, most),
+            "allowCode": flag("Whether its events may use formats that run code of the artifact. Default: false."),
+            "createModels": flag("Whether its events may create Models. Default: false."),
             "mapping": _mapping(),
         },
         required=["source", "auth", "models", "storagePrefixes"],
@@ -132,16 +134,16 @@ def _source_spec() -> Schema:
 
 
 def _mapping() -> Schema:
-    """Names alone: what a path is, and that a text may be a list, no schema can say (`eventing.mapping.spec`)."""
+    """Return the schema of `mapping`: field names only. `eventing.mapping.spec` checks paths and templates."""
     about = {
-        "types": "Globs of the types that mean something; absent: all.",
-        "when": "JSONPaths (RFC 9535) that each have to select something: texts, or {path, otherwise}.",
-        "source": "Of the effect: a constant; absent: the event's.",
-        **{name: f"Template of {name}, or several: the first that has a value." for name in VALUES},
+        "types": "Globs of the event types to map. If absent, all.",
+        "when": "JSONPaths (RFC 9535) that must all select something, as strings or {path, otherwise}.",
+        "source": "Constant `source` of the resulting event. If absent, that of the event.",
+        **{name: f"Template of {name}, or several: the first with a value is used." for name in VALUES},
     }
-    preset = f"One of {', '.join(PRESETS)}; other fields replace its own."
+    preset = f"One of {', '.join(PRESETS)}; other fields override its fields."
     return record(
-        "How foreign events become changes.",
+        "Mapping of foreign events to changes of Models.",
         {
             "preset": plain("string", preset, enum=list(PRESETS)),
             **{name: {"description": words, PRESERVE: True} for name, words in about.items()},
@@ -154,22 +156,24 @@ def _auth() -> Schema:
     line = rule(matches(f"(?: |{texts.PRINTABLE})+"), words_of(event_source.word_fault, "\n"))
     issuer = rule(matches(event_source.ISSUER.pattern), words_of(event_source.issuer_fault, "-"))
     secret = mapping(
-        "The Secret, in its namespace.", {"name": texts.subdomain("Name of the Secret.")}, required=["name"]
+        "Secret in the namespace of the EventSource.",
+        {"name": texts.subdomain("Name of the Secret.")},
+        required=["name"],
     )
     return mapping(
-        "How senders prove who they are.",
+        "Authentication of senders.",
         {
             "hmac": mapping(
-                "By signatures of the body (Standard Webhooks); the Secret's keys are `current` and `previous`.",
+                "Signatures of the body (Standard Webhooks). The Secret has the keys `current` and `previous`.",
                 {"secretRef": secret},
                 required=["secretRef"],
             ),
             "oidc": mapping(
-                "By tokens of an OpenID provider.",
+                "Tokens of an OpenID Connect provider.",
                 {
-                    "issuer": text("Who gives them out.", longest, issuer),
-                    "audience": text("For whom they are.", longest, line),
-                    "subject": text("Whose they are.", longest, line),
+                    "issuer": text("Issuer of the tokens.", longest, issuer),
+                    "audience": text("Audience of the tokens.", longest, line),
+                    "subject": text("Subject of the tokens.", longest, line),
                 },
                 required=["issuer", "audience", "subject"],
             ),
@@ -182,33 +186,33 @@ def _auth() -> Schema:
 
 
 def _event_spec() -> Schema:
-    """Types and few bounds: the webhook has checked what it writes."""
-    model = {"namespace": plain("string", "Its namespace."), "name": plain("string", "Its name.")}
+    """Return the schema of `spec`: few bounds, because the webhook has checked what it writes."""
+    model = {"namespace": plain("string", "Namespace of the Model."), "name": plain("string", "Name of the Model.")}
     change = {
-        "storageUri": plain("string", "Where the artifact lies."),
-        "digest": plain("string", "SHA-256 of it."),
-        "version": plain("string", "What people call it."),
-        "modelFormat": plain("string", "Its format."),
+        "storageUri": plain("string", "Address of the artifact."),
+        "digest": plain("string", "SHA-256 of the artifact."),
+        "version": plain("string", "Version label."),
+        "modelFormat": plain("string", "Model format."),
     }
     return record(
-        "What came; it never changes.",
+        "The event. It is immutable.",
         {
-            "eventSource": plain("string", "The EventSource that let it in."),
-            "source": plain("string", "Its `source`, or that of its effect."),
-            "id": plain("string", "Its `id`, or that of its effect."),
-            "type": plain("string", "Its `type`."),
-            "receivedAt": plain("string", "When it came.", format="date-time"),
-            "time": plain("string", "When it happened.", format="date-time"),
-            "sequence": plain("string", "Its place among events of its source."),
-            "sequencetype": plain("string", "Meaning of the sequence: `Integer`, or empty for text."),
-            "subject": plain("string", "Its `subject`."),
-            "traceparent": plain("string", "Its trace."),
-            "correlationid": plain("string", "What it belongs to, as its sender has it."),
-            "model": record("The Model that it changes.", model, required=["namespace", "name"]),
-            "change": record("What it changes.", change, required=["storageUri"]),
-            "metrics": opaque("Numbers of the training."),
-            "data": {"description": "Its data as they were sent.", PRESERVE: True},
-            "ignored": plain("string", "Why it means nothing here."),
+            "eventSource": plain("string", "EventSource that admitted the event."),
+            "source": plain("string", "`source` of the event, or of its mapping's result."),
+            "id": plain("string", "`id` of the event, or of its mapping's result."),
+            "type": plain("string", "`type` of the event."),
+            "receivedAt": plain("string", "Time of arrival.", format="date-time"),
+            "time": plain("string", "`time` of the event.", format="date-time"),
+            "sequence": plain("string", "`sequence` of the event."),
+            "sequencetype": plain("string", "`sequencetype`: Integer, or empty for text."),
+            "subject": plain("string", "`subject` of the event."),
+            "traceparent": plain("string", "`traceparent` of the event."),
+            "correlationid": plain("string", "`correlationid` of the event."),
+            "model": record("Model that the event changes.", model, required=["namespace", "name"]),
+            "change": record("Change of the Model.", change, required=["storageUri"]),
+            "metrics": opaque("Metrics of the training."),
+            "data": {"description": "`data` as it was sent.", PRESERVE: True},
+            "ignored": plain("string", "Reason why the event is ignored."),
         },
         required=["eventSource", "source", "id", "type", "receivedAt"],
     )
@@ -216,16 +220,16 @@ def _event_spec() -> Schema:
 
 def _event_status() -> Schema:
     return record(
-        "What became of it; absent: Accepted.",
+        "Outcome of the event. If absent, the phase is Accepted.",
         {
             "phase": plain("string", f"One of {', '.join(get_args(Phase))}."),
-            "reason": plain("string", "Why, as one word."),
-            "message": plain("string", "Why, for people."),
-            "attempts": plain("integer", "Tries that failed.", format="int32"),
-            "retryAt": plain("string", "When it is tried again.", format="date-time"),
-            "at": plain("string", "When it came to that.", format="date-time"),
-            "generation": plain("integer", "Generation of the Model that it made.", format="int64"),
-            "revision": plain("string", "The revision that it made."),
-            "arrival": plain("integer", "Its place among all that the cluster took in.", format="int64"),
+            "reason": plain("string", "Reason as one CamelCase word."),
+            "message": plain("string", "Message that explains the reason."),
+            "attempts": plain("integer", "Number of failed attempts.", format="int32"),
+            "retryAt": plain("string", "Time of the next attempt.", format="date-time"),
+            "at": plain("string", "Time of the last change of the phase.", format="date-time"),
+            "generation": plain("integer", "Generation of the Model after the change.", format="int64"),
+            "revision": plain("string", "Revision that it created."),
+            "arrival": plain("integer", "Order of arrival in the cluster.", format="int64"),
         },
     )

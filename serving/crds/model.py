@@ -1,6 +1,6 @@
 """The CustomResourceDefinition of Model. Pure.
 
-`manifests/base/crds/models.yaml` holds the answer of `make_model_crd`; a test keeps them equal.
+`manifests/base/crds/models.yaml` is the result of `make_model_crd`; a test keeps them equal.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from serving.types import faults
 
 
 def make_model_crd() -> Object:
-    """The CustomResourceDefinition as it is applied."""
+    """Return the CustomResourceDefinition."""
     return make_definition(MODEL, make_model_schema(), _columns())
 
 
 def make_model_schema() -> Schema:
-    """The structural schema of a whole Model."""
+    """Return the structural schema of a Model."""
     return {
-        "description": "A model that is served: what runs, how it scales, and who gets which version.",
+        "description": "A served model: its files, its scaling, and the traffic of its versions.",
         "type": "object",
         "required": ["spec"],
         "properties": {
             "apiVersion": plain("string"),
             "kind": plain("string"),
-            "metadata": plain("object", properties={"name": plain("string")}),  # rules may name it then
+            "metadata": plain("object", properties={"name": plain("string")}),  # rules can refer to it
             "spec": make_spec(),
             "status": make_status_schema(),
         },
@@ -37,7 +37,7 @@ def make_model_schema() -> Schema:
 
 
 def _name_rules() -> list[Schema]:
-    """A Model's name is a host as well, and must not be that of something else."""
+    """Return rules for the name, which is also a host name and must not be reserved."""
     reserved = (
         rule(f"!self.metadata.name.startsWith('{prefix}')", faults.model_name_fault(prefix), ".metadata.name")
         for prefix in (*(f"{tag}-" for tag in faults.RESERVED_TAGS), SEED_PREFIX)
@@ -46,19 +46,19 @@ def _name_rules() -> list[Schema]:
 
 
 def _columns() -> list[Object]:
-    """What `kubectl get models` shows; a column shows one value, so of the traffic the first part."""
+    """Return the columns of `kubectl get models`. A column has one value, so traffic columns show the first target."""
     ready = '.status.conditions[?(@.type=="Ready")]'
     return [
-        column("Ready", f"{ready}.status", "Whether the newest version is ready and the split in force was seen"),
-        column("Reason", f"{ready}.reason", "Why it is not"),
-        column("Replicas", ".status.replicas.ready", "Replicas that are ready", "integer"),
-        column("Desired", ".status.replicas.desired", "Replicas that are wanted", "integer"),
-        column("Serving", ".status.traffic[0].revision", "The revision with the largest share"),
-        column("Percent", ".status.traffic[0].percent", "Its share of the traffic", "integer"),
-        column("Version", ".status.traffic[0].version", "What people call that version"),
-        column("Rollout", ".status.rollout.phase", "How far the last rollout is"),
-        column("URL", ".status.url", "Where the model answers"),
-        column("Latest", ".status.latestCreatedRevision", "The newest revision", wide=True),
-        column("Storage", ".spec.storageUri", "Where the model lies", wide=True),
-        column("Age", ".metadata.creationTimestamp", "Since it was made", "date"),
+        column("Ready", f"{ready}.status", "Whether the newest version is ready and the traffic split is in force"),
+        column("Reason", f"{ready}.reason", "Reason why it is not ready"),
+        column("Replicas", ".status.replicas.ready", "Ready replicas", "integer"),
+        column("Desired", ".status.replicas.desired", "Desired replicas", "integer"),
+        column("Serving", ".status.traffic[0].revision", "Revision with the largest share of traffic"),
+        column("Percent", ".status.traffic[0].percent", "Percentage of traffic to that revision", "integer"),
+        column("Version", ".status.traffic[0].version", "Label of that version"),
+        column("Rollout", ".status.rollout.phase", "Phase of the last rollout"),
+        column("URL", ".status.url", "URL of the model"),
+        column("Latest", ".status.latestCreatedRevision", "Newest revision", wide=True),
+        column("Storage", ".spec.storageUri", "Address of the model's files", wide=True),
+        column("Age", ".metadata.creationTimestamp", "Time since its creation", "date"),
     ]

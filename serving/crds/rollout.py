@@ -1,4 +1,4 @@
-"""The schema of `spec.rollout`: bounds, defaults and words are those of `serving.types.rollout`. Pure."""
+"""The schema of `spec.rollout`, with the bounds and defaults of `serving.types.rollout`. Pure."""
 
 from __future__ import annotations
 
@@ -27,36 +27,38 @@ _CHOICES = get_args(rollout.OnInsufficientTraffic)
 
 
 def make_rollout() -> Schema:
-    """The schema of `rollout`."""
+    """Return the schema of `rollout`."""
     step, deadline, warm = map(format_duration, (rollout.STEP_DURATION, rollout.PROGRESS_DEADLINE, rollout.KEEP_WARM))
     return mapping(
-        "How a new version gets the traffic, step by step, judged by what it answers; absent: all at once.",
+        "Shift traffic to a new version in judged steps. If absent, a new version gets all traffic at once.",
         {
             "steps": _steps(),
             "stepDuration": texts.duration(
-                f"Of each step at least; default {step}.", rollout.LEAST_INTERVAL, rollout.LONGEST_STEP
+                f"Minimum duration of a step. Default: {step}.", rollout.LEAST_INTERVAL, rollout.LONGEST_STEP
             ),
             "progressDeadline": texts.duration(
-                f"Until a step is in force, else the rollout ends; default {deadline}.",
+                f"Time within which a step must be in force; the rollout fails otherwise. Default: {deadline}.",
                 rollout.LEAST_INTERVAL,
                 rollout.LONGEST_STEP,
             ),
             "maxSurge": integer(
-                f"Replicas above the count that stood before; default {rollout.MAX_SURGE}.", 0, rollout.MOST_SURGE
+                f"Maximum number of replicas above the number before the rollout. Default: {rollout.MAX_SURGE}.",
+                0,
+                rollout.MOST_SURGE,
             ),
             "judge": _judge(),
             "onInsufficientTraffic": choice(
-                "What a step comes to whose time is over before its requests say anything; default "
+                "Decision for a step that ends with too few requests for a verdict. Default: "
                 f"{rollout.ON_INSUFFICIENT_TRAFFIC}.",
                 _CHOICES,
                 f"must be {' or '.join(_CHOICES)}",
             ),
             "keepWarm": texts.duration(
-                f"Without a request, until the version before gives up its last replica; default {warm}.",
+                f"Time without requests before the previous version loses its last replica. Default: {warm}.",
                 0.0,
                 rollout.LONGEST_STEP,
             ),
-            **{name: opaque(f"Of a later release: {words}.") for name, words in rollout.LATER_ROLLOUT.items()},
+            **{name: opaque(f"Not supported yet: {words}.") for name, words in rollout.LATER_ROLLOUT.items()},
         },
         *refused(rollout.LATER_ROLLOUT),
     )
@@ -64,8 +66,8 @@ def make_rollout() -> Schema:
 
 def _steps() -> Schema:
     return array(
-        f"Percents of the new version; default {', '.join(map(str, rollout.STEPS))}.",
-        integer("Of the traffic.", 1, rollout.ALL),
+        f"Percentages of traffic to the new version. Default: {', '.join(map(str, rollout.STEPS))}.",
+        integer("Percentage of traffic.", 1, rollout.ALL),
         rollout.MOST_STEPS,
         rule(
             f"self[size(self) - 1] == {rollout.ALL} && self.all(one, self.exists_one(other, other == one)) "
@@ -77,36 +79,35 @@ def _steps() -> Schema:
 
 def _judge() -> Schema:
     return mapping(
-        "What the new version is held to.",
+        "Criteria for the new version.",
         {
             "interval": texts.duration(
-                f"Between two looks; default {format_duration(rollout.INTERVAL)}.",
+                f"Time between two observations. Default: {format_duration(rollout.INTERVAL)}.",
                 rollout.LEAST_INTERVAL,
                 rollout.LONGEST_INTERVAL,
             ),
             "maxErrorRate": number(
-                "Share of requests that may fail above the stable version's share; default "
-                f"{rollout.MAX_ERROR_RATE:g}.",
+                f"Maximum error rate above the stable version's. Default: {rollout.MAX_ERROR_RATE:g}.",
                 0.0,
                 1.0,
             ),
             "maxLatencyRatio": number(
-                f"Latency by that of the stable version at most; default {rollout.MAX_LATENCY_RATIO:g}.",
+                f"Maximum latency as a multiple of the stable version's. Default: {rollout.MAX_LATENCY_RATIO:g}.",
                 1.0,
                 rollout.LARGEST_RATIO,
             ),
             "quantile": number(
-                f"Of the latency that is compared; default {rollout.QUANTILE:g}.",
+                f"Latency quantile that is compared. Default: {rollout.QUANTILE:g}.",
                 rollout.LEAST_QUANTILE,
                 rollout.MOST_QUANTILE,
             ),
             "maxStableErrorRate": number(
-                "Share of requests that the stable version may fail; beyond it the rollout is held, since there is "
-                f"nothing to compare with; default {rollout.MAX_STABLE_ERROR_RATE:g}.",
+                "Maximum error rate of the stable version. Above it the rollout is held, since there is nothing to "
+                f"compare with. Default: {rollout.MAX_STABLE_ERROR_RATE:g}.",
                 0.0,
                 1.0,
             ),
-            "count4xx": flag("Whether 4xx answers count as errors of the version; default false."),
+            "count4xx": flag("Whether 4xx responses count as errors of the version. Default: false."),
             "metrics": _metrics(),
         },
     )
@@ -115,23 +116,25 @@ def _judge() -> Schema:
 def _metrics() -> Schema:
     printable = rule(matches(f"(?: |{texts.PRINTABLE})*"), words_of(rollout.query_fault, "\n"))
     metric = mapping(
-        "A further metric.",
+        "A Prometheus metric.",
         {
-            "name": texts.label("What reasons call it."),
+            "name": texts.label("Name of the metric in reasons."),
             "query": text(
-                "What Prometheus is asked; $candidate, $stable, $model and $namespace stand for names.",
+                "Prometheus query. $candidate, $stable, $model and $namespace are replaced by names.",
                 rollout.LONGEST_QUERY,
                 printable,
                 least=1,
             ),
             "max": number(
-                "The most that it may answer, at two looks in a row.", -rollout.LARGEST_VALUE, rollout.LARGEST_VALUE
+                "Maximum value; two observations in a row above it fail the version.",
+                -rollout.LARGEST_VALUE,
+                rollout.LARGEST_VALUE,
             ),
         },
         required=["name", "query", "max"],
     )
     return array(
-        "Further metrics.",
+        "Prometheus metrics to compare in addition.",
         metric,
         rollout.MOST_METRICS,
         rule("self.all(one, self.exists_one(other, other.name == one.name))", "each name must be its own"),

@@ -1,4 +1,4 @@
-"""The schema of a Model's scaling fields: bounds, defaults and words are those of `serving.types.scaling`. Pure."""
+"""The schema of a Model's scaling fields, with the bounds and defaults of `serving.types.scaling`. Pure."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ _MOST = scaling.MOST_REPLICAS
 
 
 def make_scaling() -> dict[str, Schema]:
-    """The schemas of the fields, by their names."""
+    """Return the schemas by field name."""
     return {
-        "minReplicas": integer(f"Replicas that stay when idle; default {defaults.MIN_REPLICAS}.", 0, _MOST),
+        "minReplicas": integer(f"Minimum number of replicas. Default: {defaults.MIN_REPLICAS}.", 0, _MOST),
         "maxReplicas": integer(
-            f"Replicas at most; default {defaults.MAX_REPLICAS}, or minReplicas when that is more.", 1, _MOST
+            f"Maximum number of replicas. Default: {defaults.MAX_REPLICAS}, or minReplicas if that is larger.", 1, _MOST
         ),
         "scaleTarget": number(
-            f"Work that one replica holds at once, in slots; default {defaults.SCALE_TARGET:g}.",
+            f"Concurrent requests that scaling plans for each replica. Default: {defaults.SCALE_TARGET:g}.",
             scaling.LEAST_TARGET,
             scaling.MOST_TARGET,
         ),
         "targetUtilization": number(
-            f"Share of the slots that scaling aims at; default {defaults.TARGET_UTILIZATION:g}.",
+            f"Fraction of scaleTarget that scaling aims at. Default: {defaults.TARGET_UTILIZATION:g}.",
             scaling.LEAST_TARGET,
             1.0,
         ),
         "scaleToZeroAfter": texts.duration(
-            f"Time without a request until the last replica goes; default {scaling.AUTO_TEXT}: the longer a start "
-            "takes, the longer it stays, a minute at least.",
+            f"Time without requests before scaling to zero. Default: {scaling.AUTO_TEXT}, which is at least a minute, "
+            "and longer if starts take longer.",
             scaling.LEAST_IDLE,
             scaling.LONGEST_IDLE,
             word=scaling.AUTO_TEXT,
         ),
         "holdQueue": integer(
-            f"Requests held for each revision while it starts; default {defaults.HOLD_QUEUE}.", 1, scaling.MOST_HELD
+            f"Maximum number of requests held for a revision while it starts. Default: {defaults.HOLD_QUEUE}.",
+            1,
+            scaling.MOST_HELD,
         ),
         "latencyObjective": texts.duration(
-            "Within which most answers (95 %) are to be given: when they are not and replicas are busy, more are "
-            "started; none when absent.",
+            "Response time that 95 % of responses should meet. If they do not and replicas are busy, replicas are "
+            "added. No objective if absent.",
             scaling.LEAST_OBJECTIVE,
             scaling.LONGEST_OBJECTIVE,
         ),
@@ -49,7 +51,7 @@ def make_scaling() -> dict[str, Schema]:
 
 
 def scaling_rules() -> list[Schema]:
-    """Rules that join several of the fields."""
+    """Return the rules that involve several fields."""
     return [
         rule(
             "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
@@ -69,25 +71,27 @@ def _schedules() -> Schema:
     cron = rule(matches(schedules.CRON.pattern), words_of(schedules.cron_fault, "-"))
     zone = rule(matches(schedules.ZONE.pattern), words_of(schedules.zone_fault, "-"))
     schedule = mapping(
-        "Replicas that are wanted at certain times.",
+        "A minimum number of replicas at certain times.",
         {
-            "cron": text("When the window opens, as in crontab: 0 8 * * 1-5.", schedules.LONGEST_CRON, cron),
+            "cron": text(
+                "Start of the window as a cron expression, for example 0 8 * * 1-5.", schedules.LONGEST_CRON, cron
+            ),
             "timeZone": text(
-                f"By whose clock, as IANA names it: Europe/Berlin; default {schedules.DEFAULT_ZONE}.",
+                f"IANA time zone, for example Europe/Berlin. Default: {schedules.DEFAULT_ZONE}.",
                 schedules.LONGEST_ZONE,
                 zone,
             ),
             "duration": texts.duration(
-                f"How long it stays open, at most {format_duration(schedules.LONGEST)}.",
+                f"Length of the window, at most {format_duration(schedules.LONGEST)}.",
                 scaling.LEAST_WINDOW,
                 schedules.LONGEST,
             ),
-            "minReplicas": integer("Replicas at least while it is open.", 1, _MOST),
+            "minReplicas": integer("Minimum number of replicas during the window.", 1, _MOST),
         },
         required=["cron", "duration", "minReplicas"],
     )
     return array(
-        "Least numbers of replicas by the clock; of windows that are open at once the largest counts.",
+        "Minimum numbers of replicas by time. If windows overlap, the largest number applies.",
         schedule,
         schedules.MOST_SCHEDULES,
     )

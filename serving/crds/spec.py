@@ -1,8 +1,8 @@
-"""The schema of a Model's `spec`: every bound, default and choice is the Python door's own. Pure.
+"""The schema of a Model's `spec`, with the bounds, defaults and choices of `serving.types`. Pure.
 
-No defaults stand in the schema. The stored object keeps what its author wrote and defaults are read in: the default of
-`maxReplicas` hangs on `minReplicas`, an upgrade may change a default for every Model that says nothing, and a field
-that nobody named must stay nobody's in server-side apply. The descriptions tell the defaults.
+The schema sets no defaults. The stored object keeps what its author wrote; defaults are applied when it is read. The
+default of `maxReplicas` depends on `minReplicas`. An upgrade may change a default for every Model that does not set the
+field. A field that nobody set must have no owner in server-side apply. The descriptions give the defaults.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from serving.types.faults import CODE_FORMATS, LONGEST_HOST_LABEL, LONGEST_NAME,
 from serving.types.model import Visibility
 
 LONGEST_PART, MOST_PARTS = 4096, 1000
-"""Bounds of what is refused in any case: without any, the cost of rules could not be estimated."""
+"""Bounds of fields that are always refused. The API server needs bounds to estimate the cost of rules."""
 
 _SUM = f"the percents must sum to {validation.ALL}"
 
 
 def make_spec() -> Schema:
-    """The schema of `spec`."""
+    """Return the schema of `spec`."""
     return mapping(
-        "What is asked for.",
+        "Desired state of the Model.",
         {**what_runs(), "batching": _batching(), **make_scaling(), **_who_gets_which(), **_later()},
         *scaling_rules(),
         *refused(validation.LATER_SPEC),
@@ -49,7 +49,7 @@ def make_spec() -> Schema:
 
 
 def root_rules() -> list[Schema]:
-    """Rules that join `spec` with `metadata.name`."""
+    """Return the rules that involve both `spec` and `metadata.name`."""
     variants = f"self.spec.variants.all(one, size(self.metadata.name) + 1 + size(one.name) <= {LONGEST_NAME})"
     tags = (
         "self.spec.traffic.all(one, !has(one.tag) || "
@@ -70,33 +70,37 @@ def root_rules() -> list[Schema]:
 
 
 def what_runs() -> dict[str, Schema]:
-    """The fields of which a change makes a revision."""
+    """Return the fields whose change makes a new revision."""
     timeout, startup = map(format_duration, (defaults.TIMEOUT, defaults.STARTUP_DEADLINE))
     return {
-        "storageUri": texts.storage_uri(f"Where the model lies: {', '.join(f'{scheme}://' for scheme in SCHEMES)}."),
+        "storageUri": texts.storage_uri(f"Address of the model: {', '.join(f'{scheme}://' for scheme in SCHEMES)}."),
         "storage": _storage(),
         "digest": texts.digest("SHA-256 of the model, verified before it is loaded."),
-        "version": texts.version("Free text for people; shown everywhere, never ordered."),
+        "version": texts.version("Version label shown in listings. It is never compared or ordered."),
         "modelFormat": texts.model_format(
-            f"Format of the model; found out when absent. {', '.join(CODE_FORMATS)} run code of the artifact: the "
-            f"namespace's label {LABEL_ALLOW_CODE} must allow that."
+            f"Format of the model. If absent, it is found from the files. {', '.join(CODE_FORMATS)} run code of the "
+            f"artifact, which the label {LABEL_ALLOW_CODE} of the namespace must allow."
         ),
         "runtime": _runtime(),
-        "resources": make_resources(f"Of each replica; default cpu {defaults.CPU}, memory {defaults.MEMORY}."),
+        "resources": make_resources(
+            f"Resources of each replica. Default: cpu {defaults.CPU}, memory {defaults.MEMORY}."
+        ),
         "variants": _variants(),
         "protocol": choice(
-            "What the port speaks; default http1.",
+            "Protocol of the port. Default: http1.",
             validation.PROTOCOLS,
             f"not supported yet; use {validation.PROTOCOLS[0]}",
         ),
         "containerConcurrency": integer(
-            f"Requests that one replica may have at once, 0 for no limit; default {defaults.CONTAINER_CONCURRENCY}.",
+            f"Maximum concurrent requests of a replica. 0: no limit. Default: {defaults.CONTAINER_CONCURRENCY}.",
             0,
             validation.MOST_CONCURRENCY,
         ),
-        "timeout": texts.duration(f"Of one request; default {timeout}.", 1.0, validation.LONGEST_TIMEOUT, whole=True),
+        "timeout": texts.duration(
+            f"Timeout of a request. Default: {timeout}.", 1.0, validation.LONGEST_TIMEOUT, whole=True
+        ),
         "startupDeadline": texts.duration(
-            f"Until a version that does not become ready has failed; default {startup}.",
+            f"Time within which a version must become ready. Default: {startup}.",
             1.0,
             validation.LONGEST_STARTUP,
             whole=True,
@@ -108,13 +112,13 @@ def what_runs() -> dict[str, Schema]:
 def _who_gets_which() -> dict[str, Schema]:
     return {
         "visibility": choice(
-            f"Who may reach the model: everybody, or the cluster alone; default {defaults.VISIBILITY}.",
+            f"Whether the model can be reached from outside the cluster. Default: {defaults.VISIBILITY}.",
             get_args(Visibility),
             f"must be {' or '.join(get_args(Visibility))}",
         ),
         "traffic": _traffic(),
         "canaryTrafficPercent": integer(
-            "Percent of the latest ready version; the version that last had all traffic gets the rest.",
+            "Percentage of traffic to the latest ready version. The version that last had all traffic gets the rest.",
             0,
             validation.ALL,
         ),
@@ -123,14 +127,14 @@ def _who_gets_which() -> dict[str, Schema]:
 
 
 def make_resources(about: str) -> Schema:
-    """The mapping `resources`."""
+    """Return the schema of the mapping `resources`."""
     return mapping(
         about,
         {
-            "cpu": texts.quantity("Cores."),
-            "memory": texts.quantity("Bytes."),
-            "gpu": {"description": "Of a later release.", "x-kubernetes-int-or-string": True},
-            "gpuResource": plain("string", "Of a later release."),
+            "cpu": texts.quantity("CPU cores."),
+            "memory": texts.quantity("Memory in bytes."),
+            "gpu": {"description": "Not supported yet.", "x-kubernetes-int-or-string": True},
+            "gpuResource": plain("string", "Not supported yet."),
         },
         *refused(validation.LATER_RESOURCES),
     )
@@ -138,22 +142,22 @@ def make_resources(about: str) -> Schema:
 
 def _storage() -> Schema:
     reference = mapping(
-        "The Secret whose keys open the store, as `serving.storage` names them.",
-        {"name": texts.subdomain("Its name, in the namespace of the replicas.")},
+        "Secret with the credentials of the store. `knodel secret` creates one.",
+        {"name": texts.subdomain("Name of the Secret, in the namespace of the Model.")},
         required=["name"],
     )
-    return mapping("How the model's storage is reached.", {"secretRef": reference}, required=["secretRef"])
+    return mapping("Access to the model's storage.", {"secretRef": reference}, required=["secretRef"])
 
 
 def _runtime() -> Schema:
-    later = "Of a later release."
+    later = "Not supported yet."
     return mapping(
-        "What serves the model; when absent the runtime of the format's name, else the platform's server.",
+        "Runtime that serves the model. Default: the runtime with the name of the format, else the platform's server.",
         {
-            "name": texts.label("A runtime of the platform's settings."),
+            "name": texts.label("Name of a runtime in the platform's settings."),
             "image": text(later, LONGEST_PART),
-            "args": array(later, text("A word.", LONGEST_PART), MOST_PARTS),
-            "env": array(later, opaque("A variable."), MOST_PARTS),
+            "args": array(later, text("An argument.", LONGEST_PART), MOST_PARTS),
+            "env": array(later, opaque("An environment variable."), MOST_PARTS),
         },
         *refused(validation.LATER_RUNTIME),
         required=["name"],
@@ -163,13 +167,15 @@ def _runtime() -> Schema:
 def _batching() -> Schema:
     latency = format_duration(defaults.MAX_BATCH_LATENCY)
     return mapping(
-        "Requests that are run as one; absent: each is run alone.",
+        "Adaptive batching of requests. If absent, each request is a batch of its own.",
         {
             "maxBatchSize": integer(
-                f"Rows at most; default {defaults.MAX_BATCH_SIZE}.", validation.LEAST_ROWS, validation.MOST_ROWS
+                f"Maximum number of rows in a batch. Default: {defaults.MAX_BATCH_SIZE}.",
+                validation.LEAST_ROWS,
+                validation.MOST_ROWS,
             ),
             "maxLatency": texts.duration(
-                f"That a request may wait for others; default {latency}.",
+                f"Maximum time to wait for a batch to fill. Default: {latency}.",
                 validation.LEAST_WAIT,
                 validation.LONGEST_WAIT,
             ),
@@ -179,16 +185,16 @@ def _batching() -> Schema:
 
 def _variants() -> Schema:
     variant = mapping(
-        "One way to run every version.",
+        "A variant of every version.",
         {
-            "name": texts.label("Its name."),
-            "resources": make_resources("Of each of its replicas; what is absent is as in spec.resources."),
-            "percent": integer("Its share of every version's traffic.", 0, validation.ALL),
+            "name": texts.label("Name of the variant."),
+            "resources": make_resources("Resources of each of its replicas. Absent ones are those of spec.resources."),
+            "percent": integer("Percentage of every version's traffic.", 0, validation.ALL),
         },
         required=["name", "percent"],
     )
     return array(
-        "Ways to run every version, side by side.",
+        "Variants that run side by side in every version, for example on different resources.",
         variant,
         validation.MOST_VARIANTS,
         rule("self.all(one, self.exists_one(other, other.name == one.name))", "each name must be its own"),
@@ -198,12 +204,12 @@ def _variants() -> Schema:
 
 def _traffic() -> Schema:
     entry = mapping(
-        "One part of the traffic.",
+        "A traffic target.",
         {
-            "revision": texts.subdomain("The revision that gets it."),
-            "latest": flag("Whether the latest ready version gets it."),
-            "percent": integer("Its share.", 0, validation.ALL),
-            "tag": texts.tag("Makes the host TAG-NAME, which leads here whatever the percent."),
+            "revision": texts.subdomain("Name of the revision."),
+            "latest": flag("Whether the target is the latest ready version."),
+            "percent": integer("Percentage of traffic to the target.", 0, validation.ALL),
+            "tag": texts.tag("Tag. The host TAG-NAME leads to the target, whatever its percentage."),
         },
         rule(
             "has(self.revision) != (has(self.latest) && self.latest)",
@@ -216,7 +222,7 @@ def _traffic() -> Schema:
         ),
     )
     return array(
-        "Who gets what, by hand.",
+        "Traffic split by hand.",
         entry,
         validation.MOST_TRAFFIC,
         rule(
@@ -228,4 +234,4 @@ def _traffic() -> Schema:
 
 
 def _later() -> dict[str, Schema]:
-    return {name: opaque(f"Of a later release: {words}.") for name, words in validation.LATER_SPEC.items()}
+    return {name: opaque(f"Not supported yet: {words}.") for name, words in validation.LATER_SPEC.items()}

@@ -1,7 +1,7 @@
 """The schema of a Model's `status`, as `serving.reconciler.status` writes it. Pure.
 
-Types and no bounds: a status that is refused would leave people with an old one. Decisions and starts pass through as
-the autoscaler noted them in annotations, which others may write to as well, so nothing of them is required.
+It has types and no bounds, because a refused status would leave an old one in place. Decisions and starts are copied
+from annotations of the autoscaler. Others may write to annotations too, so none of their fields is required.
 """
 
 from __future__ import annotations
@@ -11,56 +11,56 @@ from serving.crds.schema import PRESERVE, Schema, listing, plain, record
 
 
 def make_status_schema() -> Schema:
-    """The schema of `status`."""
+    """Return the schema of `status`."""
     return record(
-        "What is there.",
+        "Observed state of the Model.",
         {
-            "observedGeneration": plain("integer", "Generation of the spec that this speaks of.", format="int64"),
-            "conditions": listing("Ready, and what it is made of.", make_condition()),
-            "url": plain("string", "Where the model answers."),
+            "observedGeneration": plain("integer", "Generation of the spec that the status describes.", format="int64"),
+            "conditions": listing("Conditions: Ready and its parts.", make_condition()),
+            "url": plain("string", "URL of the model."),
             "address": record(
-                "Where senders inside the cluster find it (Knative's Addressable).",
-                {"url": plain("string", "The address.")},
+                "Address for senders inside the cluster (Knative's Addressable).",
+                {"url": plain("string", "URL.")},
             ),
             "addresses": listing(
-                "All addresses, that inside the cluster first.",
+                "All addresses, the one inside the cluster first.",
                 record(
-                    "One address.",
-                    {"name": plain("string", "public or cluster-local."), "url": plain("string", "The address.")},
+                    "An address.",
+                    {"name": plain("string", "Name: public or cluster-local."), "url": plain("string", "URL.")},
                 ),
             ),
             "latestCreatedRevision": plain("string", "The newest revision."),
-            "latestReadyRevision": plain("string", "The newest revision that is ready."),
-            "modelFormat": plain("string", "Format of that revision's files, as its server found it."),
-            "traffic": listing("Who gets what, as last seen at the gateway.", _traffic()),
+            "latestReadyRevision": plain("string", "The newest ready revision."),
+            "modelFormat": plain("string", "Format that the server of that revision found in its files."),
+            "traffic": listing("Traffic split as last seen at the gateway.", _traffic()),
             "replicas": record(
-                "Replicas of all revisions.",
+                "Number of replicas of all revisions.",
                 {
-                    "desired": plain("integer", "Wanted.", format="int32"),
-                    "ready": plain("integer", "Ready.", format="int32"),
-                    "starting": plain("integer", "Wanted and not ready yet.", format="int32"),
+                    "desired": plain("integer", "Desired replicas.", format="int32"),
+                    "ready": plain("integer", "Ready replicas.", format="int32"),
+                    "starting": plain("integer", "Desired replicas that are not ready yet.", format="int32"),
                 },
             ),
             "decisions": listing("The newest scaling decisions, oldest first.", _decision()),
             "starts": listing("The newest starts of replicas, oldest first.", _start()),
             "rollout": make_rollout_status(),
-            "history": listing("Versions that came and went, oldest first.", _history()),
-            "outbox": listing("Events of ours that are still to be kept, oldest first.", _outbox()),
-            "lastSequence": plain("string", "The place of the newest event that was in the outbox."),
+            "history": listing("Versions, oldest first.", _history()),
+            "outbox": listing("Outcome events that are not stored yet, oldest first.", _outbox()),
+            "lastSequence": plain("string", "Sequence of the newest event that was in the outbox."),
         },
     )
 
 
 def make_condition() -> Schema:
-    """One of `status.conditions`."""
+    """Return the schema of one item of `status.conditions`."""
     return record(
-        "One condition.",
+        "A condition.",
         {
-            "type": plain("string", "Its name."),
+            "type": plain("string", "Type of the condition."),
             "status": plain("string", "True, False or Unknown.", enum=["True", "False", "Unknown"]),
-            "reason": plain("string", "Why, as one word."),
-            "message": plain("string", "Why, for people."),
-            "lastTransitionTime": plain("string", "When the status changed.", format="date-time"),
+            "reason": plain("string", "Reason as one CamelCase word."),
+            "message": plain("string", "Message that explains the reason."),
+            "lastTransitionTime": plain("string", "Time of the last change of the status.", format="date-time"),
         },
         required=["type", "status"],
     )
@@ -68,47 +68,47 @@ def make_condition() -> Schema:
 
 def _traffic() -> Schema:
     return record(
-        "One part of the traffic.",
+        "A traffic target.",
         {
-            "revision": plain("string", "The revision."),
-            "version": plain("string", "What people call it."),
-            "percent": plain("integer", "Its share.", format="int32"),
-            "tag": plain("string", "Its tag."),
-            "url": plain("string", "The tag's address."),
+            "revision": plain("string", "Name of the revision."),
+            "version": plain("string", "Version label."),
+            "percent": plain("integer", "Percentage of traffic.", format="int32"),
+            "tag": plain("string", "Tag."),
+            "url": plain("string", "URL of the tag."),
         },
     )
 
 
 def _decision() -> Schema:
     fields = {"revision": plain("string", "The revision that was scaled.")}
-    return {**record("One scaling decision with its reasons.", fields), PRESERVE: True}
+    return {**record("A scaling decision with its reasons.", fields), PRESERVE: True}
 
 
 def _start() -> Schema:
     fields = {"revision": plain("string", "The revision of the replica.")}
-    return {**record("One start of a replica with its steps.", fields), PRESERVE: True}
+    return {**record("A start of a replica with its steps.", fields), PRESERVE: True}
 
 
 def _outbox() -> Schema:
     fields = {
-        "id": plain("string", "Its id."),
-        "type": plain("string", "Its type."),
-        "time": plain("string", "When it happened."),
-        "sequence": plain("string", "Its place among events of this Model."),
+        "id": plain("string", "Id of the event."),
+        "type": plain("string", "Type of the event."),
+        "time": plain("string", "Time of the event."),
+        "sequence": plain("string", "Sequence of the event among those of this Model."),
     }
-    return {**record("One event that tells of a version.", fields), PRESERVE: True}
+    return {**record("An event about a version.", fields), PRESERVE: True}
 
 
 def _history() -> Schema:
     return record(
-        "One version that came, or an old one that got all the traffic again.",
+        "A new version, or an old one that got all traffic again.",
         {
-            "revision": plain("string", "Its revision, which stands for all variants."),
-            "version": plain("string", "What people call it."),
+            "revision": plain("string", "Its revision; with variants, the first variant's."),
+            "version": plain("string", "Version label."),
             "digest": plain("string", "SHA-256 of its model."),
-            "storageUri": plain("string", "Where its model lay."),
+            "storageUri": plain("string", "Address of its model."),
             "cause": record(
-                "Why it came.",
+                "Cause of the version.",
                 {
                     "by": plain("string", "user, event or rollback."),
                     "id": plain("string", "Id of the event, or of the rollback."),
@@ -116,8 +116,8 @@ def _history() -> Schema:
                 },
             ),
             "outcome": plain("string", "serving, promoted, superseded, rolledback or failed; absent while it starts."),
-            "at": plain("string", "When it came."),
-            "promotedAt": plain("string", "When it got all the traffic."),
+            "at": plain("string", "Time of its creation."),
+            "promotedAt": plain("string", "Time at which it got all traffic."),
         },
         required=["revision"],
     )

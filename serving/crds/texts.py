@@ -1,6 +1,6 @@
-"""The schemas of single texts of a Model: names, URIs, digests, durations, quantities. Pure.
+"""Schemas of the strings of a Model: names, URIs, digests, durations, quantities. Pure.
 
-Each rule says what the function of the same check in `serving.types` says.
+The message of each rule is that of the same check in `serving.types.faults`.
 """
 
 from __future__ import annotations
@@ -11,48 +11,48 @@ from serving.crds.schema import Schema, choice, matches, quoted, rule, text, wor
 from serving.types import faults
 
 PRINTABLE = r"[^\pC\pZ]"
-"""RE2: neither a control or format character nor any white space (what Python's `isprintable` refuses, and ' ')."""
+"""An RE2 pattern: no control or format character and no white space (what Python's `isprintable` refuses, and ' ')."""
 PORT = r"6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|0*[1-9]\d{0,3}"
 """1 to 65535."""
 
 
 def label(about: str, longest: int = faults.LONGEST_NAME, *rules: Schema) -> Schema:
-    """A DNS-1035 label."""
+    """Return the schema of a DNS-1035 label."""
     return text(about, longest, rule(matches(faults.DNS_1035.pattern), words_of(faults.label_fault, "-")), *rules)
 
 
 def tag(about: str) -> Schema:
-    """A user's own tag."""
+    """Return the schema of a tag that is not reserved."""
     reserved = (rule(f"self != {quoted(one)}", faults.tag_fault(one)) for one in faults.RESERVED_TAGS)
     return label(about, faults.LONGEST_HOST_LABEL, *reserved)
 
 
 def subdomain(about: str) -> Schema:
-    """The name of an object."""
+    """Return the schema of the name of an object."""
     syntax = rule(matches(faults.DNS_1123_SUBDOMAIN.pattern), words_of(faults.subdomain_fault, "-"))
     return text(about, faults.LONGEST_SUBDOMAIN, syntax)
 
 
 def version(about: str) -> Schema:
-    """The free text of a version."""
+    """Return the schema of a version label."""
     printable = rule(matches(f"(?: |{PRINTABLE})*"), words_of(faults.version_fault, "\n"))
     return text(about, faults.LONGEST_VERSION, printable, least=1)
 
 
 def digest(about: str) -> Schema:
-    """A SHA-256 digest."""
+    """Return the schema of a SHA-256 digest."""
     longest = len("sha256:") + 64
     return text(about, longest, rule(matches(faults.DIGEST.pattern), words_of(faults.digest_fault, "-")))
 
 
 def model_format(about: str) -> Schema:
-    """A model format: those of later releases are refused by name."""
+    """Return the schema of a model format. Formats that are not supported yet are refused by name."""
     later = (rule(f"self != {quoted(one)}", words_of(faults.format_fault, one)) for one in faults.LATER_FORMATS)
     return choice(about, (*faults.FORMATS, *faults.LATER_FORMATS), words_of(faults.format_fault, "-"), *later)
 
 
 def storage_uri(about: str) -> Schema:
-    """A URI that the server can fetch from."""
+    """Return the schema of a storage URI."""
 
     def unless(scheme: str, pattern: str) -> str:
         return f"!{matches(f'(?i:{scheme}):.*')} || {matches(pattern)}"
@@ -79,7 +79,7 @@ def storage_uri(about: str) -> Schema:
 
 
 def duration(about: str, least: float, most: float, whole: bool = False, word: str = "") -> Schema:
-    """A duration within bounds in seconds, with `whole` nothing finer than a second; or the `word`, if there is one."""
+    """Return the schema of a duration from `least` to `most` seconds, in whole seconds if `whole`, or of `word`."""
     syntax = matches(durations.DURATION.pattern)
     bounds = f"must be at least {format_duration(least)} and at most {format_duration(most)}"
     low, high = (f"duration({quoted(format_duration(bound))})" for bound in (least, most))
@@ -96,7 +96,7 @@ def duration(about: str, least: float, most: float, whole: bool = False, word: s
 
 
 def quantity(about: str) -> Schema:
-    """A quantity above zero, as a text or a whole number; a fraction has to be a text."""
+    """Return the schema of a quantity above zero, as a string or an integer. A fraction must be a string."""
     syntax = matches(quantities.QUANTITY.pattern)
     number = f"!{syntax} || quantity(self).isGreaterThan(quantity('0'))"
     return {

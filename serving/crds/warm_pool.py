@@ -1,7 +1,7 @@
-"""The CustomResourceDefinition of WarmPool: every bound and word is the Python door's own. Pure.
+"""The CustomResourceDefinition of WarmPool, with the bounds of `serving.types.warm_pool`. Pure.
 
-`manifests/base/crds/warmpools.yaml` holds the answer of `make_warm_pool_crd`; a test keeps them equal. No defaults
-stand in the schema, as in a Model's (`crds.spec`).
+`manifests/base/crds/warmpools.yaml` is the result of `make_warm_pool_crd`; a test keeps them equal. The schema sets no
+defaults, as that of a Model (`serving.crds.spec`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from serving.crds.status import make_condition
 from serving.types import faults, warm_pool
 
 LATER_TEXTS = ("protocol",)
-"""Fields of later releases that are texts; the others are mappings."""
+"""Fields that are not supported yet and are strings; the others are mappings."""
 
 
 def make_warm_pool_crd() -> Object:
-    """The CustomResourceDefinition as it is applied."""
+    """Return the CustomResourceDefinition."""
     return make_definition(WARM_POOL, make_warm_pool_schema(), _columns())
 
 
 def make_warm_pool_schema() -> Schema:
-    """The structural schema of a whole WarmPool."""
+    """Return the structural schema of a WarmPool."""
     return {
-        "description": "Servers that run and wait for a model: a start takes one of them instead of a new Pod.",
+        "description": "Servers that wait for a model. A starting replica takes one of them instead of a new Pod.",
         "type": "object",
         "required": ["spec"],
         "properties": {
@@ -46,18 +46,20 @@ def _spec() -> Schema:
     most = warm_pool.MOST_MEMBERS
     age = format_duration(MAX_AGE)
     return mapping(
-        "What is asked for.",
+        "Desired state of the WarmPool.",
         {
             "template": _template(),
             "size": _size(),
-            "min": integer(f"Members at least, when size is {AUTO}; default {MIN}.", 0, most),
-            "max": integer(f"Members at most, when size is {AUTO}; default {MAX}, or min when that is more.", 1, most),
+            "min": integer(f"Minimum number of members if size is {AUTO}. Default: {MIN}.", 0, most),
+            "max": integer(
+                f"Maximum number of members if size is {AUTO}. Default: {MAX}, or min if that is larger.", 1, most
+            ),
             "maxAge": texts.duration(
-                f"Until a member is replaced; default {age}.", warm_pool.LEAST_AGE, warm_pool.MOST_AGE
+                f"Age at which a member is replaced. Default: {age}.", warm_pool.LEAST_AGE, warm_pool.MOST_AGE
             ),
             "budget": mapping(
-                "What all members together may ask for; what is absent is not bounded.",
-                {"cpu": texts.quantity("Cores."), "memory": texts.quantity("Bytes.")},
+                "Maximum resources of all members together. Absent resources are not limited.",
+                {"cpu": texts.quantity("CPU cores."), "memory": texts.quantity("Memory in bytes.")},
             ),
         },
         rule("!has(self.min) || !has(self.max) || self.min <= self.max", "must be at most max", ".min"),
@@ -66,13 +68,13 @@ def _spec() -> Schema:
 
 def _template() -> Schema:
     later = {
-        name: plain("string", f"Of a later release: {words}.")
+        name: plain("string", f"Not supported yet: {words}.")
         if name in LATER_TEXTS
-        else opaque(f"Of a later release: {words}.")
+        else opaque(f"Not supported yet: {words}.")
         for name, words in warm_pool.LATER_TEMPLATE.items()
     }
     return mapping(
-        "What all members share with the Models that claim them; fields and defaults as in a Model.",
+        "Fields that members share with the Models that claim them. Defaults are those of a Model.",
         {**{name: what_runs()[name] for name in warm_pool.OF_A_MODEL}, **later},
         *refused(warm_pool.LATER_TEMPLATE),
     )
@@ -82,8 +84,7 @@ def _size() -> Schema:
     most = warm_pool.MOST_MEMBERS
     good = f"type(self) == string ? self == '{AUTO}' : self >= 0 && self <= {most}"
     return {
-        "description": f"Members that are kept ready, or {AUTO}: as many as arrivals and start times ask for; "
-        f"default {AUTO}.",
+        "description": f"Number of ready members, or {AUTO}: derived from arrivals and start times. Default: {AUTO}.",
         "x-kubernetes-int-or-string": True,
         "maxLength": warm_pool.LONGEST_SIZE,
         "x-kubernetes-validations": [rule(good, f"must be {AUTO} or a whole number from 0 to {most}")],
@@ -91,22 +92,22 @@ def _size() -> Schema:
 
 
 def _status() -> Schema:
-    """Types and no bounds: a status that is refused would leave people with an old one."""
+    """Return the schema of `status`: types and no bounds, because a refused status would leave an old one in place."""
     return record(
-        "What is there.",
+        "Observed state of the WarmPool.",
         {
-            "observedGeneration": plain("integer", "Generation of the spec that this speaks of.", format="int64"),
-            "conditions": listing("Ready, and what it is made of.", make_condition()),
-            "size": plain("integer", "Members that are wanted now.", format="int32"),
+            "observedGeneration": plain("integer", "Generation of the spec that the status describes.", format="int64"),
+            "conditions": listing("Conditions: Ready and its parts.", make_condition()),
+            "size": plain("integer", "Desired number of members.", format="int32"),
             "ready": plain("integer", "Members that can be claimed.", format="int32"),
             "starting": plain("integer", "Members that are not ready yet.", format="int32"),
-            "claimed": plain("integer", "Claims under way.", format="int32"),
-            "reasons": listing("Why so many are wanted.", plain("string")),
+            "claimed": plain("integer", "Claims in progress.", format="int32"),
+            "reasons": listing("Reasons for the desired number.", plain("string")),
             "seed": record(
-                "The Configuration of whose Pods the members are copies.",
+                "The Configuration whose Pod template members are created from.",
                 {
-                    "ready": plain("boolean", "Whether Knative has made its Deployment."),
-                    "message": plain("string", "Why it has not, and what helps."),
+                    "ready": plain("boolean", "Whether Knative has created its Deployment."),
+                    "message": plain("string", "Reason why it has not, and the remedy."),
                 },
             ),
         },
@@ -114,13 +115,13 @@ def _status() -> Schema:
 
 
 def _columns() -> list[Object]:
-    """What `kubectl get warmpools` shows."""
+    """Return the columns of `kubectl get warmpools`."""
     return [
-        column("Size", ".spec.size", f"Members that were asked for; empty: {AUTO}"),
-        column("Wanted", ".status.size", "Members that are wanted now", "integer"),
+        column("Size", ".spec.size", f"Size in the spec; empty: {AUTO}"),
+        column("Wanted", ".status.size", "Desired number of members", "integer"),
         column("Ready", ".status.ready", "Members that can be claimed", "integer"),
-        column("Claimed", ".status.claimed", "Claims under way", "integer"),
+        column("Claimed", ".status.claimed", "Claims in progress", "integer"),
         column("Starting", ".status.starting", "Members that are not ready yet", "integer", wide=True),
-        column("Seed", ".status.seed.message", "Why there are no members", wide=True),
-        column("Age", ".metadata.creationTimestamp", "Since it was made", "date"),
+        column("Seed", ".status.seed.message", "Reason why there are no members", wide=True),
+        column("Age", ".metadata.creationTimestamp", "Time since its creation", "date"),
     ]
