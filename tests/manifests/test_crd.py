@@ -86,8 +86,8 @@ def test_fields_of_later_releases_are_kept_and_refused_in_the_words_of_the_pytho
 
 def test_the_descriptions_tell_the_defaults() -> None:
     told = {name: schema["description"] for name, schema in SPEC["properties"].items()}
-    assert f"default {defaults.TIMEOUT:g}s" in told["timeout"]
-    assert f"default {defaults.MAX_REPLICAS}" in told["maxReplicas"]
+    assert f"Default: {defaults.TIMEOUT:g}s" in told["timeout"]
+    assert f"Default: {defaults.MAX_REPLICAS}" in told["maxReplicas"]
     assert f"cpu {defaults.CPU}, memory {defaults.MEMORY}" in told["resources"]
 
 

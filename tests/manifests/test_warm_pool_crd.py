@@ -70,10 +70,10 @@ def test_fields_of_later_releases_are_kept_and_refused_in_the_words_of_the_pytho
 
 def test_the_descriptions_tell_the_defaults() -> None:
     told = {name: schema.get("description", "") for name, schema in SPEC["properties"].items()}
-    assert told["size"].endswith(f"default {defaults.AUTO}.")
-    assert f"default {defaults.MIN}." in told["min"]
-    assert f"default {defaults.MAX}," in told["max"]
-    assert f"default {defaults.MAX_AGE:g}s." in told["maxAge"]
+    assert told["size"].endswith(f"Default: {defaults.AUTO}.")
+    assert f"Default: {defaults.MIN}." in told["min"]
+    assert f"Default: {defaults.MAX}," in told["max"]
+    assert f"Default: {defaults.MAX_AGE:g}s." in told["maxAge"]
 
 
 values = st.one_of(
