@@ -27,7 +27,7 @@ from serving.control_api.app import ControlApi
 from serving.control_api.guard import Guard
 from serving.control_api.server import listen, make_server
 from serving.control_api.webhook import WithWebhook
-from serving.platform.admission import doors
+from serving.platform.admission import make_validators
 from serving.types.settings.settings import Settings
 from serving.types.settings.state import STORE_FILE
 
@@ -39,7 +39,7 @@ async def run(folder: Path) -> None:
     """Serve until cancelled."""
     clock = SystemClock()
     store = Store.open(folder / STORE_FILE)
-    cluster = EmbeddedCluster(store, clock=clock, validators=doors(store, Settings()))
+    cluster = EmbeddedCluster(store, clock=clock, validators=make_validators(store, Settings()))
     informers = Informers(cluster, clock)
     webhook = make_webhook(cluster, informers[EVENT_SOURCE], Discovery(), clock, limits=Limits(pending=UNBOUNDED))
     api = ControlApi(cluster, kinds=KINDS, writable=(), logs=_NoLogs(), clock=clock, version="", ready=lambda: True)

@@ -1,4 +1,4 @@
-"""What the embedded platform asks of the objects that people write before it stores them."""
+"""Admission of the embedded cluster: validate objects before they are stored."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from serving.types.settings.settings import Settings
 from serving.types.warm_pool import validate_warm_pool
 
 
-def doors(store: Store, settings: Settings) -> Mapping[Kind, Validator]:
-    """The checks of all kinds that have any: Knative's as its webhook has them, ours, and Kubernetes' of Secrets."""
+def make_validators(store: Store, settings: Settings) -> Mapping[Kind, Validator]:
+    """Return the validators by kind: those of Knative's webhook, of our kinds, and of Secrets and ConfigMaps."""
     return {
         **validators(PLATFORM_FEATURES),
-        MODEL: model_door(store, settings),
+        MODEL: make_model_validator(store, settings),
         SECRET: validate_secret,
         CONFIG_MAP: validate_config_map,
         WARM_POOL: validate_warm_pool,
@@ -46,8 +46,8 @@ def doors(store: Store, settings: Settings) -> Mapping[Kind, Validator]:
     }
 
 
-def model_door(store: Store, settings: Settings) -> Validator:
-    """The check of Models: by themselves, beside others, and against what one machine has."""
+def make_model_validator(store: Store, settings: Settings) -> Validator:
+    """Return the validator of Models: by themselves, against other objects, and against the settings."""
     whole = make_validator(
         store.of_kind(MODEL).values,
         store.of_kind(REVISION).values,
@@ -58,16 +58,16 @@ def model_door(store: Store, settings: Settings) -> Validator:
         errors = whole(old, new)
         if errors or (old is not None and old.get("spec") == new.get("spec")):
             return errors
-        return _absent_here(new["spec"], settings)
+        return _unavailable(new["spec"], settings)
 
     return validate
 
 
-def _absent_here(spec: Object, settings: Settings) -> list[FieldError]:
-    """What the checked spec asks for and this platform does not have."""
+def _unavailable(spec: Object, settings: Settings) -> list[FieldError]:
+    """Return errors for features that the spec uses and this platform does not have."""
     errors = []
     if claim_of(spec["storageUri"]):
-        why = "the embedded cluster has no volume claims: use file:// and a path of this machine"
+        why = "the embedded cluster has no PersistentVolumeClaims: use file:// and a path of this machine"
         errors.append(FieldError("spec.storageUri", why))
     if fault := runtime_fault(settings.runtimes, (spec.get("runtime") or {}).get("name") or ""):
         errors.append(FieldError("spec.runtime.name", fault))

@@ -1,8 +1,8 @@
-"""The addresses of a platform's control API, the servers that listen there, and the files that let callers in.
+"""The servers of the control API, and the token and kubeconfig of its callers.
 
-STATE/control.sock   for commands: no other user can listen there, so a command cannot send its token to a stranger
-TLS port             for kubectl, which checks the server's certificate by the authority in the kubeconfig
-plain port           for senders of events, and for probes; tokens are not taken there
+STATE/control.sock   for commands. No other user can listen there, so a command cannot send its token to another user.
+TLS port             for kubectl, which verifies the certificate with the authority in the kubeconfig.
+plain port           for event senders and probes. It accepts no tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from serving.control_api.guard import Guard
 from serving.control_api.server import listen, make_server
 from serving.control_api.tls import ensure_certificate, kubeconfig
 from serving.control_api.webhook import WithWebhook
-from serving.platform.task_group import Loops
+from serving.platform.task_group import BackgroundTasks
 from serving.types.settings.settings import ControlSettings
 from serving.types.settings.state import CONTROL_SOCKET, KUBECONFIG_FILE, TLS_FOLDER, TOKEN_FILE, write_private
 
@@ -34,10 +34,10 @@ HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Control:
-    """The control API. It listens at its ports from the start and answers after `serve`."""
+    """The listeners of the control API. Ports are taken at once; requests are answered after `serve`."""
 
     def __init__(self, state: Path, settings: ControlSettings) -> None:
-        """Raises AddressInUse."""
+        """Listen at the ports of `settings`. Raises AddressInUse."""
         self._state = state
         self._settings = settings
         self._sockets: list[socket.socket] = []
@@ -59,16 +59,16 @@ class Control:
 
     @property
     def address(self) -> str:
-        """`host:port`."""
+        """The address of the plain port, as `host:port`."""
         return _address(self._sockets[0])
 
     @property
     def tls_address(self) -> str:
-        """`host:port`."""
+        """The address of the TLS port, as `host:port`."""
         return _address(self._sockets[1])
 
-    def serve(self, api: ControlApi, webhook: EventsApp, loops: Loops, now: datetime) -> None:
-        """Write a new token and a kubeconfig with it, then answer. Raises OSError when they cannot be written."""
+    def serve(self, api: ControlApi, webhook: EventsApp, loops: BackgroundTasks, now: datetime) -> None:
+        """Write a new token and a kubeconfig with it, then serve requests. Raises OSError if they cannot be written."""
         token = secrets.token_urlsafe(TOKEN_BYTES)
         write_private(self._state / TOKEN_FILE, token.encode() + b"\n")
         authority, certificate, key = ensure_certificate(self._state / TLS_FOLDER, now)
@@ -83,13 +83,13 @@ class Control:
             for server, one in zip(servers, self._sockets, strict=True)
         ]
 
-    def take_no_more(self) -> None:
-        """No new requests."""
+    def stop_accepting(self) -> None:
+        """Accept no new requests."""
         for server, _ in self._serving:
             server.should_exit = True
 
-    async def ended(self) -> None:
-        """Return once the last request has its answer."""
+    async def drained(self) -> None:
+        """Wait until the last request is answered."""
         await asyncio.gather(*(task for _, task in self._serving))
 
     def close(self) -> None:
@@ -101,8 +101,8 @@ class Control:
         remove_files(self._state / CONTROL_SOCKET)
 
 
-def made_once(path: Path) -> Path:
-    """A file with random text that only its owner reads, made when it is not there."""
+def ensure_key_file(path: Path) -> Path:
+    """Create a private file with a random key, unless it exists. Return its path."""
     if not path.exists():
         write_private(path, secrets.token_urlsafe(32).encode() + b"\n")
     return path

@@ -1,6 +1,6 @@
-"""The controllers of Models, WarmPools and events, which are the same on every cluster. Composes.
+"""The controllers of Models, WarmPools and events, which are the same on both clusters.
 
-`serving/platform/main.py` and `serving/platform/platform.py` make them, each over its cluster.
+`serving/platform/main.py` and `serving/platform/platform.py` create them, each for its cluster.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ from serving.types.settings.settings import Settings
 
 
 class Part(Protocol):
-    """What works until it is cancelled."""
+    """A component that runs until it is cancelled."""
 
     def run(self) -> Coroutine[Any, Any, None]: ...
 
 
 class Controllers:
-    """All of them. Make it before `informers.run()`: they ask for the informers that they need.
+    """All controllers. Create it before `informers.run()`, because it registers the informers that it needs.
 
-    `reach`: the namespaces whose EventSources may speak of Models in others. `files` keeps local files of events.
+    `reach` returns whether EventSources of a namespace may name Models in other namespaces. `files` keeps local files
+    that events name.
     """
 
     def __init__(
@@ -74,5 +75,5 @@ class Controllers:
         )  # fmt: skip
 
     async def close(self) -> None:
-        """Close the connections of the judge, once nothing runs any more."""
+        """Close the connections of the judge. Call it after the controllers have ended."""
         await asyncio.gather(self._pages.close(), self._prometheus.close())

@@ -1,8 +1,8 @@
-"""Local model files of events, on the embedded cluster: they are kept before the Model changes.
+"""Keep local files that events name, on the embedded cluster, before the Model changes.
 
-A sender may name files below the `storagePrefixes` of its EventSource. Whoever may write there can put a symbolic link
-to other files of the machine, now or just before a replica loads. So the files are read here, bounded by the prefixes,
-and the Model gets the digest of the copy: replicas load that copy, or the same bytes.
+A sender may name files below the `storagePrefixes` of its EventSource. A user who can write there could add a symbolic
+link to other files of the machine, even just before a replica loads. So the files are read here, within the prefixes,
+and the Model gets the digest of the copy. Replicas load that copy, or the same bytes.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from serving.storage.transfer.addresses import is_file_uri
 
 
 class EventFiles:
-    """Keeps local files of events in the folder `folder`, of at most `limit` bytes."""
+    """Keep local files of events in `folder`, up to `limit` bytes in all."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder = folder
         self._limit = limit
 
     async def keep(self, change: Change, source: EventSource) -> str:
-        """Keep the files and return their digest; `""` for files of other machines.
+        """Keep the files and return their digest, or `""` if the address is not a local file.
 
-        Raises Forbidden when the files are outside of the `storagePrefixes`, Unavailable when there is no room for
-        them, and Invalid when they cannot be kept for another reason.
+        Raises Forbidden if the files are outside of the `storagePrefixes`, Unavailable if there is no room for them,
+        and Invalid if they cannot be kept for another reason.
         """
         uri = change.storage_uri
         if not is_file_uri(uri):

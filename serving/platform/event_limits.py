@@ -1,4 +1,4 @@
-"""What settings say of events, as the parts of `eventing` take it. Pure."""
+"""Convert event settings to the limits of `eventing`. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from serving.types.settings.settings import EventSettings
 
 
 def bounds_of(settings: EventSettings) -> Bounds:
-    """How long and how many finished events are kept.
+    """Return how long, and how many, finished events are kept.
 
-    `failed` and `cap` only rise with `kept`: of what is kept, jobs that are looked at again need the most.
+    `failed` and `cap` grow with `kept` and are never below their defaults, because repeated reports of finished jobs
+    need them.
     """
     share = settings.kept / BOUNDS.most
     return replace(
@@ -28,7 +29,7 @@ def bounds_of(settings: EventSettings) -> Bounds:
 
 
 def limits_of(settings: EventSettings) -> Limits:
-    """How many events are taken."""
+    """Return how many events are accepted."""
     return replace(LIMITS, events=float(settings.rate), pending=settings.pending)
 
 

@@ -1,4 +1,4 @@
-"""Deletion of kept model files that no version needs any more (`serving.storage.kept`), on the embedded cluster."""
+"""Delete kept model files (`serving.storage.kept`) that no version needs, on the embedded cluster."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 
 INTERVAL: Final = 60.0  # s between two collections
 KINDS: Final = (MODEL, REVISION, POD_AUTOSCALER, CONFIG_MAP)
-"""Kinds whose objects have digests of versions."""
+"""Kinds whose objects contain digests of versions."""
 
 
 class KeptFiles:
-    """Deletes copies in `folder` that no version needs. Make it before the informers run: it reads some of them."""
+    """Delete copies in `folder` that no version needs. Create it before the informers run: it registers some."""
 
     def __init__(self, folder: Path, informers: Informers, clock: Clock) -> None:
         self._folder = folder
@@ -46,7 +46,7 @@ class KeptFiles:
         self._clock = clock
 
     async def run(self) -> None:
-        """Delete copies again and again, until cancelled."""
+        """Delete copies every INTERVAL seconds until cancelled."""
         await asyncio.gather(*(informer.synced() for informer in self._informers.values()))
         while True:
             await self._clock.sleep(INTERVAL)
@@ -61,9 +61,9 @@ class KeptFiles:
 
 
 def living_digests(objects: Mapping[Kind, Iterable[Object]]) -> frozenset[str] | None:
-    """Return the digests of all versions that can be served, now or by a rollback; `objects` are those of KINDS.
+    """Return the digests of all versions that can be served, now or after a rollback; `objects` are those of KINDS.
 
-    Return None while the digest of a Revision with local files is not known: any copy might be its copy.
+    Return None while the digest of a Revision with local files is unknown, because any copy could be its copy.
     """
     records = [record for record in objects[CONFIG_MAP] if name_of(record).startswith(DIGESTS_PREFIX)]
     known: dict[Key, str] = {}

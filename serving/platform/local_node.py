@@ -1,4 +1,4 @@
-"""What one machine has in the place of a cluster's parts, as the settings want it: gateway, images, holding."""
+"""Parts of the embedded cluster that depend on settings: the gateway, images, and the hold policy of the activator."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _named_hosts(said: GatewaySettings) -> tuple[str, ...]:
 
 
 def images(state: Path, settings: Settings) -> dict[str, Image]:
-    """By name: there are no containers here, so each stands for the server of this installation."""
+    """Return all images by name. There are no containers, so every image is the model server of this installation."""
     names = [settings.server.image, *(one.image for one in settings.runtimes)]
     return dict.fromkeys(names, _server_image(state, gateway_hosts(settings.gateway)))
 
@@ -69,14 +69,14 @@ def _server_image(state: Path, hosts: tuple[str, ...]) -> Image:
             FOLDER_VARIABLE: str(state / KEPT_FOLDER),
             LIMIT_VARIABLE: str(limit_of(os.environ)),
             "KNODEL_ALLOW_HOSTS": ",".join(sorted(LOOPBACK_HOSTS)),
-            "KNODEL_ALLOWED_HOSTS": ",".join((*hosts, f"*{PATH_FORM_DOMAIN}")),  # as the gateway sends them
-            "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime 1.29 and newer would report to its makers by default
+            "KNODEL_ALLOWED_HOSTS": ",".join((*hosts, f"*{PATH_FORM_DOMAIN}")),  # as sent by the gateway
+            "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime 1.29 and newer sends telemetry by default
         },
     )
 
 
 def hold_policy(informers: Informers) -> Hold:
-    """How the activator holds requests of a revision: from its PodAutoscaler's policy and its own timeout."""
+    """Return the function from a PodAutoscaler to its hold policy: queue length, slots, and the revision's timeout."""
     revisions = informers[REVISION]
 
     def policy(pod_autoscaler: Object) -> HoldPolicy:

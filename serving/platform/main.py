@@ -1,6 +1,6 @@
 """The process of the controllers of Models and WarmPools on Kubernetes: `python -m serving.platform.main`.
 
-Several replicas may run; the one that holds the Lease `knodel-controller` acts.
+Several replicas may run. The holder of the Lease `knodel-controller` is active.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from serving.types.annotations import LABEL_MODEL
 from serving.types.settings.settings import Settings, settings_from_text
 
 SYSTEM = "knodel-system"
-"""The platform's own namespace: EventSources there are made by who runs it, and may speak of Models anywhere."""
+"""The platform's namespace. Its administrators create EventSources there, which may name Models in any namespace."""
 
 SELECTORS = {REVISION: LABEL_MODEL, POD_AUTOSCALER: LABEL_MODEL}
-"""What is made for Models; Services, Configurations and Routes of others are watched too: they may be in the way."""
+"""Watch only objects of Models. Services, Configurations and Routes are watched unfiltered, to find name conflicts."""
 
 
 def connect(options: Options) -> AbstractAsyncContextManager[Cluster]:
-    """The cluster that the options name; in a Pod its own."""
+    """Connect to the cluster of the options, or in a Pod to its own cluster."""
     return KubernetesCluster.connect(options.kube_context or None, options.kubeconfig, user_agent=PROGRAM.lease)
 
 
 def make(cluster: Cluster, options: Options, settings: Settings, clock: Clock) -> Component:
-    """The controllers over their informers."""
+    """Return the controllers with their informers."""
     informers = Informers(cluster, clock, namespace=options.namespace, selectors=SELECTORS)
     ours = Controllers(cluster, informers, settings, clock, ConfigMapFlags(cluster, clock), reach=_reach)
 
@@ -57,7 +57,7 @@ def _reach(namespace: str) -> bool:
 
 PROGRAM = Program(
     name="serving.platform.main",
-    about="Keep Knative's objects as Models and WarmPools say.",
+    about="Run the controllers of Models, WarmPools and events.",
     lease="knodel-controller",
     connect=connect,
     settings=settings_from_text,
@@ -66,7 +66,7 @@ PROGRAM = Program(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one replica; returns the exit code."""
+    """Run one replica and return the exit code."""
     return run_program(PROGRAM, argv)
 
 

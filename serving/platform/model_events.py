@@ -1,7 +1,6 @@
-"""Models as the target of events: how an accepted event changes one, or makes it. Joins `eventing` and `serving`.
+"""Apply accepted events to Models.
 
-The event's mark and the change go in one patch that names the version it was made for, so that an effect and the record
-of it cannot part.
+The change and the mark of the event are one patch with a resourceVersion, so that a change is never without its record.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class ModelTarget:
         self._reach = reach
 
     async def look(self, model: ModelRef) -> Seen:
-        """The Model as it is now; one that is being deleted is none."""
+        """Return the present Model. A Model that is being deleted counts as absent."""
         try:
             obj = await self._cluster.get(MODEL, model.name, model.namespace)
         except NotFound:
@@ -41,7 +40,7 @@ class ModelTarget:
         return Seen() if is_deleting(obj) else Seen(obj)
 
     async def apply(self, event: ModelEvent, source: EventSource, seen: Seen) -> Applied:
-        """Change the Model, or make it where the EventSource may. Raises Conflict, NotFound, Invalid, Forbidden."""
+        """Change the Model, or create it if the EventSource permits. Raises Conflict, NotFound, Invalid, Forbidden."""
         model, change = event.spec.model, event.spec.change
         if model is None or change is None:
             raise _changes_nothing(event.spec)
@@ -52,14 +51,14 @@ class ModelTarget:
         return Applied(generation_of(obj), f"{model} has generation {generation_of(obj)} with it")
 
     def refusal(self, event: ModelEvent, source: EventSource, seen: Seen) -> ClusterError | None:
-        """Why it never has an effect on the Model as it was seen; the API's own validation is not asked."""
+        """Return why the event cannot change the Model that was seen, or None. The API validates the result later."""
         model, change = event.spec.model, event.spec.change
         if model is None or change is None:
             return _changes_nothing(event.spec)
         if model.namespace != source.namespace and not self._reach(source.namespace):
             return Forbidden(
-                f"EventSource {source.namespace}/{source.name} may not change {model}: it has to be in the namespace "
-                "of the Model, or in the platform's own"
+                f"EventSource {source.namespace}/{source.name} may not change {model}: it must be in the namespace "
+                "of the Model, or in the platform's namespace"
             )
         if (words := _code_refusal(change, source, seen.object)) is not None:
             return words
@@ -73,19 +72,21 @@ class ModelTarget:
             metadata = {"resourceVersion": version_of(present), "annotations": annotations}
             patch = {"metadata": metadata, "spec": fields}
             return await self._cluster.patch(MODEL, model.name, patch, model.namespace, manager=MANAGER)
-        metadata = {"name": model.name, "namespace": model.namespace, "annotations": _said(annotations)}
+        metadata = {"name": model.name, "namespace": model.namespace, "annotations": _without_none(annotations)}
         try:
-            return await self._cluster.create(MODEL, {"metadata": metadata, "spec": _said(fields)}, manager=MANAGER)
+            return await self._cluster.create(
+                MODEL, {"metadata": metadata, "spec": _without_none(fields)}, manager=MANAGER
+            )
         except AlreadyExists as exc:
-            raise Conflict(f"Model {model} was made meanwhile") from exc
+            raise Conflict(f"Model {model} was created meanwhile") from exc
 
 
 def _changes_nothing(spec: Spec) -> Invalid:
-    return Invalid(f"event {spec.id}", [FieldError("spec.change", "it changes no Model")])
+    return Invalid(f"event {spec.id}", [FieldError("spec.change", "the event changes no Model")])
 
 
 def _code_refusal(change: Change, source: EventSource, present: Object | None) -> Forbidden | None:
-    """When the Model's format runs code and the EventSource does not allow that."""
+    """Return an error if the Model's format runs code and the EventSource does not allow that."""
     spec = (present.get("spec") if present is not None else None) or {}
     model_format = change.model_format or str(spec.get("modelFormat") or "")
     if runs_code(model_format) and not source.allow_code:
@@ -97,10 +98,10 @@ def _code_refusal(change: Change, source: EventSource, present: Object | None) -
 
 
 def _fields(spec: Spec, change: Change, kept: str) -> dict[str, Any]:
-    """The fields of `spec` that the artifact decides; what is not said of it is taken away, but for its format.
+    """Return the fields of `spec` that the artifact determines. Absent ones are removed, except the format.
 
-    What comes without version and digest gets the event's id for one: an event is a new version, also when each
-    training writes to the same address. `kept`: the digest of its local files, where they were kept.
+    Without version and digest, the event's id is the version: every event is a new version, even if each training
+    writes to the same address. `kept` is the digest of its local files, if they were kept.
     """
     version = change.version or ("" if change.digest else _version_of(spec))
     fields: dict[str, Any] = {
@@ -112,7 +113,7 @@ def _fields(spec: Spec, change: Change, kept: str) -> dict[str, Any]:
 
 
 def _version_of(spec: Spec) -> str:
-    """The event's id, or its name where that cannot be a version."""
+    """Return the event's id, or the name of its object if the id is not a valid version."""
     return event_name(spec.source, spec.id) if version_fault(spec.id) else spec.id
 
 
@@ -126,5 +127,5 @@ def _annotations(event: ModelEvent, seen: Seen) -> dict[str, Any]:
     }
 
 
-def _said(fields: dict[str, Any]) -> dict[str, Any]:
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}

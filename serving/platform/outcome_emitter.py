@@ -1,4 +1,4 @@
-"""The emitter of outcome events as the settings and the environment want it. Joins `eventing` and `serving`."""
+"""Create the emitter of outcome events from settings and environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from serving.types.settings.settings import EventSettings
 log = logging.getLogger(__name__)
 
 COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Variables that name a collector, as the OpenTelemetry SDK reads them."""
+"""Environment variables of the OpenTelemetry SDK that name a collector."""
 
 
 def make_emitter(
@@ -32,7 +32,7 @@ def make_emitter(
     clock: Clock,
     environ: Mapping[str, str] = os.environ,
 ) -> Emitter:
-    """Make it before `informers.run()`."""
+    """Return the emitter. Call it before `informers.run()`."""
     return Emitter(
         cluster,
         informers,
@@ -46,7 +46,7 @@ def make_emitter(
 
 
 def make_spans(environ: Mapping[str, str]) -> Spans | None:
-    """Spans to the collector that the environment names; none without one, or without the SDK."""
+    """Return spans for the collector that the environment names, or None without a collector or the SDK."""
     if not any(environ.get(name) for name in COLLECTORS) or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     try:

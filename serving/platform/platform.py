@@ -1,7 +1,8 @@
 """The composition root of `knodel up`: joins the embedded cluster, the controllers and the control API in one loop.
 
-Start, in order: lock, ports, store, informers, data plane processes (adopted when they still run), controllers, API;
-then `platform.json` says that it is ready. The end is the reverse: no new requests, replicas drain, processes end.
+The start is in this order: lock, ports, store, informers, data plane processes (adopted if they still run),
+controllers, API. Then `platform.json` is written. The end is the reverse: no new requests, replicas drain, processes
+end.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ from clusters.runtime.informer import Informers
 from eventing.auth.issuers import Discovery
 from eventing.webhook.webhook import make_webhook
 from serving.control_api.app import ControlApi
-from serving.platform.admission import doors
-from serving.platform.control_server import Control, made_once
+from serving.platform.admission import make_validators
+from serving.platform.control_server import Control, ensure_key_file
 from serving.platform.controllers import Controllers, Part
 from serving.platform.event_files import EventFiles
 from serving.platform.event_limits import issuer_hosts_of, limits_of
 from serving.platform.kept_files import KeptFiles
 from serving.platform.local_node import hold_policy, images, make_gateway
-from serving.platform.task_group import Loops
+from serving.platform.task_group import BackgroundTasks
 from serving.reconciler.apply import FIELD_MANAGER
 from serving.reconciler.flags import AllOn
 from serving.storage.kept import limit_of
@@ -87,29 +88,29 @@ from serving.types.settings.state import (
 log = logging.getLogger(__name__)
 
 WRITABLE = frozenset({CONFIG_MAP, EVENT_SOURCE, MODEL, MODEL_EVENT, NAMESPACE, SECRET, WARM_POOL})
-"""What callers of the control API may write: our own kinds, Namespaces, the Secrets that Models and EventSources name,
-and ConfigMaps, which are kept for callers only."""
+"""Kinds that callers of the control API may write: our own, Namespaces, Secrets of Models and EventSources, and
+ConfigMaps, which the platform stores but does not use."""
 
 HOME = "default"
-"""The namespace of the machine's own user, whose models may run code: it is their machine."""
+"""The default namespace. Its models may run code, because the machine belongs to its user."""
 
 SCALING = Scaling(warm=WarmStart(create_burst=1))
-"""Members of a pool start one after the other: here the replicas that serve have the same processors."""
+"""Members of a pool start one after the other, because serving replicas share the same processors."""
 
 LOGS = (LOG_FILE, f"{GATEWAY_FOLDER}/envoy.log", f"{ACTIVATOR_FOLDER}/*.out", "zygotes/*/*.log")
-"""Output of processes that do not rotate it themselves."""
+"""Log files that are rotated for the processes that write them."""
 
 OpenStore = Callable[[Path], Store]
 
-DRAIN = 30.0  # s that requests under way get when the platform ends, all parts together
+DRAIN = 30.0  # s for requests in flight when the platform ends, for all parts together
 LEAST_DRAIN = 2.0  # s
 
 
 class Platform:
-    """One machine's platform, from `run` to the end of `run`."""
+    """The platform of one machine."""
 
     def __init__(self, state: Path, settings: Settings, open_store: OpenStore = Store.open) -> None:
-        """`open_store` makes the store of the file in the folder `state`."""
+        """Prepare a platform in the folder `state`; `open_store` opens its store file."""
         self.state = state
         self._open = open_store
         self.ready = asyncio.Event()
@@ -118,9 +119,10 @@ class Platform:
         self._ending = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set, then end everything in order.
+        """Run until `stop` is set, then stop all parts in order.
 
-        Raises KnodelError when it cannot start: a second platform on this folder, taken port, broken store, full disk.
+        Raises KnodelError if it cannot start: another platform in this folder, a taken port, a broken store, a full
+        disk.
         """
         with told_when_full(self.state), FolderLock(self.state):
             forget(self.state)
@@ -133,7 +135,7 @@ class Platform:
                 self._control.close()
 
     async def _make_home(self) -> None:
-        """The user's namespace, once: who takes its label away keeps it away."""
+        """Create the default namespace. An existing one is not changed, so a label that was removed stays removed."""
         metadata = {"name": HOME, "labels": {LABEL_ALLOW_CODE: ALLOWED}}
         with suppress(AlreadyExists):
             await self.cluster.create(NAMESPACE, {"metadata": metadata}, manager=FIELD_MANAGER)
@@ -143,7 +145,7 @@ class Platform:
         try:
             await self._make_home()
             await self._start_data_plane()
-            async with Loops() as loops:
+            async with BackgroundTasks() as loops:
                 self._start_loops(loops)
                 await loops.until(self._informers.synced())
                 self._control.serve(self._control_api(), self._webhook, loops, self._clock.now())
@@ -160,7 +162,7 @@ class Platform:
             await self._store.close()
 
     async def _start_data_plane(self) -> None:
-        """Envoy and the activator at once, adopted or fresh; neither stays alone when the other fails to start."""
+        """Start or adopt Envoy and the activator together. If one fails, the other is stopped."""
         starts = (self._gateway.start(), self._activator.start())
         gateway, activator = await asyncio.gather(*starts, return_exceptions=True)
         if isinstance(gateway, BaseException):
@@ -174,7 +176,10 @@ class Platform:
     def _open_store(self) -> EmbeddedCluster:
         self._store = self._open(self.state / STORE_FILE)
         return EmbeddedCluster(
-            self._store, clock=self._clock, validators=doors(self._store, self._settings), creates_namespaces=False
+            self._store,
+            clock=self._clock,
+            validators=make_validators(self._store, self._settings),
+            creates_namespaces=False,
         )
 
     def _compose(self) -> None:
@@ -194,7 +199,7 @@ class Platform:
 
     def _compose_data_plane(self, informers: Informers) -> None:
         self._gateway = make_gateway(self.state, self._settings, self._clock)
-        tokens = GatewayTokens(made_once(self.state / GATEWAY_KEY_FILE).read_bytes())
+        tokens = GatewayTokens(ensure_key_file(self.state / GATEWAY_KEY_FILE).read_bytes())
         self._activator = ActivatorProcess(self.state / ACTIVATOR_FOLDER, self._clock, tokens.of(ACTIVATOR))
         self._dataplane = DataPlane(
             self.cluster,
@@ -227,12 +232,12 @@ class Platform:
             answers=replicas,
             activator=self._activator.link,
             caller=HttpLoadCaller(),
-            keys=PoolKey.from_file(made_once(self.state / POOL_KEY_FILE)),
+            keys=PoolKey.from_file(ensure_key_file(self.state / POOL_KEY_FILE)),
             clock=self._clock,
             settings=SCALING,
         )
 
-    def _start_loops(self, loops: Loops) -> None:
+    def _start_loops(self, loops: BackgroundTasks) -> None:
         for loop in (
             self.cluster.run(),
             self._informers.run(),
@@ -247,7 +252,7 @@ class Platform:
         self._routing = loops.start(self._dataplane.run())
 
     async def _settled(self) -> None:
-        """What was left running is known again, and what the objects say is in force at the gateway."""
+        """Wait until running processes are adopted and the gateway has the configuration of the objects."""
         await self._kubelet.settled()
         await self._dataplane.ready()
 
@@ -292,30 +297,30 @@ class Platform:
         self.ready.set()
 
     async def _release(self, pod: Object) -> None:
-        """Keep new requests off a Pod; at the end of the platform none come any more."""
+        """Take a Pod out of the routing. When the platform ends, nothing is routed any more."""
         if not self._ending:
             await self._dataplane.release(pod)
 
-    def _left(self, deadline: float) -> float:
-        """Seconds until then, and a moment in any case: what has nothing under way ends within it."""
+    def _remaining(self, deadline: float) -> float:
+        """Return the seconds until `deadline`, at least LEAST_DRAIN, in which an idle part can end."""
         return max(LEAST_DRAIN, deadline - self._clock.monotonic())
 
     async def _end(self) -> None:
-        """No new requests, then what is under way ends, then the processes do."""
-        self._control.take_no_more()
+        """Stop accepting requests, wait for those in flight, then stop the processes."""
+        self._control.stop_accepting()
         deadline = self._clock.monotonic() + DRAIN
         await self._gateway.stop(DRAIN)
-        await self._activator.stop(self._left(deadline))
-        self._routing.cancel()  # there is nothing left to route to, nor by
+        await self._activator.stop(self._remaining(deadline))
+        self._routing.cancel()  # nothing is left to route
         self._ending = True
-        await self._kubelet.stop_all(self._left(deadline))
-        await self._control.ended()
+        await self._kubelet.stop_all(self._remaining(deadline))
+        await self._control.drained()
 
 
 def run_platform(state: Path, settings: Settings, open_store: OpenStore = Store.open) -> int:
-    """Run a platform in this process until SIGINT or SIGTERM; returns the exit code."""
+    """Run a platform in this process until SIGINT or SIGTERM, and return the exit code."""
     allow_none()
-    os.umask(0o077)  # logs and records of all processes are for this user only, whatever the mode of the folder
+    os.umask(0o077)  # logs and records are private even if the folder is not
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return uvloop.run(_until_signal(Platform(state, settings, open_store)))
@@ -330,11 +335,13 @@ async def _until_signal(platform: Platform) -> int:
         await platform.run(stop)
     except Exception as error:
         if not isinstance(error, KnodelError):
-            log.exception("the platform ends by a fault of its own; models serve on, and `knodel up` takes them over")
+            log.exception(
+                "the platform ends because of an internal error; models go on serving, and `knodel up` takes them over"
+            )
         raise
     return 0
 
 
 def _everywhere(_namespace: str) -> bool:
-    """All namespaces are of the machine's own user."""
+    """Allow every namespace: all belong to the user of the machine."""
     return True

@@ -1,7 +1,7 @@
-"""The event webhook as a process: composition root of `python -m serving.platform.webhook_main` on Kubernetes.
+"""The process of the event webhook on Kubernetes: `python -m serving.platform.webhook_main`.
 
-All replicas answer: what they accept is a ModelEvent, whose name two of them cannot both create. They only record; the
-controller (`serving.platform.main`) acts. Who may send is an EventSource; without one everybody is answered 401.
+All replicas accept events. An accepted event is a ModelEvent, whose name only one of them can create. The webhook only
+records events; the controller (`serving.platform.main`) applies them. Senders without an EventSource get 401.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from serving.types.settings.settings import Settings, settings_from_text
 log = logging.getLogger(__name__)
 
 NAME = "knodel-eventing"
-"""As the API server's audit log has it."""
+"""User agent in the API server's audit log."""
 SYSTEM = "knodel-system"
-"""The platform's own namespace, whose EventSources may speak of Models in all."""
+"""The platform's namespace, whose EventSources may name Models in all namespaces."""
 PORT = 8080
-"""Of the webhook; variable PORT."""
+"""Default port of the webhook; the variable PORT overrides it."""
 TIMEOUTS = Timeouts(request=10.0, total=10.0)
-"""s: a sender waits for its answer, and sends again what is not kept by then."""
+"""s. A sender waits for the answer, and repeats an event that is not stored by then."""
 
 
 async def serve(options: Options, port: int, stop: asyncio.Event) -> None:
-    """Answer until `stop`. Raises KnodelError."""
+    """Serve the webhook until `stop` is set. Raises KnodelError."""
     clock = SystemClock()
     config = ConfigFile(options.config, settings_from_text, clock)
     async with KubernetesCluster.connect(
         options.kube_context or None, options.kubeconfig, timeouts=TIMEOUTS, user_agent=NAME
     ) as cluster:
         informer = Informer(cluster, EVENT_SOURCE, namespace=options.namespace, clock=clock)
-        issuers = ClusterIssuer(_asking(cluster), Discovery(lambda: issuer_hosts_of(config.value.events)))
+        issuers = ClusterIssuer(_getter(cluster), Discovery(lambda: issuer_hosts_of(config.value.events)))
         app = make_webhook(cluster, informer, issuers, clock, limits=limits_of(config.value.events), reach=_reach)
         oldest = bounds_of(config.value.events).lifetime
         jobs = make_finished_jobs(cluster, informer, clock, reach=_reach, oldest=oldest)
@@ -62,7 +62,7 @@ async def serve(options: Options, port: int, stop: asyncio.Event) -> None:
             tasks = (
                 synced,
                 watching,
-                asyncio.create_task(_look(synced, jobs)),
+                asyncio.create_task(_watch_jobs(synced, jobs)),
                 asyncio.create_task(_follow(config, app)),
                 asyncio.create_task(collect_seldom(clock)),
             )
@@ -80,24 +80,24 @@ def _reach(namespace: str) -> bool:
 
 
 async def _follow(config: ConfigFile[Settings], app: EventsApp) -> None:
-    """Take a change of the settings over."""
+    """Apply changed settings."""
     while True:
         await config.changed()
         app.adopt(limits_of(config.value.events))
-        log.info("the settings have changed: they are in force")
+        log.info("changed settings are in force")
 
 
-async def _look(synced: asyncio.Task[None], jobs: FinishedJobs) -> None:
-    """Whatever fails in it, events of others are taken."""
+async def _watch_jobs(synced: asyncio.Task[None], jobs: FinishedJobs) -> None:
+    """Watch finished jobs. A failure stops this, but not the webhook."""
     try:
         await synced
         await jobs.run()
     except Exception:
-        log.exception("finished jobs are not looked for")
+        log.exception("finished jobs are not watched any more")
 
 
 async def _until(stop: asyncio.Event, watching: asyncio.Task[None]) -> None:
-    """Raises what `watching` ends by."""
+    """Wait for `stop`. Raises the error of `watching` if that ends first."""
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait((stopped, watching), return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
@@ -118,7 +118,7 @@ async def _listening(app: EventsApp, host: str, port: int) -> AsyncIterator[None
         await serving
 
 
-def _asking(cluster: KubernetesCluster) -> Get:
+def _getter(cluster: KubernetesCluster) -> Get:
     transport = Transport(cluster.connection, SystemClock(), TIMEOUTS)
 
     async def get(path: str) -> Any:
@@ -128,12 +128,14 @@ def _asking(cluster: KubernetesCluster) -> Get:
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Run one replica; returns the exit code."""
+    """Run one replica and return the exit code."""
 
     async def run(options: Options, stop: asyncio.Event) -> None:
         await serve(options, _port(environ), stop)
 
-    return run_process("serving.platform.webhook_main", "Take CloudEvents in.", run, argv, environ)
+    return run_process(
+        "serving.platform.webhook_main", "Receive CloudEvents and record them as ModelEvents.", run, argv, environ
+    )
 
 
 def _port(environ: Mapping[str, str]) -> int:

@@ -24,7 +24,7 @@ from serving.control_api.app import ControlApi
 from serving.control_api.guard import Guard
 from serving.control_api.server import listen, make_server
 from serving.control_api.webhook import WithWebhook
-from serving.platform.admission import doors
+from serving.platform.admission import make_validators
 from serving.platform.platform import WRITABLE
 from serving.types.settings.settings import Settings
 from tests.serving.modelserver.client import Answer, ask, request
@@ -85,7 +85,7 @@ async def open_doors(folder: Path) -> AsyncIterator[Doors]:
     """A store in `folder`, and its doors at a free port."""
     store = Store.open(folder / "cluster.db")
     clock = SystemClock()
-    cluster = EmbeddedCluster(store, clock=clock, validators=doors(store, Settings()))
+    cluster = EmbeddedCluster(store, clock=clock, validators=make_validators(store, Settings()))
     api = ControlApi(
         cluster, kinds=KINDS, writable=WRITABLE, logs=NoLogs(), clock=clock, version="0", ready=lambda: True
     )

@@ -39,7 +39,7 @@ from serving.control_api.app import ControlApi
 from serving.control_api.guard import Guard
 from serving.control_api.server import listen, make_server
 from serving.control_api.webhook import WithWebhook
-from serving.platform.admission import model_door
+from serving.platform.admission import make_model_validator
 from serving.types.event_source import validate_event_source
 from serving.types.settings.settings import Settings
 from serving.types.settings.state import CONTROL_SOCKET, TOKEN_FILE, Facts, write_private
@@ -194,7 +194,7 @@ async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
     state.mkdir(mode=0o700)
     store = Store.open(state / "cluster.db")
     checks = {
-        MODEL: model_door(store, Settings()),
+        MODEL: make_model_validator(store, Settings()),
         WARM_POOL: validate_warm_pool,
         SECRET: validate_secret,
         EVENT_SOURCE: validate_event_source,
