@@ -1,1 +1,1 @@
-"""The control API: Kubernetes' grammar over every kind in the store, for the command, kubectl and scripts."""
+"""The control API of the embedded cluster: the Kubernetes API for the kinds in its store."""

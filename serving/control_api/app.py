@@ -32,18 +32,18 @@ SUBRESOURCES = ("", "status", "log")
 OBJECT_PATHS = tuple(
     f"{prefix}{scope}/{{plural}}{item}"
     for prefix in ("/api/{version}", "/apis/{group}/{version}")
-    for scope in ("/namespaces/{namespace}", "")  # the longer one first: a namespace is no object's name
+    for scope in ("/namespaces/{namespace}", "")  # the longer one first: a namespace is not an object's name
     for item in ("", "/{name}", "/{name}/{subresource}")
 )
 
 
 class PodLogs(Protocol):
-    """Where the lines of a Pod's processes are."""
+    """A source of the logs of Pods."""
 
     def follow(self, pod: Object, *, tail: int | None, follow: bool, previous: bool) -> AsyncIterator[bytes]:
-        """Yield the last `tail` lines (None: all), then, with `follow`, each new piece until the Pod is gone.
+        """Yield the last `tail` lines (None: all). With `follow`, also yield new output until the Pod is gone.
 
-        `previous`: the log of the container's former run.
+        `previous` selects the log of the container's previous run.
         """
         ...
 
@@ -67,7 +67,7 @@ class ControlApi:
         ready: Callable[[], bool],
         trouble: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
-        """`trouble`: why nothing can be written now, empty when it can."""
+        """Serve `kinds` of `cluster`. `trouble` returns why writes fail now, or an empty string."""
         self._cluster = cluster
         self._kinds = kinds
         self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
@@ -80,7 +80,7 @@ class ControlApi:
         self._resources = Resources(cluster, writable, clock)
 
     def app(self, guard: Guard) -> ASGIApp:
-        """The application, guarded."""
+        """Return the ASGI application behind `guard`."""
         routes = [
             Route("/healthz", self._health),
             Route("/livez", self._health),
@@ -128,7 +128,7 @@ class ControlApi:
         return Response(body, headers={"Vary": "Accept"}, media_type=media_type)
 
     async def _show_openapi(self, request: Request) -> Response:
-        """One document: kubectl keeps it as long as its address, which has the hash of its content, is the same."""
+        """Answer with one document. kubectl caches it by its address, which contains a hash of its content."""
         path = request.path_params["path"]
         body = self._openapi.document(path)
         if body is None:
@@ -158,7 +158,7 @@ class ControlApi:
         return await self._resources.answer(request, target)
 
     async def _refused(self, request: Request, error: KnodelError) -> Response:
-        """Answer with the Status of an error, which names the object: kubectl prints `The Model "a" is invalid`."""
+        """Answer with the Status of an error. It names the object; kubectl prints `The Model "a" is invalid`."""
         given = request.path_params
         kind = self._by_path.get((given.get("group", ""), given.get("version", ""), given.get("plural", "")))
         name = given.get("name") or getattr(request.state, "name", "")
@@ -178,14 +178,14 @@ class ControlApi:
 
     async def _log(self, request: Request, target: Target) -> Response:
         if target.kind is not POD or request.method != "GET":
-            raise MethodNotAllowed("only Pods have a log, and it can only be read")
+            raise MethodNotAllowed("only Pods have logs, and logs are read-only")
         pod = await self._cluster.get(POD, target.name, target.namespace or "")
         tail = request.query_params.get("tailLines", "")
         if tail and not (tail.isascii() and tail.isdigit() and len(tail) < 10):
-            raise BadRequest(f"tailLines {tail[:40]!r} is no number of lines")
+            raise BadRequest(f"tailLines {tail[:40]!r} is not a number of lines")
         follow = request.query_params.get("follow", "") in ("1", "true")
         previous = request.query_params.get("previous", "") in ("1", "true")
-        if previous and not self._logs.has_previous(pod):  # in the words of a kubelet
+        if previous and not self._logs.has_previous(pod):  # the message of a kubelet
             container = str(pod["spec"]["containers"][0]["name"])
             raise BadRequest(f'previous terminated container "{container}" in pod "{target.name}" not found')
         lines = self._logs.follow(pod, tail=int(tail) if tail else None, follow=follow, previous=previous)
@@ -193,7 +193,7 @@ class ControlApi:
 
 
 class _Guarded:
-    """Nothing behind this is reached by a request that the guard refuses."""
+    """Middleware that answers requests which the guard refuses."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app
@@ -208,7 +208,7 @@ class _Guarded:
         headers = dict(pairs)
         refusal = refuse_repeated(pairs) or self._guard.refuse(scope["path"], headers)
         if refusal is None:
-            await self._app(scope, receive, self._audit.heard(scope, headers, send))
+            await self._app(scope, receive, self._audit.wrap_send(scope, headers, send))
             return
         self._audit.refused(scope, headers, refusal.code)
         response = _json(failure(refusal.code, refusal.reason, refusal.message), refusal.code)
@@ -218,7 +218,7 @@ class _Guarded:
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
-    """A fault of ours: no detail leaves the platform, the traceback goes to its log."""
+    """Answer an internal error without details, and log the traceback."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return error_response(KnodelError("internal error"))
 
@@ -228,7 +228,7 @@ async def _unknown_path(request: Request, _error: Exception) -> Response:
 
 
 async def _wrong_method(request: Request, _error: Exception) -> Response:
-    return error_response(MethodNotAllowed(f"{request.method} is not possible on {request.url.path}"))
+    return error_response(MethodNotAllowed(f"{request.method} is not allowed on {request.url.path}"))
 
 
 def _found(value: Object | None, request: Request) -> Response:

@@ -1,7 +1,8 @@
-"""Who changed what through the control API, and who was refused: a line of JSON in the platform's log for each.
+"""Audit log of the control API: a line of JSON in the platform's log for each change and each refusal.
 
-On Kubernetes the API server's own audit log says the same. Reads that pass are not told of: commands and informers ask
-all the time. Strangers cannot fill the disk: of refusals, so many a second are written, and the rest is counted.
+On Kubernetes the API server has an audit log of its own. Reads are not logged, because commands and informers read all
+the time. Refusals are limited to REFUSALS a second and counted beyond that, so that unauthenticated callers cannot fill
+the disk.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ log = logging.getLogger(__name__)
 
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 REFUSALS: Final = 10
-"""A second that are written."""
+"""Refusals that are logged in a second."""
 SHOWN: Final = 200
-"""Characters of what a caller says of itself, and of a path."""
+"""Characters of a user agent and of a path that are logged."""
 
 
 class Audit:
-    """Watches answers go out; `now` gives monotonic seconds."""
+    """Log responses. `now` returns monotonic seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -33,8 +34,8 @@ class Audit:
         self._written = 0
         self._untold = 0
 
-    def heard(self, scope: Scope, headers: Mapping[str, str], send: Send) -> Send:
-        """`send`, with a line for the answer if it is to a change."""
+    def wrap_send(self, scope: Scope, headers: Mapping[str, str], send: Send) -> Send:
+        """Return `send` that also logs the response, if the request is a change."""
         if scope["method"] in READS:
             return send
 
@@ -46,7 +47,7 @@ class Audit:
         return telling
 
     def refused(self, scope: Scope, headers: Mapping[str, str], status: int) -> None:
-        """A line for a request that the guard did not let pass."""
+        """Log a request that the guard refused."""
         now = self._now()
         if now - self._second >= 1.0:
             self._second, self._written = now, 0
@@ -59,9 +60,9 @@ class Audit:
 
 
 def record(scope: Scope, headers: Mapping[str, str], status: int, untold: int = 0) -> str:
-    """One line of JSON, without tokens, bodies and, but for `dryRun`, queries.
+    """Return a line of JSON without tokens, bodies, and query parameters other than `dryRun`.
 
-    `untold`: refusals before it that were not written.
+    `untold` is the number of earlier refusals that were not logged.
     """
     client = scope.get("client") or ("", 0)
     told: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""All bodies at once: so many bytes of them are held, and one large one is parsed at a time.
+"""Limit the memory of all request bodies: their total size is bounded, and one large body is parsed at a time.
 
-A body of MAX_BODY bytes whose values are empty objects takes 100 MiB while it is looked at: thirty together took more
-than a gigabyte, before each was refused.
+A body of MAX_BODY bytes of empty objects takes 100 MiB while it is parsed. Thirty of them at once took more than a
+gigabyte.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from serving.control_api.status import TooManyRequests
 Parsed = TypeVar("Parsed")
 
 ROOM: Final = 10 * MAX_BODY
-"""Bytes of all bodies that are being read, or wait for their turn."""
+"""Maximum total bytes of bodies that are being read or wait to be parsed."""
 RETRY_AFTER: Final = 1.0  # s
 
 
 class Bodies:
-    """Reads and parses bodies, from one event loop. Those of at most QUICK bytes are never refused for others."""
+    """Read and parse bodies in one event loop. Bodies of at most QUICK bytes are never refused because of others."""
 
     def __init__(self, room: int = ROOM) -> None:
         self._room = room
@@ -31,13 +31,16 @@ class Bodies:
         self._turn = asyncio.Lock()
 
     async def read(self, request: Request, parse: Callable[[bytes], Parsed]) -> Parsed:
-        """What `parse` makes of the body: in a thread when it is large. Raises TooManyRequests, and as both do."""
+        """Return the result of `parse`, which runs in a thread for large bodies.
+
+        Raises TooManyRequests, and the errors of `read` and `parse`.
+        """
         held = 0
 
         def take(size: int) -> None:
             nonlocal held
             if held + size > QUICK and self._taken + size > self._room:
-                raise TooManyRequests("bodies of other requests are being read: send it again later", RETRY_AFTER)
+                raise TooManyRequests("too many request bodies are being read: retry later", RETRY_AFTER)
             held += size
             self._taken += size
 

@@ -1,4 +1,4 @@
-"""Request bodies: a bounded read, then JSON or YAML, with every fault a 4xx."""
+"""Read request bodies within bounds and parse JSON or YAML. Every fault is a 4xx."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from serving.types.loader import load_documents
 
 MAX_BODY = 3 * 1024 * 1024  # bytes; the limit of kube-apiserver
 MAX_YAML = 256 * 1024
-"""Bytes of a body that is YAML and no JSON, which takes a hundred times as long to read."""
+"""Maximum bytes of a YAML body, which takes a hundred times as long to parse as JSON."""
 QUICK = 16 * 1024
-"""Bytes of a body that is parsed while others wait; larger ones are read in a thread."""
-TOO_LARGE = f"the body is larger than {format_size(MAX_BODY)}: send one object a request"
+"""Maximum bytes of a body that is parsed in the event loop; larger ones are parsed in a thread."""
+TOO_LARGE = f"the body is larger than {format_size(MAX_BODY)}: send one object in each request"
 
 _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s\";]*)")
 JSON_TYPES = frozenset({"", "application/json"})
@@ -32,29 +32,30 @@ STRATEGIC_TYPE = "application/strategic-merge-patch+json"
 
 
 def content_type(request: Request) -> str:
-    """The media type without parameters, lower case; empty when the header is absent.
+    """Return the media type in lower case without parameters, or an empty string if the header is absent.
 
-    Raises UnsupportedMediaType for a body in another charset or coding: it would be read as what it is not.
+    Raises UnsupportedMediaType for a body with another charset or content coding.
     """
     media_type, _, parameters = request.headers.get("content-type", "").lower().partition(";")
     coding = request.headers.get("content-encoding", "").strip().lower()
     charset = _CHARSET.search(parameters)
     if coding not in ("", "identity"):
-        raise UnsupportedMediaType(f"Content-Encoding {coding[:40]!r} is not taken here: send the body as it is")
+        raise UnsupportedMediaType(f"Content-Encoding {coding[:40]!r} is not supported: send the body without it")
     if charset is not None and charset[1] not in ("utf-8", "utf8", "us-ascii"):
-        raise UnsupportedMediaType(f"the charset {charset[1][:40]!r} is not taken here: send UTF-8")
+        raise UnsupportedMediaType(f"the charset {charset[1][:40]!r} is not supported: send UTF-8")
     return media_type.strip()
 
 
 async def read(request: Request, take: Callable[[int], object]) -> bytes:
-    """The body, whose pieces' sizes `take` is told before they are kept.
+    """Return the body. `take` is called with the size of each chunk before it is kept.
 
-    Raises TooLarge before more than MAX_BODY bytes are held, BadRequest when the caller leaves within, and as `take`.
+    Raises TooLarge before more than MAX_BODY bytes are held, BadRequest if the caller disconnects, and errors of
+    `take`.
     """
     try:
         return await _read(request, take)
     except ClientDisconnect as error:
-        raise BadRequest("the body ended before its end: the caller left") from error
+        raise BadRequest("the body is incomplete: the caller disconnected") from error
 
 
 async def _read(request: Request, take: Callable[[int], object]) -> bytes:
@@ -73,7 +74,7 @@ async def _read(request: Request, take: Callable[[int], object]) -> bytes:
 
 
 def parse_json(body: bytes) -> Any:
-    """Any JSON value that all parsers read alike, as the YAML of a file is read: nothing twice, nothing without end.
+    """Return the value of a JSON body, without duplicate names and NaN, and within limits of depth and size.
 
     Raises BadRequest, TooLarge.
     """
@@ -86,7 +87,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def parse_object(body: bytes, media_type: str) -> dict[str, Any]:
-    """One object, as JSON, YAML or protobuf by its media type. Raises BadRequest, TooLarge, UnsupportedMediaType."""
+    """Return one object from JSON, YAML or protobuf. Raises BadRequest, TooLarge, UnsupportedMediaType."""
     if media_type in JSON_TYPES:
         value = parse_json(body)
     elif media_type == protobuf.MEDIA_TYPE:
@@ -94,20 +95,20 @@ def parse_object(body: bytes, media_type: str) -> dict[str, Any]:
     elif media_type in APPLY_TYPES or media_type == "application/yaml":
         value = _parse_json_or_yaml(body)
     else:
-        raise UnsupportedMediaType(f"Content-Type {media_type!r} is not taken here: send application/json")
+        raise UnsupportedMediaType(f"Content-Type {media_type!r} is not supported: send application/json")
     if not isinstance(value, dict) or not isinstance(value.get("metadata", {}), dict):
-        raise BadRequest("the body is no object with metadata")
+        raise BadRequest("the body is not an object with metadata")
     return value
 
 
 def _parse_json_or_yaml(body: bytes) -> Any:
-    """kubectl sends JSON; people write YAML. What is no JSON is told as what is wrong with it as YAML."""
+    """Parse JSON or else YAML. kubectl sends JSON and users write YAML, so errors are those of the YAML parser."""
     try:
         return parse_json(body)
     except BadRequest:
         if len(body) > MAX_YAML:
             raise TooLarge(
-                f"the body is larger than {format_size(MAX_YAML)} and no JSON: send JSON, or less YAML"
+                f"the body is larger than {format_size(MAX_YAML)} and is not JSON: send JSON, or less YAML"
             ) from None
         return _parse_yaml(body)
 
@@ -116,7 +117,7 @@ def _parse_yaml(body: bytes) -> Any:
     try:
         documents = load_documents(body.decode())
     except (KnodelError, UnicodeDecodeError) as error:
-        raise BadRequest(f"the body is no YAML: {error}") from error
+        raise BadRequest(f"the body is not YAML: {error}") from error
     if len(documents) != 1:
-        raise BadRequest(f"the body holds {len(documents)} documents: send one object a request")
+        raise BadRequest(f"the body has {len(documents)} documents: send one object in each request")
     return documents[0]

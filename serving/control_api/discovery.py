@@ -1,4 +1,4 @@
-"""What the API serves, as Kubernetes' discovery API describes it: version, groups, resources. Pure."""
+"""The discovery API of Kubernetes: version, groups and resources. Pure."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ CATEGORIES_OF = {
     **dict.fromkeys((SERVERLESS_SERVICE, INGRESS), ("knative-internal", "networking")),
     **dict.fromkeys(OWN_KINDS, CATEGORIES),
 }
-"""Names of groups of kinds, for `kubectl get all`: those of Kubernetes, of Knative's definitions and of ours."""
+"""Categories of kinds, for example for `kubectl get all`: those of Kubernetes, Knative and Knodel."""
 
 
 def version_info(version: str) -> Object:
-    """`/version`: all fields of `version.Info`, since generated clients require each; there is no Go build to name."""
+    """Return `/version` with all fields of `version.Info`, because generated clients require each of them."""
     machine = platform.machine()
     return {
         "major": "1",
-        "minor": "35",  # the Kubernetes whose API is served; kubectl compares it with its own
+        "minor": "35",  # the version of the served API; kubectl compares it with its own
         "gitVersion": f"v1.35.0+knodel.{version}",
         "gitCommit": "",
         "gitTreeState": "",
-        "buildDate": "1970-01-01T00:00:00Z",  # what Kubernetes shows for a build without a date
+        "buildDate": "1970-01-01T00:00:00Z",  # Kubernetes' value for a build without a date
         "goVersion": f"python{platform.python_version()}",
         "compiler": platform.python_implementation().lower(),
         "platform": f"{platform.system().lower()}/{GO_MACHINES.get(machine, machine)}",
@@ -54,12 +54,12 @@ def version_info(version: str) -> Object:
 
 
 def core_versions() -> Object:
-    """`/api`."""
+    """Return `/api`."""
     return {"kind": "APIVersions", "versions": ["v1"]}
 
 
 def group_list(kinds: Iterable[Kind]) -> Object:
-    """`/apis`."""
+    """Return `/apis`."""
     versions: dict[str, list[str]] = {}
     for kind in kinds:
         known = versions.setdefault(kind.group, [])
@@ -70,7 +70,7 @@ def group_list(kinds: Iterable[Kind]) -> Object:
 
 
 def group(name: str, kinds: Iterable[Kind]) -> Object | None:
-    """`/apis/GROUP`, None when unknown."""
+    """Return `/apis/GROUP`, or None if the group is unknown."""
     versions = sorted({kind.version for kind in kinds if kind.group == name})
     if not versions:
         return None
@@ -78,7 +78,7 @@ def group(name: str, kinds: Iterable[Kind]) -> Object | None:
 
 
 def resource_list(group: str, version: str, kinds: Iterable[Kind], writable: Collection[Kind]) -> Object | None:
-    """`/apis/GROUP/VERSION` or `/api/v1`, None when unknown."""
+    """Return `/apis/GROUP/VERSION` or `/api/v1`, or None if it is unknown."""
     own = [kind for kind in kinds if (kind.group, kind.version) == (group, version)]
     if not own:
         return None
@@ -96,7 +96,7 @@ def _group(name: str, versions: list[str]) -> Object:
 
 
 def _resources(kind: Kind, writable: bool) -> Iterator[Object]:
-    """Yield the resource of a kind, then its subresources, which can only be read here."""
+    """Yield the resource of a kind and its subresources, which are read-only."""
     named = {"namespaced": kind.namespaced, "kind": kind.kind}
     yield {
         "name": kind.plural,

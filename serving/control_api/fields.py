@@ -9,14 +9,14 @@ from clusters.base.objects import Object
 from serving.control_api.status import BadRequest
 
 FIELDS = ("metadata.name", "metadata.namespace", "status.phase", "spec.nodeName", "type", "reason")
-"""Selectable paths, as far as Kubernetes has them for the kinds that we serve."""
+"""Fields that can be selected: those of Kubernetes for the served kinds."""
 
 SHOWN = 100
-"""Characters of a term that a message repeats."""
+"""Characters of a term in a message."""
 
 
 def parse_field_selector(text: str) -> Callable[[Object], bool]:
-    """A predicate over objects. Raises BadRequest for a field that cannot be selected by."""
+    """Return a predicate over objects. Raises BadRequest for a field that cannot be selected."""
     terms = [_term(term.strip()) for term in text.split(",") if term.strip()]
     return lambda obj: all((_read(obj, path) == value) is equal for path, value, equal in terms)
 

@@ -1,7 +1,7 @@
-"""Who may speak to the control API: token, Host and Origin are checked on every method, before anything else happens.
+"""Check token, Host and Origin of every request to the control API before anything else.
 
-The rules follow the catalogue of attacks on local control APIs (DNS rebinding: the Host; a web page that posts to
-localhost: the Origin; ShadowRay, CVE-2023-48022: no token). They are pure, so that each row is a test.
+The rules answer known attacks on local control APIs: DNS rebinding (Host), web pages that post to localhost (Origin),
+and APIs without a token (ShadowRay, CVE-2023-48022). They are pure, so each has a test.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from clusters.net.hosts import KnownHosts, host_name
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/livez"})
-"""Probes: they tell nothing but that the process lives."""
+"""Paths of probes, which need no token: they show only that the process is alive."""
 
 NO_TOKENS = (
-    "this address takes events and probes; the control API is served over TLS, at the address in the state folder's "
-    "kubeconfig"
+    "this address serves events and probes only; the control API is served over TLS, at the address in the "
+    "kubeconfig of the state folder"
 )
-"""Why a connection without TLS is refused: whoever listens there could be anybody, so callers must not send tokens."""
+"""Refusal of connections without TLS. Callers must not send tokens there, since another process could listen."""
 
 DECISIVE = frozenset({"host", "origin", "authorization"})
-"""Headers that decide who may pass."""
+"""Headers by which the guard decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request may not pass: HTTP status code, Kubernetes reason, message."""
+    """A refusal: HTTP status code, Kubernetes reason, message."""
 
     code: int
     reason: str
@@ -36,10 +36,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The bearer token, and the host names under which the API may be addressed (lower case, without port).
+    """A guard with a bearer token and the permitted host names (lower case, without port).
 
-    `token` None: nobody may pass, as a token must not travel over this connection. Raises ValueError for a token that a
-    caller could guess by sending none.
+    With `token` None, every request is refused, because tokens must not be sent over this connection. Raises ValueError
+    for an empty token.
     """
 
     token: str | None
@@ -50,14 +50,14 @@ class Guard:
             raise ValueError("the bearer token of the control API is empty")
 
     def refuse(self, path: str, headers: Mapping[str, str]) -> Refusal | None:
-        """None when the request may pass; `headers` has lower-case names."""
+        """Return the refusal of a request, or None. `headers` has lower-case names."""
         known = KnownHosts(frozenset(self.hosts))
         host = host_name(headers.get("host", ""))
         if not known.knows(host):
             return Refusal(403, "Forbidden", f"Host {host!r} is not an address of this API: use {min(self.hosts)}")
         origin = headers.get("origin")
         if origin is not None and not known.knows_origin(origin):
-            return Refusal(403, "Forbidden", f"Origin {origin!r} may not use this API: call it without a browser page")
+            return Refusal(403, "Forbidden", f"Origin {origin!r} may not use this API: web pages are refused")
         if path in OPEN_PATHS:
             return None
         return self._check_token(headers.get("authorization", ""))
@@ -69,11 +69,11 @@ class Guard:
         known = scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.token.encode())
         if known:
             return None
-        return Refusal(401, "Unauthorized", "a bearer token is needed: the file `token` in the state folder holds it")
+        return Refusal(401, "Unauthorized", "a bearer token is required: it is in the file `token` of the state folder")
 
 
 def refuse_repeated(headers: Iterable[tuple[str, str]]) -> Refusal | None:
-    """Refuse a header twice that the guard decides by: it would look at one, and another party at the other."""
+    """Refuse duplicates of headers by which the guard decides: another party could use the other value."""
     names = [name for name, _ in headers if name in DECISIVE]
     if len(names) == len(set(names)):
         return None

@@ -1,8 +1,8 @@
-"""OpenAPI of what the API serves. Pure.
+"""The OpenAPI documents of the served kinds. Pure.
 
-OpenAPI v3 has a document for each group version, as kube-apiserver has them. OpenAPI v2 has one document without any
-definition: kubectl reads it when v3 has no document of a manifest's group version or kind. It finds nothing to validate
-by there, goes on, and says `no matches for kind`; without the document it would ask for `--validate=false`.
+OpenAPI v3 has a document for each group version, as in kube-apiserver. OpenAPI v2 has one document without definitions.
+kubectl reads it if v3 has no document for a manifest's group version or kind. It then finds no schema, and reports
+`no matches for kind`; without the document it would suggest `--validate=false`.
 
 `kubectl explain` reads the schemas. kubectl also looks for the query parameter `fieldValidation` of a kind's PATCH
 operation (k8s.io/kubectl, `QueryParamVerifierV3`), and leaves validation to the server when it finds it.
@@ -41,7 +41,7 @@ V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf
 """The media type of a `Document` of gnostic's `OpenAPIv2.proto`; client-go writes `@v1.0` in place of `.v1.0`."""
 V2_TITLE: Final = "Knodel: the schemas are in /openapi/v3"
 _CORE_NAME: Final = "io.k8s.api"
-"""Begins the names of the schemas of Kubernetes' own groups: `io.k8s.api.apps.v1.Deployment`."""
+"""Prefix of schema names of Kubernetes' groups: `io.k8s.api.apps.v1.Deployment`."""
 
 
 class OpenApi:

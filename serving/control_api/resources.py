@@ -1,4 +1,4 @@
-"""Kubernetes' verbs over one kind: get, list, watch for all kinds; create, update, patch, delete for writable ones."""
+"""The verbs of the Kubernetes API: all kinds can be read and watched, writable kinds changed and deleted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from serving.control_api.status import BadRequest, MethodNotAllowed, Unsupported
 from serving.control_api.strategic import strategic_merge_patch
 
 RACES = 5
-"""Attempts of a strategic merge patch whose object others change meanwhile."""
+"""Attempts of a strategic merge patch on an object that changes meanwhile."""
 LONGEST_WATCH = (
     3600.0  # s; a watch without timeoutSeconds ends after this, as kube-apiserver ends its own after 30-60 min
 )
@@ -44,7 +44,7 @@ _BOOLEANS = {"": False, "0": False, "false": False, "1": True, "true": True}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path names: a kind, a namespace (None: all), an object's name (empty: the collection), a subresource."""
+    """The target of a path: kind, namespace (None: all), object name (empty: the collection), subresource."""
 
     kind: Kind
     namespace: str | None
@@ -53,7 +53,7 @@ class Target:
 
 
 class Resources:
-    """Answers requests on objects. `writable` are the kinds that callers may change; all others are read-only."""
+    """Handle requests on objects. Callers may change objects of `writable` kinds; all others are read-only."""
 
     def __init__(self, cluster: Cluster, writable: Collection[Kind], clock: Clock) -> None:
         self._cluster = cluster
@@ -62,13 +62,13 @@ class Resources:
         self._bodies = Bodies()
 
     async def answer(self, request: Request, target: Target) -> Response:
-        """The response to a request on `target`. Raises ClusterError."""
+        """Return the response to a request on `target`. Raises ClusterError."""
         if request.method in ("GET", "HEAD"):
             return await self._read(request, target)
         if target.subresource:
-            raise MethodNotAllowed(f"{target.kind.resource}/{target.subresource} is written by the platform alone")
+            raise MethodNotAllowed(f"{target.kind.resource}/{target.subresource} is written by the platform only")
         if target.kind not in self._writable:
-            raise MethodNotAllowed(f"{target.kind.resource} is written by the platform alone: change a Model instead")
+            raise MethodNotAllowed(f"{target.kind.resource} is written by the platform only: change a Model instead")
         if request.method == "POST" and not target.name:
             return await self._create(request, target)
         if request.method == "PATCH" and target.name:
@@ -77,10 +77,10 @@ class Resources:
             return await self._update(request, target)
         if request.method == "DELETE" and target.name:
             return await self._delete(request, target)
-        raise MethodNotAllowed(f"{request.method} is not possible on {request.url.path}")
+        raise MethodNotAllowed(f"{request.method} is not allowed on {request.url.path}")
 
     async def review(self, request: Request, review: str, kinds: Sequence[Kind]) -> Response:
-        """The answer to a review of that kind, which is not stored. Raises BadRequest, UnsupportedMediaType."""
+        """Return the answer to a review, which is not stored. Raises BadRequest, UnsupportedMediaType."""
         asked = await self._read_object(request)
         if asked.get("kind", review) != review:
             raise BadRequest(f"kind {str(asked['kind'])[:40]!r} does not fit the path: it is {review!r} there")
@@ -132,7 +132,7 @@ class Resources:
                     async for line in _watch_lines(events, first, matches, shape, bookmarks):
                         yield line
             except TimeoutError:
-                return  # the agreed end of a watch; the client resumes where it stood
+                return  # the timeout of the watch; the client resumes
             except Gone as error:
                 yield _line("ERROR", status_of(error))
 
@@ -153,7 +153,7 @@ class Resources:
                 target.kind, obj, manager=_manager(request), force=force, dry_run=_dry_run(request)
             )
             return self._object(request, target.kind, done)
-        if media_type == STRATEGIC_TYPE and target.kind not in OWN_KINDS:  # Kubernetes has it for core kinds alone
+        if media_type == STRATEGIC_TYPE and target.kind not in OWN_KINDS:  # Kubernetes supports it for core kinds only
             return await self._patch_strategically(request, target)
         if media_type not in (MERGE_TYPE, JSON_PATCH_TYPE):
             accepted = f"{JSON_PATCH_TYPE}, {MERGE_TYPE} or application/apply-patch+yaml"
@@ -170,7 +170,7 @@ class Resources:
         return self._object(request, target.kind, done)
 
     async def _patch_strategically(self, request: Request, target: Target) -> Response:
-        """Compute the patched object from the present one, and write it unless that one has changed meanwhile."""
+        """Apply the patch to the present object, and write the result unless the object has changed meanwhile."""
         patch = await self._bodies.read(request, lambda body: _patch_document(body, STRATEGIC_TYPE))
         for attempt in range(RACES):
             present = await self._cluster.get(target.kind, target.name, target.namespace or "")
@@ -195,7 +195,7 @@ class Resources:
         return await self._replace(request, target, obj)
 
     async def _replace(self, request: Request, target: Target, obj: Object) -> Response:
-        """Write the whole object; what only the API server writes stays as it is."""
+        """Replace the object, except fields that only the API server writes."""
         done = await self._cluster.patch(
             target.kind,
             target.name,
@@ -208,7 +208,7 @@ class Resources:
         return self._object(request, target.kind, done)
 
     async def _read_object(self, request: Request) -> Object:
-        """Raises as `Bodies.read` and `parse_object`."""
+        """Return the object in the body. Raises the errors of `Bodies.read` and `parse_object`."""
         return await self._bodies.read(request, lambda body: parse_object(body, content_type(request)))
 
     async def _delete(self, request: Request, target: Target) -> Response:
@@ -230,7 +230,7 @@ class Resources:
         return _json(self._shape(request, kind)(obj), code)
 
     def _shape(self, request: Request, kind: Kind) -> Callable[[Object], Object]:
-        """How one object is shown: as itself, or as a Table of one row when the caller asks for Tables."""
+        """Return the representation of one object: itself, or a Table of one row if the caller accepts Tables."""
         if not _wants_table(request):
             return lambda obj: obj
         return lambda obj: self._table(request, kind, [obj], version_of(obj))
@@ -247,7 +247,7 @@ async def _watch_lines(
     shape: Callable[[Object], Object],
     bookmarks: bool,
 ) -> AsyncIterator[bytes]:
-    """Watch events as lines; an object that begins or ceases to match the field selector is added or deleted."""
+    """Yield watch events as lines. An object that starts or stops matching the field selector is added or deleted."""
     shown: set[Key] = {key_of(obj) for obj in first if matches(obj)}
     async for event in events:
         if event.type == "BOOKMARK":
@@ -274,7 +274,7 @@ def _patch_document(body: bytes, media_type: str) -> Any:
 
 
 def _delete_options(body: bytes, media_type: str) -> tuple[str, str, bool]:
-    """The uid and resourceVersion that a DeleteOptions asks for, empty when it does not; whether nothing is to be done.
+    """Return uid and resourceVersion of the preconditions (empty if absent), and whether it is a dry run.
 
     Raises BadRequest.
     """
@@ -282,10 +282,10 @@ def _delete_options(body: bytes, media_type: str) -> tuple[str, str, bool]:
     options = bodies.parse_json(text) if text else {}
     wanted = (options.get("preconditions") or {}) if isinstance(options, dict) else None
     if not isinstance(wanted, dict):
-        raise BadRequest("the body is no DeleteOptions: it and its preconditions are JSON objects")
+        raise BadRequest("the body is not a DeleteOptions: it and its preconditions must be JSON objects")
     values = [wanted.get(name) or "" for name in ("uid", "resourceVersion")]
     if not all(isinstance(value, str) for value in values):
-        raise BadRequest("preconditions.uid and preconditions.resourceVersion are texts")
+        raise BadRequest("preconditions.uid and preconditions.resourceVersion must be strings")
     asked = options.get("dryRun") or []
     if asked not in ([], ["All"]):
         raise BadRequest("dryRun of the body is not known: the only value is [All]")
@@ -293,7 +293,7 @@ def _delete_options(body: bytes, media_type: str) -> tuple[str, str, bool]:
 
 
 def _aligned(obj: dict[str, Any], target: Target) -> Object:
-    """The object with kind, name and namespace of the path filled in. Raises BadRequest when they disagree."""
+    """Return the object with kind, name and namespace of the path. Raises BadRequest if they differ."""
     metadata = dict(obj.get("metadata") or {})
     expected = {"apiVersion": target.kind.api_version, "kind": target.kind.kind}
     for field, value in expected.items():
@@ -319,7 +319,7 @@ def about_of(kind: Kind, name: str) -> Object:
 
 
 def error_response(error: KnodelError, about: Object | None = None) -> Response:
-    """The Status of an error as a response; `about` names the object in its `details`."""
+    """Return the Status of an error as a response. `about` names the object in its `details`."""
     status = status_of(error)
     if about:
         status["details"] = {**about, **status.get("details", {})}
@@ -338,7 +338,7 @@ def _initial_events_end(kind: Kind, version: str) -> Object:
 
 
 def _flag(request: Request, name: str) -> bool:
-    """Return a Boolean parameter. Raises BadRequest for what is none."""
+    """Return a Boolean parameter. Raises BadRequest for other values."""
     text = request.query_params.get(name, "").lower()
     if text not in _BOOLEANS:
         raise BadRequest(f"{name} {text[:40]!r} is neither true nor false")
@@ -346,16 +346,17 @@ def _flag(request: Request, name: str) -> bool:
 
 
 def _check_list(request: Request) -> None:
-    """Raise BadRequest for parameters of a list that cannot be.
+    """Check the parameters of a list. Raises BadRequest.
 
-    A list is always whole and new, so a version and a limit change nothing, and there is nowhere to continue.
+    A list is always complete and current, so resourceVersion and limit have no effect, and there is nothing to
+    continue.
     """
     for name in ("resourceVersion", "limit"):
         text = request.query_params.get(name, "")
         if text and not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
-            raise BadRequest(f"{name} {text[:40]!r} is no whole number from 0 on")
+            raise BadRequest(f"{name} {text[:40]!r} is not a whole number from 0")
     if request.query_params.get("continue"):
-        raise BadRequest("continue: no list here was cut off: leave it out")
+        raise BadRequest("continue: lists are never truncated here: leave it out")
 
 
 def _selector(request: Request) -> str:
@@ -367,12 +368,12 @@ def _wants_table(request: Request) -> bool:
 
 
 def _manager(request: Request) -> str:
-    """The field manager; as kube-apiserver does, the client's name from its User-Agent when it names none."""
+    """Return the field manager, by default the client's name from its User-Agent, as in kube-apiserver."""
     return request.query_params.get("fieldManager") or request.headers.get("user-agent", "unknown").partition("/")[0]
 
 
 def _dry_run(request: Request) -> bool:
-    """Whether nothing is to be written. Raises BadRequest for another word: who asks for less must not get a write."""
+    """Return whether it is a dry run. Raises BadRequest for unknown values, so that none of them causes a write."""
     asked = request.query_params.getlist("dryRun")
     if any(value not in ("", "All") for value in asked):
         raise BadRequest(f"dryRun {asked[:3]!r} is not known: the only value is All")
@@ -383,5 +384,5 @@ def _seconds(text: str) -> float:
     if not text:
         return LONGEST_WATCH
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise BadRequest(f"timeoutSeconds {text[:40]!r} is no number of seconds")
+        raise BadRequest(f"timeoutSeconds {text[:40]!r} is not a number of seconds")
     return min(float(text), LONGEST_WATCH)

@@ -1,4 +1,4 @@
-"""Answers to `kubectl auth can-i` and `kubectl auth whoami`: reviews of the one caller that the token stands for. Pure.
+"""Answers to `kubectl auth can-i` and `kubectl auth whoami`, for the caller that has the token. Pure.
 
 Source: k8s.io/api authorization/v1 and authentication/v1.
 """
@@ -30,14 +30,14 @@ def answer(review: str, asked: Object, kinds: Iterable[Kind], writable: Collecti
     spec: Any = asked.get("spec")
     attributes = spec.get("resourceAttributes") if isinstance(spec, dict) else None
     if not isinstance(attributes, dict):
-        return {"allowed": True, "reason": "the token opens every path that can be read"}
+        return {"allowed": True, "reason": "the token permits reading every path"}
     found = [kind for kind in kinds if _fits(kind, attributes)]
     if not found:
-        return {"allowed": False, "reason": "this platform serves no such resource"}
+        return {"allowed": False, "reason": "this platform does not serve this resource"}
     verb = str(attributes.get("verb"))
     if all(verb in _verbs(kind, kind in writable, str(attributes.get("subresource") or "")) for kind in found):
         return {"allowed": True}
-    return {"allowed": False, "reason": "the platform alone does this"}
+    return {"allowed": False, "reason": "only the platform may do this"}
 
 
 def _fits(kind: Kind, attributes: Object) -> bool:

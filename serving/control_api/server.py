@@ -1,4 +1,4 @@
-"""uvicorn inside the platform's own loop: sockets are opened by the caller, signals stay the caller's."""
+"""uvicorn servers inside the platform's event loop. The caller opens the sockets and handles signals."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from serving.modelserver.connections.connection import Connection
 from serving.modelserver.connections.listener_state import Traffic
 
 KEEP_ALIVE = 65  # s, longer than the idle time of kubectl's connections between two commands
-LIMITS = Limits(body=2 * MAX_BODY)  # the application says first, as a Status, that a body is too large
-SHUTDOWN = 2  # s that open watches get to end
+LIMITS = Limits(body=2 * MAX_BODY)  # the application refuses large bodies first, with a Status
+SHUTDOWN = 2  # s for open watches to end
 
 
 def listen(host: str, port: int, setting: str) -> socket.socket:
-    """A listening TCP socket. Raises AddressInUse, which names `setting`, the option that changes the port."""
+    """Return a listening TCP socket. Raises AddressInUse, which names `setting`, the option for another port."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -44,7 +44,7 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
 
 
 class _Connection(Connection):
-    """The model server's guard of framing, heads and slow callers: they come before any token is looked at."""
+    """A connection with the model server's limits for framing, headers and slow callers."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class _Connection(Connection):
         super().__init__(config, server_state, LIMITS, Traffic())
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """As uvicorn does: the head of a watch goes out at once, the model server's waits for a body."""
+        """Start the application as uvicorn does: the head of a watch is sent at once, without waiting for a body."""
         HttpToolsProtocol._start_asgi_task(self, cycle, app)
 
 
@@ -68,7 +68,7 @@ class _Server(uvicorn.Server):
 
 
 def make_server(app: ASGIApp, certificate: tuple[Path, Path] | None = None) -> uvicorn.Server:
-    """A server for `app`; with (certificate, key) it speaks TLS 1.2 or newer. `serve(sockets=[...])` runs it."""
+    """Return a server for `app`, with TLS 1.2 or newer given (certificate, key). `serve(sockets=[...])` runs it."""
     config = uvicorn.Config(
         app,
         loop="none",

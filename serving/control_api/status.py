@@ -1,4 +1,4 @@
-"""Errors as Kubernetes `Status` objects: one translation for every answer of the control API."""
+"""Translate errors to Kubernetes `Status` objects."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from clusters.base.objects import Object
 
 
 class BadRequest(ClusterError):
-    """The request itself cannot be understood (400)."""
+    """The request is malformed (400)."""
 
     code = 400
     reason = "BadRequest"
 
 
 class MethodNotAllowed(ClusterError):
-    """The resource is there, but not for this method (405)."""
+    """The resource does not support the method (405)."""
 
     code = 405
     reason = "MethodNotAllowed"
 
 
 class UnsupportedMediaType(ClusterError):
-    """The body's Content-Type is none that this method takes (415)."""
+    """The method does not support the body's Content-Type (415)."""
 
     code = 415
     reason = "UnsupportedMediaType"
@@ -35,14 +35,14 @@ class TooLarge(ClusterError):
 
 
 class TooManyRequests(Unavailable):
-    """Other requests have what this one needs (429)."""
+    """Other requests use the resources that this one needs (429)."""
 
     code = 429
     reason = "TooManyRequests"
 
 
 def status_of(error: KnodelError) -> Object:
-    """The `Status` of an error; anything that is no `ClusterError` is an internal error without detail."""
+    """Return the `Status` of an error. Errors other than `ClusterError` become an internal error without details."""
     if not isinstance(error, ClusterError):
         return failure(500, "InternalError", "internal error: see the log of the platform")
     status = failure(error.code, error.reason, str(error))
@@ -59,7 +59,7 @@ def status_of(error: KnodelError) -> Object:
 
 
 def failure(code: int, reason: str, message: str) -> Object:
-    """A `Status` of kind Failure."""
+    """Return a `Status` with status Failure."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -72,7 +72,7 @@ def failure(code: int, reason: str, message: str) -> Object:
 
 
 def success() -> Object:
-    """What a completed deletion answers."""
+    """Return the `Status` of a completed deletion."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 200}
 
 

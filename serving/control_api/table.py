@@ -15,7 +15,7 @@ Cell = str | int
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its head, and how a cell is read from an object. `wide` ones show with `-o wide` only."""
+    """A column: its title and the function that reads its cell from an object. `wide` columns need `-o wide`."""
 
     name: str
     cell: Callable[[Object], Cell]
@@ -73,7 +73,7 @@ def format_of_pool(pool: Object) -> str:
 
 
 def _pool_note(obj: Object) -> Cell:
-    """What keeps the members away, else the last reason, which is what had the last word on their number."""
+    """Return why there are no members, else the last reason for their number."""
     status = obj.get("status") or {}
     reasons = status.get("reasons") or ("",)
     return str((status.get("seed") or {}).get("message") or reasons[-1])
@@ -113,7 +113,7 @@ def columns_of(kind: Kind) -> Sequence[Column]:
 
 
 def age_of(obj: Object, now: datetime) -> str:
-    """How old an object is, as kubectl writes it: `12s`, `5m`, `3h`, `2d`."""
+    """Return the age of an object as kubectl shows it: `12s`, `5m`, `3h`, `2d`."""
     created = obj["metadata"].get("creationTimestamp")
     if not created:
         return ""

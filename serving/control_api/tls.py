@@ -1,6 +1,6 @@
-"""The control API's own certificate authority and kubeconfig, kept in the state folder.
+"""Certificates and the kubeconfig of the control API, in the state folder.
 
-kubectl sends no token over plain HTTP, so the same API is served over TLS too.
+kubectl sends no token over plain HTTP, so the API is served over TLS.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from serving.types.settings.state import write_private
 
 log = logging.getLogger(__name__)
 
-LIFETIME = timedelta(days=825)  # the longest that common TLS clients accept for a leaf certificate
+LIFETIME = timedelta(days=825)  # the longest lifetime of a leaf certificate that common TLS clients accept
 RENEW_BEFORE = timedelta(days=30)
 NAMES = ("localhost",)
 ADDRESSES = ("127.0.0.1", "::1")
@@ -27,9 +27,9 @@ ADDRESSES = ("127.0.0.1", "::1")
 def ensure_certificate(folder: Path, now: datetime) -> tuple[Path, Path, Path]:
     """Return (CA certificate, server certificate, server key) in `folder`.
 
-    They are made when one is absent or broken, when key and certificate do not belong together, and before they expire.
+    They are created if one is missing or broken, if key and certificate do not match, and before they expire.
 
-    The CA's own key is not kept: it signs one server certificate and is forgotten.
+    The CA's key signs one server certificate and is not stored.
     """
     authority, certificate, key = folder / "ca.crt", folder / "server.crt", folder / "server.key"
     if _is_usable(authority, certificate, key) and _expires(certificate) - now > RENEW_BEFORE:
@@ -41,7 +41,7 @@ def ensure_certificate(folder: Path, now: datetime) -> tuple[Path, Path, Path]:
 
 
 def kubeconfig(server: str, authority: bytes, token: str) -> str:
-    """A kubeconfig (YAML) with one context, `knodel`; `authority` is the CA certificate in PEM."""
+    """Return a kubeconfig (YAML) with one context, `knodel`. `authority` is the CA certificate in PEM."""
     encoded = base64.b64encode(authority).decode()
     config = {
         "apiVersion": "v1",
@@ -67,12 +67,12 @@ def _is_usable(authority: Path, certificate: Path, key: Path) -> bool:
 
 
 def _no_password() -> str:
-    """Return what opens no key: OpenSSL would ask for the password of an encrypted one at the terminal."""
+    """Return an empty password, so that OpenSSL does not prompt for the one of an encrypted key."""
     return ""
 
 
 def _expires(certificate: Path) -> datetime:
-    from cryptography import x509  # imported only where certificates are handled: it costs 40 ms
+    from cryptography import x509  # imported only where it is needed: it takes 40 ms
 
     return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
 

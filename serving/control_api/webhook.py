@@ -1,15 +1,15 @@
-"""The event webhook beside the control API, at one address: it has its own way to know who sends (eventing)."""
+"""Serve the event webhook and the control API at one address. The webhook authenticates senders itself."""
 
 from __future__ import annotations
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 EVENTS = "/events"
-"""The webhook's path; with `/NAME` or `/NAMESPACE/NAME` behind it for one EventSource."""
+"""Path of the webhook. `/NAME` or `/NAMESPACE/NAME` may follow, to select an EventSource."""
 
 
 class WithWebhook:
-    """Requests of `/events` go to the webhook, all others to the API and its guard."""
+    """Route requests of `/events` to the webhook and all others to the API with its guard."""
 
     def __init__(self, api: ASGIApp, webhook: ASGIApp) -> None:
         self._api = api

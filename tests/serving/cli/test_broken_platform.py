@@ -238,7 +238,7 @@ def test_hostile_names_in_a_list_stay_on_their_line(knodel: Knodel, state: Path)
 
 @pytest.mark.bad_input("command-servers")
 def test_another_token_is_told_from_another_fault(knodel: Knodel, state: Path) -> None:
-    status = {"kind": "Status", "reason": "Unauthorized", "message": "a bearer token is needed"}
+    status = {"kind": "Status", "reason": "Unauthorized", "message": "a bearer token is required"}
     with platform(state, answers("401 Unauthorized", json.dumps(status).encode())):
         done = knodel("list")
 

@@ -169,7 +169,7 @@ async def test_a_caller_that_leaves_within_its_body_is_no_fault_of_ours() -> Non
     async def receive() -> Any:
         return next(messages)
 
-    with pytest.raises(BadRequest, match="the caller left"):
+    with pytest.raises(BadRequest, match="the caller disconnected"):
         await read(Request({"type": "http", "method": "POST", "headers": []}, receive), lambda _: None)
 
 
