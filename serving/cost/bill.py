@@ -1,8 +1,8 @@
-"""The bill of each model: what its replicas held, times prices, split by purpose. Pure.
+"""The bill of each model: the resources of its replicas times prices, split by purpose. Pure.
 
-Pod-seconds are the autoscaler's (`autoscaler.usage`), as its annotations on PodAutoscalers and WarmPools tell. A warm
-pool's members serve whoever claims them: the pools of a namespace are paid by its models in proportion to the replicas
-that came out of pools in that time; while none did, the pools' cost stands in a line of its own.
+Pod-seconds are those of the autoscaler (`autoscaler.usage`), from annotations of PodAutoscalers and WarmPools. The cost
+of a namespace's warm pools is divided among its models, in proportion to the replicas that came from pools in the
+period. If no replica did, the cost of the pools is a line of its own.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from serving.types.annotations import LABEL_MODEL
 from serving.types.settings.prices import Prices
 
 Period = Literal["hour", "day", "month"]
-"""The present one, in UTC, up to now."""
+"""The current period in UTC, up to now."""
 
 POOLS: Final = "(warm pools)"
-"""In the place of a model's name: what no model has claimed from."""
+"""Shown instead of a model's name for pools from which no model has claimed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """One split of a bill: in pod-seconds, or in the currency of the prices."""
+    """Amounts by purpose, in pod-seconds or in the currency of the prices."""
 
     serving: float = 0.0
     idle: float = 0.0
@@ -37,11 +37,11 @@ class Amounts:
 
     @property
     def total(self) -> float:
-        """Of all purposes."""
+        """The sum of all purposes."""
         return self.serving + self.idle + self.starting + self.canary + self.pool
 
     def plus(self, spent: Spent, times: float) -> Amounts:
-        """With this added, each pod-second `times` that much."""
+        """Return the sum of these amounts and `spent` times `times`."""
         return Amounts(
             self.serving + spent.serving * times,
             self.idle + spent.idle * times,
@@ -51,18 +51,18 @@ class Amounts:
         )
 
     def with_pool(self, amount: float) -> Amounts:
-        """With this added for warm pools."""
+        """Return these amounts with `amount` added for warm pools."""
         return Amounts(self.serving, self.idle, self.starting, self.canary, self.pool + amount)
 
     def to_json(self) -> dict[str, float]:
-        """By purpose, and `total`."""
+        """Return the amounts by purpose, and `total`."""
         parts = {name: round(getattr(self, name), 6) for name in ("serving", "idle", "starting", "canary", "pool")}
         return {**parts, "total": round(self.total, 6)}
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What one model held in a period: pod-seconds and money."""
+    """The bill of one model for a period: pod-seconds and money."""
 
     namespace: str
     model: str
@@ -87,7 +87,7 @@ class _Line:
 def make_bills(
     autoscalers: Iterable[Object], pools: Iterable[Object], prices: Prices, period: Period, now: datetime
 ) -> list[Bill]:
-    """A bill for every model of which there is a PodAutoscaler, by namespace and name; `POOLS` comes last."""
+    """Return a bill for every model with a PodAutoscaler, by namespace and name. `POOLS` comes last."""
     lines: dict[tuple[str, str], _Line] = defaultdict(_Line)
     for autoscaler in autoscalers:
         if (model := labels_of(autoscaler).get(LABEL_MODEL)) is not None:
@@ -117,7 +117,7 @@ def _of_period(meter: Meter, period: Period, now: datetime) -> Spent:
 def _pools(
     pools: Iterable[Object], prices: Prices, period: Period, now: datetime
 ) -> Iterable[tuple[str, float, float]]:
-    """For each namespace: pod-seconds and cost of its free members."""
+    """Return pod-seconds and cost of free members by namespace."""
     sums: dict[str, tuple[float, float]] = {}
     for pool in pools:
         held, cost = sums.get(namespace_of(pool), (0.0, 0.0))
@@ -138,7 +138,7 @@ def _share(lines: dict[tuple[str, str], _Line], namespace: str, held: float, cos
 
 
 def replicas_of(autoscalers: Iterable[Object]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Ready and wanted replicas of each model, by namespace and name."""
+    """Return ready and desired replicas by namespace and name of the model."""
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for autoscaler in autoscalers:
         status, model = autoscaler.get("status") or {}, labels_of(autoscaler).get(LABEL_MODEL, name_of(autoscaler))

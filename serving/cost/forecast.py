@@ -1,7 +1,8 @@
-"""What a model will cost, before it is deployed: from its resources, its bounds and the prices. Pure.
+"""Forecast the cost of a model from its resources, its bounds and the prices. Pure.
 
-At least what `minReplicas` hold all the time, at most what `maxReplicas` do; what lies in between depends on the
-requests. One request to a model at zero holds one replica until it goes again: that is `per_visit`.
+The minimum is the cost of `minReplicas` all the time, and the maximum that of `maxReplicas`. Between them, the cost
+depends on requests. `per_visit` is the cost of one request to a model at zero: one replica until it is scaled to zero
+again.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from serving.types.model import ModelSpec, Resources
 from serving.types.settings.prices import HOUR, Prices
 
 HOURS_OF_MONTH: Final = 730.0
-"""365 × 24 ÷ 12, as cloud providers count."""
+"""Hours of a month: 365 × 24 ÷ 12, as cloud providers count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Money: of one replica for an hour; of the least and the most replicas for an hour; of one visit.
+    """Costs: of one replica, and of the minimum and maximum number of replicas, for an hour; of one visit.
 
-    `idle` is how many seconds the last replica stays after the last request; None where there is always one, or where
-    the autoscaler chooses.
+    `idle` is the time in seconds that the last replica stays after the last request. It is None if there is always a
+    replica, or if the autoscaler chooses the time.
     """
 
     replica: float
@@ -34,17 +35,17 @@ class Forecast:
 
     @property
     def least_month(self) -> float:
-        """Of the least replicas, for a month."""
+        """Cost of the minimum number of replicas for a month."""
         return self.least * HOURS_OF_MONTH
 
     @property
     def most_month(self) -> float:
-        """Of the most replicas, for a month."""
+        """Cost of the maximum number of replicas for a month."""
         return self.most * HOURS_OF_MONTH
 
 
 def make_forecast(spec: ModelSpec, prices: Prices) -> Forecast:
-    """The forecast of a Model; with variants each of them has the same bounds, and they add up."""
+    """Return the forecast of a Model. With variants, each has the same bounds, and their costs are added."""
     sizes = [variant.resources for variant in spec.variants] or [spec.resources]
     hours = [prices.of_second(replica_from(size)) * HOUR for size in sizes]
     scaling = spec.scaling
@@ -60,5 +61,5 @@ def make_forecast(spec: ModelSpec, prices: Prices) -> Forecast:
 
 
 def replica_from(resources: Resources) -> dict[str, float]:
-    """What one replica of these resources asks for: cores and bytes."""
+    """Return the cores and bytes that one replica requests."""
     return {"cpu": float(parse_quantity(resources.cpu)), "memory": float(parse_quantity(resources.memory))}

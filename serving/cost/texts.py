@@ -1,4 +1,4 @@
-"""Money and hours in words: the lines of `knodel top` and of a forecast. Pure."""
+"""Texts of costs for `knodel top` and forecasts. Pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ NO_FORECAST: Final = (
     "(of a core and a GiB, for an hour; `knodel up --config FILE` reads it) sets them"
 )
 SMALL: Final = 0.01
-"""Below it two decimals would say nothing."""
+"""Amounts below it are shown with more than two decimals."""
 
 
 def money(amount: float, currency: str = "") -> str:
-    """`0.031 EUR`, `12.40 EUR`: two decimals, more where the amount is small."""
+    """Return an amount as text: `12.40 EUR`, or with more decimals if it is small: `0.031 EUR`."""
     text = f"{amount:.2f}" if amount >= SMALL or not amount else f"{amount:.2g}"
     return f"{text} {currency}".strip()
 
 
 def forecast_lines(name: str, forecast: Forecast) -> Iterator[str]:
-    """What deploying it means."""
+    """Yield the lines of the forecast of the model `name`."""
     unit = forecast.currency
     yield (
         f"model {name} costs from {money(forecast.least)} to {money(forecast.most, unit)} an hour "

@@ -1,5 +1,5 @@
-"""Puts Knodel on a cluster and takes it off again: behind `knodel install` and `knodel uninstall`.
+"""Install Knodel on a cluster and remove it: `knodel install` and `knodel uninstall`.
 
-`manifests/` holds one rendered file for each overlay of the repository's `manifests/`, so that a wheel installs without
-kustomize or kubectl.
+`manifests/` has one rendered file for each overlay of the repository's `manifests/`, so that an installation from a
+wheel needs neither kustomize nor kubectl.
 """

@@ -1,4 +1,4 @@
-"""The objects that an installation consists of: an overlay that comes with the package, or a folder of YAML files."""
+"""The objects of an installation: an overlay of the package, or a folder of YAML files."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from serving.install.kinds import in_order
 from serving.types.loader import LoadError, load_objects
 
 OVERLAYS = ("production", "edge", "testbed")
-"""The first one is the default."""
+"""Names of the overlays. The first one is the default."""
 LABEL = "app.kubernetes.io/part-of"
 PART_OF = "knodel"
-"""Value of `LABEL` on everything that is installed: by it `uninstall` finds it again."""
+"""Value of `LABEL` on all installed objects, by which `uninstall` finds them."""
 
 ESSENTIAL = (
     ("Namespace", "knodel-system"),
     ("CustomResourceDefinition", MODEL.resource),
     ("Deployment", "knodel-controller"),
 )
-"""Without these it is no installation."""
+"""Objects that every installation must have."""
 
 
 class BadManifests(KnodelError):
-    """The manifests cannot be used; nothing was changed."""
+    """The manifests are unusable. Nothing was changed."""
 
 
 def rendered_path(overlay: str) -> Path:
-    """The file of an overlay within the package."""
+    """Return the file of an overlay in the package."""
     return Path(__file__).parent / "manifests" / f"{overlay}.yaml"
 
 
 def load_overlay(overlay: str) -> list[Object]:
-    """The objects of an overlay, in order of application. Raises BadManifests for an incomplete package."""
+    """Return the objects of an overlay in the order of application. Raises BadManifests for an incomplete package."""
     return in_order(_read(rendered_path(overlay)))
 
 
 def load_folder(folder: Path) -> list[Object]:
-    """The objects of every YAML file of a folder, in order of application. Raises BadManifests, UnknownKind."""
+    """Return the objects of all YAML files of a folder in order of application. Raises BadManifests, UnknownKind."""
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml", ".json"))
     except OSError as error:
@@ -50,18 +50,20 @@ def load_folder(folder: Path) -> list[Object]:
         )
     objects = [_labelled(obj) for path in paths for obj in _read(path)]
     if not objects:
-        raise BadManifests(f"{folder} holds no YAML files: `kubectl kustomize manifests/overlays/NAME -o {folder}`")
+        raise BadManifests(f"{folder} has no YAML files: `kubectl kustomize manifests/overlays/NAME -o {folder}`")
     ordered = in_order(objects)
     _require_whole(folder, ordered)
     return ordered
 
 
 def _require_whole(folder: Path, objects: list[Object]) -> None:
-    """What a folder does not hold is removed from the cluster, so a part of an installation is none."""
+    """Refuse an incomplete installation, because objects that are not in the folder are removed from the cluster."""
     there = {(obj["kind"], name_of(obj)) for obj in objects}
     missing = [f"{kind} {name}" for kind, name in ESSENTIAL if (kind, name) not in there]
     if missing:
-        raise BadManifests(f"{folder} is no whole installation, it lacks {', '.join(missing)}: apply parts by kubectl")
+        raise BadManifests(
+            f"{folder} is not a complete installation, it lacks {', '.join(missing)}: apply parts with kubectl"
+        )
 
 
 def _read(path: Path) -> list[Object]:
@@ -70,12 +72,12 @@ def _read(path: Path) -> list[Object]:
     except OSError as error:
         raise BadManifests(f"the manifests {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadManifests(f"the manifests {path} are no UTF-8 text") from error
+        raise BadManifests(f"the manifests {path} are not UTF-8") from error
     except LoadError as error:
         raise BadManifests(str(error)) from error
 
 
 def _labelled(obj: Object) -> Object:
-    """With our label, without which nobody would find the object when it is to go."""
+    """Return the object with our label, by which it is found when it must be removed."""
     labels = {**labels_of(obj), LABEL: PART_OF}
     return {**obj, "metadata": {**obj["metadata"], "labels": labels, "annotations": dict(annotations_of(obj))}}

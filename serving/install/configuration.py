@@ -1,9 +1,9 @@
-"""The ConfigMap `knodel-config`: what an installation writes into it, and what it leaves as people wrote it. Pure.
+"""The ConfigMap `knodel-config`: which text an installation writes, and which it leaves unchanged. Pure.
 
 ConfigMap            its text                              becomes
 absent               –                                     the overlay's, with the ingress that was found
 of an installation   as the installation wrote it          as above
-any                  changed by somebody, or not by us     as it is; absent gateway keys are filled in
+any                  edited, or not of an installation      unchanged; absent gateway keys are filled in
 """
 
 from __future__ import annotations
@@ -22,49 +22,49 @@ from serving.types.settings.settings import Settings, settings_from_text
 NAME = "knodel-config"
 KEY = "config.yaml"
 GATEWAY_KEYS = ("address", "port", "domain")
-"""What an installation finds out where nobody said it."""
+"""Keys that an installation fills in if they are not set."""
 ANNOTATION_INSTALLED = "knodel.dev/installed"
-"""On the ConfigMap: digest of the text that an installation wrote (`9f2c4a81d0e1b7c3`); another text is somebody's."""
+"""Annotation of the ConfigMap: digest of the text that an installation wrote (`9f2c4a81d0e1b7c3`), to detect edits."""
 DIGEST_LENGTH = 16
-"""Hex digits: it tells an edit, not an attack."""
+"""Hexadecimal digits: enough to detect an edit, not an attack."""
 
 
 def is_settings(kind: Kind, obj: Object) -> bool:
-    """Whether this object of an installation is the ConfigMap of settings."""
+    """Return whether the object is the ConfigMap of settings."""
     return kind is CONFIG_MAP and name_of(obj) == NAME
 
 
 def settings_of(config_map: Object) -> Settings:
-    """The settings that it says. Raises SettingsError, LoadError."""
+    """Return the settings in the ConfigMap. Raises SettingsError, LoadError."""
     return settings_from_text(_text(config_map), f"ConfigMap {NAME}")
 
 
 def lacks_gateway(wanted: Object, live: Object | None) -> bool:
-    """Whether the text in force leaves a gateway key open, so that the ingress is to be looked for."""
+    """Return whether the effective text lacks a gateway key, so that the ingress must be found."""
     gateway = _gateway(_parsed(_base(wanted, live)))
     return any(key not in gateway for key in GATEWAY_KEYS)
 
 
 def with_settings(wanted: Object, live: Object | None, ingress: Ingress) -> Object:
-    """The ConfigMap to apply for the overlay's `wanted`, over the `live` one. Raises SettingsError, LoadError."""
+    """Return the ConfigMap to apply, from the overlay's `wanted` and the `live`. Raises SettingsError, LoadError."""
     text = _filled(_base(wanted, live), ingress)
     metadata = dict(wanted["metadata"])
     if live is None or _is_ours(live):
         metadata["annotations"] = {**annotations_of(wanted), ANNOTATION_INSTALLED: _digest(text)}
     if live is not None:
-        metadata["resourceVersion"] = version_of(live)  # nobody's edit is lost in between
+        metadata["resourceVersion"] = version_of(live)  # no concurrent edit is lost
     made = {**wanted, "metadata": metadata, "data": {KEY: text}}
-    settings_of(made)  # what nobody could read is not applied
+    settings_of(made)  # invalid settings are not applied
     return made
 
 
 def _base(wanted: Object, live: Object | None) -> str:
-    """The text to start from: somebody's own, else the overlay's."""
+    """Return the edited text if there is one, else the overlay's."""
     return _text(wanted if live is None or _is_ours(live) else live)
 
 
 def _filled(text: str, ingress: Ingress) -> str:
-    """The text with the gateway's keys where they are absent; as it is when none is."""
+    """Return the text with absent gateway keys filled in."""
     settings = _parsed(text)
     gateway = _gateway(settings)
     found = dict(zip(GATEWAY_KEYS, (ingress.address, ingress.port, ingress.domain), strict=True))
@@ -75,7 +75,7 @@ def _filled(text: str, ingress: Ingress) -> str:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    settings_from_text(text, f"ConfigMap {NAME}")  # names what is wrong
+    settings_from_text(text, f"ConfigMap {NAME}")  # raises with the fault
     documents = load_documents(text, f"ConfigMap {NAME}")
     return (documents[0] if documents else None) or {}
 
@@ -91,7 +91,7 @@ def _is_ours(live: Object) -> bool:
 def _text(config_map: Object) -> str:
     text = (config_map.get("data") or {}).get(KEY, "")
     if not isinstance(text, str):
-        raise BadManifests(f"ConfigMap {NAME}: {KEY} is no text")
+        raise BadManifests(f"ConfigMap {NAME}: {KEY} is not a string")
     return text
 
 

@@ -1,6 +1,6 @@
-"""Applies the objects of an installation in order, and removes those that a former one had and this one has not.
+"""Apply the objects of an installation in order, and remove those of a former installation that are not in it.
 
-Every step can be repeated: what stands already is left as it is, so an installation that was interrupted is run again.
+Every step can be repeated, so an interrupted installation is simply run again.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from serving.types.settings.settings import Settings
 
 Done = Literal["created", "configured", "unchanged", "deleted"]
 _SERVERS = ("managedFields", "resourceVersion", "generation")
-"""Metadata that the API server keeps."""
+"""Metadata that the API server sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one object; with a dry run, what would."""
+    """The change of one object, or with a dry run the change that would be made."""
 
     kind: Kind
     key: Key
@@ -41,7 +41,7 @@ class Change:
 
 
 class Installer:
-    """One installation; `dry_run` changes nothing, and the API server still judges what it can."""
+    """An installation. With `dry_run`, the API server validates the changes and makes none."""
 
     def __init__(self, cluster: Cluster, report: Report, dry_run: bool = False) -> None:
         self._cluster = cluster
@@ -49,15 +49,15 @@ class Installer:
         self._dry_run = dry_run
         self.settings: Settings | None = None
         self.notes: tuple[str, ...] = ()
-        """What to know of the ingress, once the settings are applied."""
+        """Notes on the ingress, available after the settings are applied."""
 
     async def apply(self, objects: Sequence[Object], deadline: Deadline) -> list[Change]:
-        """Apply all, definitions served before what follows them. Raises NotDone, and what the cluster raises."""
+        """Apply all objects; wait for definitions before objects that need them. Raises NotDone, ClusterError."""
         changes: list[Change] = []
         for obj in objects:
             kind = kind_of(obj)
             if kind is DEPLOYMENT and not any(change.kind is SECRET for change in changes):
-                changes.append(await self._make_key())  # before what mounts it
+                changes.append(await self._make_key())  # before the Pods that mount it
             self._report(f"{kind.kind.lower()} {name_of(obj)}")
             changes.append(await self._apply(kind, obj))
             if kind is CRD and not self._dry_run:
@@ -65,7 +65,7 @@ class Installer:
         return [*changes, *await self._prune(objects)]
 
     async def wait(self, objects: Sequence[Object], deadline: Deadline) -> None:
-        """Return once every Deployment runs as applied. Raises NotDone."""
+        """Wait until every Deployment runs as applied. Raises NotDone."""
         for obj in objects:
             if kind_of(obj) is DEPLOYMENT:
                 key = key_of(obj)
@@ -80,7 +80,7 @@ class Installer:
         live = await _live(self._cluster, kind, key)
         if is_settings(kind, obj):
             obj = await self._settle(obj, live)
-        if self._dry_run and live is None:  # its namespace may be one that is not made
+        if self._dry_run and live is None:  # in a dry run its namespace may not exist
             return Change(kind, key, "created")
         answer = await self._cluster.apply(kind, obj, manager=FIELD_MANAGER, force=True, dry_run=self._dry_run)
         if live is None:
@@ -92,14 +92,14 @@ class Installer:
         return Change(SECRET, Key(SYSTEM_NAMESPACE, pool_key.NAME), "created" if made else "unchanged")
 
     async def _settle(self, wanted: Object, live: Object | None) -> Object:
-        """The ConfigMap of settings, with the ingress where nobody said it."""
+        """Return the ConfigMap of settings, with the ingress filled in if it is not set."""
         ingress = await find_ingress(self._cluster) if lacks_gateway(wanted, live) else Ingress()
         made = with_settings(wanted, live, ingress)
         self.settings, self.notes = settings_of(made), ingress.notes
         return made
 
     async def _prune(self, objects: Sequence[Object]) -> list[Change]:
-        """Remove what a former installation had: another overlay, or an older release."""
+        """Remove objects of a former installation: another overlay, or an older release."""
         wanted = {(kind_of(obj), key_of(obj)) for obj in objects}
         namespaces = sorted({key.namespace for _, key in wanted if key.namespace})
         changes = []
@@ -114,7 +114,7 @@ class Installer:
 
 
 async def installed(cluster: Cluster, kind: Kind, namespaces: Sequence[str]) -> list[Object]:
-    """The objects of a kind that bear our label, of namespaced kinds those in `namespaces`."""
+    """Return the objects of a kind with our label; of namespaced kinds, those in `namespaces`."""
     selector = f"{LABEL}={PART_OF}"
     if not kind.namespaced:
         return list((await cluster.list(kind, selector=selector)).items)
@@ -122,7 +122,7 @@ async def installed(cluster: Cluster, kind: Kind, namespaces: Sequence[str]) -> 
 
 
 async def remove(cluster: Cluster, kind: Kind, obj: Object) -> None:
-    """Ask for the deletion of exactly this object; one that is gone is no fault."""
+    """Delete exactly this object. It is not an error if it is already gone."""
     key = key_of(obj)
     try:
         await cluster.delete(kind, key.name, key.namespace, uid=uid_of(obj))
@@ -145,6 +145,6 @@ async def _live(cluster: Cluster, kind: Kind, key: Key) -> Object | None:
 
 
 def _said(obj: Object) -> Object:
-    """An object without what the API server and others keep in it: what an installation may change."""
+    """Return the object without status and server metadata: the part that an installation may change."""
     metadata = {name: value for name, value in obj["metadata"].items() if name not in _SERVERS}
     return {**{name: value for name, value in obj.items() if name != "status"}, "metadata": metadata}

@@ -1,4 +1,4 @@
-"""The kinds that Knodel's manifests consist of, in the order in which they are applied. Pure."""
+"""The kinds in Knodel's manifests, in the order of application. Pure."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ ORDER = (
     CORE_SERVICE,
     DEPLOYMENT,
 )  # fmt: skip
-"""What others need comes first: a namespace, definitions, rights, settings, and then what runs."""
+"""Namespaces, definitions, rights and settings come before the workloads that need them."""
 
 _RANK = {(kind.api_version, kind.kind): rank for rank, kind in enumerate(ORDER)}
 
 
 class UnknownKind(KnodelError):
-    """A manifest holds a kind that is none of Knodel's."""
+    """A manifest has an object of an unsupported kind."""
 
 
 def kind_of(obj: Object) -> Kind:
-    """The kind of a manifest's object. Raises UnknownKind."""
+    """Return the kind of an object in a manifest. Raises UnknownKind."""
     return ORDER[_rank(obj)]
 
 
 def in_order(objects: list[Object]) -> list[Object]:
-    """The objects as they are to be applied. Raises UnknownKind."""
+    """Return the objects in the order of application. Raises UnknownKind."""
     return sorted(objects, key=lambda obj: (_rank(obj), key_of(obj)))
 
 
@@ -57,6 +57,6 @@ def _rank(obj: Object) -> int:
     if coordinates not in _RANK:
         known = ", ".join(kind.kind for kind in ORDER)
         raise UnknownKind(
-            f"{coordinates[1]} ({coordinates[0]}) is no kind that is installed ({known}): apply it by kubectl"
+            f"{coordinates[1]} ({coordinates[0]}) is not a kind that can be installed ({known}): apply it with kubectl"
         )
     return _RANK[coordinates]

@@ -1,4 +1,4 @@
-"""What an installation has to know of Knative: whether it is there, which flags are off, where its ingress answers."""
+"""Inspect Knative for an installation: whether it exists, which flags are off, and the address of its ingress."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 LEAST_VERSION = "0.50 (release 1.20)"
 CONFIG_NETWORK, CONFIG_DOMAIN = "config-network", "config-domain"
 CLASS_KEYS = ("ingress-class", "ingress.class")
-"""Knative reads the second one too, its name of before."""
+"""Knative also reads the second key, its former name."""
 DEFAULT_CLASS = "istio.ingress.networking.knative.dev"
 DEFAULT_DOMAIN = "svc.cluster.local"
-"""Where config-domain says nothing (knative/serving `pkg/reconciler/route/config/domain.go`)."""
+"""Domain if config-domain has none (knative/serving `pkg/reconciler/route/config/domain.go`)."""
 INGRESSES: Mapping[str, tuple[str, str]] = {
     "kourier.ingress.networking.knative.dev": ("kourier-system", "kourier"),
     DEFAULT_CLASS: ("istio-system", "istio-ingressgateway"),
     "contour.ingress.networking.knative.dev": ("contour-external", "envoy"),
 }
-"""Namespace and name of the Service in front of each ingress, as its own manifests make it."""
+"""Namespace and name of the Service of each ingress, as in its manifests."""
 HTTP_PORTS = ("http2", "http")
 HTTP_PORT = 80
 
 
 class KnativeMissing(KnodelError):
-    """The cluster has no Knative Serving; nothing was changed."""
+    """The cluster has no Knative Serving. Nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ingress:
-    """Where requests enter the cluster; what could not be found is empty or 0, and `notes` say why."""
+    """The entry point of requests to the cluster. Unknown values are empty or 0, and `notes` give the reason."""
 
     address: str = ""
     port: int = 0
@@ -60,7 +60,7 @@ class Ingress:
 
 
 async def require_knative(cluster: Cluster) -> None:
-    """Raises KnativeMissing unless all of Knative Serving's kinds that we need are defined."""
+    """Check that all kinds of Knative Serving that we need are defined. Raises KnativeMissing."""
     missing = []
     for kind in NEEDED:
         try:
@@ -70,24 +70,24 @@ async def require_knative(cluster: Cluster) -> None:
     if len(missing) == len(NEEDED):
         raise KnativeMissing(
             f"this cluster has no Knative Serving: install version {LEAST_VERSION} or newer first "
-            "(https://knative.dev/docs/install/), then run this again"
+            "(https://knative.dev/docs/install/), then repeat this command"
         )
     if missing:
         raise KnativeMissing(
-            f"Knative Serving of this cluster lacks {', '.join(missing)}: bring it to version {LEAST_VERSION} or newer"
+            f"Knative Serving of this cluster lacks {', '.join(missing)}: upgrade it to {LEAST_VERSION} or newer"
         )
 
 
 async def flags_off(cluster: Cluster, flags: Sequence[Flag] = FLAGS) -> list[Flag]:
-    """The flags that are off on the cluster."""
+    """Return the flags that are off on the cluster."""
     data = {place: await _data(cluster, *place) for place in {(flag.namespace, flag.configmap) for flag in flags}}
     return [flag for flag in flags if not flag.is_on(data[flag.namespace, flag.configmap])]
 
 
 async def switch_on(cluster: Cluster, flags: Iterable[Flag], *, dry_run: bool = False) -> list[Flag]:
-    """Set the flags, and restart what reads them only when it starts; returns those that were, or would be, set.
+    """Set the flags and restart Deployments that read them at start. Return the flags that were, or would be, set.
 
-    Raises NotFound when a ConfigMap of Knative's is absent.
+    Raises NotFound if a ConfigMap of Knative is missing.
     """
     done = [flag for flag in flags if flag.may_be_set(await _data(cluster, flag.namespace, flag.configmap))]
     if dry_run:
@@ -101,42 +101,42 @@ async def switch_on(cluster: Cluster, flags: Iterable[Flag], *, dry_run: bool = 
 
 
 async def _restart(cluster: Cluster, namespace: str, name: str) -> None:
-    """Replace the Pods of a Deployment of Knative's one after another, as `kubectl rollout restart` does."""
+    """Restart a Deployment of Knative, as `kubectl rollout restart` does."""
     annotations = {RESTARTED_AT: timestamp(datetime.now(UTC))}
     patch = {"spec": {"template": {"metadata": {"annotations": annotations}}}}
-    with suppress(NotFound):  # who runs none under this name restarts it by hand
+    with suppress(NotFound):  # a Deployment with another name must be restarted by hand
         await cluster.patch(DEPLOYMENT, name, patch, namespace, manager=FIELD_MANAGER)
 
 
 async def find_ingress(cluster: Cluster) -> Ingress:
-    """Address and port of the ingress in use, and the domain of public hosts."""
+    """Return address and port of the ingress in use, and the domain of public hosts."""
     network = await _data(cluster, NAMESPACE, CONFIG_NETWORK)
     domain = domain_of(await _data(cluster, NAMESPACE, CONFIG_DOMAIN))
     notes = () if domain != DEFAULT_DOMAIN else (
-        f"Knative has no public domain (ConfigMap {CONFIG_DOMAIN} of {NAMESPACE}): models are reached from within the "
-        "cluster alone",
+        f"Knative has no public domain (ConfigMap {CONFIG_DOMAIN} of {NAMESPACE}): models can be reached from within "
+        "the cluster only",
     )  # fmt: skip
     ingress_class = next((network[key] for key in CLASS_KEYS if network.get(key)), DEFAULT_CLASS)
     if ingress_class not in INGRESSES:
-        return Ingress(domain=domain, notes=(*notes, f"the ingress {ingress_class} is not known: {_by_hand()}"))
+        return Ingress(domain=domain, notes=(*notes, f"the ingress {ingress_class} is unknown: {_by_hand()}"))
     namespace, name = INGRESSES[ingress_class]
     try:
         service = await cluster.get(CORE_SERVICE, name, namespace)
     except NotFound:
         return Ingress(
-            domain=domain, notes=(*notes, f"the ingress' Service {namespace}/{name} is not there: {_by_hand()}")
+            domain=domain, notes=(*notes, f"the ingress' Service {namespace}/{name} does not exist: {_by_hand()}")
         )
     address, note = address_of(service)
     return Ingress(address, port_of(service), domain, (*notes, *([note] if note else ())))
 
 
 def domain_of(data: Mapping[str, str]) -> str:
-    """The domain of Routes without labels in a config-domain; a value is a label selector, empty for all."""
+    """Return the domain of Routes without labels in a config-domain, whose values are label selectors (empty: all)."""
     return next((key for key, value in data.items() if key != "_example" and not value.strip()), DEFAULT_DOMAIN)
 
 
 def address_of(service: Object) -> tuple[str, str]:
-    """Where a Service is reached from outside, and what to know of it."""
+    """Return the outside address of a Service, and a note on it."""
     for entry in ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
         if entry.get("ip") or entry.get("hostname"):
             return str(entry.get("ip") or entry["hostname"]), ""
@@ -146,11 +146,11 @@ def address_of(service: Object) -> tuple[str, str]:
     address = str(spec.get("clusterIP") or "")
     if address in ("", "None"):
         return "", f"the ingress has no address: {_by_hand()}"
-    return address, f"the ingress has no outer address, {address} is within the cluster: {_by_hand()}"
+    return address, f"the ingress has no outside address, {address} is inside the cluster: {_by_hand()}"
 
 
 def port_of(service: Object) -> int:
-    """The port for plain HTTP."""
+    """Return the port for plain HTTP."""
     ports = (service.get("spec") or {}).get("ports") or ()
     named = [port for name in HTTP_PORTS for port in ports if port.get("name") == name]
     return int(next((port["port"] for port in (*named, *ports)), HTTP_PORT))
@@ -161,7 +161,7 @@ def _by_hand() -> str:
 
 
 async def _data(cluster: Cluster, namespace: str, name: str) -> Mapping[str, str]:
-    """A ConfigMap's data; empty when it is absent, since Knative's defaults hold then."""
+    """Return the data of a ConfigMap, or nothing if it is missing, since Knative's defaults apply then."""
     try:
         return (await cluster.get(CONFIG_MAP, name, namespace)).get("data") or {}
     except NotFound:

@@ -1,6 +1,6 @@
-"""The Secret `knodel-pool-key`: what the autoscaler makes the tokens of warm pools from.
+"""The Secret `knodel-pool-key`, from which the autoscaler derives the tokens of warm pools.
 
-Made once and never written over: a new key would replace every member. Nobody has to read it for that.
+It is created once and never overwritten, because a new key would replace every member.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from serving.reconciler.apply import FIELD_MANAGER
 NAME = "knodel-pool-key"
 KEY = "key"
 LENGTH = 32
-"""Random bytes: as many as the output of the HMAC-SHA256 that they are the key of (RFC 2104, section 3)."""
+"""Random bytes of the key: the output size of HMAC-SHA256 (RFC 2104, section 3)."""
 
 
 async def make_pool_key(cluster: Cluster, dry_run: bool = False) -> bool:
-    """Make the Secret where there is none; whether it was, or with `dry_run` would be, made."""
+    """Create the Secret if it is missing. Return whether it was, or with `dry_run` would be, created."""
     try:
         await cluster.create(SECRET, _secret(), manager=FIELD_MANAGER, dry_run=dry_run)
     except AlreadyExists:
         return False
     except NotFound:
-        if not dry_run:  # only a dry run may meet a namespace that is not made
+        if not dry_run:  # in a dry run the namespace may not exist
             raise
     return True
 

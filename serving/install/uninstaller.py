@@ -1,4 +1,4 @@
-"""Removes what an installation made, found by its label; Models and WarmPools first, Knative's own never."""
+"""Remove the objects of an installation by their label: Models and WarmPools first, objects of Knative never."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ MADE_FOR_THEM = (
     (POD, LABEL_POOL),
 )
 MOST_NAMED = 5
-"""Models, and WarmPools, that a message names."""
+"""Maximum number of Models, and of WarmPools, that a message names."""
 
 
 class ModelsLeft(KnodelError):
-    """There are Models or WarmPools, and nobody said that they may go; nothing was changed."""
+    """There are Models or WarmPools, and their deletion was not requested. Nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ class Owned:
 
     @property
     def deleted(self) -> Change:
-        """That it goes."""
+        """The change that deletes it."""
         return Change(self.kind, key_of(self.object), "deleted")
 
 
 async def owned_by_people(cluster: Cluster) -> list[Owned]:
-    """All Models and WarmPools; none where they are not defined."""
+    """Return all Models and WarmPools; none if the kinds are not defined."""
     found = []
     for kind, _ in WHAT_PEOPLE_MADE:
         try:
@@ -68,29 +68,29 @@ async def owned_by_people(cluster: Cluster) -> list[Owned]:
 
 
 def require_none(owned: Sequence[Owned]) -> None:
-    """Raises ModelsLeft, which names some of them."""
+    """Raise ModelsLeft, which names some of them, unless there are none."""
     told = []
     for kind, words in WHAT_PEOPLE_MADE:
         keys = [str(key_of(one.object)) for one in owned if one.kind is kind]
         if keys:
             more = f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
-            told.append(f"{words} are still there: {', '.join(keys[:MOST_NAMED])}{more}")
+            told.append(f"{words} still exist: {', '.join(keys[:MOST_NAMED])}{more}")
     if told:
-        raise ModelsLeft(f"{'; '.join(told)}; delete them first, or all of them by --delete-models")
+        raise ModelsLeft(f"{'; '.join(told)}; delete them first, or delete all of them with --delete-models")
 
 
 async def delete_owned(cluster: Cluster, owned: Sequence[Owned], deadline: Deadline) -> list[Change]:
-    """Delete Models and WarmPools, and wait until what was made for them is gone. Raises NotDone."""
+    """Delete Models and WarmPools, and wait until their dependents are gone. Raises NotDone."""
     for one in owned:
         await remove(cluster, one.kind, one.object)
 
     async def missing() -> str:
         left = await owned_by_people(cluster)
         if left:
-            return f"{len(left)} models and warm pools are still going"
+            return f"{len(left)} models and warm pools are still being deleted"
         for kind, label in MADE_FOR_THEM:
             if children := (await cluster.list(kind, selector=label)).items:
-                return f"{len(children)} {kind.resource} of models and warm pools are still going"
+                return f"{len(children)} {kind.resource} of models and warm pools are still being deleted"
         return ""
 
     await deadline.until(missing)
@@ -98,7 +98,7 @@ async def delete_owned(cluster: Cluster, owned: Sequence[Owned], deadline: Deadl
 
 
 async def remove_all(cluster: Cluster, deadline: Deadline, dry_run: bool = False) -> list[Change]:
-    """Remove every object of an installation: what runs first, definitions last. Raises NotDone."""
+    """Remove all objects of an installation: workloads first, definitions last. Raises NotDone."""
     changes = []
     for kind in (NAMESPACE, *(kind for kind in reversed(ORDER) if kind not in (NAMESPACE, CRD)), CRD):
         for obj in await _ours(cluster, kind):
@@ -111,7 +111,7 @@ async def remove_all(cluster: Cluster, deadline: Deadline, dry_run: bool = False
 
 
 async def _ours(cluster: Cluster, kind: Kind) -> list[Object]:
-    """What was installed; what stands in our own namespace goes with it."""
+    """Return the installed objects. Objects in our namespace are deleted with it."""
     found = await installed(cluster, kind, [KNATIVE_NAMESPACE])
     return [obj for obj in found if kind is not CRD or name_of(obj).endswith(f".{MODEL.group}")]
 

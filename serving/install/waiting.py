@@ -1,4 +1,4 @@
-"""Waiting on a cluster with a deadline, and what to say of what is not there in time."""
+"""Wait for objects of a cluster with a deadline, and report what is missing."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from clusters.base.errors import ClusterError, KnodelError, NotFound, Unavailabl
 from clusters.base.objects import DEPLOYMENT, POD, Key, Kind, Object, condition_of, is_true, labels_of
 from serving.install.kinds import CRD
 
-POLL = 0.5  # s between two looks; an installation takes some ten
+POLL = 0.5  # s between two checks; an installation takes about ten
 ESTABLISHED = "Established"
 AVAILABLE = "Available"
 
 Report = Callable[[str], None]
-"""Shows what is waited for."""
+"""A function that shows the object that is waited for."""
 
 
 class NotDone(KnodelError):
-    """What was waited for did not come in time."""
+    """The deadline of a wait has passed."""
 
 
 class Deadline:
-    """Seconds that several waits share."""
+    """A deadline in seconds that several waits share."""
 
     def __init__(self, clock: Clock, seconds: float, report: Report) -> None:
         self._clock = clock
@@ -32,7 +32,7 @@ class Deadline:
         self._report = report
 
     async def until(self, missing: Callable[[], Awaitable[str]]) -> None:
-        """Return once `missing` says nothing. Raises NotDone with what it says when time is up."""
+        """Wait until `missing` returns an empty string. Raises NotDone with its text at the deadline."""
         while words := await _asked(missing):
             self._report(words)
             if self._clock.monotonic() >= self._ends:
@@ -43,12 +43,12 @@ class Deadline:
 async def _asked(missing: Callable[[], Awaitable[str]]) -> str:
     try:
         return await missing()
-    except Unavailable as error:  # an API server may restart while Knodel is installed
+    except Unavailable as error:  # an API server may restart during the installation
         return str(error)
 
 
 async def not_established(cluster: Cluster, name: str) -> str:
-    """What keeps a CustomResourceDefinition from being served; empty when nothing does."""
+    """Return why a CustomResourceDefinition is not served, or an empty string."""
     definition = await cluster.get(CRD, name)
     if is_true(definition, ESTABLISHED):
         return ""
@@ -58,7 +58,7 @@ async def not_established(cluster: Cluster, name: str) -> str:
 
 
 async def not_available(cluster: Cluster, key: Key) -> str:
-    """What keeps a Deployment from running its present template on all replicas; empty when nothing does."""
+    """Return why a Deployment does not run its present template on all replicas, or an empty string."""
     deployment = await cluster.get(DEPLOYMENT, key.name, key.namespace)
     status, wanted = deployment.get("status") or {}, int((deployment.get("spec") or {}).get("replicas", 1))
     updated = min(int(status.get("updatedReplicas") or 0), int(status.get("availableReplicas") or 0))
@@ -71,23 +71,23 @@ async def not_available(cluster: Cluster, key: Key) -> str:
 
 
 async def still_there(cluster: Cluster, kind: Kind, key: Key) -> str:
-    """Names an object that is to go; empty when it is gone."""
+    """Return a text that names an object which still exists, or an empty string."""
     try:
         await cluster.get(kind, key.name, key.namespace)
     except NotFound:
         return ""
-    return f"{kind.kind.lower()} {key} is still going"
+    return f"{kind.kind.lower()} {key} is still being deleted"
 
 
 async def _why(cluster: Cluster, deployment: Object, key: Key) -> str:
-    """What holds a replica up, as far as its Pods or the Deployment say."""
+    """Return why a replica is not available, according to its Pods or the Deployment."""
     failure = condition_of(deployment, "ReplicaFailure") or {}
     if failure.get("status") == "True":
         return str(failure.get("message", ""))
     labels = ((deployment.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
     try:
         pods = (await cluster.list(POD, key.namespace, ",".join(f"{name}={labels[name]}" for name in labels))).items
-    except ClusterError:  # who may install need not be allowed to look at Pods
+    except ClusterError:  # the caller may lack the right to read Pods
         return ""
     return next((reason for pod in pods if labels.items() <= labels_of(pod).items() and (reason := _waiting(pod))), "")
 

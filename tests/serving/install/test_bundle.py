@@ -33,7 +33,7 @@ def test_the_package_is_complete() -> None:
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({}, "holds no YAML files"),
+        ({}, "has no YAML files"),
         ({"kustomization.yaml": "resources: []"}, "kubectl apply -k"),
         ({"a.yaml": "a: {"}, "a.yaml: at the end"),
         ({"a.yaml": CONFIG}, "no whole installation, it lacks Namespace knodel-system"),

@@ -203,7 +203,7 @@ async def test_models_and_warm_pools_that_are_left_are_named(cluster: EmbeddedCl
         await cluster.create(MODEL, model_object(f"m{number}"), manager="user")
     await cluster.create(WARM_POOL, pool_object("small"), manager="user")
     owned = await owned_by_people(cluster)
-    words = "default/m4 and 2 more; warm pools are still there: default/small; delete them first"
+    words = "default/m4 and 2 more; warm pools still exist: default/small; delete them first"
     with pytest.raises(ModelsLeft, match=words):
         require_none(owned)
     assert len(await delete_owned(cluster, owned, deadline)) == len(owned) == 8
