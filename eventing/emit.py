@@ -30,6 +30,7 @@ from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
+from clusters.base.backoff import Backoff
 from clusters.base.errors import KnodelError
 from eventing.auth.signing import sign
 from eventing.objects.sequence import EventSequence
@@ -52,6 +53,7 @@ DEFAULT_WAIT: Final = 300.0
 FIRST_WAIT: Final = 0.5
 LONGEST_WAIT: Final = 30.0
 """s between attempts: doubled from the first on, a random half of it taken off; the server's Retry-After is kept."""
+_BACKOFF: Final = Backoff(FIRST_WAIT, LONGEST_WAIT, jitter=(0.5, 1.0))
 _AGAIN: Final = frozenset({408, 425, 429})
 """Besides 5xx: a moment later the answer may be another one."""
 RESULT: Final = "Knodel-Event"
@@ -200,8 +202,9 @@ def _send(url: str, body: bytes, secret: str, delivery: str, wait: float | None,
     """Send until it is taken or `wait` seconds are over; return the result that the answer names. Raises NotEmitted."""
     opener = urllib.request.build_opener(_NoRedirects)
     total = DEFAULT_WAIT if wait is None else wait
-    end, backoff = timing.monotonic() + total, FIRST_WAIT
+    end = timing.monotonic() + total
     deadline = datetime.now().astimezone() + timedelta(seconds=total)
+    failures = 0
     while True:
         headers = {**_FORMAT, **sign(secret, delivery, datetime.now(UTC), body)}  # signed anew: it bears the time
         request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310  http(s) alone, by `_webhook`
@@ -216,13 +219,13 @@ def _send(url: str, body: bytes, secret: str, delivery: str, wait: float | None,
             if wait is None and _is_refused_here(url, error):
                 raise NotEmitted(_not_running(url)) from error
             failure, asked = NotEmitted(f"{url} does not answer: {error}"), 0.0
-        pause = max(asked, backoff * random.uniform(0.5, 1.0))  # noqa: S311  no secret
+        pause = max(asked, _BACKOFF.delay(failures, random.random))
         if timing.monotonic() + pause > end:
             raise failure
         log.warning("%s; waiting for the platform until %s (%s), next attempt in %.1f s",
                     failure, f"{deadline:%H:%M:%S}", f"{WAIT}={total:g}", pause)  # fmt: skip
         timing.sleep(pause)
-        backoff = min(2 * backoff, LONGEST_WAIT)
+        failures += 1
 
 
 def _is_refused_here(url: str, error: Exception) -> bool:

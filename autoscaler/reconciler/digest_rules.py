@@ -18,8 +18,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from clusters.base.backoff import Backoff
+
 FIRST_BACKOFF: Final = 10.0  # s between the first deletion and the second
 LONGEST_BACKOFF: Final = 300.0  # s
+_BACKOFF: Final = Backoff(FIRST_BACKOFF, LONGEST_BACKOFF)
 FORGOTTEN_AFTER: Final = 3_600.0  # s
 _SHOWN: Final = len("sha256:") + 12  # characters of a digest in messages
 
@@ -49,8 +52,7 @@ class Deletions:
         """Return the seconds until the next deletion is allowed."""
         if self.count == 0 or now - self.last >= FORGOTTEN_AFTER:
             return 0.0
-        backoff = min(FIRST_BACKOFF * 2.0 ** min(self.count - 1, 16), LONGEST_BACKOFF)
-        return max(0.0, self.last + backoff - now)
+        return max(0.0, self.last + _BACKOFF.delay(self.count - 1) - now)
 
 
 class Reason(StrEnum):

@@ -23,6 +23,7 @@ from autoscaler.types import HELD_ANNOTATION, LOADED_ANNOTATION
 from autoscaler.warmpool.claims.assignment import assignment_of, loads_anything
 from autoscaler.warmpool.claims.pods import is_active
 from clusters.base.api import Cluster
+from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock
 from clusters.base.errors import Conflict, NotFound
 from clusters.base.objects import (
@@ -47,6 +48,7 @@ MISMATCH: Final = "DigestMismatch"
 """Reason of the Event on the Revision, and of the PodAutoscaler's condition `ReplicasStarted`."""
 RETRY: Final = 0.25  # s after which a Pod that did not answer is asked again; twice as long each time
 LONGEST_RETRY: Final = 2.0  # s
+_BACKOFF: Final = Backoff(RETRY, LONGEST_RETRY)
 MOUNTED_FOR: Final = 1.0
 """s after which a Pod that starts is asked though the record was written before it: its mount may be older."""
 ASK_AGAIN: Final = 10.0  # s after which a Pod that waited for nothing, and still is not ready, is asked again
@@ -240,19 +242,19 @@ class Digests:
 
     async def _ask(self, key: Key, endpoint: Endpoint, enqueue: Callable[[Key], None]) -> None:
         """Ask one Pod until it has answered."""
-        pause = RETRY
+        failures = 0
         while True:
             try:
                 loaded = await self._source.loaded(endpoint)
                 if loaded.confirmed or loaded.digest:
                     break
-                pause = RETRY
+                failures = 0
             except (NoSample, BadSample) as error:
                 log.debug("%s", error)
             except Exception:  # the frame: one Pod must not end the questions to others
                 log.exception("%s: its digest cannot be read", endpoint.pod)
-            await self._clock.sleep(pause)
-            pause = min(2 * pause, LONGEST_RETRY)
+            await self._clock.sleep(_BACKOFF.delay(failures))
+            failures += 1
         self._asked.pop(endpoint, None)
         self._changed.set()
         state = self._states.get(key)

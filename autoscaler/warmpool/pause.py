@@ -8,11 +8,13 @@ from datetime import datetime
 from typing import Final
 
 from autoscaler.warmpool.reasons import PoolReason, PoolRule
+from clusters.base.backoff import Backoff
 
 FIRST_WAIT: Final = 1.0
 """s; a quota is often freed in a second, by a Pod that was just ending."""
 LONGEST_WAIT: Final = 60.0
 """s; a member that fails costs its start, and a person who repaired the cause waits no longer than this."""
+_BACKOFF: Final = Backoff(FIRST_WAIT, LONGEST_WAIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Pause:
 
 def wait_after(failures: int) -> float:
     """Seconds after that many failures in a row."""
-    return float(min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(failures - 1, 16)))
+    return _BACKOFF.delay(failures - 1)
 
 
 def after_failure(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import secrets
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock
 from clusters.gateway.admin import Admin
 from clusters.gateway.bootstrap import bootstrap, cluster
@@ -49,6 +51,7 @@ APPLY_TIMEOUT: Final = 5.0  # s from a written file to a probe that sees it; 2 m
 REPLACE_DRAIN: Final = 5.0  # s that requests under way at an Envoy get that is replaced
 _FIRST_PAUSE: Final = 0.001  # s between two looks at what is in force
 _LARGEST_PAUSE: Final = 0.05
+_POLLS: Final = Backoff(_FIRST_PAUSE, _LARGEST_PAUSE)
 LARGEST_ACCESS_LOG: Final = 64 * 1024 * 1024  # bytes; one former file is kept, so twice this on disk
 ACCESS_LOG_INTERVAL: Final = 60.0  # s between looks at its size; at 10 000 requests/s some 200 MB may pass
 
@@ -226,10 +229,10 @@ class Envoy:
             raise NotServing(f"Envoy's configuration cannot be written to {self.folder}: {error.strerror}") from error
 
     async def _taken_over(self, wanted: _Configuration) -> None:
-        pause = _FIRST_PAUSE
-        while not await self._is_in_force(wanted):
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LARGEST_PAUSE)
+        for polls in itertools.count():
+            if await self._is_in_force(wanted):
+                return
+            await asyncio.sleep(_POLLS.delay(polls))
 
     async def _is_in_force(self, wanted: _Configuration) -> bool:
         try:
@@ -256,8 +259,7 @@ class Envoy:
 
     async def _wait_serving(self) -> None:
         deadline = self._clock.monotonic() + START_TIMEOUT
-        pause = _FIRST_PAUSE
-        while True:
+        for polls in itertools.count():
             try:
                 await self._probe.version()
             except NotServing as error:
@@ -267,8 +269,7 @@ class Envoy:
                     raise
             else:
                 return
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LARGEST_PAUSE)
+            await asyncio.sleep(_POLLS.delay(polls))
 
     async def _drain(self, grace: float) -> None:
         await self._admin.drain_listeners()

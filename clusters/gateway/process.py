@@ -11,6 +11,7 @@ from typing import Final
 import envoy
 
 from clusters.base import processes
+from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock
 from clusters.base.errors import AddressInUse
 from clusters.base.identity import Identity, is_running
@@ -26,6 +27,7 @@ LOG: Final = "envoy.log"
 STOP_GRACE: Final = 5.0  # s from SIGTERM to SIGKILL; Envoy ends at once, its requests have ended before
 FIRST_BACKOFF: Final = 0.05  # s before a restart; every request fails meanwhile
 LARGEST_BACKOFF: Final = 4.0  # s; of an Envoy that dies again and again: it is back within 5 s even then
+_BACKOFF: Final = Backoff(FIRST_BACKOFF, LARGEST_BACKOFF)
 STEADY: Final = 30.0  # s after which a start counts as a success
 _ACCESS_LOG_FLUSH_MS: Final = 1000  # of written lines, when there are any
 
@@ -40,7 +42,7 @@ class EnvoyProcess:
         self._identity: Identity | None = None
         self._started_at = 0.0
         self._retired = False
-        self._backoff = FIRST_BACKOFF
+        self._failures = 0
         self.current = True  # whether an adopted one runs the binary that is installed now
 
     @property
@@ -107,10 +109,9 @@ class EnvoyProcess:
 
     def _next_backoff(self) -> float:
         if self._clock.monotonic() - self._started_at > STEADY:
-            self._backoff = FIRST_BACKOFF
-        delay = self._backoff
-        self._backoff = min(self._backoff * 2, LARGEST_BACKOFF)
-        return delay
+            self._failures = 0
+        self._failures += 1
+        return _BACKOFF.delay(self._failures - 1)
 
 
 def _version(binary: str | Path) -> str:

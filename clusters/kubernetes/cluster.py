@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from clusters.base.api import ObjectList, PatchType, Subresource, WatchEvent
+from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock, SystemClock
 from clusters.base.errors import ClusterError, Conflict, FieldError, Invalid
 from clusters.base.objects import Key, Kind, Object
@@ -36,6 +37,7 @@ AT_ONCE = 32
 """Creations of one call under way together: a third of the connections that the client keeps, so that others pass."""
 RACE_PAUSE = 0.02
 """s before that, doubled each time and lengthened at random."""
+_RACES = Backoff(RACE_PAUSE, RACE_PAUSE * 2**RACES)
 
 
 class KubernetesCluster:
@@ -209,7 +211,7 @@ class KubernetesCluster:
             except Conflict as error:
                 if conditional or error.fields or "changed meanwhile" not in str(error):
                     raise
-            await asyncio.sleep(self._transport.lengthened(RACE_PAUSE * 2**attempt))
+            await asyncio.sleep(self._transport.lengthened(_RACES.delay(attempt)))
         return await self._object(request)
 
     async def _reason(

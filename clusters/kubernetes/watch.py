@@ -20,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from clusters.base.api import WatchEvent
+from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock
 from clusters.base.errors import Gone, Unavailable
 from clusters.kubernetes.errors import translate
@@ -71,6 +72,7 @@ class Watch:
         self._version = version
         self._clock = clock
         self._timeouts = timeouts
+        self._backoff = Backoff(timeouts.first_backoff, timeouts.largest_backoff)
         self._decoder = msgspec.json.Decoder(_Line)
         self._failures = 0
         self._garbage = 0
@@ -149,9 +151,8 @@ class Watch:
         return Garbage(f"{self._request.what}: the server sent what is no event ({exc})")
 
     async def _pause(self, trouble: Unavailable | None) -> None:
+        wait = self._transport.lengthened(self._backoff.delay(self._failures))
         self._failures += 1
-        backoff = self._timeouts.first_backoff * 2.0 ** min(self._failures - 1, 16)
-        wait = self._transport.lengthened(min(backoff, self._timeouts.largest_backoff))
         if trouble is not None:
             wait = max(wait, trouble.retry_after or 0.0)
             level = logging.WARNING if self._failures >= FAILURES_WORTH_A_WARNING else logging.INFO

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from clusters.base.api import Cluster, ObjectList, WatchEvent
+from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock, SystemClock
 from clusters.base.errors import ClusterError, Gone, Unavailable
 from clusters.base.objects import Key, Kind, Object, controller_of, key_of, version_of
@@ -23,6 +24,7 @@ Index = Callable[[Object], Iterable[str]]
 
 FIRST_BACKOFF = 0.1  # s
 LARGEST_BACKOFF = 10.0  # s
+_BACKOFF = Backoff(FIRST_BACKOFF, LARGEST_BACKOFF)
 CATCH_UP_LOOK = 0.05  # s between two looks at whether the watch has arrived where the cluster is
 CATCH_UP_RETRY = 1.0  # s between two lists; an object that was deleted in this very moment is not in the next one
 
@@ -106,7 +108,7 @@ class Informer:
     async def run(self) -> None:
         """List and watch until cancelled. Raises Invalid for a wrong selector, which does not get better."""
         parse_selector(self._selector)
-        backoff = FIRST_BACKOFF
+        failures = 0
         while True:
             began = self._clock.monotonic()
             try:
@@ -114,9 +116,9 @@ class Informer:
                 await self._follow()
             except ClusterError as error:
                 if self._clock.monotonic() - began >= LARGEST_BACKOFF:  # it went well in between
-                    backoff = FIRST_BACKOFF
-                await self._clock.sleep(self._pause(error, backoff))
-                backoff = min(backoff * 2, LARGEST_BACKOFF)
+                    failures = 0
+                await self._clock.sleep(self._pause(error, _BACKOFF.delay(failures)))
+                failures += 1
 
     def _pause(self, error: ClusterError, backoff: float) -> float:
         """Seconds to wait before the next list."""

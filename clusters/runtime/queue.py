@@ -10,6 +10,8 @@ import random
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from clusters.base.backoff import Backoff
+
 K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY = 0.02  # s, after the first failure
@@ -23,8 +25,7 @@ class WorkQueue(Generic[K]):
     """
 
     def __init__(self, first_delay: float = FIRST_DELAY, largest_delay: float = LARGEST_DELAY) -> None:
-        self._first_delay = first_delay
-        self._largest_delay = largest_delay
+        self._backoff = Backoff(first_delay, largest_delay, jitter=(0.9, 1.1))
         self._ready: asyncio.Queue[K] = asyncio.Queue()
         self._dirty: set[K] = set()
         self._working: set[K] = set()
@@ -60,8 +61,7 @@ class WorkQueue(Generic[K]):
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         if delay is None:
-            delay = min(self._first_delay * 2.0 ** min(failures, 32), self._largest_delay)
-            delay *= 0.9 + 0.2 * random.random()  # noqa: S311 - jitter, so that keys that failed together part
+            delay = self._backoff.delay(failures, random.random)
         self.add_after(key, delay)
         return delay
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
+from clusters.base.backoff import Backoff
+
 FIRST_GAP: Final = 1.0
 """s between the first change after quiet and the next."""
 LARGEST_GAP: Final = 60.0
 """s between two changes in a long storm; each gap is twice the one before."""
+_GAPS: Final = Backoff(FIRST_GAP, LARGEST_GAP)
 QUIET: Final = 2.0
 """Gaps without a change after which a Model's next one is the first again."""
 
@@ -20,19 +23,22 @@ class Pace:
     """When each Model may be changed next."""
 
     def __init__(self) -> None:
-        self._last: dict[Hashable, tuple[float, float]] = {}
+        self._last: dict[Hashable, tuple[float, int]] = {}  # time of the last change, changes before it in the storm
 
     def wait(self, key: Hashable, now: float) -> float:
         """Seconds until the next change may be made; 0 for now."""
-        at, gap = self._last.get(key, (now, 0.0))
-        return max(0.0, at + gap - now)
+        if key not in self._last:
+            return 0.0
+        at, changes = self._last[key]
+        return max(0.0, at + _GAPS.delay(changes) - now)
 
     def changed(self, key: Hashable, now: float) -> None:
         """A change was made at `now`."""
-        at, gap = self._last.get(key, (now, 0.0))
-        stormy = key in self._last and now - at <= QUIET * gap
-        self._last[key] = (now, min(2 * gap, LARGEST_GAP) if stormy else FIRST_GAP)
         self._forget(now)
+        former = self._last.get(key)
+        self._last[key] = (now, 0 if former is None else former[1] + 1)
 
     def _forget(self, now: float) -> None:
-        self._last = {key: (at, gap) for key, (at, gap) in self._last.items() if now - at <= QUIET * gap}
+        self._last = {
+            key: (at, changes) for key, (at, changes) in self._last.items() if now - at <= QUIET * _GAPS.delay(changes)
+        }

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from clusters.base.api import ObjectList
+from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock
 from clusters.base.errors import Forbidden, Invalid, KnodelError, NotFound
 from clusters.base.objects import Kind, Object, name_of, namespace_of, uid_of
@@ -32,6 +33,7 @@ by number it forgets records of jobs last."""
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 60.0
 """s between attempts to list, doubled from the first on."""
+_BACKOFF: Final = Backoff(FIRST_WAIT, LONGEST_WAIT)
 ATTEMPTS: Final = 8
 """For each kind: about two minutes, as long as an API server takes to come back."""
 AT_ONCE: Final = 100
@@ -80,7 +82,7 @@ class FinishedJobs:
 
     async def _record(self, kind: Kind, listened: Sequence[EventSource], unread: dict[str, list[str]]) -> int:
         """Kinds that cannot be read are added to `unread`, by the reason."""
-        wait, missed = FIRST_WAIT, 0
+        missed = 0
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 missed = await self._record_once(kind, listened)
@@ -91,8 +93,7 @@ class FinishedJobs:
                 break
             except KnodelError as error:
                 log.warning("finished %s cannot be looked for (attempt %d of %d): %s", kind, attempt, ATTEMPTS, error)
-            await self._clock.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT)
+            await self._clock.sleep(_BACKOFF.delay(attempt - 1))
         return missed
 
     async def _record_once(self, kind: Kind, listened: Sequence[EventSource]) -> int:

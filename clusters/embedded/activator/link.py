@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock
 from clusters.base.errors import Unavailable
 from clusters.base.objects import Key
@@ -35,6 +36,7 @@ Callback = Callable[[Key], None]
 
 FIRST_BACKOFF = 0.02  # s; a restarted activator is back within 0.2 s
 LARGEST_BACKOFF = 1.0  # s; the socket is local, a failed try costs nothing
+_BACKOFF = Backoff(FIRST_BACKOFF, LARGEST_BACKOFF)
 ACK_TIMEOUT = 5.0  # s; an activator that is alive answers within a millisecond
 IDLE = Load()
 
@@ -116,18 +118,19 @@ class ActivatorLink:
 
     async def run(self) -> None:
         """Keep connected until cancelled."""
-        backoff = FIRST_BACKOFF
+        failures = 0
         while True:
             try:
                 reader, writer = await unix_sockets.open_connection(self._path, LINE_LIMIT)
             except OSError as error:
-                log.debug("activator at %s does not answer (%s): again in %.2f s", self._path, error, backoff)
-                await self._clock.sleep(backoff)
-                backoff = min(backoff * 2, LARGEST_BACKOFF)
+                pause = _BACKOFF.delay(failures)
+                log.debug("activator at %s does not answer (%s): again in %.2f s", self._path, error, pause)
+                await self._clock.sleep(pause)
+                failures += 1
                 continue
-            backoff = FIRST_BACKOFF
+            failures = 0
             await self._converse(reader, writer)
-            await self._clock.sleep(backoff)
+            await self._clock.sleep(FIRST_BACKOFF)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

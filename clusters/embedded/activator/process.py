@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 from clusters.base import processes
+from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock
 from clusters.base.errors import KnodelError
 from clusters.base.identity import Identity, folder_id, identify, is_running
@@ -46,6 +47,7 @@ ADOPT_PATIENCE = 3.0  # s; a process that lives but does not say hello by then i
 LOOK_EVERY = 0.01  # s, for the socket of a process that is starting
 FIRST_BACKOFF = 0.02  # s before a restart: requests to models at zero fail meanwhile
 LARGEST_BACKOFF = 4.0  # s; of one that dies again and again: it is back within 5 s even then
+_BACKOFF = Backoff(FIRST_BACKOFF, LARGEST_BACKOFF)
 STEADY = 30.0  # s after which a start counts as a success
 
 
@@ -66,7 +68,7 @@ class ActivatorProcess:
         self._guard: PortGuard | None = None
         self._listener: socket.socket | None = None
         self._stopping = False
-        self._backoff = FIRST_BACKOFF
+        self._failures = 0
         self.address = self._choose_address()
         self.link = ActivatorLink(folder / SOCKET, clock)
 
@@ -135,10 +137,10 @@ class ActivatorProcess:
                 self._outdated = False  # its end was wanted, too
             else:
                 if self._clock.monotonic() - started > STEADY:
-                    self._backoff = FIRST_BACKOFF
+                    self._failures = 0
                 log.error("the activator ended: see %s; starting another", self._folder / LOG)
-                await self._clock.sleep(self._backoff)
-                self._backoff = min(self._backoff * 2, LARGEST_BACKOFF)
+                await self._clock.sleep(_BACKOFF.delay(self._failures))
+                self._failures += 1
             try:
                 self._launch()
             except (OSError, ActivatorFailed) as error:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock
 from clusters.base.errors import KnodelError
 from clusters.base.objects import Key
@@ -35,6 +36,7 @@ from clusters.net.endpoints import Endpoint
 
 FIRST_ASIDE = 0.05  # s; a server between bind and listen, or just killed
 LARGEST_ASIDE = 1.0  # s; by then the kubelet's probe has seen what is wrong and the endpoint is taken away
+_BACKOFF = Backoff(FIRST_ASIDE, LARGEST_ASIDE)
 
 Probe = Callable[[Endpoint], Coroutine[Any, Any, Probed]]
 """Returns what it found, and raises nothing."""
@@ -296,7 +298,7 @@ class RevisionThrottle:
             return
         place.aside = True
         place.refusals += 1
-        self._loop.call_later(min(FIRST_ASIDE * 2 ** (place.refusals - 1), LARGEST_ASIDE), self._bring_back, place)
+        self._loop.call_later(_BACKOFF.delay(place.refusals - 1), self._bring_back, place)
 
     def _bring_back(self, place: _Place) -> None:
         place.aside = False
