@@ -6,11 +6,11 @@ Keys and meanings: knative.dev/serving `pkg/apis/autoscaling/register.go`; both 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clusters.base.durations import parse_duration
 from clusters.base.errors import FieldError
 
 PREFIX = "autoscaling.knative.dev/"
@@ -23,18 +23,12 @@ KNATIVE_WINDOW = 60.0  # s: stable-window of config-autoscaler
 OUR_METRIC = "concurrency"
 PERCENT = 100.0
 
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
-
-def parse_duration(text: str) -> float:
-    """Seconds of a Go duration such as `1m30s`. Raises ValueError."""
-    if text == "0":
-        return 0.0
-    parts = list(_DURATION.finditer(text))
-    if not parts or "".join(part[0] for part in parts) != text:
-        raise ValueError(f"must be a duration such as 60s or 1m30s, not {text!r}")
-    return sum(float(part[1]) * _UNITS[part[2]] for part in parts)
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, not {text!r}") from None
 
 
 def _count(text: str) -> int:
@@ -84,11 +78,11 @@ _READERS = (
     _Reader("scale_target", ("target",), _number, model=True),
     _Reader("target_utilization", ("target-utilization-percentage", "targetUtilizationPercentage"), _share, model=True),
     _Reader("metric", ("metric",), _metric, model=True),
-    _Reader("retention", ("scale-to-zero-pod-retention-period", "scaleToZeroPodRetentionPeriod"), parse_duration, True),
+    _Reader("retention", ("scale-to-zero-pod-retention-period", "scaleToZeroPodRetentionPeriod"), _seconds, True),
     _Reader("initial_scale", ("initial-scale", "initialScale"), _count),
     _Reader("activation_scale", ("activation-scale", "activationScale"), _count),
-    _Reader("scale_down_delay", ("scale-down-delay", "scaleDownDelay"), parse_duration),
-    _Reader("stable_window", ("window",), parse_duration),
+    _Reader("scale_down_delay", ("scale-down-delay", "scaleDownDelay"), _seconds),
+    _Reader("stable_window", ("window",), _seconds),
     _Reader("target_burst_capacity", ("target-burst-capacity", "targetBurstCapacity"), _number),
 )
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import yaml
 
 from autoscaler.config import InvalidSettings, Settings, Zero
-from autoscaler.knative_annotations import parse_duration
+from clusters.base.durations import parse_duration
 from clusters.base.errors import KnodelError
 
 SECTION: Final = "autoscaler"
@@ -90,7 +90,7 @@ def _seconds(given: dict[str, Any], key: str) -> float | None:
     try:
         return parse_duration(str(value))
     except ValueError as error:
-        raise BadSettings(f"{SECTION}.{key}: {error}") from error
+        raise BadSettings(f"{SECTION}.{key}: {error}, not {str(value)!r}") from error
 
 
 def _name(given: dict[str, Any], key: str, allowed: re.Pattern[str]) -> str:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from autoscaler.config import Zero
-from autoscaler.knative_annotations import PROGRESS_DEADLINE, TARGET, parse_duration
+from autoscaler.knative_annotations import PROGRESS_DEADLINE, TARGET
 from autoscaler.reconciler.status import has_timed_out, is_initialized, starting_for
 from autoscaler.schedules import scheduled_minimum
 from autoscaler.types import POLICY_ANNOTATION, Policy
 from autoscaler.warmpool.claims.marks import LABEL_SEED
+from clusters.base.durations import parse_duration
 from clusters.base.objects import Object, annotations_of, labels_of
 
 UNREACHABLE = "Unreachable"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
-from autoscaler.knative_annotations import parse_duration
 from autoscaler.warmpool.defaults import AUTO, MAX, MAX_AGE, MIN
+from clusters.base.durations import parse_duration
 from clusters.base.objects import Object
 from clusters.base.quantities import parse_quantity
 

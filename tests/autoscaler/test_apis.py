@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.knative_annotations import parse_duration
 from autoscaler.scaling import table
 from autoscaler.schedules import Schedule
 from autoscaler.types import (
@@ -160,17 +159,6 @@ def test_the_empty_metric_that_knatives_webhook_writes_for_a_foreign_class_says_
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"scaleTarget": NaN}', '{"scaleTarget": 1e999}', "[" * 100_000])
 def test_a_policy_that_is_no_policy_is_refused(text: str) -> None:
     assert refused({POLICY_ANNOTATION: text})
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("60s", 60), ("1m30s", 90), ("1.5h", 5400), ("250ms", 0.25), ("0", 0)])
-def test_durations_are_those_of_go(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "60", "s", "1m 30s", "-5s", "1d"])
-def test_other_durations_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must be a duration"):
-        parse_duration(text)
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "3", '["x"]', "[" * 100_000])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clusters.base.durations import parse_duration
 from clusters.base.objects import (
     ANNOTATION_NO_GC,
     DEPLOYMENT,
@@ -26,7 +27,6 @@ from clusters.base.objects import (
     uid_of,
 )
 from clusters.embedded.knative import names
-from clusters.embedded.knative.durations import parse_duration
 from clusters.embedded.knative.settings import Settings
 
 _OWN_FIELDS = ("containerConcurrency", "timeoutSeconds", "responseStartTimeoutSeconds", "idleTimeoutSeconds")
@@ -88,7 +88,7 @@ def _initial_scale(revision: Object, settings: Settings) -> int:
 
 def _progress_deadline(revision: Object, settings: Settings) -> int:
     asked = annotations_of(revision).get(names.ANNOTATION_PROGRESS_DEADLINE)
-    return settings.progress_deadline if not asked else int(parse_duration(asked))
+    return settings.progress_deadline if not asked else int(parse_duration(asked, signed=True))
 
 
 def _pod_spec(revision: Object) -> Object:

@@ -1,4 +1,4 @@
-"""Names of children and durations, as Knative's and Go's own libraries write and read them."""
+"""Names of children, equal to those that Knative's own library makes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusters.embedded.knative import names
-from clusters.embedded.knative.durations import parse_duration
 
 
 def test_a_revision_is_numbered_with_five_digits() -> None:
@@ -36,17 +35,3 @@ def test_children_fit_a_label_and_differ_as_their_parents_do(parent: str, other:
     child = names.deployment(parent)
     assert len(child) <= 63
     assert (child == names.deployment(other)) == (parent == other)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("600s", 600), ("1m30s", 90), ("1.5h", 5400), ("-2s", -2), ("0", 0), ("250ms", 0.25)],
-)
-def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
-    assert parse_duration(text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("text", ["", "10", "ten", "1d", "s", "1s ", "--1s"])
-def test_what_go_does_not_read_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no duration"):
-        parse_duration(text)

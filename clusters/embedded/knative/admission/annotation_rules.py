@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from clusters.base.durations import parse_duration
 from clusters.base.objects import ANNOTATION_CLASS
 from clusters.embedded.knative import names
 from clusters.embedded.knative.admission.checks import Faults
-from clusters.embedded.knative.durations import parse_duration
 
 ALLOW_ZERO_INITIAL_SCALE = "allow-zero-initial-scale"  # a setting of config-autoscaler
 
@@ -147,9 +147,9 @@ def _check_float(faults: Faults, path: str, text: str, low: float, high: float) 
 
 def _check_duration(faults: Faults, path: str, text: str, low: float, high: float, *, whole: bool) -> None:
     try:
-        value = parse_duration(text)
-    except ValueError as unreadable:
-        faults.add(path, f"invalid value: {unreadable}")
+        value = parse_duration(text, signed=True)
+    except ValueError as error:
+        faults.add(path, f"invalid value: {text!r}: {error}")
         return
     if not low <= value <= high:
         faults.add(path, f"expected {low:g}s <= {text} <= {high:g}s")

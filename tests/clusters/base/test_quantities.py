@@ -1,4 +1,4 @@
-"""Durations and quantities: what is taken, what is refused, one spelling for one value."""
+"""Quantities: accepted and refused texts, and one spelling for each value."""
 
 from __future__ import annotations
 
@@ -8,29 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.base.durations import format_duration, parse_duration
 from clusters.base.quantities import canonical_quantity, format_cores, parse_quantity
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("300s", 300), ("10m", 600), ("1h30m", 5400), ("250ms", 0.25), ("1.5h", 5400), (".5s", 0.5), ("0", 0)],
-)
-def test_go_durations_are_read(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize(
-    "text", ["", "300", "-1s", "1d", "s", "1 s", "1h 30m", "٣s", "1e3s", "9" * 80 + "s", "9999999999h"]
-)
-def test_anything_else_is_refused_in_words(text: str) -> None:
-    with pytest.raises(ValueError, match=r"must be"):
-        parse_duration(text)
-
-
-@given(st.integers(0, 10**9))
-def test_a_formatted_duration_reads_back_the_same(milliseconds: int) -> None:
-    assert parse_duration(format_duration(milliseconds / 1000)) == milliseconds / 1000
 
 
 @pytest.mark.parametrize(
