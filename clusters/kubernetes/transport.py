@@ -26,9 +26,9 @@ from clusters.base.redact import words_of
 from clusters.kubernetes.connection import Connection
 from clusters.kubernetes.errors import translate
 from clusters.kubernetes.refusals import says_no_right
-from clusters.kubernetes.retry_after import retry_after
 from clusters.kubernetes.status import one_line, read_status
 from clusters.kubernetes.timeouts import Timeouts
+from clusters.net.retry_after import parse_retry_after
 
 UNAUTHORIZED = 401
 AWAY = (502, 503, 504)
@@ -38,6 +38,10 @@ RULES_LOAD = 10.0
 RULES_PAUSE = 0.5
 """s between two questions in that time."""
 _UNTRUSTED = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
+SHORTEST_RETRY = 1.0
+"""s: no object is requested more than once a second from an overloaded server."""
+LONGEST_RETRY = 60.0
+"""s: one header delays no request for longer."""
 JITTER = 0.5
 """Share of a waiting time by which it is lengthened at random, so that those sent away together part."""
 
@@ -136,7 +140,7 @@ class Transport:
     async def _refuse(self, request: Request, response: aiohttp.ClientResponse) -> None:
         if 200 <= response.status < 300:
             return
-        wait = retry_after(response.headers.get("Retry-After"), self._clock.now())
+        wait = self._retry_after(response)
         status = read_status(response.status, await response.read())
         error = translate(request.what, status, wait)
         if response.status in AWAY:
@@ -144,6 +148,14 @@ class Transport:
         elif isinstance(error, Forbidden) and says_no_right(status.message) and self._was_away():
             raise Unavailable(f"{error}: the cluster was away a moment ago: try again", RULES_PAUSE)
         raise error
+
+    def _retry_after(self, response: aiohttp.ClientResponse) -> float | None:
+        """Return the seconds of the Retry-After header, None without one. An invalid one counts as the shortest."""
+        header = response.headers.get("Retry-After")
+        if header is None:
+            return None
+        seconds = parse_retry_after(header, self._clock.now(), least=SHORTEST_RETRY, most=LONGEST_RETRY)
+        return SHORTEST_RETRY if seconds is None else seconds
 
     def _was_away(self) -> bool:
         """Whether the server may have been started so lately that it does not know anybody's rights yet."""

@@ -8,6 +8,7 @@ tried again, as is no answer at all; any other no repetition helps. Redirects ar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -15,6 +16,7 @@ import aiohttp
 import msgspec
 
 from clusters.base.errors import KnodelError
+from clusters.net.retry_after import parse_retry_after
 
 STRUCTURED: Final = "application/cloudevents+json; charset=utf-8"
 TIMEOUT: Final = 10.0
@@ -70,7 +72,7 @@ class HttpSink:
                 if answer.status < HTTPStatus.MULTIPLE_CHOICES:
                     return f"{self._url} answered {answer.status}"
                 words = (await answer.content.read(SHOWN)).decode("utf-8", "replace")
-                raise _refused(self._url, answer.status, " ".join(words.split()), answer.headers.get("Retry-After", ""))
+                raise _refused(self._url, answer.status, " ".join(words.split()), answer.headers.get("Retry-After"))
         except (aiohttp.ClientError, OSError, ValueError) as exc:  # TimeoutError is an OSError, a bad URL a ValueError
             reason = str(exc) or type(exc).__name__
             raise NotDelivered(f"{self._url} did not answer: {reason}", again=True) from exc
@@ -81,8 +83,8 @@ class HttpSink:
             await self._session.close()
 
 
-def _refused(url: str, status: int, words: str, retry_after: str) -> NotDelivered:
+def _refused(url: str, status: int, words: str, retry_after: str | None) -> NotDelivered:
     again = status in RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    seconds = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0
+    seconds = parse_retry_after(retry_after, datetime.now(UTC), least=0.0, most=LONGEST_PAUSE) or 0.0
     message = f"{url} answered {status}" + (f": {words}" if words else "")
-    return NotDelivered(message, again=again, retry_after=min(seconds, LONGEST_PAUSE))
+    return NotDelivered(message, again=again, retry_after=seconds)

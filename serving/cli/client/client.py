@@ -160,10 +160,7 @@ class Client:
 
 def _pause(answer: Answer) -> float | None:
     """Seconds to wait when the server asks for another try (429 or 5xx with Retry-After, as client-go), else None."""
-    after = answer.headers.get("Retry-After", "")
-    if (answer.status == 429 or answer.status >= 500) and after.isascii() and after.isdigit():
-        return max(LEAST_PAUSE, float(after[:6]))
-    return None
+    return answer.retry_after(LEAST_PAUSE) if answer.status == 429 or answer.status >= 500 else None
 
 
 def _target(path: str, query: Mapping[str, str] | None) -> str:

@@ -9,14 +9,17 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from clusters.base.sizes import format_size
 from clusters.net import unix_sockets
+from clusters.net.retry_after import parse_retry_after
 from serving.cli.base.errors import CommandError, Unreachable
 
 LONGEST_ANSWER = 64 * 1024 * 1024  # bytes; an endless body must not fill memory
 LONGEST_LINE = 4 * 1024 * 1024  # bytes of one line of a stream: an object has 3 MiB at most
+LONGEST_RETRY = 999_999.0  # s of a Retry-After header
 FOREIGN = "is something else on its port?"
 
 
@@ -67,6 +70,10 @@ class Answer:
         self._response = response
         self._where = where
         self._late = late
+
+    def retry_after(self, least: float = 0.0) -> float | None:
+        """Return the seconds of the Retry-After header, at least `least`; None for an absent or invalid one."""
+        return parse_retry_after(self.headers.get("Retry-After"), datetime.now(UTC), least=least, most=LONGEST_RETRY)
 
     def body(self) -> bytes:
         """The whole body. Raises CommandError for one that is too large."""

@@ -192,6 +192,8 @@ def _failure(answer: Answer, content: bytes) -> CommandError:
             return CommandError(f"the API server does not let you through to the webhook ({reason}): give --url")
     except (ValueError, AttributeError, RecursionError):
         reason = content[:200].decode("utf-8", "replace")
-    retry = answer.headers.get("Retry-After")
-    message = f"the webhook answered {answer.status}: {reason}" + (f" (try again in {retry} s)" if retry else "")
+    retry = answer.retry_after()
+    message = f"the webhook answered {answer.status}: {reason}" + (
+        f" (try again in {retry:.0f} s)" if retry is not None else ""
+    )
     return UsageError(message) if answer.status in (400, 403, 413, 415) else CommandError(message)

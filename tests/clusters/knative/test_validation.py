@@ -158,7 +158,7 @@ def test_what_the_stand_in_and_its_users_make_is_accepted() -> None:
             f"{NOTE}",
             {"serving.knative.dev/progress-deadline": "ten"},
             f"{NOTE}[serving.knative.dev/progress-deadline]",
-            "no duration",
+            "must be a duration",
         ),
     ],
 )
@@ -183,7 +183,7 @@ def test_a_bad_field_is_refused_at_its_path(path: str, value: Any, where: str, s
         ("window", "2h", "<= 3600s"),
         ("window", "6500ms", "second precision"),
         ("scale-down-delay", "-1s", "expected 0s"),
-        ("scale-to-zero-pod-retention-period", "soon", "no duration"),
+        ("scale-to-zero-pod-retention-period", "soon", "must be a duration"),
         ("class", "mine.autoscaling.knative.dev", "a class of another domain"),
         ("metric", "cpu", "concurrency, rps"),
         ("activation-scale", "1", "greater than 1"),

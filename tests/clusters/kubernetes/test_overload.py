@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
-from email.utils import format_datetime
 
 import pytest
 
 from clusters.base.errors import Unavailable
 from clusters.base.objects import Key
 from clusters.kubernetes import Timeouts
-from clusters.kubernetes.retry_after import LONGEST, SHORTEST, retry_after
+from clusters.kubernetes.transport import LONGEST_RETRY, SHORTEST_RETRY
 from clusters.runtime.controller import Controller
 from tests.clusters.kubernetes.api_server import (
     NAMESPACE,
@@ -122,23 +120,16 @@ async def test_a_controller_leaves_an_overloaded_server_alone_until_it_may_come_
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        (None, None),
-        ("3", 3.0),
-        ("0", SHORTEST),
-        ("-5", SHORTEST),
-        ("soon", SHORTEST),
-        ("", SHORTEST),
-        ("1e9", SHORTEST),
-        ("99999999999999999999999999", LONGEST),
-        (format_datetime(datetime(2026, 1, 1, 0, 0, 20, tzinfo=UTC), usegmt=True), 20.0),
-        (format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True), SHORTEST),
-        (format_datetime(datetime(2030, 1, 1, tzinfo=UTC), usegmt=True), LONGEST),
-    ],
+    ("header", "seconds"), [("soon", SHORTEST_RETRY), ("0", SHORTEST_RETRY), ("999", LONGEST_RETRY)]
 )
-def test_retry_after_in_every_form(header: str | None, seconds: float | None) -> None:
-    assert retry_after(header, datetime(2026, 1, 1, tzinfo=UTC)) == seconds
+async def test_retry_after_is_bounded_and_an_invalid_one_is_the_shortest(
+    server: FakeApiServer, connected: Connected, header: str, seconds: float
+) -> None:
+    cluster = await connected(clock=SteppedClock(), timeouts=Timeouts(total=0.5))
+    server.script("other", refuse(503, "ServiceUnavailable", Retry_After=header))
+    with pytest.raises(Unavailable) as told:
+        await CALLS["apply"](cluster)
+    assert told.value.retry_after == seconds
 
 
 def test_a_watch_that_would_be_dead_before_its_end_is_refused() -> None:
