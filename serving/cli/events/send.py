@@ -193,7 +193,6 @@ def _failure(answer: Answer, content: bytes) -> CommandError:
     except (ValueError, AttributeError, RecursionError):
         reason = content[:200].decode("utf-8", "replace")
     retry = answer.retry_after()
-    message = f"the webhook answered {answer.status}: {reason}" + (
-        f" (try again in {retry:.0f} s)" if retry is not None else ""
-    )
+    again = "" if retry is None else f" (try again in {retry:.0f} s)"
+    message = f"the webhook answered {answer.status}: {reason}{again}"
     return UsageError(message) if answer.status in (400, 403, 413, 415) else CommandError(message)

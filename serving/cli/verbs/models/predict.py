@@ -93,9 +93,8 @@ def _failure(session: Session, name: str, answer: Answer, content: bytes) -> Com
     except (ValueError, KeyError, TypeError, RecursionError):
         reason = content[:200].decode("utf-8", "replace")
     retry = answer.retry_after()
-    message = f"model {name} answered {answer.status}: {reason}" + (
-        f" (try again in {retry:.0f} s)" if retry is not None else ""
-    )
+    again = "" if retry is None else f" (try again in {retry:.0f} s)"
+    message = f"model {name} answered {answer.status}: {reason}{again}"
     if answer.status == HTTPStatus.NOT_FOUND:
         return _not_found(session, name, message)
     return UsageError(message) if answer.status in (400, 413, 415) else CommandError(message)
