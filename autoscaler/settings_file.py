@@ -21,6 +21,7 @@ import yaml
 from autoscaler.config import InvalidSettings, Settings, Zero
 from clusters.base.durations import parse_duration
 from clusters.base.errors import KnodelError
+from clusters.base.redact import one_line
 
 SECTION: Final = "autoscaler"
 GRACE: Final = 10.0
@@ -67,7 +68,7 @@ def _section(text: str, where: str) -> Mapping[str, Any]:
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadSettings(f"{where} is no YAML: {' '.join(str(error).split())}") from error
+        raise BadSettings(f"{where} is no YAML: {one_line(str(error))}") from error
     if document is not None and not isinstance(document, dict):
         raise BadSettings(f"{where}: expected sections with settings in them")
     section = (document or {}).get(SECTION)

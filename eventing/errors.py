@@ -11,6 +11,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from clusters.base.errors import KnodelError
+from clusters.base.redact import truncate
 
 SHOWN = 80
 """Characters of a sender's word that a message or a log line repeats."""
@@ -34,5 +35,4 @@ class TryLater(BadEvent):
 
 def shown(word: object) -> str:
     """A sender's word as messages and logs have it: short, on one line, without control characters."""
-    text = str(word)
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…").encode("ascii", "backslashreplace").decode()
+    return repr(truncate(str(word), SHOWN)).encode("ascii", "backslashreplace").decode()

@@ -12,6 +12,7 @@ from jsonpointer import JsonPointerException, resolve_pointer
 
 from clusters.base.errors import Conflict, FieldError, Invalid
 from clusters.base.objects import Object
+from clusters.base.redact import printable
 from clusters.base.sizes import format_size
 
 LARGEST_JSON_PATCH = 10_000
@@ -105,7 +106,7 @@ def _described(operation: Mapping[str, Any]) -> str:
 def _reason(error: Exception) -> str:
     """Return the first line of the library's message, without the values that it repeats."""
     line = _CONTENT.sub(" not found", str(error).partition("\n")[0])[: 2 * SHOWN] or type(error).__name__
-    return "".join(character if character.isprintable() else "?" for character in line)
+    return printable(line)
 
 
 def _refused(index: int, operation: Mapping[str, Any], reason: str, what: str) -> Invalid:

@@ -26,7 +26,7 @@ from clusters.kubernetes.refusals import (
     says_wrong_request,
     webhook_words,
 )
-from clusters.kubernetes.status import Status, one_line
+from clusters.kubernetes.status import Status, short_line
 
 RETRY_TOO_MANY_REQUESTS = 1.0
 """s to wait after a 429 that does not say how long."""
@@ -77,7 +77,7 @@ def _conflict(what: str, status: Status, _: float | None) -> ClusterError:
         return Conflict(f"{what}: {name} {asked!r} was asked for but it is {found!r} now: read it again")
     if "the object has been modified" in status.message:
         return Conflict(f"{what}: it was changed meanwhile, its resourceVersion is another now: read it again")
-    return Conflict(f"{what}: {one_line(status.message)}")
+    return Conflict(f"{what}: {short_line(status.message)}")
 
 
 def _invalid(what: str, status: Status, _: float | None) -> ClusterError:
@@ -93,7 +93,7 @@ def _forbidden(what: str, status: Status, retry_after: float | None) -> ClusterE
         return NotFound(f"{what}: its namespace is being deleted: wait until it is gone")
     if webhook_words(status.message) is not None:
         return Invalid(what, field_errors(status))
-    return Forbidden(f"{what}: {one_line(status.message)}")
+    return Forbidden(f"{what}: {short_line(status.message)}")
 
 
 def _unauthorized(what: str, status: Status, _: float | None) -> ClusterError:
@@ -101,7 +101,7 @@ def _unauthorized(what: str, status: Status, _: float | None) -> ClusterError:
 
 
 def _gone(what: str, status: Status, _: float | None) -> ClusterError:
-    return Gone(f"{what}: {one_line(status.message) or 'the resourceVersion is too old'}: list again")
+    return Gone(f"{what}: {short_line(status.message) or 'the resourceVersion is too old'}: list again")
 
 
 def _unavailable(what: str, status: Status, retry_after: float | None) -> ClusterError:
@@ -109,12 +109,12 @@ def _unavailable(what: str, status: Status, retry_after: float | None) -> Cluste
         return _gone(what, status, None)
     if status.code == 429:
         retry_after = retry_after or RETRY_TOO_MANY_REQUESTS
-    words = one_line(status.message) or "no reason given"
+    words = short_line(status.message) or "no reason given"
     return Unavailable(f"{what}: the cluster cannot answer now ({status.code}: {words}): try again", retry_after)
 
 
 def _other(what: str, status: Status, retry_after: float | None) -> ClusterError:
-    words = one_line(status.message) or "no reason given"
+    words = short_line(status.message) or "no reason given"
     if retry_after is not None:
         return _unavailable(what, status, retry_after)
     return ClusterError(f"{what}: the cluster failed ({status.code}: {words})")

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from clusters.base.errors import KnodelError, Unavailable
-from clusters.base.redact import words_of
+from clusters.base.redact import error_text
 
 SERVICE_HOST = "KUBERNETES_SERVICE_HOST"
 """Set in every Pod."""
@@ -56,7 +56,7 @@ class Login:
         try:
             await self._client.update_params_for_auth(headers, [], [BEARER], "", "", None)
         except Exception as exc:
-            raise Unavailable(f"{self.server}: the token cannot be read: {words_of(exc)}") from exc
+            raise Unavailable(f"{self.server}: the token cannot be read: {error_text(exc)}") from exc
         headers = {name: value.strip() for name, value in headers.items()}
         if not all(value.isprintable() for value in headers.values()):
             raise Unavailable(f"{self.server}: the token has characters that no header may have: log in again")
@@ -111,7 +111,7 @@ async def _by_kubeconfig(files: str, context: str | None) -> Login:
         except Exception as exc:  # the loader lets what it meets through: YAML, OS, TLS and its own errors
             named = f"context {context!r} of " if context else ""
             known = f" (contexts: {_contexts(config, files)})"
-            raise LoginError(f"{named}kubeconfig {files} cannot be used: {words_of(exc)}{known}") from exc
+            raise LoginError(f"{named}kubeconfig {files} cannot be used: {error_text(exc)}{known}") from exc
         finally:
             config.kube_config._cleanup_temp_files()  # no key stays on disk; nothing here waits in between
 

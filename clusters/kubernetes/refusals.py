@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from clusters.base.errors import FieldError
-from clusters.kubernetes.status import Status, one_line
+from clusters.kubernetes.status import Status, short_line
 
 _WEBHOOK = re.compile(r'^admission webhook "[^"]*" denied the request(?: without explanation|: (?P<words>.*))$', re.S)
 _POLICY = re.compile(r"ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: (?P<words>.*)$", re.S)
@@ -28,12 +28,14 @@ def field_errors(status: Status) -> list[FieldError]:
     if (words := webhook_words(status.message)) is not None:
         found = list(_of_webhook(words))
     elif policy := _POLICY.search(status.message):
-        found = [FieldError("", one_line(policy["words"]))]
+        found = [FieldError("", short_line(policy["words"]))]
     elif status.causes:
         found = [FieldError(_path(cause.field), _message(cause.message)) for cause in status.causes]
     else:
         found = list(_of_message(status.message))
-    return list(dict.fromkeys(found)) or [FieldError("", one_line(status.message) or "it was refused without a reason")]
+    return list(dict.fromkeys(found)) or [
+        FieldError("", short_line(status.message) or "it was refused without a reason")
+    ]
 
 
 def webhook_words(message: str) -> str | None:
@@ -67,9 +69,9 @@ def _of_webhook(words: str) -> Iterator[FieldError]:
         fields = _KNATIVE_FIELDS.match(line)
         if fields:
             for path in fields["paths"].split(", "):
-                yield FieldError(path, one_line(fields["message"]))
+                yield FieldError(path, short_line(fields["message"]))
         elif line.strip():
-            yield FieldError("", one_line(line))
+            yield FieldError("", short_line(line))
 
 
 def _of_message(message: str) -> Iterator[FieldError]:
@@ -81,7 +83,7 @@ def _of_message(message: str) -> Iterator[FieldError]:
     elif typed := _TYPED.search(message):
         for line in typed["words"].removeprefix("errors:").splitlines():
             if named := _TYPED_FIELD.match(line):
-                yield FieldError(named["path"], one_line(named["message"]))
+                yield FieldError(named["path"], short_line(named["message"]))
 
 
 def _path(field: str) -> str:
@@ -89,4 +91,4 @@ def _path(field: str) -> str:
 
 
 def _message(message: str) -> str:
-    return one_line(_NAMELESS_VALUE.sub("", message))
+    return short_line(_NAMELESS_VALUE.sub("", message))

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from clusters.base.redact import one_line
+
 LONGEST_TEXT = 2000
 """Characters of a message that are shown: enough for every message of Kubernetes, too few for a web page."""
 
@@ -45,8 +47,8 @@ def read_status(code: int, body: bytes) -> Status:
     try:
         value = msgspec.json.decode(body)
     except msgspec.MsgspecError:
-        return Status(code, "", one_line(body.decode(errors="replace")))
-    return status_of(value, code) if isinstance(value, dict) else Status(code, "", one_line(str(value)))
+        return Status(code, "", short_line(body.decode(errors="replace")))
+    return status_of(value, code) if isinstance(value, dict) else Status(code, "", short_line(str(value)))
 
 
 def status_of(value: dict[str, Any], code: int = 500) -> Status:
@@ -67,9 +69,9 @@ def status_of(value: dict[str, Any], code: int = 500) -> Status:
     )
 
 
-def one_line(text: str) -> str:
-    """`text` with all white space as single spaces, at most `LONGEST_TEXT` characters."""
-    return " ".join(text[: 2 * LONGEST_TEXT].split())[:LONGEST_TEXT]
+def short_line(text: str) -> str:
+    """Return the text on one line, cut after `LONGEST_TEXT` characters."""
+    return one_line(text[: 2 * LONGEST_TEXT], LONGEST_TEXT)
 
 
 def _cause(value: dict[str, Any]) -> Cause:

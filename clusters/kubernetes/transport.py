@@ -22,11 +22,11 @@ import msgspec
 
 from clusters.base.clock import Clock
 from clusters.base.errors import Forbidden, Unavailable
-from clusters.base.redact import words_of
+from clusters.base.redact import error_text
 from clusters.kubernetes.connection import Connection
 from clusters.kubernetes.errors import translate
 from clusters.kubernetes.refusals import says_no_right
-from clusters.kubernetes.status import one_line, read_status
+from clusters.kubernetes.status import read_status, short_line
 from clusters.kubernetes.timeouts import Timeouts
 from clusters.net.retry_after import parse_retry_after
 
@@ -177,4 +177,4 @@ def _trouble(exc: Exception, timeouts: Timeouts) -> str:
             known = cause.errno is not None and cause.errno > 0
             return f"cannot be reached: {os.strerror(cause.errno or 0) if known else cause}: is it up?"
         case _:
-            return f"broke the connection: {one_line(words_of(exc))}: try again"
+            return f"broke the connection: {short_line(error_text(exc))}: try again"

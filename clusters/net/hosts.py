@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from clusters.base.redact import printable
+
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]", "*.localhost")
 ANY: Final = "*"
 _PATTERN: Final = re.compile(r"\*|(\*\.)?[0-9A-Za-z_-]+(\.[0-9A-Za-z_-]+)*|\[[0-9a-fA-F:.]+\]")
@@ -81,4 +83,4 @@ def _knows(names: frozenset[str], host: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    return "".join(sign if sign.isprintable() and not sign.isspace() else "?" for sign in text[:_SHOWN])
+    return printable(text[:_SHOWN]).replace(" ", "?")

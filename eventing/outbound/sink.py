@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 
 from clusters.base.errors import KnodelError
+from clusters.base.redact import one_line
 from clusters.net.retry_after import parse_retry_after
 
 STRUCTURED: Final = "application/cloudevents+json; charset=utf-8"
@@ -72,7 +73,7 @@ class HttpSink:
                 if answer.status < HTTPStatus.MULTIPLE_CHOICES:
                     return f"{self._url} answered {answer.status}"
                 words = (await answer.content.read(SHOWN)).decode("utf-8", "replace")
-                raise _refused(self._url, answer.status, " ".join(words.split()), answer.headers.get("Retry-After"))
+                raise _refused(self._url, answer.status, one_line(words), answer.headers.get("Retry-After"))
         except (aiohttp.ClientError, OSError, ValueError) as exc:  # TimeoutError is an OSError, a bad URL a ValueError
             reason = str(exc) or type(exc).__name__
             raise NotDelivered(f"{self._url} did not answer: {reason}", again=True) from exc

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clusters.base.errors import KnodelError
+from clusters.base.redact import one_line
 from serving.cli.base.advice import complete_advice
 from serving.cli.base.errors import FAILED, INTERRUPTED, USAGE, exit_code_of
 from serving.cli.base.output import clean, uses_colour
@@ -160,7 +161,7 @@ def _fail(message: str, code: int, arguments: Sequence[str]) -> int:
 
         click.echo(traceback.format_exc(), err=True, nl=False)
     prefix = click.style("knodel:", fg="red", bold=True) if uses_colour(sys.stderr) else "knodel:"
-    click.echo(f"{prefix} {clean(' '.join(message.split()))}", err=True)
+    click.echo(f"{prefix} {clean(one_line(message))}", err=True)
     return code
 
 

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from clusters.base.core_dumps import allow_none
 from clusters.base.errors import KnodelError
+from clusters.base.redact import one_line
 from clusters.gateway.token import VARIABLE
 from clusters.net.sockets import LISTEN_FDS
 from serving.modelserver.base.assignment import Assignment
@@ -129,7 +130,7 @@ def _fetching(options: ServerOptions, model: Assignment, progress: Download) -> 
 
 def _failed(reason: str, code: int) -> int:
     """Say why, in the log and where the platform reads it."""
-    line = " ".join(reason.split())[:LONGEST_REASON]
+    line = one_line(reason, LONGEST_REASON)
     log.error("%s", line)
     place = termination_log(os.environ)
     if place is not None:

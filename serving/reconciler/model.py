@@ -22,6 +22,7 @@ from clusters.base.objects import (
     uid_of,
     version_of,
 )
+from clusters.base.redact import one_line
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from serving.makers.knative_flags import flags_needed
@@ -184,7 +185,7 @@ def _fault(obj: Object, error: Exception) -> str:
         former = str(told.get("message", ""))
         if former.startswith((f"{FAILS}{name}:", f"{FAILS}{name})")):
             return former
-    said = " ".join(str(error).split())[:LONGEST_FAULT]
+    said = one_line(str(error), LONGEST_FAULT)
     return f"{FAILS}{f'{name}: {said}' if said else name}): its log says where; what serves goes on"
 
 

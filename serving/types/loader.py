@@ -20,6 +20,7 @@ from yaml.resolver import Resolver
 
 from clusters.base.errors import KnodelError
 from clusters.base.objects import KINDS, MODEL, Kind, Object
+from clusters.base.redact import one_line
 from clusters.base.sizes import format_size
 from serving.types.input_files import open_input
 
@@ -247,7 +248,7 @@ def _explain(error: Exception, text: str) -> str:
         if began is not None and began.line != mark.line:
             problem += f" ({error.context} that begins in line {began.line + 1})"
         return f"{_place(mark, text)}: {problem}"
-    return json.dumps(" ".join(str(error).split()))[1:-1]
+    return json.dumps(one_line(str(error)))[1:-1]
 
 
 def _place(mark: yaml.Mark, text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from clusters.base.durations import format_duration, parse_duration
 from clusters.base.errors import FieldError
+from clusters.base.redact import truncate
 
 Fault = Callable[[str], str]
 """Says what is wrong with a text; empty when nothing is."""
@@ -44,7 +45,7 @@ def show(value: Any) -> str:
     if isinstance(value, list):
         return "a list"
     words = "true" if value is True else "false" if value is False else repr(value)
-    return words if len(words) <= LONGEST_SHOWN else f"{words[:LONGEST_SHOWN]}…"
+    return truncate(words, LONGEST_SHOWN)
 
 
 class Fields:

@@ -13,6 +13,7 @@ import aiohttp
 from autoscaler.config import WarmStart
 from autoscaler.warmpool.claims.assignment import Assignment
 from clusters.base.errors import KnodelError
+from clusters.base.redact import one_line
 from clusters.net.bounded_read import read_at_most
 from clusters.net.endpoints import Endpoint
 from clusters.net.session import Session
@@ -87,4 +88,4 @@ def _words(answer: bytes) -> str:
     except (ValueError, RecursionError):
         found = None
     said = str(found["error"]) if isinstance(found, dict) and "error" in found else text
-    return " ".join(said.split())[:LONGEST_TOLD] or "no reason given"
+    return one_line(said, LONGEST_TOLD) or "no reason given"

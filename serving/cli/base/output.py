@@ -20,6 +20,7 @@ from typing import Any, TextIO
 
 import click
 
+from clusters.base.redact import escape_control
 from serving.cli.base.advice import complete_advice
 from serving.cli.base.errors import CommandError
 from serving.cli.base.tables import lay_out
@@ -193,8 +194,7 @@ def clean(value: object) -> str:
 
     Newlines at its end are dropped: messages of containers end so.
     """
-    text = str(value).rstrip("\n")
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return escape_control(str(value).rstrip("\n"))
 
 
 def _escaped(text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from clusters.base.redact import one_line
 from serving.cli.base.errors import CommandError
 from serving.cli.client.http import Endpoint, Proxy
 
@@ -112,7 +113,7 @@ def _tls(context: str, found: Configuration) -> ssl.SSLContext:
         if found.cert_file:
             made.load_cert_chain(found.cert_file, found.key_file)
     except OSError as error:  # ssl.SSLError is one
-        reason = " ".join(str(error).split())
+        reason = one_line(str(error))
         raise CommandError(f"context {context}: its certificates or key are refused ({reason}): check them") from error
     return made
 

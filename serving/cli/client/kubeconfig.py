@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from clusters.base.redact import harmless, words_of
+from clusters.base.redact import error_text, redact
 from serving.cli.base.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ class KubeContext:
             try:
                 load_kube_config(self.paths, self.name, found, temp_file_path=folder)  # type: ignore[no-untyped-call]
             except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                raise CommandError(f"context {self.name} of {self.paths} cannot be used: {words_of(error)}") from error
+                raise CommandError(
+                    f"context {self.name} of {self.paths} cannot be used: {error_text(error)}"
+                ) from error
         self._refuse(complaints)
         return found
 
@@ -116,7 +118,7 @@ def _merged(paths: str) -> Entry:
     try:
         merged = KubeConfigMerger(paths).config  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise CommandError(f"the kubeconfig {paths} cannot be read: {words_of(error)}") from error
+        raise CommandError(f"the kubeconfig {paths} cannot be read: {error_text(error)}") from error
     if merged is None:
         raise CommandError(f"there is no kubeconfig at {paths}: set KUBECONFIG, or write one there")
     value: Entry = merged.value
@@ -145,7 +147,7 @@ def _complaints() -> Iterator[list[str]]:
         def emit(self, record: logging.LogRecord) -> None:
             """Keep one."""
             if record.levelno >= logging.ERROR:
-                found.append(harmless(record.getMessage()))
+                found.append(redact(record.getMessage()))
 
     root = logging.getLogger()
     former, root.handlers = root.handlers, [Collect()]

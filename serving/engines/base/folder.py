@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from clusters.base.redact import one_line
 from serving.engines.base.errors import LoadFailed
 from serving.storage.hold import Hold, hold
 
@@ -63,7 +64,7 @@ class Folder:
 
     def without_path(self, words: str) -> str:
         """`words` on one line, without the place of the folder on this machine."""
-        return " ".join(words.replace(f"{self.path}/", "").replace(str(self.path), "…").split())
+        return one_line(words.replace(f"{self.path}/", "").replace(str(self.path), "…"))
 
 
 def only_file(artifact: Artifact, suffixes: tuple[str, ...]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from clusters.base.redact import one_line
+
 LONGEST: Final = 300  # characters of a library's words that are repeated
 _NOISE: Final = re.compile(
     r"""
@@ -19,9 +21,4 @@ _PLACE: Final = re.compile(r"\(at /\S+\)|(?<!\w)/[\w./+-]+(:\d+)?")
 
 def reason_of(error: BaseException) -> str:
     """The words of an error of any of the engines' libraries; its name when it has none."""
-    return shortened(_PLACE.sub("…", _NOISE.sub("", str(error)))) or type(error).__name__
-
-
-def shortened(words: str) -> str:
-    """The beginning of `words`, on one line."""
-    return " ".join(words.split())[:LONGEST]
+    return one_line(_PLACE.sub("…", _NOISE.sub("", str(error))), LONGEST) or type(error).__name__

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from clusters.base.redact import one_line
 from serving.engines.base.datatypes import BYTES, DATATYPES, Tensor
 from serving.engines.base.engine import ANY, Engine, TensorSpec
 from serving.engines.base.errors import EngineError, LoadFailed
@@ -47,7 +48,7 @@ def warm_up(
         if example is not None:
             raise LoadFailed(f"the model fails on its own example: {reason_of(error)}") from error
         # many models need inputs with a meaning
-        log.info("no warm-up: the model refuses invented inputs (%s)", " ".join(str(error).split()))
+        log.info("no warm-up: the model refuses invented inputs (%s)", one_line(str(error)))
         return None
 
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from clusters.base.redact import one_line
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.folder import Folder
-from serving.engines.base.reasons import shortened
+from serving.engines.base.reasons import LONGEST
 from serving.engines.python.stages import PREDICT
 
 FILE: Final = "model.py"
@@ -95,7 +96,7 @@ class UserModule:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if self._is_own(frame.filename)]
         where = f"{Path(frames[-1].filename).name} line {frames[-1].lineno}: " if frames else ""
         words = self._folder.without_path(f"{type(error).__name__}: {error}")
-        return shortened(f"{where}{words}")
+        return one_line(f"{where}{words}", LONGEST)
 
     def _is_own(self, file: str | None) -> bool:
         return file is not None and Path(file).is_relative_to(self._place)

@@ -19,7 +19,7 @@ from serving.engines.base.engine import ANY, Cancellation, EngineOptions, Signat
 from serving.engines.base.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.base.folder import Folder, only_file
 from serving.engines.base.loaded import LoadedModel
-from serving.engines.base.reasons import shortened
+from serving.engines.base.reasons import LONGEST
 from serving.engines.tensorflow.graph import refuse_what_reaches_out
 from serving.engines.tensorflow.library import CancellationManager, is_stateful, tensorflow
 
@@ -55,7 +55,7 @@ def load(artifact: Artifact, options: EngineOptions) -> TensorflowEngine:
         except LoadFailed:
             raise
         except Exception as error:  # the library raises nearly everything
-            reason = shortened(folder.without_path(str(error)))
+            reason = folder.without_path(str(error))[:LONGEST]
             raise LoadFailed(f"TensorFlow cannot load {artifact.uri}: {reason}") from error
         function = _signature_of(loaded, artifact.uri, options.signature)
         # A graph without operators for files has read all that it ever reads.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
+from clusters.base.redact import one_line
 from serving.engines.base.datatypes import BYTES, Tensor, datatype_of
 from serving.engines.base.device import is_lost
 from serving.engines.base.engine import Cancellation
@@ -310,7 +311,7 @@ def _size_of(answers: Sequence[Tensor]) -> int:
 def _logged(model: ServedModel, error: Exception, *, traced: bool = False) -> str:
     """Log the error, with its traceback if `traced`, and return the id to find it by."""
     number = secrets.token_hex(4)
-    words = " ".join(str(error).split())[:LONGEST_WORDS]  # may quote a caller, whose escape sequences `repr` shows
+    words = one_line(str(error), LONGEST_WORDS)  # may quote a caller, whose escape sequences `repr` shows
     details = f"\n{traceback_of(error)}" if traced else ""
     log.warning("model=%s error=%s %s: %r%s", model.name, number, type(error).__name__, words, details)
     return f"error {number}; its details are in the server's log"

@@ -12,6 +12,7 @@ from typing import Any
 
 from clusters.base.errors import FieldError, shown_name
 from clusters.base.names import LONGEST_LABEL
+from clusters.base.redact import truncate
 
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _SIMPLE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -133,5 +134,4 @@ def key_path(path: str, key: str) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= LONGEST_LABEL else f"{text[:LONGEST_LABEL]}…"
+    return truncate(repr(value), LONGEST_LABEL)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from clusters.base.errors import KnodelError
+from clusters.base.redact import one_line
 
 LONGEST_REASON = 300
 """Characters of what the server says of an error: it repeats the query, which has up to 4096."""
@@ -45,7 +46,7 @@ def value_in(body: bytes) -> float:
     try:
         answer = _ANSWER.decode(body)
         if answer.status != "success" or answer.data is None:
-            raise NoValue(f"the server refuses the query: {' '.join(answer.error.split())[:LONGEST_REASON]}")
+            raise NoValue(f"the server refuses the query: {one_line(answer.error, LONGEST_REASON)}")
         numbers = [float(text) for text in _texts(answer.data)]
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         raise NoValue(f"the server's answer is none of Prometheus' query API: {error}") from error

@@ -1,10 +1,10 @@
-"""What others' errors say is repeated without the secrets in it."""
+"""Foreign text in our messages: on one line, bounded, without secrets and control characters."""
 
 from __future__ import annotations
 
 import pytest
 
-from clusters.base.redact import harmless, words_of
+from clusters.base.redact import error_text, escape_control, one_line, printable, redact, truncate
 
 SECRET = "s3cret"
 
@@ -21,10 +21,20 @@ SECRET = "s3cret"
     ],
 )
 def test_it_is_one_line_without_the_secret(said: str, repeated: str) -> None:
-    assert harmless(said) == repeated
-    assert SECRET not in harmless(said)
+    assert redact(said) == repeated
+    assert SECRET not in redact(said)
 
 
 def test_an_error_that_says_nothing_is_called_by_its_kind() -> None:
-    assert words_of(KeyError()) == "KeyError"
-    assert words_of(ValueError("wrong")) == "wrong"
+    assert error_text(KeyError()) == "KeyError"
+    assert error_text(ValueError("wrong")) == "wrong"
+
+
+def test_text_is_bounded() -> None:
+    assert one_line(" a\n\tb  c ", 3) == "a b"
+    assert [truncate("abc", 3), truncate("abcd", 3)] == ["abc", "abc…"]
+
+
+def test_control_characters_are_replaced_or_escaped() -> None:
+    assert printable("a\x1b[31m\nb\u202e ü") == "a?[31m?b? ü"
+    assert escape_control("a\x1b[31m\nb\u202e ü") == r"a\x1b[31m\nb\u202e ü"
