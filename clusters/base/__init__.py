@@ -1,1 +1,1 @@
-"""Values and pure rules that every package uses: objects, errors, the `Cluster` protocol, time, quantities."""
+"""Values and pure rules for every package: objects, errors, the `Cluster` protocol, time and quantities."""

@@ -1,7 +1,7 @@
-"""The `Cluster` protocol: all that serving, autoscaler and eventing know of the world.
+"""The `Cluster` protocol: the only access of serving, autoscaler and eventing to a cluster.
 
-Semantics are those of the Kubernetes API (https://kubernetes.io/docs/reference/using-api/api-concepts/), narrowed to
-what Knodel uses; `tests/contract` states them as tests that every adapter passes.
+The semantics are those of the Kubernetes API (https://kubernetes.io/docs/reference/using-api/api-concepts/), reduced to
+the parts that Knodel uses. `tests/contract` holds them as tests that every implementation passes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One change. `object` is the whole object after it (before it for DELETED; only metadata for BOOKMARK)."""
+    """A change. `object` is the whole object after the change, or before a deletion; a BOOKMARK has only metadata."""
 
     type: EventType
     object: Object
@@ -28,51 +28,55 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class ObjectList:
-    """A consistent snapshot; `resource_version` is where a watch goes on without a gap."""
+    """A consistent snapshot. A watch from `resource_version` continues without a gap."""
 
     items: Sequence[Object]
     resource_version: str
 
 
 class Cluster(Protocol):
-    """A Kubernetes-shaped cluster.
+    """A cluster with the interface of Kubernetes.
 
-    Every method may raise `Unavailable`. Namespaced kinds need `namespace`; kinds without ignore it. Label selectors
-    are strings in Kubernetes' grammar (`a=b,c!=d,e in (f,g),h,!i`). Returned objects are not to be changed in place.
+    Every method may raise `Unavailable`. Namespaced kinds need `namespace`; cluster-scoped kinds ignore it. Label
+    selectors are strings in Kubernetes' grammar (`a=b,c!=d,e in (f,g),h,!i`). Never change a returned object in place.
+
+    Example:
+        model = await cluster.get(MODEL, "iris", "default")
+        async for event in cluster.watch(MODEL, version_of(model), "default"): ...
     """
 
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
-        """One object. Raises NotFound."""
+        """Return one object. Raises NotFound."""
         ...
 
     async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> ObjectList:
-        """All objects of the kind (in one namespace, matching labels). Raises Invalid for a bad selector."""
+        """Return the objects of a kind, in all namespaces or in one. Raises Invalid for a malformed selector."""
         ...
 
     def watch(
         self, kind: Kind, resource_version: str, namespace: str | None = None, selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
-        """Changes after `resource_version`, in order, for as long as the caller iterates.
+        """Yield the changes after `resource_version`, in order, for as long as the caller iterates.
 
-        Raises Gone when `resource_version` is older than the history kept: list again.
+        Raises Gone when `resource_version` is older than the kept history. Then list again.
         """
         ...
 
     async def create(self, kind: Kind, obj: Object, *, manager: str, dry_run: bool = False) -> Object:
-        """Store a new object; `.status` is dropped for kinds with a status subresource.
+        """Store a new object and return it. `.status` is dropped for kinds with a status subresource.
 
-        `metadata.generateName` is honoured when `name` is absent. Raises AlreadyExists, Invalid, and NotFound for an
-        absent or terminating namespace on clusters that need namespaces to exist.
+        `metadata.generateName` makes the name where `name` is absent. Raises AlreadyExists and Invalid, and NotFound
+        for an absent or terminating namespace.
         """
         ...
 
     async def create_all(
         self, kind: Kind, objects: Sequence[Object], *, manager: str
     ) -> Sequence[Object | ClusterError]:
-        """Store new objects, each with a name; for each, in order, what `create` would return or raise.
+        """Store new objects, each with a name, and return for each the object or the error that `create` would give.
 
-        They are handed over: plain JSON that the caller does not change any more. It costs less than as many calls, and
-        is no transaction: some may be stored and others not.
+        The caller must not change the objects afterwards. One call costs less than many calls of `create`. It is not a
+        transaction: some objects may be stored and others refused.
         """
         ...
 
@@ -86,13 +90,15 @@ class Cluster(Protocol):
         subresource: Subresource = "",
         dry_run: bool = False,
     ) -> Object:
-        """Server-side apply: `obj` is the whole of what `manager` wants to say (creates the object when absent).
+        """Apply `obj` on the server and return the result; an absent object is created.
 
-        Fields that the manager said before and no longer says are removed unless another manager owns them. Maps merge
-        by key; lists are atomic. An apply that changes nothing writes nothing (same resourceVersion). With
-        `metadata.resourceVersion` or `metadata.uid` given they are preconditions; of an absent object only the uid is:
-        a resourceVersion alone does not keep it from being created. Raises Conflict (with `fields`) for fields of
-        other managers unless `force`, Invalid, NotFound for a subresource of an absent object.
+        `obj` holds all fields that `manager` wants to own. A field that it applied before and left out now is removed,
+        unless another manager owns it. Maps merge by key; lists are atomic. An apply without a change writes nothing
+        and keeps the resourceVersion. `metadata.resourceVersion` and `metadata.uid` are preconditions where given, but
+        a resourceVersion alone does not prevent the creation of an absent object.
+
+        Raises Conflict with `fields` when another manager owns a field with another value, unless `force`; Invalid;
+        and NotFound for a subresource of an absent object.
         """
         ...
 
@@ -108,10 +114,10 @@ class Cluster(Protocol):
         subresource: Subresource = "",
         dry_run: bool = False,
     ) -> Object:
-        """JSON merge patch (RFC 7386), or JSON patch (RFC 6902) whose failed `test` raises Conflict.
+        """Apply a JSON merge patch (RFC 7386) or a JSON patch (RFC 6902) and return the object.
 
-        A `metadata.resourceVersion` in a merge patch is a precondition. A patch that changes nothing writes nothing.
-        Raises NotFound, Conflict, Invalid.
+        A `metadata.resourceVersion` in a merge patch is a precondition. A patch without a change writes nothing.
+        Raises NotFound, Invalid, and Conflict for a failed precondition or `test` operation.
         """
         ...
 
@@ -125,20 +131,20 @@ class Cluster(Protocol):
         resource_version: str = "",
         grace_period: int | None = None,
     ) -> None:
-        """Ask for deletion, background propagation: dependents by ownerReference go after it.
+        """Delete an object, and its dependents in the background.
 
-        With finalizers, and for Pods with a node to stop them (unless `grace_period=0`), the object only gets its
-        deletionTimestamp and stays until those are gone. Raises NotFound; Conflict when `uid` or `resource_version`
-        differ.
+        An object with finalizers only gets a deletionTimestamp and remains until they are removed. So does a Pod on a
+        node until it has stopped, unless `grace_period` (s) is 0. Raises NotFound, and Conflict when `uid` or
+        `resource_version` differs.
         """
         ...
 
     async def scale(
         self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str, uid: str = ""
     ) -> Object:
-        """Set `.spec.replicas` through the scale subresource; returns the Scale object. Raises NotFound, Invalid.
+        """Set `.spec.replicas` through the scale subresource and return the Scale object.
 
-        `manager` owns the replicas afterwards if anybody did before. Raises Conflict when `uid` is given and differs:
-        the object was deleted, and another one made by its name.
+        If a manager owned the replicas before, `manager` owns them afterwards. Raises NotFound, Invalid, and Conflict
+        when the object has another uid than `uid`: it was deleted and created again.
         """
         ...

@@ -1,4 +1,4 @@
-"""Time as a constructor argument: the loops read a `Clock`, tests step one by hand."""
+"""Clocks as constructor arguments: production code reads a `Clock`, and tests step one by hand."""
 
 from __future__ import annotations
 
@@ -10,63 +10,63 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for what people read, monotonic seconds for what is measured, and a sleep on the same clock."""
+    """Wall time for display and records, monotonic seconds for intervals, and a sleep on the same clock."""
 
     def now(self) -> datetime:
-        """Wall time, aware, UTC."""
+        """Return the wall time in UTC, with a time zone."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never jump."""
+        """Return seconds that never jump."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return after `seconds` of `monotonic`."""
+        """Sleep for `seconds` of `monotonic`."""
         ...
 
 
 class SteadyClock:
-    """Wall time that does not jump when the machine's clock is set: that of the making, moved by the seconds since.
+    """Wall time that does not jump when the machine's clock is set: the time of construction plus the seconds since.
 
-    For waits whose begin stands in an object as a moment. After the machine's clock was set its moments are as far off
-    as that clock was: make another one between two waits (`serving/reconciler/times.py`).
+    It serves waits whose start is a timestamp in an object. After the machine's clock was set, its times keep the old
+    error: make a new SteadyClock between two waits (`serving/reconciler/times.py`).
     """
 
     def __init__(self, clock: Clock, elapsed: Callable[[], float]) -> None:
-        """`elapsed`: seconds that pass while the machine sleeps, too, so that a night is not taken for nothing."""
+        """`elapsed` returns seconds that also pass while the machine is suspended, so that a night is counted."""
         self._clock = clock
         self._elapsed = elapsed
         self._start = clock.now() - timedelta(seconds=elapsed())
 
     def now(self) -> datetime:
-        """Wall time, aware, UTC."""
+        """Return the wall time in UTC, with a time zone."""
         return self._start + timedelta(seconds=self._elapsed())
 
     def monotonic(self) -> float:
-        """The clock's own."""
+        """Return the seconds of the underlying clock."""
         return self._clock.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """The clock's own."""
+        """Sleep on the underlying clock."""
         await self._clock.sleep(seconds)
 
 
 def seconds_of_machine() -> float:
-    """Seconds since the machine was started, those in which it slept among them (Linux' CLOCK_BOOTTIME)."""
+    """Return the seconds since boot, including suspended time (CLOCK_BOOTTIME of Linux)."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The clock of the machine."""
 
     def now(self) -> datetime:
-        """Wall time, aware, UTC."""
+        """Return the wall time in UTC, with a time zone."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Seconds that never jump (CLOCK_MONOTONIC, the same in all processes of the machine)."""
+        """Return seconds that never jump (CLOCK_MONOTONIC, equal in all processes of the machine)."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Return after `seconds`."""
+        """Sleep for `seconds`."""
         await asyncio.sleep(seconds)

@@ -1,7 +1,7 @@
-"""Core dumps: a process of ours writes none, since its memory holds tokens, keys of stores, models and requests.
+"""Disable core dumps: the memory of our processes holds tokens, storage keys, models and requests.
 
-A collector that the machine pipes core dumps to (`|` in kernel.core_pattern) is asked nevertheless (core(5)): that of
-systemd keeps nothing of a process with this limit, others go by their own settings.
+The kernel pipes a core dump to a collector (`|` in kernel.core_pattern) despite the limit, see core(5). systemd's
+collector discards the dump of a process with this limit; other collectors follow their own settings.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ import resource
 
 
 def allow_none() -> None:
-    """From now on neither this process nor one that it starts writes its memory to a file when it crashes."""
+    """Disable core dumps of this process and of the processes that it starts."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,17 +1,17 @@
-"""The one exception tree of Knodel, and the part of it that a cluster raises.
+"""The exceptions of Knodel, and those that a cluster raises.
 
-    KnodelError                       anything that Knodel itself reports to a person
-    ├── ClusterError                  an answer of a cluster (status code of the Kubernetes API in brackets)
+    KnodelError                       base of all errors that Knodel reports
+    ├── ClusterError                  an error response of a cluster (status code of the Kubernetes API in brackets)
     │   ├── NotFound        (404)     no such object, or no such kind
-    │   ├── AlreadyExists   (409)     create of a name that is taken
+    │   ├── AlreadyExists   (409)     create with a name that is taken
     │   ├── Conflict        (409)     stale resourceVersion, failed `test`, or a field owned by another manager
     │   ├── Invalid         (422)     refused by validation; `causes` name every field
-    │   ├── Forbidden       (403)     this caller may not
+    │   ├── Forbidden       (403)     the caller lacks the permission
     │   ├── Gone            (410)     the resourceVersion is older than the watch history: list again
-    │   └── Unavailable     (503)     no answer now; `retry_after` seconds when the cluster says so
-    ├── AddressInUse                  an address at which a part of the platform is to listen cannot be used
-    ├── TemporaryError                a reconcile pass that wants to be tried again after `delay` seconds
-    └── PermanentError                a reconcile pass that only a changed object can help
+    │   └── Unavailable     (503)     no response now; retry after `retry_after` seconds, where the cluster gives them
+    ├── AddressInUse                  a part of the platform cannot listen on its address
+    ├── TemporaryError                a reconcile pass failed; retry after `delay` seconds
+    └── PermanentError                a reconcile pass failed; retry when the object changes
 
 Other packages add branches below `KnodelError` (settings, storage, model server, command line).
 A message names the thing, the value and the remedy, on one line.
@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 
 class KnodelError(Exception):
-    """Base of all errors that Knodel raises on purpose; `str(error)` is one line for people."""
+    """Base of all errors that Knodel raises on purpose. `str(error)` is one readable line."""
 
 
-class FieldError(NamedTuple):  # made in a seventh of the time that a dataclass takes, at each start of the command
-    """One refused field: `path` as in `spec.traffic[0].percent`, `message` says what is wrong and what is allowed."""
+class FieldError(NamedTuple):  # defining it takes a seventh of a dataclass's time, at each start of the command
+    """A refused field: `path` as in `spec.traffic[0].percent`, `message` with the fault and the allowed values."""
 
     path: str
     message: str
@@ -38,22 +38,19 @@ class FieldError(NamedTuple):  # made in a seventh of the time that a dataclass 
 
 
 def shown_name(name: str) -> str:
-    """A field's name as a caller wrote it, for a path: short, on one line, nothing in it that a terminal would obey."""
+    """Return a field name from a request for use in a path: short, on one line, with control characters escaped."""
     return repr(name[:40])[1:-1]
 
 
 class ClusterError(KnodelError):
-    """An answer of a cluster that is not the wished one.
-
-    `code` and `reason` are those of a Kubernetes `Status`.
-    """
+    """An error response of a cluster. `code` and `reason` are those of a Kubernetes `Status`."""
 
     code = 500
     reason = "InternalError"
 
 
 class NotFound(ClusterError):
-    """No object of that name."""
+    """There is no object of that name, or no such kind."""
 
     code = 404
     reason = "NotFound"
@@ -67,7 +64,7 @@ class AlreadyExists(ClusterError):
 
 
 class Conflict(ClusterError):
-    """A precondition failed; `fields` are the field paths owned by other managers, when that is the cause."""
+    """A precondition failed. `fields` are the paths of fields that other managers own, when that is the cause."""
 
     code = 409
     reason = "Conflict"
@@ -78,7 +75,7 @@ class Conflict(ClusterError):
 
 
 class Invalid(ClusterError):
-    """Refused by validation: nothing was changed. `causes` names every refused field."""
+    """Validation refused the request and nothing was changed. `causes` names every refused field."""
 
     code = 422
     reason = "Invalid"
@@ -90,21 +87,21 @@ class Invalid(ClusterError):
 
 
 class Forbidden(ClusterError):
-    """The caller may not do this."""
+    """The caller lacks the permission."""
 
     code = 403
     reason = "Forbidden"
 
 
 class Gone(ClusterError):
-    """The asked resourceVersion is no longer in the watch history: list again and watch from there."""
+    """The requested resourceVersion is no longer in the watch history: list again and watch from there."""
 
     code = 410
     reason = "Expired"
 
 
 class Unavailable(ClusterError):
-    """The cluster did not answer, or says that it cannot now."""
+    """The cluster did not respond, or responded that it cannot now. `retry_after` is in seconds."""
 
     code = 503
     reason = "ServiceUnavailable"
@@ -115,11 +112,11 @@ class Unavailable(ClusterError):
 
 
 class AddressInUse(KnodelError):
-    """An address at which the platform is to listen cannot be used."""
+    """The platform cannot listen on an address."""
 
 
 class TemporaryError(KnodelError):
-    """Raised by a reconcile pass: try this key again after `delay` seconds (None: the queue's back-off)."""
+    """Raised by a reconcile pass: retry the key after `delay` seconds, or after the queue's back-off (None)."""
 
     def __init__(self, message: str, delay: float | None = None) -> None:
         super().__init__(message)
@@ -127,4 +124,4 @@ class TemporaryError(KnodelError):
 
 
 class PermanentError(KnodelError):
-    """Raised by a reconcile pass: nothing helps before the object changes."""
+    """Raised by a reconcile pass: it fails until the object changes."""

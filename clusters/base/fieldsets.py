@@ -1,8 +1,8 @@
-"""Server-side apply: which manager owns which field, and how what is applied merges with the live object. Pure.
+"""Server-side apply: ownership of fields, and the merge of applied fields into the live object. Pure.
 
 Fields are paths of FieldsV1 elements (https://kubernetes.io/docs/reference/using-api/server-side-apply/): `f:name` for
-a map's key. Maps are granular, lists atomic, but for the two lists that every object has: `metadata.finalizers` (a set,
-elements `v:"name"`) and `metadata.ownerReferences` (keyed by uid, elements `k:{"uid":"…"}`, each atomic).
+a map's key. Maps are granular and lists atomic, except for the two lists that every object has: `metadata.finalizers`
+(a set, elements `v:"name"`) and `metadata.ownerReferences` (keyed by uid, elements `k:{"uid":"…"}`, each atomic).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from clusters.base.objects import Object
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The outcome of an apply: the merged object (without regard to managedFields) and its managers."""
+    """The result of an apply: the merged object, whose managedFields are stale, and its managers."""
 
     object: Object
     managers: tuple[Manager, ...]
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every leaf field with its value: scalars, lists, empty maps; the items of the two keyed lists."""
+    """Yield every leaf field with its value: scalars, lists, empty maps, and the items of the two keyed lists."""
     if isinstance(value, Mapping) and value:
         for key, child in value.items():
             yield from leaves(child, (*path, f"f:{key}"))
@@ -37,7 +37,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equality of JSON values; unlike Python's it tells true from 1 and 1 from 1.0."""
+    """Return whether two JSON values are equal. Unlike in Python, true differs from 1, and 1 from 1.0."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -50,7 +50,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def changed(before: Any, after: Any, path: Path = ()) -> Iterator[Path]:
-    """The leaf fields whose value differs. Equal parts are skipped whole; a map that only empties is no change."""
+    """Yield the leaf fields whose value differs. A map that only becomes empty does not count as a change."""
     if same(before, after):
         return
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -72,9 +72,9 @@ def changed(before: Any, after: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def updated(managers: Sequence[Manager], before: Object, after: Object, me: Manager) -> tuple[Manager, ...]:
-    """The managers after an update (create, patch, scale) by `me`: it owns what it changed, others lose that.
+    """Return the managers after an update (create, patch, scale) by `me`, which owns the fields that it changed.
 
-    `before` and `after` hold only fields that can be owned; `me.fields` is ignored.
+    `before` and `after` contain only fields that can be owned. `me.fields` is ignored.
     """
     touched = frozenset(changed(before, after))
     mine = frozenset(field for field in touched if has(after, field))
@@ -87,9 +87,9 @@ def updated(managers: Sequence[Manager], before: Object, after: Object, me: Mana
 
 
 def apply(managers: Sequence[Manager], live: Object, wanted: Object, me: Manager, *, force: bool, what: str) -> Applied:
-    """Merge `wanted`, the whole of what `me` says, into `live` (both reduced to fields that can be owned).
+    """Merge `wanted`, all fields that `me` applies, into `live`. Both contain only fields that can be owned.
 
-    Raises Conflict naming every field that another manager owns with another value, unless `force`.
+    Unless `force`, raises Conflict with every field that another manager owns with another value.
     """
     wanted = without_nulls(wanted)
     merged = _merge(live, wanted)
@@ -109,19 +109,19 @@ def apply(managers: Sequence[Manager], live: Object, wanted: Object, me: Manager
 
 
 def without_nulls(value: Any) -> Any:
-    """Maps without their null fields, at every depth: a null in an applied object says nothing. Lists stay."""
+    """Return a copy without the null fields of maps at every depth: apply ignores them. Lists are unchanged."""
     if not isinstance(value, Mapping):
         return value
     return {key: without_nulls(child) for key, child in value.items() if child is not None}
 
 
 def has(obj: Any, path: Path) -> bool:
-    """Whether the field is there."""
+    """Return whether the object has the field."""
     return _find(obj, path) is not _ABSENT
 
 
 def spell(path: Path) -> str:
-    """The field as people write it: `spec.traffic`, `metadata.labels[a.b/c]`."""
+    """Return a field path in its readable form: `spec.traffic`, `metadata.labels[a.b/c]`."""
     text = ""
     for element in path:
         kind, _, name = element.partition(":")
@@ -153,7 +153,7 @@ def _find(obj: Any, path: Path) -> Any:
 
 
 def _merge(live: Any, wanted: Any, path: Path = ()) -> Any:
-    """A new value: maps merged at every depth (and copied, so that they may be changed), keyed lists merged by item."""
+    """Return a new value: maps are merged at every depth and copied, and keyed lists are merged by item."""
     if isinstance(wanted, Mapping):
         base = live if isinstance(live, Mapping) else {}
         merged = {key: _merge(child, child, (*path, f"f:{key}")) for key, child in base.items() if key not in wanted}
@@ -166,7 +166,7 @@ def _merge(live: Any, wanted: Any, path: Path = ()) -> Any:
 
 
 def _remove_dropped(merged: Object, dropped: FieldSet, mine: FieldSet, others: Sequence[Manager]) -> None:
-    """Take out of `merged` what its manager no longer says and nobody else owns, and the maps that this empties."""
+    """Remove from `merged` the dropped fields that no manager owns, and the maps that become empty."""
     owned = _with_ancestors(mine.union(*(manager.fields for manager in others)))
     for field in sorted(dropped, key=len, reverse=True):
         path = field
@@ -179,7 +179,7 @@ def _remove_dropped(merged: Object, dropped: FieldSet, mine: FieldSet, others: S
 
 
 def _with_ancestors(fields: FieldSet) -> set[Path]:
-    """The fields and all that stand above them."""
+    """Return the fields and all their ancestors."""
     return {field[:depth] for field in fields for depth in range(1, len(field) + 1)}
 
 
@@ -193,7 +193,7 @@ def _remove(obj: Object, path: Path) -> None:
 
 def _conflict(what: str, conflicts: Sequence[tuple[Path, Manager]]) -> Conflict:
     fields = sorted({spell(field) for field, _ in conflicts})
-    told = sorted(
+    owned = sorted(
         {f"{spell(field)} is owned by {manager.name!r} ({manager.operation})" for field, manager in conflicts}
     )
-    return Conflict(f"{what}: {'; '.join(told)}: leave the field out, or force", fields)
+    return Conflict(f"{what}: {'; '.join(owned)}: leave the field out, or force", fields)

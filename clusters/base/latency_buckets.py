@@ -1,7 +1,7 @@
-"""Latency as counts in buckets that grow by a fixed factor: what a server counts, and the judge of a rollout compares.
+"""Latency histograms with exponential buckets, which servers count and the judge of a rollout compares.
 
 The buckets are those of OpenTelemetry's exponential histogram at scale 3, and of Prometheus' native histogram of schema
-3: bucket i holds (2^((i-1)/8), 2^(i/8)] seconds, so that an edge is 9 % above the one before.
+3: bucket i holds (2^((i-1)/8), 2^(i/8)] seconds, so each bound is 9 % above the previous one.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 
 PER_OCTAVE = 8
-"""Buckets for each doubling: schema 3, which client_golang takes when it is asked for a growth of 1.1."""
+"""Buckets for each doubling: schema 3, which client_golang selects for a growth factor of 1.1."""
 LEAST, MOST = 1e-6, 4096.0
-"""s; what is below or above counts in the outermost bucket, so that there are at most 257 of them."""
+"""s; values outside count in the outermost buckets, so there are at most 257 buckets."""
 
 _ROUNDING = 1e-9
-"""Of a bucket: an edge lies in the bucket below it, however its logarithm is rounded."""
+"""Share of a bucket: a bound belongs to the bucket below it despite the rounding of its logarithm."""
 
 
 def bucket_of(seconds: float) -> int:
-    """The bucket of a latency in seconds; a negative one or none (NaN) is the least."""
-    bounded = min(max(LEAST, seconds), MOST)  # in this order NaN becomes the least
+    """Return the bucket of a latency in seconds; negative values and NaN belong to the lowest bucket."""
+    bounded = min(max(LEAST, seconds), MOST)  # in this order NaN becomes LEAST
     return math.ceil(math.log2(bounded) * PER_OCTAVE - _ROUNDING)
 
 
 def upper_edge(bucket: int) -> float:
-    """The largest latency in seconds that the bucket holds."""
+    """Return the upper bound of a bucket in seconds."""
     return float(2.0 ** (bucket / PER_OCTAVE))

@@ -1,4 +1,4 @@
-"""`metadata.managedFields`: who owns which fields, between FieldsV1 as it is stored and sets of paths. Pure.
+"""`metadata.managedFields`, the owners of fields: conversion between FieldsV1 and sets of paths. Pure.
 
 Format: https://kubernetes.io/docs/reference/using-api/server-side-apply/#managed-fields. A path's elements are those of
 FieldsV1: `f:name` for a map's key, `v:…` and `k:…` for a list's item.
@@ -23,13 +23,13 @@ FINALIZERS: Path = ("f:metadata", "f:finalizers")
 OWNER_REFERENCES: Path = ("f:metadata", "f:ownerReferences")
 
 SHARED_FIELD_SETS = 1024
-"""Distinct field sets that are shared; objects made by one manager in one way have the same one."""
+"""Distinct field sets that are shared; objects of one kind from one manager usually have the same set."""
 SELF = "."  # the FieldsV1 element for "the map itself", beside its children
 
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """One entry of `metadata.managedFields`; `time` is RFC 3339."""
+    """An entry of `metadata.managedFields`. `time` is in RFC 3339."""
 
     name: str
     operation: Operation
@@ -40,12 +40,12 @@ class Manager:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """What makes two entries the same manager."""
+        """Return the values that are equal in two entries of the same manager."""
         return (self.name, self.operation, self.subresource)
 
 
 def read_managers(obj: Object) -> tuple[Manager, ...]:
-    """The managers that `metadata.managedFields` lists."""
+    """Return the managers in `metadata.managedFields`."""
     return tuple(
         Manager(
             name=entry["manager"],
@@ -60,14 +60,14 @@ def read_managers(obj: Object) -> tuple[Manager, ...]:
 
 
 def write_managers(managers: Iterable[Manager]) -> list[Object]:
-    """The inverse of `read_managers`."""
+    """Return `metadata.managedFields` for these managers, the inverse of `read_managers`."""
     return [_write_manager(manager) for manager in managers]
 
 
 def write_created(manager: Manager, obj: Object) -> list[Object]:
-    """`managedFields` of an object that `manager` made, and so owns whole; `manager.fields` is ignored.
+    """Return the `managedFields` of an object that `manager` created and owns; `manager.fields` is ignored.
 
-    What `fieldsets.updated` and `write_managers` say of an update from nothing, in a tenth of their time.
+    The result equals that of `fieldsets.updated` and `write_managers` for a new object, in a tenth of the time.
     """
     fields = _created(obj)
     metadata = obj.get("metadata") or {}
@@ -78,12 +78,12 @@ def write_created(manager: Manager, obj: Object) -> list[Object]:
 
 
 def item_element(path: Path, item: Any) -> str:
-    """The element of an item of one of the two lists that are not atomic."""
+    """Return the path element of an item of one of the two granular lists."""
     return _owner_element(item) if path == OWNER_REFERENCES else _value_element(item)
 
 
 def share_field_sets(obj: Object) -> None:
-    """Let a freshly read object share its field sets with others that have the same; saves a third of its memory."""
+    """Replace the field sets of a newly read object by equal shared ones, which saves a third of its memory."""
     for entry in obj["metadata"].get("managedFields") or ():
         entry["fieldsV1"] = _shared(entry["fieldsV1"])
 
@@ -100,7 +100,7 @@ def _read_fields(fields: Mapping[str, Any], path: Path) -> Iterator[Path]:
 
 def _write_fields(fields: FieldSet) -> Object:
     tree: Object = {}
-    for field in sorted(fields):  # a map stands before its children
+    for field in sorted(fields):  # a map comes before its children
         node = tree
         for depth, element in enumerate(field, start=1):
             if field[:depth] in fields and depth < len(field):
@@ -112,7 +112,7 @@ def _write_fields(fields: FieldSet) -> Object:
 
 
 def _created(value: Object) -> Object:
-    """The FieldsV1 of all leaves of a map, in its own order: what is made in one way has one order, and is shared."""
+    """Return the FieldsV1 of all leaves of a map, in its order, which equally made objects share."""
     return {f"f:{key}": _created(child) if isinstance(child, dict) else {} for key, child in value.items()}
 
 
@@ -128,7 +128,7 @@ def _owner_element(item: Any) -> str:
 
 def _shared(fields: Object) -> Object:
     if len(_field_sets) >= SHARED_FIELD_SETS:
-        _field_sets.clear()  # those in use stay with their objects
+        _field_sets.clear()  # the objects keep those in use
     return _field_sets.setdefault(msgspec.json.encode(fields), fields)
 
 

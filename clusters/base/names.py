@@ -1,7 +1,7 @@
-"""The syntax of names, labels and annotations in Kubernetes, as pure checks that say what is wrong.
+"""The syntax of names, labels and annotations in Kubernetes. Pure.
 
+Each check returns an error message, or an empty text for a valid value.
 Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ and `apimachinery` `validation.go`.
-Each check returns an empty text when all is well.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LONGEST_LABEL = 63
 """Characters of a DNS label, a label's name and a label's value."""
 
 REMEMBERED = 1024
-"""Answers kept by each check of a text that most objects share with others: keys and values of labels, namespaces."""
+"""Cached results of each check of texts that most objects share: label keys, label values and namespaces."""
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_DNS_LABEL.pattern}(\.{_DNS_LABEL.pattern})*")
@@ -23,7 +23,7 @@ _QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 
 def subdomain_fault(name: str) -> str:
-    """What keeps `name` from being a DNS-1123 subdomain (most object names)."""
+    """Return why `name` is not a DNS-1123 subdomain (most object names), or an empty text."""
     if len(name) > LONGEST_NAME:
         return f"{name[:40]!r}… has {len(name)} characters: at most {LONGEST_NAME} are allowed"
     if not _SUBDOMAIN.fullmatch(name):
@@ -33,7 +33,7 @@ def subdomain_fault(name: str) -> str:
 
 @lru_cache(REMEMBERED)
 def dns_label_fault(name: str) -> str:
-    """What keeps `name` from being a DNS-1123 label (namespaces, and names that become host names)."""
+    """Return why `name` is not a DNS-1123 label (namespaces, names that become host names), or an empty text."""
     if len(name) > LONGEST_LABEL:
         return f"{name[:40]!r}… has {len(name)} characters: at most {LONGEST_LABEL} are allowed"
     if not _DNS_LABEL.fullmatch(name):
@@ -43,7 +43,7 @@ def dns_label_fault(name: str) -> str:
 
 @lru_cache(REMEMBERED)
 def label_key_fault(key: str) -> str:
-    """What keeps `key` from being a qualified name: an optional DNS subdomain and '/', then at most 63 characters."""
+    """Return why `key` is not a qualified name (optional DNS subdomain and '/', 63 characters), or an empty text."""
     prefix, slash, name = key.rpartition("/")
     if slash and (not prefix or subdomain_fault(prefix)):
         return f"the part of {key[:80]!r} before '/' must be a DNS name"
@@ -57,7 +57,7 @@ def label_key_fault(key: str) -> str:
 
 @lru_cache(REMEMBERED)
 def label_value_fault(value: str) -> str:
-    """What keeps `value` from being a label's value; the empty value is one."""
+    """Return why `value` is not a label value, or an empty text. The empty value is valid."""
     if value and (len(value) > LONGEST_LABEL or not _QUALIFIED.fullmatch(value)):
         return (
             f"{value[:80]!r} is not a label value: use at most {LONGEST_LABEL} letters, digits, '-', '_' and '.', "

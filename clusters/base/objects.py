@@ -1,8 +1,8 @@
-"""Objects as Kubernetes has them, and the kinds that Knodel reads or writes.
+"""Kubernetes objects, and the kinds that Knodel reads or writes.
 
-An object is the plain JSON value (`Object`). By convention it is never changed in place once it came from a cluster or
-an informer: `copy.deepcopy` first, or build a new one. Kinds are values of `Kind`; their constants stand here, so no
-other module spells a group, a version or a plural.
+An object is a plain JSON value (`Object`). Never change an object from a cluster or an informer in place: use
+`copy.deepcopy` first, or build a new one. The constants of type `Kind` are here, so that no other module repeats a
+group, a version or a plural.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 
 class Key(NamedTuple):
-    """Where an object stands within its kind; `namespace` is empty for kinds without namespaces."""
+    """Namespace and name of an object. `namespace` is empty for cluster-scoped kinds."""
 
     namespace: str
     name: str
@@ -28,13 +28,13 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """A kind of object: its coordinates, which are all of its identity, and which subresources it has.
+    """A kind of object. Kinds with the same group, version and plural are equal.
 
-    `status`: changes of `.status` go through the `status` subresource alone, and only changes of other fields than
-    `metadata` and `status` raise `metadata.generation`. `scale`: has the `scale` subresource (`.spec.replicas`).
-    `atomic`: `.spec` is one field to its managers, as `x-kubernetes-map-type: atomic` says: it is written once.
-    `resource` is `plural.group`, as in `models.knodel.dev`; the bare plural in the core group. `api_version` is
-    `group/version`; the bare version in the core group.
+    `status`: `.status` changes only through the `status` subresource, and changes of `metadata` and `status` do not
+    raise `metadata.generation`. `scale`: the kind has the `scale` subresource (`.spec.replicas`). `atomic`: managers
+    own `.spec` as one field (`x-kubernetes-map-type: atomic`), for objects that are written once. `resource` is
+    `plural.group`, as in `models.knodel.dev`, or the plural in the core group. `api_version` is `group/version`, or the
+    version in the core group.
     """
 
     group: str
@@ -99,15 +99,15 @@ EVENT_SOURCE = Kind("knodel.dev", "v1alpha1", "EventSource", "eventsources")
 MODEL_EVENT = Kind("knodel.dev", "v1alpha1", "ModelEvent", "modelevents", atomic=True)
 
 OWN_KINDS = (MODEL, WARM_POOL, EVENT_SOURCE, MODEL_EVENT)
-"""The kinds of our own API group."""
+"""The kinds of the API group knodel.dev."""
 
 KINDS = (
     NAMESPACE, POD, SECRET, CONFIG_MAP, CORE_SERVICE, EVENT, DEPLOYMENT, REPLICA_SET, LEASE, SERVICE, CONFIGURATION,
     REVISION, ROUTE, POD_AUTOSCALER, SERVERLESS_SERVICE, INGRESS, *OWN_KINDS,
 )  # fmt: skip
-"""Every kind that a cluster of ours stores. Core Services are none of ours, but `kubectl cluster-info` lists them."""
+"""Every kind that the embedded cluster stores; core Services only because `kubectl cluster-info` lists them."""
 
-# Labels and annotations of Knative and of Kubernetes that more than one part reads.
+# Labels and annotations of Knative and Kubernetes that several packages read.
 LABEL_SERVICE = "serving.knative.dev/service"
 LABEL_CONFIGURATION = "serving.knative.dev/configuration"
 LABEL_CONFIGURATION_GENERATION = "serving.knative.dev/configurationGeneration"
@@ -115,61 +115,61 @@ LABEL_REVISION = "serving.knative.dev/revision"
 LABEL_REVISION_UID = "serving.knative.dev/revisionUID"
 LABEL_ROUTE = "serving.knative.dev/route"
 LABEL_TEMPLATE_HASH = "pod-template-hash"
-LABEL_VISIBILITY = "networking.knative.dev/visibility"  # "cluster-local" keeps a Route off the public gateway
+LABEL_VISIBILITY = "networking.knative.dev/visibility"  # "cluster-local" hides a Route from the public gateway
 ANNOTATION_CLASS = "autoscaling.knative.dev/class"
-ANNOTATION_NO_GC = "serving.knative.dev/no-gc"  # "true" keeps a Revision from collection
+ANNOTATION_NO_GC = "serving.knative.dev/no-gc"  # "true" exempts a Revision from garbage collection
 ANNOTATION_PORTS = "embedded.knodel.dev/ports"  # on a Pod: {"8080": 20004, …}, container port → real port on the node
 ANNOTATION_PROCESS = "embedded.knodel.dev/process"  # on a Pod: {"pid": …, "startTicks": …}, how a new kubelet adopts it
 
 
 def name_of(obj: Object) -> str:
-    """`metadata.name`."""
+    """Return `metadata.name`."""
     return str(obj["metadata"]["name"])
 
 
 def namespace_of(obj: Object) -> str:
-    """`metadata.namespace`, empty for kinds without."""
+    """Return `metadata.namespace`, empty for cluster-scoped kinds."""
     return str(obj["metadata"].get("namespace", ""))
 
 
 def key_of(obj: Object) -> Key:
-    """The object's `Key`."""
+    """Return the `Key` of an object."""
     metadata = obj["metadata"]
     return Key(str(metadata.get("namespace", "")), str(metadata["name"]))
 
 
 def uid_of(obj: Object) -> str:
-    """`metadata.uid`, empty before the object is stored."""
+    """Return `metadata.uid`, empty before the object is stored."""
     return str(obj["metadata"].get("uid", ""))
 
 
 def labels_of(obj: Object) -> Mapping[str, str]:
-    """`metadata.labels`, never None."""
+    """Return `metadata.labels`, never None."""
     return obj["metadata"].get("labels") or {}
 
 
 def annotations_of(obj: Object) -> Mapping[str, str]:
-    """`metadata.annotations`, never None."""
+    """Return `metadata.annotations`, never None."""
     return obj["metadata"].get("annotations") or {}
 
 
 def generation_of(obj: Object) -> int:
-    """`metadata.generation`, 0 before the object is stored."""
+    """Return `metadata.generation`, 0 before the object is stored."""
     return int(obj["metadata"].get("generation", 0))
 
 
 def version_of(obj: Object) -> str:
-    """`metadata.resourceVersion`."""
+    """Return `metadata.resourceVersion`, empty before the object is stored."""
     return str(obj["metadata"].get("resourceVersion", ""))
 
 
 def is_deleting(obj: Object) -> bool:
-    """Whether deletion was asked for and finalizers, or a grace period, hold the object."""
+    """Return whether the object is being deleted: finalizers or a grace period retain it."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def owner_reference(kind: Kind, owner: Object) -> Object:
-    """The controller ownerReference that a child of `owner` carries."""
+    """Return the controller ownerReference for a child of `owner`."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
@@ -181,7 +181,7 @@ def owner_reference(kind: Kind, owner: Object) -> Object:
 
 
 def controller_of(obj: Object) -> Object | None:
-    """The ownerReference with `controller: true`, if any."""
+    """Return the ownerReference with `controller: true`, or None."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             return dict(reference)
@@ -189,27 +189,27 @@ def controller_of(obj: Object) -> Object | None:
 
 
 def is_controlled_by(obj: Object, owner: Object) -> bool:
-    """Whether `owner` (by uid) is the controller of `obj`."""
+    """Return whether `owner` is the controller of `obj`, compared by uid."""
     reference = controller_of(obj)
     return reference is not None and reference["uid"] == uid_of(owner)
 
 
 def condition_of(obj: Object, kind: str) -> Object | None:
-    """The status condition of that type, if any."""
+    """Return the status condition of type `kind`, or None."""
     return next((dict(one) for one in conditions_of(obj) if one["type"] == kind), None)
 
 
 def conditions_of(obj: Object) -> list[Object]:
-    """`status.conditions`; what somebody has put there that is no condition is left out."""
+    """Return `status.conditions` without malformed entries."""
     status = obj.get("status")
-    stated = status.get("conditions") if isinstance(status, dict) else None
-    return [one for one in stated if isinstance(one, dict) and "type" in one] if isinstance(stated, list) else []
+    listed = status.get("conditions") if isinstance(status, dict) else None
+    return [one for one in listed if isinstance(one, dict) and "type" in one] if isinstance(listed, list) else []
 
 
 def is_true(obj: Object, kind: str) -> bool:
-    """Whether the condition `kind` is True and speaks of the present generation.
+    """Return whether the condition `kind` is True for the current generation.
 
-    A status with an older `observedGeneration` says nothing of the present spec.
+    It is not when `observedGeneration` is older: then the status describes an earlier spec.
     """
     status = obj.get("status") or {}
     observed = status.get("observedGeneration")
@@ -222,9 +222,9 @@ def is_true(obj: Object, kind: str) -> bool:
 def with_condition(
     conditions: Iterable[Object], kind: str, status: str, now: datetime, reason: str = "", message: str = ""
 ) -> list[Object]:
-    """A new condition list, sorted by type, in which `kind` has this status ("True", "False" or "Unknown").
+    """Return a new condition list, sorted by type, in which `kind` has this status ("True", "False", "Unknown").
 
-    `lastTransitionTime` moves only when the status changes (Kubernetes API conventions).
+    `lastTransitionTime` changes only with the status (Kubernetes API conventions).
     """
     kept = [dict(condition) for condition in conditions if condition.get("type") != kind]
     former = next((condition for condition in conditions if condition.get("type") == kind), None)
@@ -242,10 +242,10 @@ def with_condition(
 
 
 def timestamp(at: datetime) -> str:
-    """RFC 3339 in UTC with seconds, as Kubernetes writes times."""
+    """Return a time in RFC 3339, in UTC and whole seconds, the format of Kubernetes."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_timestamp(text: str) -> datetime:
-    """The inverse of `timestamp`; takes fractions of a second too."""
+    """Return the time that `timestamp` wrote; fractions of a second are accepted."""
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
