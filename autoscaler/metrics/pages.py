@@ -12,8 +12,7 @@ from types import MappingProxyType
 import aiohttp
 
 from autoscaler.metrics.stat import BadSample, NoPage, NoSample
-from clusters.net.bounded_read import read_at_most
-from clusters.net.session import Session
+from clusters.net.session import Session, read_at_most
 
 MAX_CONNECTIONS = 512  # sockets at once; a node's default limit of open files is 1 024
 

@@ -19,14 +19,14 @@ LARGEST_JSON_PATCH = 10_000
 """Operations in one JSON patch; the limit of kube-apiserver."""
 
 LARGEST_COPIES = 3 * 1024 * 1024
-"""Bytes that all `copy` operations of one JSON patch may copy together; each may double what is there. The limit of
+"""Total bytes that the `copy` operations of one JSON patch may copy, since each may double the object. The limit of
 kube-apiserver (`--json-patch-max-copy-bytes`)."""
 
 OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
 SHOWN: Final = 100
-"""Characters of an operation that a message repeats."""
+"""Characters of an operation in a message."""
 _CONTENT: Final = re.compile(r" not found in .*")
-"""The end of a message of the pointer library that holds the value in which a member was not found."""
+"""The end of the pointer library's message, which contains the value without the member."""
 _FAULTS: Final = (
     jsonpatch.JsonPatchException, JsonPointerException,
     TypeError, KeyError, IndexError, ValueError, AttributeError,  # the library's own unchecked cases
@@ -34,7 +34,10 @@ _FAULTS: Final = (
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7386: maps merge, null removes, all else replaces. Neither argument is changed; parts are shared."""
+    """Return `target` with a JSON merge patch (RFC 7386) applied: maps merge, null removes, other values replace.
+
+    Neither argument is changed. The result shares parts with both.
+    """
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(target) if isinstance(target, Mapping) else {}
@@ -49,8 +52,8 @@ def merge_patch(target: Any, patch: Any) -> Any:
 def json_patch(target: Object, operations: Sequence[Any], what: str) -> Object:
     """Return a copy of `target` with the operations of a JSON patch (RFC 6902) applied. `what` names it in errors.
 
-    Raises Conflict when a `test` fails, Invalid when an operation is malformed or its path does not exist. Both name
-    the operation's index and path, and nothing of the object's content.
+    Raises Conflict when a `test` fails, and Invalid when an operation is malformed or its path does not exist. The
+    messages contain the index and path of the operation, but no content of the object.
     """
     if len(operations) > LARGEST_JSON_PATCH:
         raise _invalid(what, f"{len(operations)} operations: at most {LARGEST_JSON_PATCH} are allowed")
@@ -70,23 +73,23 @@ def json_patch(target: Object, operations: Sequence[Any], what: str) -> Object:
                 raise Conflict(f"{what}: {_place(index)}: {_described(operation)}: the test failed") from error
             except _FAULTS as error:
                 raise _refused(index, operation, _reason(error), what) from error
-        msgspec.json.encode(value)  # raises for what is nested too deep: two copies into one another do that
+        msgspec.json.encode(value)  # raises for excessive nesting, which two copies into one another cause
     except RecursionError as error:
-        raise _invalid(what, "it nests values too deep: write them flatter") from error
+        raise _invalid(what, "values are nested too deep: flatten them") from error
     if not isinstance(value, dict):
-        raise _invalid(what, "it replaces the whole object by something that is not a JSON object")
+        raise _invalid(what, "the patch replaces the object by a value that is not a JSON object")
     return value
 
 
 def _parse(index: int, operation: Any, what: str) -> jsonpatch.JsonPatch:
-    """Raises Invalid for a malformed operation."""
+    """Return a patch of one operation. Raises Invalid for a malformed operation."""
     if not isinstance(operation, dict):
-        raise Invalid(what, [FieldError(_place(index), "an operation is a JSON object")])
+        raise Invalid(what, [FieldError(_place(index), "an operation must be a JSON object")])
     op = operation.get("op")
     if not isinstance(op, str) or op not in OPERATIONS:
-        raise _refused(index, operation, f"op is one of {', '.join(OPERATIONS)}", what)
+        raise _refused(index, operation, f"op must be one of {', '.join(OPERATIONS)}", what)
     if op in ("move", "copy") and not isinstance(operation.get("from"), str):
-        raise _refused(index, operation, "from is the path that it takes the value from", what)
+        raise _refused(index, operation, "from must be the path of the source value", what)
     try:
         return jsonpatch.JsonPatch([operation])
     except _FAULTS as error:
@@ -98,13 +101,13 @@ def _place(index: int) -> str:
 
 
 def _described(operation: Mapping[str, Any]) -> str:
-    """Return what an operation does to which path, cut short: `remove '/spec/x'`."""
+    """Return the operation and its path, cut short: `remove '/spec/x'`."""
     op = operation.get("op")
     return f"{op if op in OPERATIONS else repr(op)[:SHOWN]} {str(operation.get('path'))[:SHOWN]!r}"
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of the library's message, without the values that it repeats."""
+    """Return the first line of the library's message, without the values in it."""
     line = _CONTENT.sub(" not found", str(error).partition("\n")[0])[: 2 * SHOWN] or type(error).__name__
     return printable(line)
 

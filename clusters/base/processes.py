@@ -1,6 +1,6 @@
-"""Processes that outlive the control plane: started as sessions of their own, recorded, found again by the next one.
+"""Processes that outlive the control plane: they run in their own sessions, and a record lets the next one adopt them.
 
-`clusters.base.identity` says which process is which; it is apart because a zygote imports as little as possible.
+`clusters.base.identity` identifies processes. It is a module of its own because a zygote imports as little as possible.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ def start_detached(
     environment: Mapping[str, str] | None = None,
     files: Sequence[int] = (),
 ) -> Identity:
-    """Start a process as a session of its own whose output is appended to `log`; it outlives this process.
+    """Start a process in a session of its own, which outlives this process. Its output is appended to `log`.
 
-    It inherits the open `files`, by the same numbers.
-
-    It is a child of this process, which learns of its end through `wait_ended`. Raises OSError when it cannot start.
+    It inherits the open `files` under the same descriptor numbers. It is a child of this process: use `wait_ended` to
+    wait for its end. Raises OSError when it cannot start.
     """
     with log.open("ab") as output:
         child = subprocess.Popen(
@@ -43,12 +42,12 @@ def start_detached(
             start_new_session=True,
             pass_fds=files,
         )
-    child.returncode = 0  # `wait_ended` reaps it: keeps the destructor of Popen from warning of a running child
+    child.returncode = 0  # `wait_ended` reaps it; this prevents the warning of Popen's destructor about a running child
     return identify(child.pid) or Identity(child.pid, -1)
 
 
 async def wait_ended(identity: Identity) -> None:
-    """Return once this very process has ended; reaps it when it is our child."""
+    """Return once exactly this process has ended, and reap it if it is a child."""
     try:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:
@@ -56,7 +55,7 @@ async def wait_ended(identity: Identity) -> None:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     try:
-        if is_running(identity):  # looked at after the open, so the descriptor is of this very process
+        if is_running(identity):  # checked after the open, so the descriptor belongs to this process
             loop.add_reader(descriptor, _settle, ended)
             await ended
         _reap(identity)
@@ -66,7 +65,10 @@ async def wait_ended(identity: Identity) -> None:
 
 
 async def terminate(identity: Identity, grace: float) -> None:
-    """SIGTERM, after `grace` seconds SIGKILL; returns once it has ended. A process that has ended is no error."""
+    """End a process by SIGTERM, and by SIGKILL after `grace` seconds; return once it has ended.
+
+    A process that has ended already is accepted.
+    """
     if not send_signal(identity, signal.SIGTERM):
         await wait_ended(identity)
         return
@@ -79,7 +81,7 @@ async def terminate(identity: Identity, grace: float) -> None:
 
 
 def send_signal(identity: Identity, number: signal.Signals) -> bool:
-    """Signal this very process; False when it has ended."""
+    """Send a signal to exactly this process; return False when it has ended."""
     if not is_running(identity):
         return False
     with contextlib.suppress(ProcessLookupError):
@@ -97,7 +99,7 @@ class Record:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Write the record, bound to the folder that it lies in; a crash leaves the former or the new one."""
+    """Write the record atomically, bound to its folder."""
     temporary = path.with_name(f".{path.name}.new")
     content = record.identity.to_json() | {"home": folder_id(path.parent), "version": record.version}
     temporary.write_text(json.dumps(content) + "\n")
@@ -107,7 +109,7 @@ def write_record(path: Path, record: Record) -> None:
 def read_record(path: Path) -> Record | None:
     """Return the record of a process that still runs, else None.
 
-    A record that lies in another folder than it was written to, as in a copy, or that is of another boot, is none.
+    A record in another folder than it was written to, such as a copy, is ignored, and so is one of another boot.
     """
     try:
         content = json.loads(path.read_text())
@@ -125,7 +127,7 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 
 def _reap(identity: Identity) -> None:
-    """Only this very process: another one with its pid is not ours to wait for."""
+    """Reap exactly this process: another process with its pid is not our child."""
     if identify(identity.pid) == identity:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(identity.pid, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""Python's garbage collector in a process that keeps much and leaves few cycles behind."""
+"""Tune Python's garbage collector for a process with many long-lived objects and few reference cycles."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Callable
 from clusters.base.clock import Clock
 
 YOUNG = 50_000
-"""Objects made since the last collection that begin one; Python's own 700 is reached by two events, and each collection
-looks at all that is under way: a sixth of the time of the event webhook."""
+"""New objects that trigger a collection of the young generation. Two events make more than Python's default of 700, and
+each collection traverses all work in progress, which took a sixth of the event webhook's time."""
 MIDDLE = 50
-"""Collections of those before one of what outlived one of them; Python's own 10 looks at each event once more."""
+"""Young collections before one of the middle generation. Python's default of 10 traverses each event again."""
 EVERY = 60.0
-"""s between two full collections at least: one that has little to do would come to its 50 000 objects in hours."""
+"""Minimum s between two full collections. An idle process would make 50 000 objects only in hours."""
 SHARE = 0.001
-"""Of the time, that they take at most: with many objects they are less frequent."""
+"""Maximum share of the time for full collections: with many objects they are less frequent."""
 
 
 def spare_what_is_there() -> None:
-    """Collect once, never look at what is left again, and look at newer objects less often. For when all is loaded."""
+    """Collect once, exempt the remaining objects, and collect new ones less often. Call it when all is loaded."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, gc.get_threshold()[2])
 
 
 async def collect_seldom(clock: Clock, collect: Callable[[], object] = gc.collect) -> None:
-    """Full collections until cancelled, which empty the interpreter's lists of free tuples and the like, too.
+    """Run full collections until cancelled; they also empty the interpreter's free lists.
 
-    Without them a platform that is asked little grew by 24 MB in an hour; with them by 6.
+    An idle platform grew by 24 MB an hour without them, and by 6 MB with them.
     """
     wait = EVERY
     while True:

@@ -14,16 +14,19 @@ BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 """Powers of two."""
 
 LARGEST = Decimal(2**63 - 1)
-"""Kubernetes keeps quantities in an int64 of the base unit."""
+"""Kubernetes stores quantities in an int64 of the base unit."""
 LONGEST_TEXT = 32
-"""Characters; bounds the arithmetic."""
+"""Characters. It bounds the arithmetic."""
 
 QUANTITY = re.compile(r"([+]?(?:\d+(?:\.\d*)?|\.\d+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,2}))", re.ASCII)
-"""The syntax of a quantity that is not negative; the CustomResourceDefinition has it too."""
+"""The syntax of a non-negative quantity. The CustomResourceDefinitions use it too."""
 
 
 def parse_quantity(text: str) -> Decimal:
-    """The value in the base unit (cores, bytes), zero or positive. Raises ValueError that says what is wrong."""
+    """Return the value in the base unit (cores, bytes), zero or positive.
+
+    Raises ValueError with the allowed syntax.
+    """
     match = QUANTITY.fullmatch(text) if len(text) <= LONGEST_TEXT else None
     if match is None:
         raise ValueError("must be a Kubernetes quantity such as 500m, 2 or 1Gi")
@@ -38,9 +41,9 @@ def parse_quantity(text: str) -> Decimal:
 
 
 def canonical_quantity(text: str) -> str:
-    """The spelling that Kubernetes itself would write, so that `1000m` and `1` are the same. Raises ValueError.
+    """Return the canonical form of Kubernetes, so that `1000m` and `1` are equal. Raises ValueError.
 
-    Binary suffixes stay binary; a quantity without one becomes an integer with the largest decimal suffix.
+    Binary suffixes stay binary. Other quantities become an integer with the largest decimal suffix.
     """
     value = parse_quantity(text)
     if text[-1:] == "i" and value >= 2**10:
@@ -49,7 +52,7 @@ def canonical_quantity(text: str) -> str:
 
 
 def _with_suffix(value: Decimal, units: dict[str, Decimal]) -> str:
-    """The shortest integer form; what is finer than the smallest unit is rounded up, as Kubernetes does."""
+    """Return the shortest integer form; fractions of the smallest unit are rounded up, as in Kubernetes."""
     if value == 0:
         return "0"
     for suffix, unit in sorted(units.items(), key=lambda item: -item[1]):
@@ -60,5 +63,5 @@ def _with_suffix(value: Decimal, units: dict[str, Decimal]) -> str:
 
 
 def format_cores(text: str) -> str:
-    """A cpu quantity as a plain decimal number of cores: `500m` is `0.5`. Raises ValueError."""
+    """Return a CPU quantity as a decimal number of cores: `500m` is `0.5`. Raises ValueError."""
     return format(parse_quantity(text).normalize(), "f")

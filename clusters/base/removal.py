@@ -1,4 +1,4 @@
-"""Removal of files that processes leave in a folder, on a disk that may have become read-only."""
+"""Remove the files that processes leave in a folder, on a disk that may have become read-only."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def remove_files(*paths: Path) -> list[Path]:
-    """Remove the files and return those that stay because their disk is read-only.
+    """Remove the files and return those that remain because their disk is read-only.
 
-    An absent file is no error. Raises OSError for any other failure.
+    Absent files are ignored. Raises OSError for any other failure.
     """
     return [path for path in paths if not _is_removed(path)]
 

@@ -1,4 +1,4 @@
-"""Label selectors in Kubernetes' grammar: parsed once, matched often. Pure; every adapter and controller may use it.
+"""Label selectors in Kubernetes' grammar. Pure.
 
 Grammar (https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors): requirements joined
 by commas, all of which must hold: `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a` (exists), `!a` (absent).
@@ -15,14 +15,15 @@ from typing import Literal
 
 from clusters.base.errors import FieldError, Invalid
 from clusters.base.names import label_key_fault, label_value_fault
+from clusters.base.redact import truncate
 
 Operator = Literal["in", "notin", "exists", "absent"]
 
 CACHED_SELECTORS = 1024
-"""How many parsed selectors are kept: one for each controller and revision of a large platform."""
+"""Parsed selectors in the cache: one for each controller and revision of a large platform."""
 
 SHOWN = 100
-"""Characters of a selector that a message repeats."""
+"""Characters of a selector in a message."""
 
 _SET = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)$")
 _EQUALITY = re.compile(r"^(?P<key>[^\s=!]+)\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s=!]*)$")
@@ -32,14 +33,14 @@ _PUNCTUATION = re.compile(r"[(),]")
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on one label."""
+    """A condition on one label."""
 
     key: str
     operator: Operator
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether `labels` meet it."""
+        """Return whether `labels` meet the requirement."""
         value = labels.get(self.key)
         if self.operator == "in":
             return value in self.values
@@ -50,12 +51,12 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements that must all hold; none at all matches everything."""
+    """Requirements that must all hold. A selector without requirements matches everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether `labels` meet every requirement."""
+        """Return whether `labels` meet every requirement."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
     def __bool__(self) -> bool:
@@ -64,19 +65,26 @@ class Selector:
 
 @lru_cache(maxsize=CACHED_SELECTORS)
 def parse_selector(text: str) -> Selector:
-    """The selector that `text` spells; the empty text matches everything. Raises Invalid naming the bad requirement."""
+    """Return the selector in `text`; an empty text matches everything. Raises Invalid with the faulty requirement.
+
+    Example:
+        parse_selector("app=iris,tier in (a,b),!debug").matches({"app": "iris", "tier": "a"})  # True
+    """
     if not text.strip():
         return Selector()
     return Selector(tuple(_requirement(part.strip(), text) for part in _split(text)))
 
 
 def selector_for(labels: Mapping[str, str]) -> str:
-    """The selector text that `matchLabels` stands for: every label equal."""
+    """Return the selector text for `matchLabels`: every label must be equal."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas outside of parentheses, in one walk: a comma whose next parenthesis closes is inside."""
+    """Return the parts between the commas outside of parentheses.
+
+    A comma is inside of parentheses when the next parenthesis after it closes.
+    """
     parts: list[str] = []
     end, following = len(text), ""
     for match in reversed(list(_PUNCTUATION.finditer(text))):
@@ -112,5 +120,4 @@ def _parse(part: str) -> Requirement | None:
 
 
 def _invalid(text: str, message: str) -> Invalid:
-    shown = text if len(text) <= SHOWN else text[:SHOWN] + "…"
-    return Invalid(f"label selector {shown!r}", [FieldError("labelSelector", message)])
+    return Invalid(f"label selector {truncate(text, SHOWN)!r}", [FieldError("labelSelector", message)])

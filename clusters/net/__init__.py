@@ -1,1 +1,1 @@
-"""Network rules that all packages share."""
+"""Network code that all packages share: clients, sockets, SSRF policy and data formats."""

@@ -1,15 +1,15 @@
-"""The authority of a URL: a host and a port. Pure; the command imports it at each start."""
+"""The authority of a URL, host and port. Pure. It imports nothing, since each start of the command imports it."""
 
 from __future__ import annotations
 
 
 def url_host(host: str) -> str:
-    """Return a host name or address as URLs write it: an IPv6 address in brackets."""
+    """Return a host name or address in the form of a URL: an IPv6 address gets brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def authority(host: str, port: int) -> str:
-    """Return `HOST:PORT` as URLs write it.
+    """Return `HOST:PORT` in the form of a URL.
 
     Example:
         authority("::1", 8080)  # "[::1]:8080"

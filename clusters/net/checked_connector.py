@@ -1,4 +1,4 @@
-"""Connect aiohttp to checked addresses only: a host is resolved once, judged, and connected to where it was judged."""
+"""Restrict aiohttp to checked addresses: it resolves a host once, checks the addresses, and connects to one of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
 
 def checked_connector(allow_hosts: frozenset[str], resolve: Resolve | None = None) -> aiohttp.TCPConnector:
-    """Return a connector whose requests raise AddressRefused for what `ssrf.check_addresses` refuses.
+    """Return a connector whose requests raise AddressRefused for hosts that `ssrf.check_addresses` refuses.
 
     `resolve` replaces the system's resolver.
 
@@ -29,7 +29,7 @@ def checked_connector(allow_hosts: frozenset[str], resolve: Resolve | None = Non
 
 
 async def resolve_by_system(host: str) -> Sequence[str]:
-    """Return what the system resolves a host to. Raises OSError."""
+    """Return the IP addresses of a host from the system's resolver. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return [str(one[4][0]) for one in found]
 
@@ -38,14 +38,14 @@ class _CheckedResolver(AbstractResolver):
     def __init__(self, allow_hosts: frozenset[str], resolve: Resolve) -> None:
         self._allow_hosts = allow_hosts
         self._resolve = resolve
-        self._judged: set[str] = set()
+        self._checked: set[str] = set()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         addresses = list(dict.fromkeys(await self._resolve(host)))
         check_addresses(host, addresses, self._allow_hosts)
-        self._judged.update(addresses)
+        self._checked.update(addresses)
         return [
             ResolveResult(
                 hostname=host,
@@ -59,15 +59,15 @@ class _CheckedResolver(AbstractResolver):
         ]
 
     def open_socket(self, info: tuple[Any, ...]) -> socket.socket:
-        """Return a socket for an address; aiohttp resolves no host that it takes for an address itself."""
+        """Return a socket for a checked address. aiohttp does not resolve hosts that are addresses."""
         family, kind, protocol, _, place = info
         address = str(place[0])
-        if address not in self._judged:
+        if address not in self._checked:
             check_addresses(address, [address], self._allow_hosts)
         return socket.socket(family, kind, protocol)
 
     async def close(self) -> None:
-        self._judged.clear()
+        self._checked.clear()
 
 
 __all__ = ["AddressRefused", "Resolve", "checked_connector", "resolve_by_system"]

@@ -1,7 +1,7 @@
-"""Where a Pod answers: its address and ports as other parts of the system dial them, on either cluster.
+"""Endpoints of Pods: the address and ports to connect to, on either cluster.
 
-On Kubernetes a Pod has an address of its own and its declared ports are the real ones. On the embedded cluster all Pods
-share 127.0.0.1, so the kubelet gives each declared port a real one and says so in the annotation `ANNOTATION_PORTS`.
+On Kubernetes a Pod has an address of its own, and its declared ports are the real ones. On the embedded cluster all
+Pods share 127.0.0.1. Its kubelet maps each declared port to a real one in the annotation `ANNOTATION_PORTS`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 
 from clusters.base.objects import ANNOTATION_PORTS, Object, annotations_of, condition_of, is_deleting, key_of
 
-DEFAULT_PORT = 8080  # of a container that declares none, as in Knative's container contract
-MANAGEMENT_PORT = 9095  # health and /stats of every model server; queue-proxy has 9090 and 9091
+DEFAULT_PORT = 8080  # of a container without declared ports, by Knative's container contract
+MANAGEMENT_PORT = 9095  # health and /stats of every model server; queue-proxy uses 9090 and 9091
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A Pod (`namespace/name`) and where it listens; `port` takes requests, `management_port` answers `/stats`.
+    """The endpoint of a Pod (`namespace/name`): `port` for requests, `management_port` for health and `/stats`.
 
-    `token` is sent along with requests on the embedded cluster (`clusters.gateway.token`).
+    On the embedded cluster, requests carry `token` (`clusters.gateway.token`).
     """
 
     pod: str
@@ -31,7 +31,7 @@ class Endpoint:
 
 
 def endpoint_of(pod: Object) -> Endpoint | None:
-    """The Pod's endpoint, or None while it has no address yet."""
+    """Return the endpoint of a Pod, or None while it has no address."""
     host = (pod.get("status") or {}).get("podIP")
     if not host:
         return None
@@ -46,7 +46,7 @@ def endpoint_of(pod: Object) -> Endpoint | None:
 
 
 def declared_port(pod: Object) -> int:
-    """The port that takes requests as the Pod's first container declares it."""
+    """Return the port for requests that the first container with ports declares."""
     for container in (pod.get("spec") or {}).get("containers") or ():
         for port in container.get("ports") or ():
             return int(port["containerPort"])
@@ -54,7 +54,7 @@ def declared_port(pod: Object) -> int:
 
 
 def real_ports(pod: Object) -> Mapping[str, int]:
-    """Container port (as a string) → real port; empty when the Pod has its own address, or the word is no kubelet's."""
+    """Return real ports by container port (a string); empty for a Pod with its own address or a bad annotation."""
     text = annotations_of(pod).get(ANNOTATION_PORTS)
     try:
         return {} if not text else {str(port): int(real) for port, real in json.loads(text).items()}
@@ -63,6 +63,6 @@ def real_ports(pod: Object) -> Mapping[str, int]:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether the Pod may be sent requests: condition Ready True, and not being deleted."""
+    """Return whether a Pod accepts requests: its condition Ready is True, and it is not being deleted."""
     condition = condition_of(pod, "Ready")
     return condition is not None and condition.get("status") == "True" and not is_deleting(pod)

@@ -1,4 +1,4 @@
-"""Prometheus' text format: families that are read when somebody asks, none kept in between.
+"""The text format of Prometheus. Families are computed for each scrape; there is no registry.
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/ (version 0.0.4).
 """
@@ -22,7 +22,7 @@ Labels = Mapping[str, str]
 
 
 class Family(msgspec.Struct, frozen=True):
-    """All samples of one name: (labels, value)."""
+    """All samples of one metric: pairs of labels and value."""
 
     name: str
     type: Literal["counter", "gauge"]
@@ -30,14 +30,14 @@ class Family(msgspec.Struct, frozen=True):
     samples: tuple[tuple[Labels, float], ...]
 
     def lines(self) -> Iterator[str]:
-        """As the page has them."""
+        """Yield the lines of the text format."""
         yield from _head(self.name, self.type, self.help)
         for labels, value in self.samples:
             yield _sample(self.name, labels, value)
 
 
 class Buckets(msgspec.Struct, frozen=True):
-    """Observations of one set of labels; `counts`: up to each bound but above the one before, at last above all."""
+    """Observations with one set of labels. `counts` holds one count per bucket; the last bucket is unbounded."""
 
     labels: Labels
     counts: Sequence[int]
@@ -45,7 +45,7 @@ class Buckets(msgspec.Struct, frozen=True):
 
 
 class Histogram(msgspec.Struct, frozen=True):
-    """All observations of one name, counted by the upper bounds `bounds`, which ascend."""
+    """All observations of one metric in buckets with the ascending upper bounds `bounds`."""
 
     name: str
     help: str
@@ -53,7 +53,7 @@ class Histogram(msgspec.Struct, frozen=True):
     samples: tuple[Buckets, ...]
 
     def lines(self) -> Iterator[str]:
-        """As the page has them: counts add up from bucket to bucket."""
+        """Yield the lines of the text format, with cumulative counts."""
         yield from _head(self.name, "histogram", self.help)
         bounds = (*(f"{bound:g}" for bound in self.bounds), "+Inf")
         for buckets in self.samples:
@@ -64,17 +64,17 @@ class Histogram(msgspec.Struct, frozen=True):
 
 
 def one(name: str, type: Literal["counter", "gauge"], help: str, value: float) -> Family:
-    """A family with a single sample."""
+    """Return a family with a single sample."""
     return Family(name, type, help, (({}, value),))
 
 
 def render(families: Iterable[Family | Histogram]) -> str:
-    """The page."""
+    """Return the text of the families."""
     return "\n".join(line for family in families for line in family.lines()) + "\n"
 
 
 def process_families() -> list[Family]:
-    """This process, by the names of Prometheus' own clients."""
+    """Return CPU, memory and open files of this process, with the metric names of Prometheus' clients."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     pages = int(Path("/proc/self/statm").read_text().split()[_RESIDENT_FIELD])
     open_files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only counted
@@ -90,5 +90,5 @@ def _head(name: str, type: str, help: str) -> tuple[str, str]:
 
 
 def _sample(name: str, labels: Labels, value: float) -> str:
-    said = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
-    return f"{name}{{{said}}} {value:.17g}" if said else f"{name} {value:.17g}"
+    shown = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
+    return f"{name}{{{shown}}} {value:.17g}" if shown else f"{name} {value:.17g}"

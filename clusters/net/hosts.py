@@ -1,7 +1,7 @@
-"""Host names under which a server without authentication may be addressed. Pure.
+"""The allowed values of Host and Origin for a server without authentication. Pure.
 
-A web page of somebody else can reach a server on loopback in two ways. By a name that resolves to 127.0.0.1 (DNS
-rebinding): then the Host header has that name. By a request to another site: then the browser sends an Origin header.
+A foreign web page can reach a server on loopback in two ways. With DNS rebinding, its name resolves to 127.0.0.1, and
+the Host header contains that name. With a cross-site request, the browser sends an Origin header.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ ANY: Final = "*"
 _PATTERN: Final = re.compile(r"\*|(\*\.)?[0-9A-Za-z_-]+(\.[0-9A-Za-z_-]+)*|\[[0-9a-fA-F:.]+\]")
 PATTERN_FORM: Final = "write NAME, *.DOMAIN or *, without scheme, port and path"
 """The remedy for a text that `is_host_pattern` refuses."""
-_SHOWN: Final = 100  # characters of a caller's own words that a message repeats
+_SHOWN: Final = 100  # characters of a header value in a message
 
 
 class KnownHosts(msgspec.Struct, frozen=True):
-    """Names in lower case, addresses as URLs write them; `*.DOMAIN` stands for every name below DOMAIN.
+    """Names in lower case and addresses in the form of URLs; `*.DOMAIN` matches every name below DOMAIN.
 
-    `remedy` completes a refusal: how to allow a name, with `{}` in its place.
+    `remedy` ends a message of refusal: how to allow a name, which replaces `{}`.
 
     Example:
         KnownHosts(frozenset({"localhost"})).refusal("evil.example:80", None)  # "Host 'evil.example' …"
@@ -36,11 +36,11 @@ class KnownHosts(msgspec.Struct, frozen=True):
     remedy: str = "start it with --allowed-host {} to allow it"
 
     def knows(self, host: str) -> bool:
-        """Return whether the value of a Host header names this server; a port is ignored."""
+        """Return whether the value of a Host header is a name of this server; a port is ignored."""
         return _knows(self.names, host)
 
     def knows_origin(self, origin: str) -> bool:
-        """Return whether a page of this origin may call this server; `null` may not."""
+        """Return whether a page of this origin may call this server. The origin `null` may not."""
         return _knows(self.names, origin.partition("://")[2])
 
     def refusal(self, host: str | None, origin: str | None) -> str | None:
@@ -54,7 +54,7 @@ class KnownHosts(msgspec.Struct, frozen=True):
         return None
 
     def _remedy(self, name: str) -> str:
-        """Return the remedy as a shell takes it. A name that cannot be allowed by itself is allowed with all others."""
+        """Return the remedy, quoted for a shell. For a name that is not a valid pattern, it allows all names."""
         allowed = name if is_host_pattern(name) and len(name) <= _SHOWN else ANY
         return self.remedy.format(shlex.quote(allowed))
 
@@ -65,7 +65,7 @@ def is_host_pattern(text: str) -> bool:
 
 
 def host_name(host: str) -> str:
-    """Return `HOST[:PORT]` without the port, in lower case and without a last dot; `[::1]:80` gives `[::1]`."""
+    """Return `HOST[:PORT]` without the port, in lower case, without a trailing dot; `[::1]:80` gives `[::1]`."""
     if host.startswith("["):
         return host.partition("]")[0].lower() + "]"
     return host.partition(":")[0].lower().removesuffix(".")

@@ -1,4 +1,4 @@
-"""A kept HTTP client session, for whoever asks Pods and Services."""
+"""An aiohttp client session that opens on first use, and bounded reads of response bodies."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Callable
 import aiohttp
 
 IDENTITY = {"Accept-Encoding": "identity"}
-"""Ask for answers without a coding: their size is bounded as they come, so nothing inflates them."""
+"""Request uncompressed responses: their size is bounded on the wire, and nothing decompresses them."""
 
 
 class Session:
-    """Made in the loop that uses it; `timeout` in seconds holds for the whole of one answer, which stays as it came."""
+    """A client session, opened on first use. `timeout` (s) bounds a whole request; bodies are not decompressed.
+
+    Construct it anywhere, but call `open` in the event loop that uses it.
+    """
 
     def __init__(self, timeout: float, connector: Callable[[], aiohttp.BaseConnector]) -> None:
         self._timeout = timeout
@@ -19,7 +22,7 @@ class Session:
         self._session: aiohttp.ClientSession | None = None
 
     def open(self) -> aiohttp.ClientSession:
-        """The session, a new one after `close`."""
+        """Return the session; after `close`, a new one."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=self._connector(),
@@ -34,3 +37,17 @@ class Session:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+async def read_at_most(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Return the body of a response, whose server may send without end.
+
+    Of a body longer than `most` bytes it returns `most` + 1 bytes and closes the connection.
+    """
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > most:
+            response.close()
+            break
+    return bytes(body[: most + 1])

@@ -1,13 +1,13 @@
-"""TCP ports that are kept for this user, and listening sockets that a child process inherits.
+"""TCP ports that are reserved for this user, and listening sockets that a child process inherits.
 
-Binding a port does not keep other users of the machine out. With SO_REUSEADDR, another user may bind the same port as
-long as neither socket listens, and the first one to listen gets the connections. A server that ends gives its port
-away, too. `PortGuard` closes both gaps:
+Binding a port does not exclude other users of the machine. With SO_REUSEADDR, another user may bind the same port as
+long as neither socket listens, and the first one to listen gets the connections. A server that ends also frees its
+port. `PortGuard` closes both gaps:
 
-- the guard is a socket that never listens and, once bound, does not allow SO_REUSEADDR: so nobody else can listen,
-  although others can still bind;
-- it allows SO_REUSEPORT, which Linux grants to sockets of the same user only: so servers of this user listen beside it;
-- connections are refused while no server listens, as on any free port.
+- The guard is a socket that never listens. Once bound, it does not allow SO_REUSEADDR, so other users cannot listen,
+  although they can bind.
+- It allows SO_REUSEPORT, which Linux restricts to sockets of the same user. So servers of this user can listen.
+- Connections are refused while no server listens, as on any free port.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from clusters.base.errors import AddressInUse
 LISTEN_FDS: Final = "KNODEL_LISTEN_FDS"
 """The environment variable that lists the listening sockets a process inherits, as in `5,6`.
 
-It is systemd's LISTEN_FDS with the numbers of the descriptors instead of their count: `subprocess` does not renumber
+Unlike systemd's LISTEN_FDS it holds descriptor numbers and not their count, because `subprocess` does not renumber
 them. A process finds its sockets by their addresses.
 """
 
 _OTHER_LOOPBACK: Final = {"127.0.0.1": "::1", "0.0.0.0": "::1", "::1": "127.0.0.1"}  # noqa: S104 - not bound
 
-BACKLOG: Final = 4096  # connections that the kernel holds for a server; a thousand callers may come at once
+BACKLOG: Final = 4096  # connections that wait to be accepted; a thousand clients may connect at once
 
 
 class PortGuard:
-    """Keeps one TCP port for the processes of this user until `close`."""
+    """Reserve a TCP port for the processes of this user until `close`."""
 
     def __init__(self, guard: socket.socket) -> None:
         self._guard = guard
 
     @classmethod
     def take(cls, host: str, port: int) -> Self:
-        """Take a port on which nobody listens and that nobody guards. Raises OSError when somebody does."""
-        with _make_socket(host, socket.SO_REUSEADDR) as proof:  # connections of a former server are no bar
+        """Guard a free port. Raises OSError when a process listens on it or another user guards it."""
+        with _make_socket(host, socket.SO_REUSEADDR) as proof:  # connections of a former server do not prevent it
             proof.bind((host, port))
-            proof.listen()  # from here on nobody else can, until the guard is there
+            proof.listen()  # from here on no other process can, until the guard is bound
             proof.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             return cls.join(host, port)
 
     @classmethod
     def join(cls, host: str, port: int) -> Self:
-        """Guard a port on which a server that an earlier guard allowed still listens.
+        """Guard a port on which a server of an earlier guard still listens.
 
-        Raises OSError when another user's server listens there, or one whose socket was not made by `listen`.
+        Raises OSError when a server of another user listens there, or one whose socket `listen` did not make.
         """
         guard = _make_socket(host, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
         try:
@@ -63,7 +63,7 @@ class PortGuard:
         return cls(guard)
 
     def listen(self) -> socket.socket:
-        """Make a socket that listens on the port from now on; the caller owns it. Raises OSError."""
+        """Return a new socket that listens on the port; the caller must close it. Raises OSError."""
         address = self._guard.getsockname()
         listener = _make_socket(address[0], socket.SO_REUSEADDR, socket.SO_REUSEPORT)
         try:
@@ -75,16 +75,16 @@ class PortGuard:
         return listener
 
     def close(self) -> None:
-        """Give the port up. A server that listens on it goes on."""
+        """Release the port. A server that listens on it continues."""
         self._guard.close()
 
 
 def guard_localhost(host: str, port: int, remedy: str) -> PortGuard | None:
-    """Keep the port of the other loopback address of the name `localhost`: ::1 if `host` is 127.0.0.1.
+    """Guard the port on the other loopback address of `localhost`: on ::1 if `host` is 127.0.0.1.
 
-    Most clients that connect to `localhost`, or to a name below it, try ::1 first. Whoever listens there would get
-    their requests. Returns None where `localhost` is not `host`, and without IPv6. Raises AddressInUse, with `remedy`,
-    when another program listens there.
+    Most clients of `localhost`, or of a name below it, try ::1 first, so a program there would get their requests.
+    Returns None where `host` is not a loopback address, and without IPv6. Raises AddressInUse, with `remedy`, when
+    another program listens there.
     """
     other = _OTHER_LOOPBACK.get(host)
     try:
@@ -99,7 +99,7 @@ def guard_localhost(host: str, port: int, remedy: str) -> PortGuard | None:
 
 
 def listen_environment(descriptors: Iterable[int]) -> dict[str, str]:
-    """Return the environment by which a child process finds these listening sockets; empty without any."""
+    """Return the environment variable that passes these listening sockets to a child; empty without sockets."""
     words = ",".join(map(str, descriptors))
     return {LISTEN_FDS: words} if words else {}
 

@@ -1,9 +1,9 @@
-"""Policy against server-side request forgery: which addresses a URL of somebody else may lead to. Pure.
+"""Policy against server-side request forgery: the addresses that a URL from a user may lead to. Pure.
 
-The caller resolves a host once, passes every address that came out to `check_addresses`, and connects to one of exactly
-these addresses. Only globally reachable unicast passes, unless the host is allowed as the URL writes it. The ranges are
-those of the IANA special-purpose address registries (RFC 6890 and its updates). They are written out here because
-`ipaddress.is_global` differs between patch releases of Python.
+The caller resolves a host once, passes all its addresses to `check_addresses`, and connects only to one of them. Only
+globally reachable unicast addresses pass, unless the host is allowed as written in the URL. The ranges are those of the
+IANA special-purpose address registries (RFC 6890 and its updates). They are listed here because `ipaddress.is_global`
+differs between patch releases of Python.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REFUSED_V4: Final = tuple(
         "10.0.0.0/8",  # private
         "100.64.0.0/10",  # carrier-grade NAT; some clouds' metadata
         "127.0.0.0/8",  # loopback
-        "168.63.129.16/32",  # public by the registry, but in one cloud the host that the machine runs on
+        "168.63.129.16/32",  # public by the registry, but in one cloud the host of the virtual machine
         "169.254.0.0/16",  # link-local: cloud metadata at 169.254.169.254
         "172.16.0.0/12",  # private
         "192.0.0.0/24",  # protocol assignments; metadata of one cloud at 192.0.0.192
@@ -40,7 +40,7 @@ REFUSED_V4: Final = tuple(
         "240.0.0.0/4",  # reserved, broadcast
     )
 )
-GLOBAL_V6: Final = ipaddress.IPv6Network("2000::/3")  # all else (::1, fc00::/7, fe80::/10, ff00::/8 …) is not global
+GLOBAL_V6: Final = ipaddress.IPv6Network("2000::/3")  # the rest (::1, fc00::/7, fe80::/10, ff00::/8 …) is not global
 REFUSED_V6: Final = tuple(
     ipaddress.IPv6Network(network)
     for network in (
@@ -50,7 +50,7 @@ REFUSED_V6: Final = tuple(
         "3fff::/20",  # documentation
     )
 )
-NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # the last 32 bits are the IPv4 address that is meant
+NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # the last 32 bits are an IPv4 address
 
 
 class AddressRefused(KnodelError):
@@ -60,9 +60,9 @@ class AddressRefused(KnodelError):
 def check_addresses(host: str, addresses: Iterable[str], allow_hosts: frozenset[str]) -> None:
     """Refuse a host when one of its addresses is not public. Raises AddressRefused.
 
-    All addresses must pass, so that any of them may be connected to. A host that `allow_hosts` names may have any
-    address. An address there allows URLs with that address, and no name that resolves to it: the owner of a name
-    decides what it resolves to.
+    All addresses must pass, since the caller may connect to any of them. A host in `allow_hosts` may have any address.
+    An address in `allow_hosts` allows URLs with that address, but no name that resolves to it, because the owner of a
+    name controls its addresses.
 
     Example:
         check_addresses("models.example", ["10.0.0.1"], frozenset({"models.example"}))  # passes
@@ -79,20 +79,20 @@ def check_addresses(host: str, addresses: Iterable[str], allow_hosts: frozenset[
 
 
 def is_allowed(host: str, allow_hosts: frozenset[str]) -> bool:
-    """Return whether `allow_hosts` names this host or address, in whatever notation."""
+    """Return whether `allow_hosts` contains this host or address, in any notation."""
     return _normal(host) in {_normal(allowed) for allowed in allow_hosts}
 
 
 def allowed_after(peer: str, allow_hosts: frozenset[str]) -> frozenset[str]:
-    """Return the hosts that stay allowed where the address `peer` redirects to: none after a public address.
+    """Return the hosts that remain allowed after a redirect by the address `peer`: none if it is public.
 
-    Otherwise any server on the internet could redirect to what the administrator allowed for direct use.
+    Otherwise any server on the internet could redirect to hosts that the administrator allowed for direct use.
     """
     return frozenset() if is_global(peer) else allow_hosts
 
 
 def is_global(address: str) -> bool:
-    """Return whether an IP address is globally reachable unicast; False for anything that is not an address."""
+    """Return whether an IP address is globally reachable unicast; False for a text that is not an address."""
     try:
         ip = _meant(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
@@ -111,7 +111,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _meant(ip: _Address) -> _Address:
-    """Return the IPv4 address that an IPv6 address stands for, else the address itself."""
+    """Return the IPv4 address that an IPv6 address embeds, else the address itself."""
     if isinstance(ip, ipaddress.IPv6Address):
         if ip.ipv4_mapped:
             return ip.ipv4_mapped
@@ -121,7 +121,7 @@ def _meant(ip: _Address) -> _Address:
 
 
 def _normal(host: str) -> str:
-    """Return one notation for comparing: addresses as `ipaddress` writes them, names in lower case, no last dot."""
+    """Return a canonical notation: addresses as `ipaddress` writes them, names in lower case, no trailing dot."""
     bare = host.strip().lower().removeprefix("[").removesuffix("]")
     try:
         return str(_meant(ipaddress.ip_address(bare)))

@@ -1,11 +1,10 @@
-"""JSON from strangers: what parsers disagree about is refused. Pure.
+"""A strict JSON decoder for untrusted input, which refuses everything that parsers interpret differently. Pure.
 
-The standard decoder, told to be strict: a name that comes twice (parsers differ in which one counts: what one checks
-another runs), NaN and infinities, integers over 64 bits, halves of surrogate pairs, nesting without end and bytes that
-are no UTF-8 are faults (RFC 8259 §4, RFC 7493 §2).
+It refuses duplicate names (a checker and its target may use different ones), NaN and infinities, integers beyond 64
+bits, lone surrogates, excessive nesting, and bytes that are not UTF-8 (RFC 8259 §4, RFC 7493 §2).
 
-msgspec reads what is plain in a third of the time. It sees no name that comes twice, but then a text is lost: where
-nothing is escaped, each text has two quotes, and what is written again has as many as what came.
+msgspec decodes simple input in a third of the time, but drops duplicate names silently. That is detected by encoding
+the value again: without escapes, each string has two quotes, so a dropped name changes the number of quotes.
 """
 
 from __future__ import annotations
@@ -22,44 +21,44 @@ import msgspec
 from clusters.base.errors import KnodelError, shown_name
 
 DEEPEST: Final = 64
-"""Levels of arrays and objects in one another. Metrics have three; each level costs every reader a stack frame."""
+"""Levels of nested arrays and objects. Metrics have three; each level costs every parser a stack frame."""
 MOST_VALUES: Final = 100_000
-"""Of one request: the smallest, two bytes each, take up to two hundred of memory. A full batch has some 15 000."""
+"""Values in one request. The smallest have two bytes and take up to 200 of memory. A full batch has some 15 000."""
 _LARGEST: Final = 2**64
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class BadJson(KnodelError):
-    """A body that is no JSON, or JSON that parsers disagree about."""
+    """The body is not JSON, or JSON that parsers interpret differently."""
 
 
 class TooManyValues(BadJson):
-    """JSON that is right, of more than `MOST_VALUES`."""
+    """The JSON is valid but has more than `MOST_VALUES` values."""
 
 
 def decode(body: bytes) -> Any:
-    """Any JSON value. Raises BadJson, TooManyValues."""
+    """Return the JSON value of a body. Raises BadJson, TooManyValues."""
     try:
         value = _of_plain(body)
         if value is None:
             value = _of_any(body)
         if body.count(b"[") + body.count(b"{") > DEEPEST:
             _check_depth(value)
-        if len(body) > 2 * MOST_VALUES:  # each has two bytes, with what separates it from the next
+        if len(body) > 2 * MOST_VALUES:  # each has at least two bytes, with its separator
             _check_number(value)
     except RecursionError:
         raise BadJson(f"the JSON is nested more than {DEEPEST} levels deep") from None
     except json.JSONDecodeError as error:
-        raise BadJson(f"the body is no JSON: {error.msg} at character {error.pos}") from error
+        raise BadJson(f"the body is not JSON: {error.msg} at character {error.pos}") from error
     except UnicodeError as error:
-        raise BadJson(f"the JSON is no UTF-8: {error.reason}") from error  # type: ignore[attr-defined]
+        raise BadJson(f"the JSON is not UTF-8: {error.reason}") from error  # type: ignore[attr-defined]
     except ValueError as error:
-        raise BadJson("the JSON has a number of thousands of digits") from error
+        raise BadJson("the JSON has a number with thousands of digits") from error
     return value
 
 
 def _of_plain(body: bytes) -> Any:
-    """The value of JSON that is beyond doubt without a fault but its depth; else None."""
+    """Return the value of simple JSON that is surely valid except for its depth; else None."""
     if b"\\" in body:
         return None
     try:
@@ -72,7 +71,7 @@ def _of_plain(body: bytes) -> Any:
 
 
 def _of_any(body: bytes) -> Any:
-    """Raises BadJson, ValueError, RecursionError."""
+    """Return the value of any valid JSON. Raises BadJson, ValueError, RecursionError."""
     value = _DECODER.decode(body.decode())
     if _SURROGATE.search(body):
         json.dumps(value, ensure_ascii=False).encode()
@@ -90,19 +89,19 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _integer(text: str) -> int:
     value = int(text)
     if not -_LARGEST // 2 <= value < _LARGEST:
-        raise BadJson("the JSON has an integer of more than 64 bits: send it as a text")
+        raise BadJson("the JSON has an integer of more than 64 bits: send it as a string")
     return value
 
 
 def _float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise BadJson("the JSON has a number that is too large for any program")
+        raise BadJson("the JSON has a number beyond the range of a 64-bit float")
     return value
 
 
 def _constant(text: str) -> Any:
-    raise BadJson(f"{text} is no JSON")
+    raise BadJson(f"{text} is not JSON")
 
 
 _DECODER: Final = json.JSONDecoder(
@@ -131,7 +130,9 @@ def _check_number(value: Any) -> None:
         inner = _inside(waiting.pop())
         seen += len(inner)
         if seen > MOST_VALUES:
-            raise TooManyValues(f"the JSON has more than {MOST_VALUES} values: send fewer at once, or data by a link")
+            raise TooManyValues(
+                f"the JSON has more than {MOST_VALUES} values: send fewer at once, or a URI of the data"
+            )
         waiting.extend(one for one in inner if isinstance(one, (list, dict)))
 
 

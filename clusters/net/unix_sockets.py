@@ -1,7 +1,7 @@
-"""Unix sockets at paths of any length, and the identity of who is at the other end.
+"""Unix sockets at paths of any length, and the identity of the peer process.
 
-The kernel limits the address of a unix socket to 107 bytes (unix(7)), and a state folder may lie deeper. An open folder
-is reached as `/proc/self/fd/N`, so `/proc/self/fd/N/NAME` is a short address of the socket NAME in it.
+The kernel limits the address of a unix socket to 107 bytes (unix(7)), and the path of a state folder may be longer. An
+open folder has the path `/proc/self/fd/N`, so `/proc/self/fd/N/NAME` is a short address of the socket NAME in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MODE: Final = 0o600  # of a socket: only its owner may connect
 BACKLOG: Final = 128  # connections that wait to be accepted
-STREAM_LIMIT: Final = 64 * 1024  # bytes of a line that a stream reader holds, asyncio's default
+STREAM_LIMIT: Final = 64 * 1024  # bytes in a line of a stream reader, the default of asyncio
 _CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid: `struct ucred` of unix(7)
 
 
@@ -32,7 +32,7 @@ class Peer(NamedTuple):
 
 @contextlib.contextmanager
 def short_address(path: Path) -> Iterator[str]:
-    """Yield an address for the socket at `path` that fits the kernel's limit. Raises OSError without its folder."""
+    """Yield an address of the socket at `path` within the kernel's limit. Raises OSError if its folder is absent."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -41,13 +41,13 @@ def short_address(path: Path) -> Iterator[str]:
 
 
 def listen(path: Path, backlog: int = BACKLOG) -> socket.socket:
-    """Listen at `path`, in place of any former socket; only this user may connect. Raises OSError."""
+    """Return a socket that listens at `path` and replaces a former one; only this user may connect. Raises OSError."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with short_address(path) as address:
             listener.bind(address)
-        path.chmod(MODE)  # before `listen`: until then nobody can connect
+        path.chmod(MODE)  # before `listen`: no process can connect until then
         listener.listen(backlog)
     except OSError:
         listener.close()
@@ -56,7 +56,7 @@ def listen(path: Path, backlog: int = BACKLOG) -> socket.socket:
 
 
 def connect(path: Path, timeout: float | None = None) -> socket.socket:
-    """Connect to the socket at `path`; its operations take `timeout` seconds at most. Raises OSError."""
+    """Connect to the socket at `path`; `timeout` (s) bounds each operation. Raises OSError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout)
@@ -69,7 +69,7 @@ def connect(path: Path, timeout: float | None = None) -> socket.socket:
 
 
 async def open_connection(path: Path, limit: int = STREAM_LIMIT) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the socket at `path`; a line has `limit` bytes at most. Raises OSError."""
+    """Open streams to the socket at `path`; a line has at most `limit` bytes. Raises OSError."""
     import asyncio  # commands that only connect start faster without it
 
     with short_address(path) as address:
@@ -77,7 +77,7 @@ async def open_connection(path: Path, limit: int = STREAM_LIMIT) -> tuple[asynci
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Return the process that connected, or the one that listened, as the kernel recorded it."""
+    """Return the peer process as recorded by the kernel: the one that connected, or the one that listened."""
     content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(content)
     return Peer(pid, uid)

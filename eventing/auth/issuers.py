@@ -20,8 +20,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from clusters.base.clock import Clock
 from clusters.base.sizes import format_size
-from clusters.net.bounded_read import read_at_most
 from clusters.net.checked_connector import Resolve, checked_connector
+from clusters.net.session import read_at_most
 from clusters.net.ssrf import AddressRefused, is_allowed, is_loopback
 from eventing.auth.oidc import IssuerUnreachable
 

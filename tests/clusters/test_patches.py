@@ -79,12 +79,12 @@ def test_too_many_operations_are_refused() -> None:
         ({"op": "copy", "from": "/secret/a", "path": "/b"}, "copy '/b': member 'a' not found"),
         ({"op": "add", "path": "spec"}, "add 'spec': Location must start with /"),
         ({"op": "add", "path": 3, "value": 1}, "add '3': Invalid 'path'"),
-        ({"op": "append", "path": "/spec", "value": "x"}, "'append' '/spec': op is one of add, remove, replace,"),
-        ({"op": ["add"], "path": "/spec"}, "['add'] '/spec': op is one of"),
-        ({"op": "a\n", "path": "\n"}, "'a\\n' '\\n': op is one of"),
+        ({"op": "append", "path": "/spec", "value": "x"}, "'append' '/spec': op must be one of add, remove, replace,"),
+        ({"op": ["add"], "path": "/spec"}, "['add'] '/spec': op must be one of"),
+        ({"op": "a\n", "path": "\n"}, "'a\\n' '\\n': op must be one of"),
         ({"op": "remove", "path": "/\x1b"}, "remove '/\\x1b': can't remove a non-existent object '?'"),
-        ({"path": "/spec"}, "None '/spec': op is one of"),
-        ("text", "an operation is a JSON object"),
+        ({"path": "/spec"}, "None '/spec': op must be one of"),
+        ("text", "an operation must be a JSON object"),
     ],
 )
 def test_a_refused_operation_is_named_by_its_index_and_path_without_the_objects_content(

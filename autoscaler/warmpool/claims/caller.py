@@ -14,9 +14,8 @@ from autoscaler.config import WarmStart
 from autoscaler.warmpool.claims.assignment import Assignment
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line
-from clusters.net.bounded_read import read_at_most
 from clusters.net.endpoints import Endpoint
-from clusters.net.session import Session
+from clusters.net.session import Session, read_at_most
 
 MAX_ANSWER: Final = 4_096
 """Bytes of an answer that are read; ours has some 40, an error one line."""

@@ -12,8 +12,7 @@ from typing import Final
 import aiohttp
 
 from clusters.base.sizes import format_size
-from clusters.net.bounded_read import read_at_most
-from clusters.net.session import Session
+from clusters.net.session import Session, read_at_most
 from serving.reconciler.rollout.judging.query_answer import NoValue, value_in
 from serving.reconciler.rollout.judging.query_backoff import Rests
 from serving.types.rollout import MetricRule
