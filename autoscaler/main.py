@@ -29,8 +29,7 @@ from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.objects import DEPLOYMENT, LABEL_REVISION, POD, REPLICA_SET
 from clusters.kubernetes import KubernetesCluster
-from clusters.runtime.informer import Informers
-from clusters.runtime.informer_sets import InformerSets
+from clusters.runtime.informer import Informers, InformerSets
 from clusters.runtime.manager.manager import Component
 from clusters.runtime.manager.options import Options
 from clusters.runtime.manager.process import Program, run_program

@@ -1,1 +1,1 @@
-"""What controllers are made of: informers, work queues, leases, Event recorders, and the controller manager."""
+"""The runtime of controllers: informers, work queues, leases, Event recorders, and the controller manager."""

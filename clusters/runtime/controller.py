@@ -1,8 +1,8 @@
-"""The frame around every reconciler: informers wake keys, workers reconcile them, failures are retried with back-off.
+"""A controller: informers enqueue keys, workers reconcile them, and failures are retried with back-off.
 
-A reconcile pass is level-triggered and idempotent. It answers in two words at most: None (all is well), or the seconds
-after which it wants to look again. It raises `TemporaryError` for "later", `PermanentError` for "not before the object
-changes"; `Conflict`, `AlreadyExists`, `NotFound` and `Unavailable` of the cluster count as "later".
+A reconcile pass is level-triggered and idempotent. It returns None, or the seconds until the next pass. It raises
+`TemporaryError` to be retried, and `PermanentError` when only a change of the object can help. `Conflict`,
+`AlreadyExists`, `NotFound` and `Unavailable` of the cluster count as temporary.
 """
 
 from __future__ import annotations
@@ -19,14 +19,20 @@ from clusters.runtime.queue import WorkQueue
 log = logging.getLogger(__name__)
 
 Reconcile = Callable[[Key], Awaitable[float | None]]
-"""One pass over one key; returns seconds until the next look, or None."""
+"""Reconcile one key; return the seconds until the next pass, or None."""
 
-Patience = Callable[[Object, Object], float]
-"""Seconds that a change (before, after) may wait for others to come, so that they make one pass."""
+Debounce = Callable[[Object, Object], float]
+"""Return the seconds that a change (before, after) may wait for further changes, so that one pass handles them all."""
 
 
 class Controller:
-    """Workers over a queue of keys; `passes`, `failed` and `busy_seconds` count since the start."""
+    """Workers that reconcile the keys of a queue. `passes`, `failed` and `busy_seconds` count since the start.
+
+    Example:
+        controller = Controller("models", reconcile)
+        controller.watches(informers[MODEL])
+        await controller.run()
+    """
 
     def __init__(self, name: str, reconcile: Reconcile, *, workers: int = 4) -> None:
         self.name = name
@@ -38,35 +44,38 @@ class Controller:
         self.busy_seconds = 0.0
 
     def watches(self, informer: Informer) -> None:
-        """Wake the object's own key at each of its changes."""
+        """Enqueue the key of each changed object."""
         informer.subscribe(lambda before, after: self.queue.add(key_of(_either(before, after))))
 
-    def watches_owned(self, informer: Informer, owner: Kind, patience: Patience | None = None) -> None:
-        """Wake the controlling owner (when of kind `owner`) at each change of a child; else as `watches_mapped`."""
+    def watches_owned(self, informer: Informer, owner: Kind, debounce: Debounce | None = None) -> None:
+        """Enqueue the controlling owner, if it is of kind `owner`, at each change of a child; see `watches_mapped`."""
 
         def owners(obj: Object) -> list[Key]:
             reference = controller_of(obj)
             return [Key(namespace_of(obj), reference["name"])] if reference and reference["kind"] == owner.kind else []
 
-        self.watches_mapped(informer, owners, patience)
+        self.watches_mapped(informer, owners, debounce)
 
     def watches_mapped(
-        self, informer: Informer, keys: Callable[[Object], list[Key]], patience: Patience | None = None
+        self, informer: Informer, keys: Callable[[Object], list[Key]], debounce: Debounce | None = None
     ) -> None:
-        """Wake `keys(object)` at each change; one that changed after `patience`, so that many changes make one pass."""
+        """Enqueue `keys(object)` at each change.
 
-        def wake(before: Object | None, after: Object | None) -> None:
+        After an update they wait for `debounce(before, after)` seconds, so that one pass handles many updates.
+        """
+
+        def enqueue(before: Object | None, after: Object | None) -> None:
             delay = 0.0
-            if patience is not None and before is not None and after is not None:
-                delay = _delay(patience, before, after)
+            if debounce is not None and before is not None and after is not None:
+                delay = _delay(debounce, before, after)
             for obj in (before, after):
                 for key in keys(obj) if obj is not None else ():
                     self.queue.add_after(key, delay)
 
-        informer.subscribe(wake)
+        informer.subscribe(enqueue)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers):
                 group.create_task(self._work(), name=f"{self.name} {number}")
@@ -84,7 +93,7 @@ class Controller:
         began = loop.time()
         try:
             again = await self._reconciled(key)
-        except Exception as error:  # the frame: one poison object must not stop the others
+        except Exception as error:  # one faulty object must not stop the others
             self.failed += 1
             self._failed(key, error)
             return
@@ -96,38 +105,38 @@ class Controller:
             return
         self.queue.add_after(key, again)
         if again <= 0:
-            await asyncio.sleep(0)  # a queue that holds keys suspends nobody, nor must a pass: let others run
+            await asyncio.sleep(0)  # neither a filled queue nor a pass has to suspend: let other tasks run
 
     async def _reconciled(self, key: Key) -> float | None:
-        """The pass's answer. One that is cancelled by what it waits for failed: the worker would end without a word."""
+        """Run one pass. Raises RuntimeError when something that it awaits was cancelled, which would end the worker."""
         try:
             return await self._reconcile(key)
         except asyncio.CancelledError as exc:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            raise RuntimeError("what the pass waited for was cancelled") from exc
+            raise RuntimeError("something that the pass awaited was cancelled") from exc
 
     def _failed(self, key: Key, error: Exception) -> None:
         permanent = isinstance(error, PermanentError | Invalid)
-        # Also when permanent: what refused it may change (a quota, a flag), the back-off is capped.
-        self.queue.retry(key, _asked_for(error))
+        # Permanent errors are retried too: a quota or a flag may change, and the back-off is bounded.
+        self.queue.retry(key, _requested_delay(error))
         expected = isinstance(error, TemporaryError | ClusterError) and not permanent
         if not expected or self.queue.failures(key) > 5:
             log.warning("%s: %s: %s", self.name, key, error, exc_info=not (expected or permanent))
 
 
-def _delay(patience: Patience, before: Object, after: Object) -> float:
-    """None for a change that patience cannot bear: the pass is to say what is wrong with the object."""
+def _delay(debounce: Debounce, before: Object, after: Object) -> float:
+    """Return the delay of a change, 0 where it cannot be computed: the pass reports the fault of the object."""
     try:
-        return patience(before, after)
+        return debounce(before, after)
     except Exception:
-        log.exception("how long a change may wait cannot be told, by a fault of ours: it does not")
+        log.exception("internal error: the delay of a change cannot be computed, so it is handled at once")
         return 0.0
 
 
-def _asked_for(error: Exception) -> float | None:
-    """Seconds that the pass, or the cluster by its Retry-After, wants the next try to wait."""
+def _requested_delay(error: Exception) -> float | None:
+    """Return the seconds until the retry that the pass, or the cluster by Retry-After, requests; else None."""
     if isinstance(error, TemporaryError):
         return error.delay
     return error.retry_after if isinstance(error, Unavailable) else None

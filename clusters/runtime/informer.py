@@ -1,4 +1,4 @@
-"""A local, watched copy of one kind: list, then watch; after `Gone` list again; after a break go on with back-off."""
+"""A local copy of the objects of a kind, kept current by a list and a watch, and listed again after `Gone`."""
 
 from __future__ import annotations
 
@@ -17,26 +17,32 @@ from clusters.base.selectors import parse_selector
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Object | None, Object | None], None]
-"""Called with (before, after): before is None when added, after is None when deleted."""
+"""Handle a change (before, after): `before` is None for an added object, `after` for a deleted one."""
 
 Index = Callable[[Object], Iterable[str]]
-"""Under which values an object is to be found."""
+"""Return the values under which an index contains an object."""
 
 FIRST_BACKOFF = 0.1  # s
 LARGEST_BACKOFF = 10.0  # s
 _BACKOFF = Backoff(FIRST_BACKOFF, LARGEST_BACKOFF)
-CATCH_UP_LOOK = 0.05  # s between two looks at whether the watch has arrived where the cluster is
-CATCH_UP_RETRY = 1.0  # s between two lists; an object that was deleted in this very moment is not in the next one
+CATCH_UP_POLL = 0.05  # s between two checks whether the watch has caught up with the cluster
+CATCH_UP_RETRY = 1.0  # s between two lists; the next list lacks an object that was deleted just after the first
 
 
 def by_owner(obj: Object) -> Iterable[str]:
-    """The uid of the controlling owner."""
+    """Return the uid of the controlling owner, if any."""
     owner = controller_of(obj)
     return () if owner is None else (owner["uid"],)
 
 
 class Informer:
-    """One kind, kept in memory. Objects in it are the cluster's own values: never change them in place."""
+    """A copy of the objects of one kind in memory. Never change an object in place.
+
+    Example:
+        informer = Informer(cluster, MODEL)
+        informer.subscribe(handle_change)
+        await informer.run()
+    """
 
     def __init__(
         self,
@@ -60,13 +66,13 @@ class Informer:
         self._synced = asyncio.Event()
 
     def subscribe(self, handler: Handler) -> None:
-        """Call `handler` at every change from now on, and at once for each object already known."""
+        """Call `handler` for every future change, and now for each known object."""
         self._handlers.append(handler)
         for key, obj in list(self._objects.items()):
-            self._tell(handler, key, None, obj)
+            self._notify(handler, key, None, obj)
 
     def add_index(self, name: str, index: Index) -> None:
-        """Make `indexed(name, value)` answer; adding the same name again replaces it."""
+        """Add an index for `indexed(name, value)`, or replace the one of that name."""
         self._indexes[name] = index
         self._indexed[name] = {}
         for key, obj in self._objects.items():
@@ -74,16 +80,16 @@ class Informer:
                 self._indexed[name].setdefault(value, {})[key] = obj
 
     def get(self, name: str, namespace: str = "") -> Object | None:
-        """The object as last seen, or None."""
+        """Return the last observed state of an object, or None."""
         return self._objects.get(Key(namespace, name))
 
     @property
     def resource_version(self) -> str:
-        """Up to which version of the cluster all changes of the kind were seen; "" before the first list."""
+        """Return the cluster's version up to which all changes were observed; "" before the first list."""
         return self._version
 
     def indexed(self, index: str, value: str) -> list[Object]:
-        """All objects under `value` of that index (`owner` is always there: uid of the controller)."""
+        """Return the objects under `value` of an index. The index `owner` (uid of the controller) always exists."""
         return list(self._indexed[index].get(value, {}).values())
 
     def __iter__(self) -> Iterator[Object]:
@@ -93,51 +99,51 @@ class Informer:
         return len(self._objects)
 
     async def synced(self) -> None:
-        """Return once the first list is in."""
+        """Return once the first list has been read."""
         await self._synced.wait()
 
     async def caught_up(self) -> None:
-        """Return once all that the cluster holds at this moment was seen: for who takes over from another writer.
+        """Return once the current state of the cluster has been observed, as a new leader needs after another writer.
 
-        Resource versions are compared as numbers, as Kubernetes 1.35 promises. A watch that died unnoticed makes this
-        wait until it is found dead.
+        Resource versions are compared as numbers, which Kubernetes 1.35 guarantees. With a dead watch this waits until
+        the watch is replaced.
         """
         while not await self._reaches(await self._present()):
             log.info("the watch of %s is behind the cluster: waiting for it", self.kind)
 
     async def run(self) -> None:
-        """List and watch until cancelled. Raises Invalid for a wrong selector, which does not get better."""
+        """List and watch until cancelled. Raises Invalid for a malformed selector, which no retry can help."""
         parse_selector(self._selector)
         failures = 0
         while True:
             began = self._clock.monotonic()
             try:
                 self._replace(await self._cluster.list(self.kind, self._namespace, self._selector))
-                await self._follow()
+                await self._watch()
             except ClusterError as error:
-                if self._clock.monotonic() - began >= LARGEST_BACKOFF:  # it went well in between
+                if self._clock.monotonic() - began >= LARGEST_BACKOFF:  # it worked in between
                     failures = 0
                 await self._clock.sleep(self._pause(error, _BACKOFF.delay(failures)))
                 failures += 1
 
     def _pause(self, error: ClusterError, backoff: float) -> float:
-        """Seconds to wait before the next list."""
+        """Return the seconds until the next list."""
         if isinstance(error, Gone):
-            log.info("watch history of %s is gone: listing again in %.1f s", self.kind, backoff)
+            log.info("the watch history of %s has expired: listing again in %.1f s", self.kind, backoff)
             return backoff
         pause = (error.retry_after if isinstance(error, Unavailable) else None) or backoff
         log.warning("cannot list or watch %s (%s): again in %.1f s", self.kind, error, pause)
         return pause
 
-    async def _follow(self) -> None:
-        """Watch from where the list stood; a watch that merely ends is resumed where it stood."""
+    async def _watch(self) -> None:
+        """Watch from the version of the list; a watch that ends without error is resumed from its last version."""
         while True:
             silent = True
             async for event in self._cluster.watch(self.kind, self._version, self._namespace, self._selector):
                 silent = False
                 self._version = version_of(event.object) or self._version
-                self._take(event)
-            if silent:  # a watch that ends at once is not asked in a tight loop
+                self._handle(event)
+            if silent:  # do not restart a watch that ends at once in a tight loop
                 await self._clock.sleep(FIRST_BACKOFF)
 
     async def _present(self) -> ObjectList:
@@ -149,16 +155,16 @@ class Informer:
             await self._clock.sleep(CATCH_UP_RETRY)
 
     async def _reaches(self, present: ObjectList) -> bool:
-        """Whether the watch arrives there within `CATCH_UP_RETRY`."""
+        """Return whether the watch observes this state within `CATCH_UP_RETRY`."""
         deadline = self._clock.monotonic() + CATCH_UP_RETRY
         while self._is_behind(present):
             if self._clock.monotonic() >= deadline:
                 return False
-            await self._clock.sleep(CATCH_UP_LOOK)
+            await self._clock.sleep(CATCH_UP_POLL)
         return True
 
     def _is_behind(self, present: ObjectList) -> bool:
-        """Whether a change before the list is not seen yet, a deletion too."""
+        """Return whether a change or deletion before the list has not been observed yet."""
         there = {key_of(obj): int(version_of(obj)) for obj in present.items}
         seen = {key: int(version_of(obj)) for key, obj in self._objects.items()}
         listed_at = int(present.resource_version)
@@ -167,7 +173,7 @@ class Informer:
         )
 
     def _replace(self, snapshot: ObjectList) -> None:
-        """Take a snapshot for truth: whatever is not in it was deleted."""
+        """Replace all objects by a snapshot: objects that it lacks were deleted."""
         fresh = {key_of(obj): obj for obj in snapshot.items}
         for key in [key for key in self._objects if key not in fresh]:
             self._set(key, None)
@@ -178,7 +184,7 @@ class Informer:
         self._version = snapshot.resource_version
         self._synced.set()
 
-    def _take(self, event: WatchEvent) -> None:
+    def _handle(self, event: WatchEvent) -> None:
         if event.type == "BOOKMARK":
             return
         self._set(key_of(event.object), None if event.type == "DELETED" else event.object)
@@ -192,14 +198,14 @@ class Informer:
         if former is None and obj is None:
             return
         for handler in self._handlers:
-            self._tell(handler, key, former, obj)
+            self._notify(handler, key, former, obj)
 
-    def _tell(self, handler: Handler, key: Key, former: Object | None, obj: Object | None) -> None:
-        """Call it. One object that it cannot bear must not end the watch of all others."""
+    def _notify(self, handler: Handler, key: Key, former: Object | None, obj: Object | None) -> None:
+        """Call a handler. Its failure for one object must not end the watch of all others."""
         try:
             handler(former, obj)
         except Exception:
-            log.exception("a change of %s %s was not taken notice of, by a fault of ours", self.kind, key)
+            log.exception("internal error: a change of %s %s was not handled", self.kind, key)
 
     @staticmethod
     def _reindex(
@@ -216,18 +222,18 @@ class Informer:
 
 
 def _values(index: Index, obj: Object | None) -> list[str]:
-    """Under which values it is found; under none where that cannot be told."""
+    """Return the index values of an object; none where the index function fails."""
     try:
         return list(index(obj)) if obj is not None else []
     except Exception:
-        log.exception("an object cannot be found by an index, by a fault of ours")
+        log.exception("internal error: an object is missing from an index")
         return []
 
 
 class Informers:
     """The informers of one process, one for each kind, shared by its controllers.
 
-    `namespace` narrows all of them (None: no), `selectors` those of some kinds to objects with certain labels.
+    `namespace` restricts all of them (None: all namespaces); `selectors` restricts some kinds by labels.
     """
 
     def __init__(
@@ -259,19 +265,48 @@ class Informers:
         return iter(list(self._informers.values()))
 
     async def run(self) -> None:
-        """Run all informers asked for so far, until cancelled. Ask for them before this starts."""
+        """Run all existing informers until cancelled. Use `informers[kind]` before to create them."""
         async with asyncio.TaskGroup() as group:
             for informer in self._informers.values():
                 group.create_task(informer.run(), name=f"informer {informer.kind}")
 
     async def synced(self) -> None:
-        """Return once every informer asked for so far holds its first list."""
+        """Return once every informer has read its first list."""
         for informer in self._informers.values():
             await informer.synced()
 
     async def caught_up(self) -> None:
-        """Return once every informer has seen all that the cluster holds at this moment."""
+        """Return once every informer has observed the current state of the cluster."""
         await asyncio.gather(*(informer.caught_up() for informer in self))
 
 
-__all__ = ["Handler", "Index", "Informer", "Informers", "by_owner"]
+class InformerSets:
+    """Several `Informers` with different selectors or namespaces, run as one.
+
+    Nothing waits for the set `later`: the process works without it, though worse, and may lack the permission.
+    """
+
+    def __init__(self, *sets: Informers, later: Informers | None = None) -> None:
+        self._sets = sets
+        self._all = sets if later is None else (*sets, later)
+
+    def __iter__(self) -> Iterator[Informer]:
+        return (informer for informers in self._all for informer in informers)
+
+    async def run(self) -> None:
+        """Run all existing informers until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informers in self._all:
+                group.create_task(informers.run())
+
+    async def synced(self) -> None:
+        """Return once every informer has read its first list, except those of `later`."""
+        for informers in self._sets:
+            await informers.synced()
+
+    async def caught_up(self) -> None:
+        """Return once every informer, except those of `later`, has observed the current state of the cluster."""
+        await asyncio.gather(*(informers.caught_up() for informers in self._sets))
+
+
+__all__ = ["Handler", "Index", "Informer", "InformerSets", "Informers", "by_owner"]

@@ -1,9 +1,9 @@
-"""Leader election over a Lease: at most one holder acts, judged by the local monotonic clock alone.
+"""Leader election with a Lease: at most one holder acts, by its local monotonic clock.
 
-As in client-go's `leaderelection`, wall clocks are never compared: a candidate takes over when it has itself seen the
-Lease unchanged for the holder's whole duration. The holder stops one renewal period before that, measured from the
-*start* of its last successful renewal. A process that was stopped and goes on may still believe for one instruction
-that it leads: writes that must not come late carry `fencing`, or a resourceVersion precondition.
+As in client-go's `leaderelection`, wall clocks are never compared. A candidate takes over when it has observed the
+Lease unchanged for the holder's whole duration. The holder stops one renewal period earlier, measured from the *start*
+of its last successful renewal. A process that was suspended and resumed may assume for one more instruction that it
+leads. So writes that must not come late carry `fencing`, or a resourceVersion precondition.
 """
 
 from __future__ import annotations
@@ -25,21 +25,26 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DURATION = 15.0
-"""s that a Lease outlives its last renewal (client-go's default)."""
+"""s from the last renewal until a Lease expires (client-go's default)."""
 RENEW_EVERY = 5.0
-"""s between renewals, and between looks of a candidate."""
+"""s between renewals, and between attempts of a candidate."""
 MANAGER = "knodel"
-"""Field manager of what candidates write; by identity, every Pod that ever led would stay an owner of fields."""
+"""Field manager of all candidates. With one for each identity, every former leader would remain an owner of fields."""
 TRIES_PER_PERIOD = 5
-"""How often within one period a renewal that failed is tried again, before the lead has to be given up."""
+"""Attempts within one period after a failed renewal, before the leadership ends."""
 
 
 class LeaseLost(KnodelError):
-    """This process does not lead any more; it must stop acting at once."""
+    """This process no longer leads and must stop acting at once."""
 
 
 class LeaderLease:
-    """One candidate for one Lease. `identity` must be unique to this process."""
+    """A candidate for a Lease. `identity` must be unique to this process; times are in seconds.
+
+    Example:
+        await lease.acquire()
+        await lease.hold()  # raises LeaseLost
+    """
 
     def __init__(
         self,
@@ -60,66 +65,67 @@ class LeaderLease:
         self._clock = clock
         self._duration = duration
         self._renew_every = renew_every
-        self._patience = (duration - 2 * renew_every) / 2  # half of what is left when a renewal starts
-        self._seen: Object | None = None
-        self._seen_at = 0.0
+        self._renew_timeout = (duration - 2 * renew_every) / 2  # half of the remaining validity when a renewal starts
+        self._observed: Object | None = None
+        self._observed_at = 0.0
         self._version = ""
         self._valid_until = float("-inf")
         self.fencing = 0
 
     @property
     def valid(self) -> bool:
-        """Whether this process leads now, as far as its own clock can tell."""
+        """Return whether this process leads now, by its own clock."""
         return self._clock.monotonic() < self._valid_until
 
     async def acquire(self) -> int:
-        """Wait until this process leads; returns `fencing`, which rises with every holder."""
+        """Wait until this process leads; return `fencing`, which increases with every holder."""
         while True:
             try:
-                if await self._within(self._duration - self._renew_every, self._try()):  # later it is no lead any more
+                if await self._within(self._duration - self._renew_every, self._try()):  # a longer one has expired
                     return self.fencing
             except (Conflict, AlreadyExists):
-                log.debug("another candidate was first at lease %s", self._name)
+                log.debug("another candidate acquired lease %s first", self._name)
             except ClusterError as error:
                 log.warning("cannot acquire lease %s: %s", self._name, error)
             await self._clock.sleep(self._renew_every)
 
     async def hold(self) -> NoReturn:
-        """Renew until leadership is lost. Raises LeaseLost, also when the cluster is silent for too long."""
+        """Renew until the leadership is lost. Raises LeaseLost, also when the cluster does not respond in time."""
         pause = self._renew_every
         while True:
             await self._until_due(self._clock.sleep(pause))
             before = self._valid_until
-            await self._until_due(self._renew(), patience=self._patience)
+            await self._until_due(self._renew(), timeout=self._renew_timeout)
             failed = self._valid_until == before
             pause = self._renew_every / TRIES_PER_PERIOD if failed else self._renew_every
 
     async def release(self) -> None:
-        """Let the next candidate in at once. Harmless when leadership is lost already."""
+        """Release the Lease, so that the next candidate leads at once. Does nothing once the leadership is lost."""
         self._valid_until = float("-inf")
         try:
             try:
                 await self._vacate()
-            except Conflict:  # by a renewal of ours whose answer did not come, for example
+            except Conflict:  # for example by our own renewal whose response was lost
                 await self._reread()
                 await self._vacate()
         except (ClusterError, LeaseLost) as error:
-            log.info("lease %s was not released, it will run out: %s", self._name, error)
+            log.info("lease %s was not released and will expire: %s", self._name, error)
 
     async def _vacate(self) -> None:
         patch = {"metadata": {"resourceVersion": self._version}, "spec": {"holderIdentity": ""}}
         await self._cluster.patch(LEASE, self._name, patch, self._namespace, manager=MANAGER)
 
-    async def _until_due(self, step: Coroutine[object, object, None], patience: float = math.inf) -> None:
-        """Run one step, but no longer than leadership is certain, nor than `patience` seconds: a dead connection may
-        swallow one renewal, the next goes over another.
+    async def _until_due(self, step: Coroutine[object, object, None], timeout: float = math.inf) -> None:
+        """Run one step while the leadership is certain, for at most `timeout` seconds.
+
+        A dead connection may lose one renewal; the next one uses another connection.
         """
-        await self._within(min(patience, self._valid_until - self._clock.monotonic()), step)
+        await self._within(min(timeout, self._valid_until - self._clock.monotonic()), step)
         if not self.valid:
-            self._lose(f"it was not renewed for {self._duration - self._renew_every:g} s")
+            self._lose(f"not renewed for {self._duration - self._renew_every:g} s")
 
     async def _within(self, seconds: float, step: Coroutine[object, object, T]) -> T | None:
-        """The answer of one step; None when it is not there within `seconds`: then the step is given up."""
+        """Return the result of a step, or cancel it after `seconds` and return None."""
         work = asyncio.create_task(step)
         due = asyncio.create_task(self._clock.sleep(seconds))
         try:
@@ -135,7 +141,7 @@ class LeaderLease:
         try:
             renewed = await self._cluster.patch(LEASE, self._name, patch, self._namespace, manager=MANAGER)
         except NotFound:
-            self._lose("it was deleted")
+            self._lose("deleted")
         except Conflict:
             await self._reread()
         except ClusterError as error:
@@ -144,7 +150,7 @@ class LeaderLease:
             self._held(renewed, started)
 
     async def _reread(self) -> None:
-        """Somebody wrote the Lease: another holder, or a label only. The next renewal is on the new version."""
+        """Read the version to renew after a conflict. Raises LeaseLost if the Lease has another holder."""
         try:
             present = await self._cluster.get(LEASE, self._name, self._namespace)
         except ClusterError as error:
@@ -152,7 +158,7 @@ class LeaderLease:
             return
         spec = present.get("spec") or {}
         if spec.get("holderIdentity") != self._identity or _transitions(present) != self.fencing:
-            self._lose(f"{spec.get('holderIdentity')!r} holds it")
+            self._lose(f"the holder is {spec.get('holderIdentity')!r}")
         self._version = version_of(present)
 
     async def _try(self) -> bool:
@@ -172,14 +178,14 @@ class LeaderLease:
         return True
 
     def _is_free(self, lease: Object) -> bool:
-        """Whether nobody holds it, or its holder did not renew for its whole duration while this process looked."""
+        """Return whether the Lease has no holder, or was observed for its whole duration without a renewal."""
         spec = lease.get("spec") or {}
         if spec.get("holderIdentity") in (None, "", self._identity):
             return True
         now = self._clock.monotonic()
-        if spec != self._seen:  # what else is written to it, a label for example, is no sign of life
-            self._seen, self._seen_at = spec, now
-        return now - self._seen_at >= float(spec.get("leaseDurationSeconds") or self._duration)
+        if spec != self._observed:  # other changes, such as a label, are not renewals
+            self._observed, self._observed_at = spec, now
+        return now - self._observed_at >= float(spec.get("leaseDurationSeconds") or self._duration)
 
     def _taken(self, transitions: int) -> Object:
         now = _micro_time(self._clock.now())
@@ -206,5 +212,5 @@ def _transitions(lease: Object) -> int:
 
 
 def _micro_time(at: datetime) -> str:
-    """RFC 3339 with microseconds, the form of a Lease's times."""
+    """Return a time in RFC 3339 with microseconds, the format of a Lease."""
     return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,6 +1,7 @@
-"""A work queue of keys: each key at most once in the queue and at most once at work, with capped exponential back-off.
+"""A work queue of keys with exponential back-off.
 
-The semantics are those of client-go's `workqueue` (dirty and processing sets, exponential failure rate limiter).
+A key is in the queue at most once, and at most one worker has it. The semantics are those of client-go's `workqueue`
+(dirty and processing sets, exponential failure rate limiter).
 """
 
 from __future__ import annotations
@@ -15,14 +16,11 @@ from clusters.base.backoff import Backoff
 K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY = 0.02  # s, after the first failure
-LARGEST_DELAY = 30.0  # s; client-go has 1000 s, too long for a person who waits for a fixed cause to clear
+LARGEST_DELAY = 30.0  # s; client-go has 1000 s, too long for a user who has removed the cause
 
 
 class WorkQueue(Generic[K]):
-    """Keys to work on, in order of arrival.
-
-    A key added while it is worked on is handed out again when that work is `done`.
-    """
+    """A queue of keys in order of arrival. A key that is added while a worker has it is queued again after `done`."""
 
     def __init__(self, first_delay: float = FIRST_DELAY, largest_delay: float = LARGEST_DELAY) -> None:
         self._backoff = Backoff(first_delay, largest_delay, jitter=(0.9, 1.1))
@@ -33,7 +31,7 @@ class WorkQueue(Generic[K]):
         self._timers: dict[K, asyncio.TimerHandle] = {}
 
     def add(self, key: K) -> None:
-        """Hand `key` out as soon as a worker is free."""
+        """Enqueue `key`, unless it is queued already."""
         if key in self._dirty:
             return
         self._dirty.add(key)
@@ -41,7 +39,7 @@ class WorkQueue(Generic[K]):
             self._ready.put_nowait(key)
 
     def add_after(self, key: K, delay: float) -> None:
-        """Hand `key` out after `delay` seconds; of several timers of a key the earliest counts."""
+        """Enqueue `key` after `delay` seconds; the earliest of several timers counts."""
         if delay <= 0:
             self.add(key)
             return
@@ -55,9 +53,7 @@ class WorkQueue(Generic[K]):
         self._timers[key] = loop.call_at(due, self._fire, key)
 
     def retry(self, key: K, delay: float | None = None) -> float:
-        """The key failed: hand it out again after `delay` seconds, else after its back-off, which doubles with each
-        call. Returns the delay.
-        """
+        """Requeue a failed key after `delay` seconds, by default its back-off, and return the delay."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         if delay is None:
@@ -66,22 +62,22 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """The key succeeded: its next failure starts at the first delay again."""
+        """Reset the back-off of a key that succeeded."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """How often the key failed in a row."""
+        """Return the number of consecutive failures of a key."""
         return self._failures.get(key, 0)
 
     async def get(self) -> K:
-        """The next key; call `done` when the work on it ended, whatever its outcome."""
+        """Wait for the next key and return it. Call `done` after the work on it, whatever the outcome."""
         key = await self._ready.get()
         self._dirty.discard(key)
         self._working.add(key)
         return key
 
     def done(self, key: K) -> None:
-        """The work on `key` ended; if it was added meanwhile it is handed out again."""
+        """End the work on `key`; if it was added meanwhile, it is queued again."""
         self._working.discard(key)
         if key in self._dirty:
             self._ready.put_nowait(key)

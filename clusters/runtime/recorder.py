@@ -1,4 +1,4 @@
-"""Kubernetes Events: what happened to an object, where `describe` shows it; the same words again only raise a count."""
+"""Record Kubernetes Events about objects, for `describe`; equal Events are counted in one object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EventType = Literal["Normal", "Warning"]
 
 
 class Recorder:
-    """Writes Events about objects in the name of one component."""
+    """A writer of Events about objects for one component."""
 
     def __init__(self, cluster: Cluster, component: str, clock: Clock) -> None:
         self._cluster = cluster
@@ -23,9 +23,9 @@ class Recorder:
         self._clock = clock
 
     async def event(self, kind: Kind, about: Object, type: EventType, reason: str, message: str) -> None:
-        """Record one Event; one with the same object, reason and message is counted up instead.
+        """Record an Event, or increment the count of one with the same object, type, reason and message.
 
-        Raises what the cluster raises, except for an Event that expired between the two calls.
+        Raises the errors of the cluster.
         """
         namespace = namespace_of(about) or "default"
         words = "\0".join((kind.kind, uid_of(about), type, reason, message))
@@ -39,7 +39,7 @@ class Recorder:
             fresh = self._make(kind, about, type, reason, message)
             fresh["metadata"] = {"name": name, "namespace": namespace}
             fresh |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1}
-            with contextlib.suppress(AlreadyExists):  # the same words were recorded in this very moment
+            with contextlib.suppress(AlreadyExists):  # an equal Event was created just now
                 await self._cluster.create(EVENT, fresh, manager=self._component)
 
     def _make(self, kind: Kind, about: Object, type: EventType, reason: str, message: str) -> Object:

@@ -14,8 +14,7 @@ from clusters.base.api import Cluster, ObjectList, WatchEvent
 from clusters.base.errors import ClusterError, FieldError, Forbidden, Gone, Invalid, Unavailable
 from clusters.base.objects import MODEL, SECRET, Kind, Object, name_of, owner_reference, version_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.runtime.informer import Informer, Informers
-from clusters.runtime.informer_sets import InformerSets
+from clusters.runtime.informer import Informer, Informers, InformerSets
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 

@@ -7,8 +7,7 @@ import asyncio
 from clusters.base.errors import Forbidden
 from clusters.base.objects import MODEL, POD, SECRET
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.runtime.informer import Informers
-from clusters.runtime.informer_sets import InformerSets
+from clusters.runtime.informer import Informers, InformerSets
 from tests.clusters.test_informer import Troubled, make, running
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually

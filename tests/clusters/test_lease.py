@@ -143,7 +143,7 @@ async def test_a_holder_that_was_replaced_hears_it_at_its_next_renewal(cluster: 
     patch = {"spec": {"holderIdentity": "two", "leaseTransitions": 1}}
     await cluster.patch(LEASE, "leader", patch, "knodel", manager="t")
     await step(cluster, clock, 5)
-    with pytest.raises(LeaseLost, match="'two' holds it"):
+    with pytest.raises(LeaseLost, match="the holder is 'two'"):
         await holding
     assert not first.valid
 

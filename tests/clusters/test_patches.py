@@ -74,7 +74,7 @@ def test_too_many_operations_are_refused() -> None:
     [
         ({"op": "remove", "path": "/spec/x"}, "remove '/spec/x': Cannot apply token 'x' to non-container type"),
         ({"op": "remove", "path": "/x"}, "remove '/x': can't remove a non-existent object 'x'"),
-        ({"op": "copy", "path": "/x"}, "copy '/x': from is the path"),
+        ({"op": "copy", "path": "/x"}, "copy '/x': from must be the path"),
         ({"op": "replace", "path": "/secret/a/b", "value": 1}, "replace '/secret/a/b': member 'a' not found"),
         ({"op": "copy", "from": "/secret/a", "path": "/b"}, "copy '/b': member 'a' not found"),
         ({"op": "add", "path": "spec"}, "add 'spec': Location must start with /"),

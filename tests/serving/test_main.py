@@ -106,7 +106,7 @@ async def test_an_asked_end_is_quick_and_gives_the_lease_back(cluster: EmbeddedC
         assert (await cluster.get(LEASE, "knodel-controller", "knodel-system"))["spec"]["holderIdentity"] == ""
         lines = [json.loads(line) for line in only.log.read_text().splitlines()]
         assert {"time", "level", "logger", "message"} <= lines[-1].keys()
-        assert lines[-1]["message"] == "ended as asked"
+        assert lines[-1]["message"] == "stopped by a signal"
 
 
 async def test_changed_settings_are_in_force_without_a_restart(

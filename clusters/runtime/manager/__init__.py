@@ -1,5 +1,5 @@
-"""The frame of a control-plane process on Kubernetes: options, logs, probes, metrics, settings file, leadership, end.
+"""The controller manager on Kubernetes: options, logs, probes, metrics, settings file, leadership and shutdown.
 
-As controller-runtime's manager: composition roots (`*/main.py`) say what runs, this package says how it lives. It knows
-of no kind and of no component.
+It corresponds to the manager of controller-runtime. The composition roots (`*/main.py`) define the components; this
+package runs them, and contains no code for any kind or component.
 """

@@ -1,8 +1,7 @@
-"""Settings out of a file that may change: a mounted ConfigMap is exchanged under a running process.
+"""Settings from a file that may change, such as a mounted ConfigMap.
 
-A change is taken over in place, without a restart and without giving up the lead: a replica that sees the file later
-must not lead with the old settings meanwhile. A change that cannot be read is told in the log, and the former settings
-stay in force.
+A change is applied without a restart and without a loss of leadership. Otherwise a replica that reads the file later
+could lead with the old settings. An invalid change is logged, and the former settings remain in force.
 """
 
 from __future__ import annotations
@@ -19,15 +18,18 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LOOK_EVERY = 5.0
-"""s between two looks at the file's content: a mounted ConfigMap follows its object within a minute or so anyway."""
+READ_EVERY = 5.0
+"""s between two reads of the file. The kubelet updates a mounted ConfigMap within about a minute."""
 
 
 class ConfigFile(Generic[T]):
-    """The value of a file; `read(text, where)` makes it, and raises KnodelError for a text that it does not take."""
+    """A value parsed from a file by `read(text, where)`, which raises KnodelError for an invalid text.
+
+    `refused` counts the invalid changes.
+    """
 
     def __init__(self, path: Path | None, read: Callable[[str, str], T], clock: Clock) -> None:
-        """`path` None stands for an empty file that never changes. Raises KnodelError."""
+        """Read the file; `path` None is an empty file that never changes. Raises KnodelError."""
         self._path = path
         self._read = read
         self._clock = clock
@@ -36,13 +38,13 @@ class ConfigFile(Generic[T]):
         self.refused = 0
 
     async def changed(self) -> None:
-        """Return once `value` is another one."""
+        """Return once `value` has changed."""
         while True:
-            await self._clock.sleep(LOOK_EVERY)
-            if self._path is not None and self._take():
+            await self._clock.sleep(READ_EVERY)
+            if self._path is not None and self._reload():
                 return
 
-    def _take(self) -> bool:
+    def _reload(self) -> bool:
         try:
             text = self._load()
             if text == self._text:
@@ -51,7 +53,7 @@ class ConfigFile(Generic[T]):
             value = self._read(text, str(self._path))
         except KnodelError as error:
             self.refused += 1
-            log.error("the former settings stay in force: %s", error)
+            log.error("the former settings remain in force: %s", error)
             return False
         former, self.value = self.value, value
         return value != former
@@ -62,5 +64,5 @@ class ConfigFile(Generic[T]):
         try:
             return self._path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise KnodelError(f"cannot read the settings {self._path}: {reason}") from error

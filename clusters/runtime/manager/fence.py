@@ -1,7 +1,7 @@
-"""A cluster that only a leader writes to: every write asks the Lease first.
+"""A `Cluster` that only a leader can write to: every write checks the Lease first.
 
-A process that was stopped past its Lease and goes on finds it run out by its own clock, before its next write. What was
-on its way already carries preconditions (see `clusters.runtime.lease`).
+After a suspension, a process finds that its Lease has expired by its own clock before the next write. Writes that were
+in flight carry preconditions (see `clusters.runtime.lease`).
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from clusters.base.objects import Kind, Object
 
 
 class Leadership(Protocol):
-    """What tells whether this process leads."""
+    """The leadership of this process."""
 
     @property
     def valid(self) -> bool:
-        """Whether it does now."""
+        """Return whether this process leads now."""
         ...
 
 
 class FencedCluster:
-    """Reads go through, writes raise Unavailable while `leadership` is not valid."""
+    """A cluster whose writes raise Unavailable while `leadership` is not valid; reads are passed through."""
 
     def __init__(self, cluster: Cluster, leadership: Leadership) -> None:
         self._cluster = cluster
         self._leadership = leadership
 
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
-        """As the cluster's."""
+        """Call the method of the cluster."""
         return await self._cluster.get(kind, name, namespace)
 
     async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> ObjectList:
-        """As the cluster's."""
+        """Call the method of the cluster."""
         return await self._cluster.list(kind, namespace, selector)
 
     def watch(
         self, kind: Kind, resource_version: str, namespace: str | None = None, selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
-        """As the cluster's."""
+        """Call the method of the cluster."""
         return self._cluster.watch(kind, resource_version, namespace, selector)
 
     async def create(self, kind: Kind, obj: Object, *, manager: str, dry_run: bool = False) -> Object:
-        """As the cluster's, for a leader."""
+        """Call the method of the cluster if this process leads. Raises Unavailable otherwise."""
         self._check(kind)
         return await self._cluster.create(kind, obj, manager=manager, dry_run=dry_run)
 
     async def create_all(
         self, kind: Kind, objects: Sequence[Object], *, manager: str
     ) -> Sequence[Object | ClusterError]:
-        """As the cluster's, for a leader."""
+        """Call the method of the cluster if this process leads. Raises Unavailable otherwise."""
         self._check(kind)
         return await self._cluster.create_all(kind, objects, manager=manager)
 
@@ -66,7 +66,7 @@ class FencedCluster:
         subresource: Subresource = "",
         dry_run: bool = False,
     ) -> Object:
-        """As the cluster's, for a leader."""
+        """Call the method of the cluster if this process leads. Raises Unavailable otherwise."""
         self._check(kind)
         return await self._cluster.apply(
             kind, obj, manager=manager, force=force, subresource=subresource, dry_run=dry_run
@@ -84,7 +84,7 @@ class FencedCluster:
         subresource: Subresource = "",
         dry_run: bool = False,
     ) -> Object:
-        """As the cluster's, for a leader."""
+        """Call the method of the cluster if this process leads. Raises Unavailable otherwise."""
         self._check(kind)
         return await self._cluster.patch(
             kind, name, patch, namespace, manager=manager, type=type, subresource=subresource, dry_run=dry_run
@@ -100,7 +100,7 @@ class FencedCluster:
         resource_version: str = "",
         grace_period: int | None = None,
     ) -> None:
-        """As the cluster's, for a leader."""
+        """Call the method of the cluster if this process leads. Raises Unavailable otherwise."""
         self._check(kind)
         await self._cluster.delete(
             kind, name, namespace, uid=uid, resource_version=resource_version, grace_period=grace_period
@@ -109,10 +109,10 @@ class FencedCluster:
     async def scale(
         self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str, uid: str = ""
     ) -> Object:
-        """As the cluster's, for a leader."""
+        """Call the method of the cluster if this process leads. Raises Unavailable otherwise."""
         self._check(kind)
         return await self._cluster.scale(kind, name, namespace, replicas, manager=manager, uid=uid)
 
     def _check(self, kind: Kind) -> None:
         if not self._leadership.valid:
-            raise Unavailable(f"nothing is written to {kind}: this process does not lead any more")
+            raise Unavailable(f"{kind} not written: this process no longer leads")

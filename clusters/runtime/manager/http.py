@@ -1,7 +1,7 @@
-"""A small HTTP server for probes, metrics and refusals: reads a request's head only, answers, closes.
+"""A small HTTP server for probes and metrics: it reads the head of a request, responds and closes.
 
-One request for each connection, heads within a time and a size, bodies never kept: it needs no framework, and nothing
-that a caller sends can fill the memory.
+It serves one request per connection, bounds the time and size of heads, and never stores bodies. So it needs no
+framework, and clients cannot exhaust its memory.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ log = logging.getLogger(__name__)
 
 HEAD_TIMEOUT = 10.0  # s for the whole head
 MOST_HEAD_BYTES = 32 * 1024
-MOST_CONNECTIONS = 256  # at once; more are dropped: one that waited would be held without a time limit
-LINGER = 1.0  # s that a body is read and dropped after the answer, so that its sender reads the answer and no reset
+MOST_CONNECTIONS = 256  # at once; further ones are closed, since a waiting one would have no time limit
+LINGER = 1.0  # s to discard the body after the response, so that the client reads the response instead of a reset
 LINGER_CHUNK = 64 * 1024  # bytes
 
 
 class CannotListen(KnodelError):
-    """The address is taken, or not this machine's."""
+    """The address is in use, or does not belong to this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request's first line; `path` is without the query."""
+    """The request line; `path` is without the query."""
 
     method: str
     path: str
@@ -38,7 +38,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is answered."""
+    """A response."""
 
     status: HTTPStatus
     body: str = ""
@@ -50,7 +50,7 @@ Handler = Callable[[Request], Response]
 
 
 class HttpListener:
-    """Answers at one address until closed."""
+    """An HTTP server at one address until `close`."""
 
     def __init__(self, host: str, port: int, handler: Handler) -> None:
         self._host = host
@@ -60,7 +60,7 @@ class HttpListener:
         self._open: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
-        """Listen; returns the port. Raises CannotListen."""
+        """Listen and return the port. Raises CannotListen."""
         try:
             self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=MOST_HEAD_BYTES)
         except OSError as error:
@@ -69,7 +69,7 @@ class HttpListener:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Stop listening and drop what is open."""
+        """Stop listening and drop the open connections."""
         if self._server is not None:
             self._server.close()
         for task in self._open:
@@ -85,9 +85,9 @@ class HttpListener:
             if len(self._open) <= MOST_CONNECTIONS:
                 await self._answer(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            log.debug("a caller went away")
+            log.debug("a client disconnected")
         except asyncio.CancelledError:
-            log.debug("a caller was dropped by the end")  # by `close`; the server's streams report it as an error
+            log.debug("a client was dropped at shutdown")  # by `close`; asyncio streams would report it as an error
         finally:
             writer.close()
             with suppress(OSError):
@@ -101,22 +101,22 @@ class HttpListener:
             response, request = Response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), None
         else:
             request = parse_head(head)
-            response = self._handled(request) if request is not None else Response(HTTPStatus.BAD_REQUEST)
+            response = self._call_handler(request) if request is not None else Response(HTTPStatus.BAD_REQUEST)
         writer.write(_encode(response, with_body=request is None or request.method != "HEAD"))
         await writer.drain()
         writer.write_eof()
-        await _drop_rest(reader)
+        await _discard_rest(reader)
 
-    def _handled(self, request: Request) -> Response:
+    def _call_handler(self, request: Request) -> Response:
         try:
             return self._handler(request)
-        except Exception:  # a fault of ours; the caller gets an answer, and the next one too
+        except Exception:  # an internal error must not end the server
             log.exception("%s %s failed", request.method, request.path)
             return Response(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def parse_head(head: bytes) -> Request | None:
-    """The request of a head (RFC 9112 §3); None when its first line is none."""
+    """Return the request of a head (RFC 9112 §3); None for an invalid request line."""
     try:
         line = head.split(b"\r\n", 1)[0].decode("ascii")
     except UnicodeDecodeError:
@@ -141,8 +141,8 @@ def _encode(response: Response, with_body: bool) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + (body if with_body else b"")
 
 
-async def _drop_rest(reader: asyncio.StreamReader) -> None:
-    """Read a moment on: a close with unread bytes is a reset, which may overtake the answer."""
+async def _discard_rest(reader: asyncio.StreamReader) -> None:
+    """Discard further input for a moment: closing with unread bytes sends a reset, which may overtake the response."""
     with suppress(TimeoutError, OSError):
         async with asyncio.timeout(LINGER):
             while await reader.read(LINGER_CHUNK):

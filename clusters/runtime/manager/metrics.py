@@ -1,4 +1,4 @@
-"""What a manager tells Prometheus of its controllers and informers."""
+"""Prometheus metrics of controllers and informers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CONTENT_TYPE", "Family", "controller_families", "informer_families",
 
 
 def controller_families(controllers: Iterable[Controller]) -> list[Family]:
-    """Passes and queues."""
+    """Return passes, their time, and queue depths of the controllers."""
     found = [({"controller": controller.name}, controller) for controller in controllers]
     return [
         Family(
@@ -41,7 +41,7 @@ def controller_families(controllers: Iterable[Controller]) -> list[Family]:
 
 
 def informer_families(informers: Iterable[Informer]) -> list[Family]:
-    """How much is held in memory; of one kind, what all its informers hold."""
+    """Return the number of objects in memory for each kind, over all its informers."""
     held: dict[str, float] = {}
     for informer in informers:
         held[str(informer.kind)] = held.get(str(informer.kind), 0.0) + len(informer)

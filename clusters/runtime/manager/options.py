@@ -1,4 +1,4 @@
-"""What a control-plane process is started with: arguments of the container, and what the kubelet says of its Pod."""
+"""Options of a control-plane process: arguments of the container, and variables of the downward API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clusters.runtime.manager.logs import LogFormat
 NO_FILES: Mapping[str, str] = MappingProxyType({})
 
 SYSTEM_NAMESPACE = "knodel-system"
-"""Where Knodel is installed, and where its Leases are."""
+"""The namespace of the installation and of its Leases."""
 PROBE_PORT = 8081
 METRICS_PORT = 9090
 LARGEST_PORT = 65_535
@@ -26,15 +26,15 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class BadOptions(KnodelError):
-    """An argument that cannot be followed."""
+    """A command-line argument is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """Checked options.
 
-    `identity` is unique to this process; `namespace` None is all; `host` is where probes and metrics listen; port 0 is
-    any free one; `files` are those that only some programs take, by the option's name, where given.
+    `identity` is unique to this process. `namespace` None means all namespaces. `host` is the address of probes and
+    metrics; port 0 means any free port. `files` holds the given file options of this program by name.
     """
 
     config: Path | None
@@ -54,12 +54,16 @@ class Options:
 def parse_options(
     program: str, about: str, argv: Sequence[str], environ: Mapping[str, str], files: Mapping[str, str] = NO_FILES
 ) -> Options:
-    """Raises BadOptions; `--help` prints and raises SystemExit.
+    """Parse arguments and environment. Raises BadOptions; `--help` prints the help and raises SystemExit.
 
-    `files`: the program's own options, each a file: name without dashes → help. Variables: HOST; POD_NAME, POD_UID and
-    POD_NAMESPACE by the downward API.
+    `files` maps the names of the program's own file options, without dashes, to their help. The environment variables
+    are HOST, and POD_NAME, POD_UID and POD_NAMESPACE of the downward API.
     """
     given = _parser(program, about, files).parse_args(argv)
+    if environ.get("POD_NAME") and environ.get("POD_UID"):  # the same candidate after a restart of its container
+        identity = f"{environ['POD_NAME']}_{environ['POD_UID']}"
+    else:
+        identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
     named = {name: getattr(given, name.replace("-", "_")) for name in files}
     return Options(
         config=given.config,
@@ -67,7 +71,7 @@ def parse_options(
         kube_context=given.kube_context,
         namespace=given.namespace or None,
         system_namespace=environ.get("POD_NAMESPACE") or SYSTEM_NAMESPACE,
-        identity=_identity(environ),
+        identity=identity,
         host=environ.get("HOST") or "127.0.0.1",
         probe_port=given.probe_port,
         metrics_port=given.metrics_port,
@@ -79,21 +83,21 @@ def parse_options(
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Errors are reported as all others are."""
+        """Raise BadOptions instead of exiting."""
         raise BadOptions(f"{self.prog}: {message}; see --help")
 
 
 def _parser(program: str, about: str, files: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = _Parser(prog=program, description=about, allow_abbrev=False)
     add = parser.add_argument
-    add("--config", type=Path, help="file of settings; a change of it is taken over without a restart")
-    add("--kubeconfig", type=Path, help="kubeconfig, for development [in a Pod: its service account]")
-    add("--kube-context", default="", help="context of the kubeconfig [its current one]")
-    add("--namespace", default="", help="look after this namespace only [all]")
-    add("--probe-port", type=_port, default=PROBE_PORT, help="/healthz and /readyz [%(default)s]")
-    add("--metrics-port", type=_port, default=METRICS_PORT, help="/metrics for Prometheus [%(default)s]")
-    add("--log-format", choices=["json", "text"], default="json", help="[%(default)s]")
-    add("--log-level", choices=LEVELS, default="info", help="[%(default)s]")
+    add("--config", type=Path, help="settings file; changes are applied without a restart")
+    add("--kubeconfig", type=Path, help="kubeconfig for development [in a Pod: the service account]")
+    add("--kube-context", default="", help="context of the kubeconfig [the current context]")
+    add("--namespace", default="", help="restrict to one namespace [all]")
+    add("--probe-port", type=_port, default=PROBE_PORT, help="port of /healthz and /readyz [%(default)s]")
+    add("--metrics-port", type=_port, default=METRICS_PORT, help="port of /metrics [%(default)s]")
+    add("--log-format", choices=["json", "text"], default="json", help="format of log records [%(default)s]")
+    add("--log-level", choices=LEVELS, default="info", help="minimum level of log records [%(default)s]")
     for name, what in files.items():
         add(f"--{name}", type=Path, help=what)
     return parser
@@ -102,12 +106,5 @@ def _parser(program: str, about: str, files: Mapping[str, str]) -> argparse.Argu
 def _port(text: str) -> int:
     value = int(text)
     if not 0 <= value <= LARGEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text} is no port: 0 (any free one) to {LARGEST_PORT}")
+        raise argparse.ArgumentTypeError(f"{text} is not a port: use 0 (any free port) to {LARGEST_PORT}")
     return value
-
-
-def _identity(environ: Mapping[str, str]) -> str:
-    """Pod name and uid: a container that is started again in its Pod is the same candidate, its predecessor is dead."""
-    if environ.get("POD_NAME") and environ.get("POD_UID"):
-        return f"{environ['POD_NAME']}_{environ['POD_UID']}"
-    return f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"

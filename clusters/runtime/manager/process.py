@@ -1,4 +1,4 @@
-"""A control-plane process from its arguments to its exit code: 0 for an asked end, 1 for failure, 2 for wrong usage."""
+"""A control-plane process, from arguments to exit code: 0 after a signal, 1 after a failure, 2 for invalid usage."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LEASE_DURATION = 8.0
-"""s: how long after a leader's death another one acts, at most, together with the period below."""
+"""s. After the death of a leader, another one acts within this duration and one LEASE_PERIOD."""
 LEASE_PERIOD = 2.0
-"""s between renewals. A leader bears an API server's silence for 6 s, its restart; half a write a second is no load."""
+"""s between renewals. A leader survives a restart of the API server of 6 s; half a write per second is negligible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program(Generic[T]):
-    """What makes one control-plane process different from another.
+    """The definition of a control-plane process.
 
-    `connect` opens the cluster, `settings(text, where)` reads the file of `--config`, `make` composes what acts;
-    `files` are options of this program alone (`options.parse_options`).
+    `connect` opens the cluster, `settings(text, where)` parses the file of `--config`, and `make` composes the
+    component. `files` are options of this program alone (`options.parse_options`).
     """
 
     name: str
@@ -56,7 +56,7 @@ class Program(Generic[T]):
 
 
 def run_program(program: Program[T], argv: Sequence[str] | None = None) -> int:
-    """Run one replica until SIGTERM or SIGINT; returns the exit code."""
+    """Run one replica until SIGTERM or SIGINT; return the exit code."""
     return run_process(program.name, program.about, partial(run_replica, program), argv, files=program.files)
 
 
@@ -68,20 +68,20 @@ def run_process(
     environ: Mapping[str, str] = os.environ,
     files: Mapping[str, str] = NO_FILES,
 ) -> int:
-    """Run `serve(options, stop)`; `stop` is set by SIGTERM or SIGINT. Returns the exit code."""
+    """Run `serve(options, stop)` and return the exit code. SIGTERM and SIGINT set `stop`."""
     allow_none()
     try:
         options = parse_options(name, about, sys.argv[1:] if argv is None else argv, environ, files)
         configure_logs(options.log_format, options.log_level)
         uvloop.run(_until_signal(serve, options))
     except BadOptions as error:
-        print(f"error: {error}", file=sys.stderr)  # there may be no logs yet
+        print(f"error: {error}", file=sys.stderr)  # logging is not configured yet
         return 2
     except KnodelError as error:
         log.error("%s", error)
         return 1
     except Exception:
-        log.exception("ended by a fault of ours")
+        log.exception("internal error")
         return 1
     return 0
 
@@ -92,11 +92,11 @@ async def _until_signal(serve: Callable[[Options, asyncio.Event], Awaitable[None
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     await serve(options, stop)
-    log.info("ended as asked")
+    log.info("stopped by a signal")
 
 
 async def run_replica(program: Program[T], options: Options, stop: asyncio.Event, clock: Clock | None = None) -> None:
-    """One replica of the program until `stop`. Raises KnodelError."""
+    """Run one replica of the program until `stop`. Raises KnodelError."""
     clock = clock or SystemClock()
     config = ConfigFile(options.config, program.settings, clock)
     async with program.connect(options) as cluster:
@@ -117,7 +117,7 @@ async def run_replica(program: Program[T], options: Options, stop: asyncio.Event
 
 
 class Listeners:
-    """Probes and metrics, from enter to exit."""
+    """The listeners of probes and metrics, as an async context manager."""
 
     def __init__(self, options: Options, ready: Callable[[], bool], families: Callable[[], Iterable[Family]]) -> None:
         self._options = options
@@ -146,18 +146,18 @@ class Listeners:
             await listener.close()
 
     def _probe(self, request: Request) -> Response:
-        """`/healthz`: the loop turns. `/readyz`: this replica could act now."""
+        """Respond to `/healthz` (the event loop runs) and `/readyz` (this replica can act now)."""
         if request.path not in ("/healthz", "/readyz"):
-            return Response(HTTPStatus.NOT_FOUND, "not found: /healthz and /readyz are here\n")
+            return Response(HTTPStatus.NOT_FOUND, "not found: the paths are /healthz and /readyz\n")
         if request.method not in ("GET", "HEAD"):
             return Response(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
         if request.path == "/readyz" and not self._ready():
-            return Response(HTTPStatus.SERVICE_UNAVAILABLE, "the first lists are not in yet\n")
+            return Response(HTTPStatus.SERVICE_UNAVAILABLE, "not ready: the first lists are not complete\n")
         return Response(HTTPStatus.OK, "ok\n")
 
     def _metrics(self, request: Request) -> Response:
         if request.path != "/metrics":
-            return Response(HTTPStatus.NOT_FOUND, "not found: /metrics is here\n")
+            return Response(HTTPStatus.NOT_FOUND, "not found: the path is /metrics\n")
         if request.method not in ("GET", "HEAD"):
             return Response(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
         return Response(HTTPStatus.OK, render([*self._families(), *process_families()]), CONTENT_TYPE)

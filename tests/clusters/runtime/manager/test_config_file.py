@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clusters.base.errors import KnodelError
-from clusters.runtime.manager.config_file import LOOK_EVERY, ConfigFile
+from clusters.runtime.manager.config_file import READ_EVERY, ConfigFile
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 
@@ -25,7 +25,7 @@ def read(text: str, where: str) -> int:
 async def look(clock: SteppedClock) -> None:
     """Let the watcher look once."""
     await asyncio.sleep(0)
-    clock.step(LOOK_EVERY)
+    clock.step(READ_EVERY)
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -62,7 +62,7 @@ async def test_a_file_that_cannot_be_read_leaves_the_former_value_in_force(
 
     assert not changed.done()
     assert (config.value, config.refused) == (1, 2)
-    assert "the former settings stay in force" in caplog.text
+    assert "the former settings remain in force" in caplog.text
     file.write_text("3")
     await look(clock)
     await asyncio.wait_for(changed, 1)
