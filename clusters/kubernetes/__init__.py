@@ -1,6 +1,6 @@
-"""The adapter to a real kube-apiserver: one of the two `Cluster`s. Nothing else imports the `kubernetes` client.
+"""The `Cluster` over a real kube-apiserver. No other package imports the `kubernetes` client.
 
-The client itself is imported at the first connection: it costs half a second and 50 MiB.
+The client is imported at the first connection, because the import takes half a second and 50 MiB.
 """
 
 from clusters.kubernetes.cluster import KubernetesCluster

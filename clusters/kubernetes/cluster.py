@@ -1,4 +1,4 @@
-"""The `Cluster` protocol over kube-apiserver: each verb is one request by the kind's path, its answer the object."""
+"""The `Cluster` protocol over kube-apiserver: each method is one request, and its response is the object."""
 
 from __future__ import annotations
 
@@ -28,20 +28,25 @@ from clusters.kubernetes.transport import Request, Transport
 from clusters.kubernetes.watch import Watch
 
 APPLY = "application/apply-patch+yaml"
-"""Server-side apply; JSON is YAML."""
+"""The content type of server-side apply. JSON is a subset of YAML."""
 PATCHES: Mapping[PatchType, str] = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}
 SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
 RACES = 5
-"""How often a write without a precondition that lost a race within the API server is sent again."""
+"""Retries of a write without a precondition after a conflict within the API server."""
 AT_ONCE = 32
-"""Creations of one call under way together: a third of the connections that the client keeps, so that others pass."""
+"""Concurrent creations of one call, a third of the client's connections: other requests need some too."""
 RACE_PAUSE = 0.02
-"""s before that, doubled each time and lengthened at random."""
+"""s before the first retry, doubled each time and with jitter."""
 _RACES = Backoff(RACE_PAUSE, RACE_PAUSE * 2**RACES)
 
 
 class KubernetesCluster:
-    """`Cluster` on a real API server. Use `connect`, or give a connection and `close` it yourself."""
+    """The `Cluster` of a real API server. Use `connect`, or pass a connection and call `close`.
+
+    Example:
+        async with KubernetesCluster.connect() as cluster:
+            models = await cluster.list(MODEL)
+    """
 
     def __init__(
         self,
@@ -69,35 +74,37 @@ class KubernetesCluster:
         timeouts: Timeouts | None = None,
         user_agent: str = "knodel",
     ) -> AsyncIterator[KubernetesCluster]:
-        """A cluster by kubeconfig, or by a Pod's service account when neither is given. Raises LoginError."""
+        """Yield a cluster with the credentials of a kubeconfig or of a Pod's service account. Raises LoginError."""
         async with await connect(context, kubeconfig, user_agent=user_agent) as connection:
             yield cls(connection, clock=clock, timeouts=timeouts)
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         await self.connection.close()
 
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
-        """One object. Raises NotFound."""
+        """Return one object. Raises NotFound."""
         request = Request("GET", object_path(kind, name, namespace), _what(kind, name, namespace))
         return await self._object(request)
 
     async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> ObjectList:
-        """All objects of the kind (in one namespace, matching labels), by key. Raises Invalid for a bad selector."""
+        """Return the objects of a kind, in all namespaces or in one. Raises Invalid for a malformed selector."""
         request = _of_collection(kind, namespace, selector, f"list of {kind}")
         return await list_all(self._transport, kind, request, self._page)
 
     def watch(
         self, kind: Kind, resource_version: str, namespace: str | None = None, selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
-        """Changes after `resource_version`; "" and "0" tell the present objects first. Raises Gone, Invalid."""
+        """Yield the changes after `resource_version`; "" and "0" start with all objects. Raises Gone, Invalid."""
         if resource_version and not resource_version.isdecimal():
-            raise Invalid(f"watch of {kind}", [FieldError("resourceVersion", f"{resource_version!r} is no version")])
+            raise Invalid(
+                f"watch of {kind}", [FieldError("resourceVersion", f"{resource_version!r} is not a resource version")]
+            )
         request = _of_collection(kind, namespace, selector, f"watch of {kind}")
         return Watch(self._transport, request, resource_version, self._clock, self._timeouts).events()
 
     async def create(self, kind: Kind, obj: Object, *, manager: str, dry_run: bool = False) -> Object:
-        """Store a new object. Raises AlreadyExists, Invalid, NotFound for an absent or terminating namespace."""
+        """Store a new object. Raises AlreadyExists, Invalid, and NotFound for an absent or terminating namespace."""
         key = _key(kind, obj)
         path = collection_path(kind, key.namespace)
         request = Request(
@@ -108,7 +115,7 @@ class KubernetesCluster:
     async def create_all(
         self, kind: Kind, objects: Sequence[Object], *, manager: str
     ) -> Sequence[Object | ClusterError]:
-        """Store new objects, `AT_ONCE` at a time; for each what `create` would return or raise."""
+        """Store new objects, `AT_ONCE` at a time, and return for each the object or the error."""
         turn = asyncio.Semaphore(AT_ONCE)
 
         async def one(obj: Object) -> Object | ClusterError:
@@ -132,7 +139,7 @@ class KubernetesCluster:
         subresource: Subresource = "",
         dry_run: bool = False,
     ) -> Object:
-        """Server-side apply. Raises Conflict (with `fields`), Invalid, NotFound for an absent object's subresource."""
+        """Apply an object. Raises Conflict (with `fields`), Invalid, NotFound for an absent object's subresource."""
         key = _key(kind, obj)
         path = object_path(kind, key.name, key.namespace, subresource)
         query = {**_written(manager, dry_run), "force": "true" if force else "false"}
@@ -144,7 +151,7 @@ class KubernetesCluster:
         except Invalid as error:
             uid = obj["metadata"].get("uid")
             if uid and {cause.path for cause in error.causes} == {"metadata.uid"}:
-                words = f"uid {uid!r} was asked for but it is another object now: read it again"
+                words = f"the object with uid {uid!r} was replaced: read it again"
                 raise Conflict(f"{request.what}: {words}") from error
             raise
 
@@ -160,7 +167,7 @@ class KubernetesCluster:
         subresource: Subresource = "",
         dry_run: bool = False,
     ) -> Object:
-        """JSON merge patch or JSON patch. Raises NotFound, Conflict, Invalid."""
+        """Apply a JSON merge patch or JSON patch. Raises NotFound, Conflict, Invalid."""
         path = object_path(kind, name, namespace, subresource)
         what = _what(kind, name, namespace)
         request = Request("PATCH", path, what, _written(manager, dry_run), _body(kind, patch), PATCHES[type])
@@ -169,7 +176,7 @@ class KubernetesCluster:
         except PatchRefused as refusal:
             if type != "json" or isinstance(patch, Mapping):
                 raise
-            raise await self._reason(refusal, request, patch) from refusal
+            raise await self._refusal_reason(refusal, request, patch) from refusal
 
     async def delete(
         self,
@@ -181,7 +188,7 @@ class KubernetesCluster:
         resource_version: str = "",
         grace_period: int | None = None,
     ) -> None:
-        """Ask for deletion, background propagation. Raises NotFound, Conflict."""
+        """Delete an object, and its dependents in the background. Raises NotFound, Conflict."""
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         if any(preconditions.values()):
@@ -194,7 +201,7 @@ class KubernetesCluster:
     async def scale(
         self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str, uid: str = ""
     ) -> Object:
-        """Set `.spec.replicas`; returns the Scale object. Raises NotFound, Conflict, Invalid."""
+        """Set `.spec.replicas` and return the Scale object. Raises NotFound, Conflict, Invalid."""
         patch: Object = {"metadata": {"uid": uid}} if uid else {}
         patch["spec"] = {"replicas": replicas}
         return await self.patch(kind, name, patch, namespace, manager=manager, subresource="scale")
@@ -204,7 +211,7 @@ class KubernetesCluster:
         return answer
 
     async def _write(self, request: Request, conditional: bool) -> Object:
-        """Send a patch; one that names no version and still lost a race is sent again: it means the object as it is."""
+        """Send a patch. After a conflict, retry a patch without a precondition: it applies to any version."""
         for attempt in range(RACES):
             try:
                 return await self._object(request)
@@ -214,10 +221,10 @@ class KubernetesCluster:
             await asyncio.sleep(self._transport.lengthened(_RACES.delay(attempt)))
         return await self._object(request)
 
-    async def _reason(
+    async def _refusal_reason(
         self, refusal: PatchRefused, request: Request, operations: Sequence[Mapping[str, Any]]
     ) -> ClusterError:
-        """Why a JSON patch was refused, which the API server does not say: found by applying it to what is there."""
+        """Return the reason of a refused JSON patch. The API server omits it, so apply the patch to the object here."""
         try:
             json_patch(
                 await self._object(replace(request, method="GET", query={}, body=None)), operations, request.what
@@ -225,7 +232,7 @@ class KubernetesCluster:
         except ClusterError as error:
             return error
         if any(operation.get("op") == "test" for operation in operations):
-            return Conflict(f"{request.what}: the JSON patch's test failed, or it was changed meanwhile: read it again")
+            return Conflict(f"{request.what}: its JSON patch's test failed, or it was changed meanwhile: read it again")
         return refusal
 
 
@@ -241,7 +248,7 @@ def _key(kind: Kind, obj: Object) -> Key:
 
 
 def _of_collection(kind: Kind, namespace: str | None, selector: str, what: str) -> Request:
-    parse_selector(selector)  # refuses it in the same words on every cluster
+    parse_selector(selector)  # raises the same error on every cluster
     query = {"labelSelector": selector} if selector else {}
     return Request("GET", collection_path(kind, namespace), what, query)
 
@@ -256,7 +263,7 @@ def _typed(kind: Kind, obj: Object) -> Object:
 
 
 def _applied(kind: Kind, obj: Object, subresource: Subresource) -> Object:
-    """What is sent for `obj`: without managedFields, which an apply may not have; of a Scale only its replicas."""
+    """Return the body of an apply: without managedFields, which it must not have; of a Scale only the replicas."""
     metadata = {field: value for field, value in obj["metadata"].items() if field != "managedFields"}
     if subresource == "scale":
         replicas = (obj.get("spec") or {}).get("replicas")
@@ -276,4 +283,4 @@ def _body(kind: Kind, value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
-        raise Invalid(str(kind), [FieldError("", f"it is no JSON: {exc}")]) from exc
+        raise Invalid(str(kind), [FieldError("", f"it is not JSON: {exc}")]) from exc

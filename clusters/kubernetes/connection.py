@@ -1,4 +1,4 @@
-"""A connection to one API server: HTTP with the login's credentials, and a new login when they are refused."""
+"""HTTP connections to an API server with the credentials of a login, which is renewed when they are refused."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from clusters.base.errors import Unavailable
 from clusters.kubernetes.login import LogIn, Login, LoginError, login_for
 
 PARALLEL_REQUESTS = 64
-"""Requests under way at once; others wait. Watches have connections of their own, without a limit."""
+"""Concurrent requests; further ones wait. Watches have separate connections without a limit."""
 KEPT_ALIVE = 75.0
-"""s that an idle connection is kept; kube-apiserver keeps it for 90 s and more."""
+"""s until an idle connection is closed; kube-apiserver keeps it for at least 90 s."""
 STREAM_BUFFER = 256 * 1024
-"""Bytes of a stream that are read ahead."""
+"""Read-ahead buffer of a stream, in bytes."""
 RENEW_EVERY = 10.0
-"""s between two new logins: a server that refuses every login is not asked in a tight loop."""
+"""Minimum s between two logins, so that a server that refuses every login is not called in a tight loop."""
 
 
 class Connection:
-    """HTTP to one API server. Close it, or use it with `async with`."""
+    """HTTP connections to one API server. Call `close`, or use `async with`."""
 
     def __init__(self, log_in: LogIn, login: Login, user_agent: str) -> None:
         self._log_in = log_in
@@ -38,12 +38,12 @@ class Connection:
 
     @property
     def server(self) -> str:
-        """The server's URL."""
+        """Return the URL of the server."""
         return self._login.server
 
     @property
     def login(self) -> Login:
-        """The present credentials."""
+        """Return the current credentials."""
         return self._login
 
     async def send(
@@ -57,7 +57,7 @@ class Connection:
         content_type: str = "application/json",
         stream: bool = False,
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Ready to be entered: the response. Raises what aiohttp raises; redirects are not followed."""
+        """Return the response as a context manager. Raises the errors of aiohttp; redirects are not followed."""
         login = self._login
         headers = await login.headers()
         if body is not None:
@@ -75,24 +75,24 @@ class Connection:
         )
 
     async def renew(self, refused: Login) -> bool:
-        """Log in anew after `refused` got a 401, or did not trust the server; returns whether there is a new login.
+        """Log in again after a 401, or a failed TLS verification, with `refused`. Return whether there is a new login.
 
-        Raises Unavailable when that fails.
+        Raises Unavailable when the login fails.
         """
         async with self._renewing:
             if self._login is not refused:
-                return True  # another request was first
+                return True  # another request renewed it first
             if time.monotonic() - self._renewed_at < RENEW_EVERY:
                 return False
             self._renewed_at = time.monotonic()
             try:
                 self._login = await self._log_in()
             except LoginError as exc:
-                raise Unavailable(str(exc)) from exc  # it was there before, and will be again
+                raise Unavailable(str(exc)) from exc  # it worked before, so retry later
             return True
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         await self._requests.close()
         await self._streams.close()
 
@@ -106,7 +106,10 @@ class Connection:
 async def connect(
     context: str | None = None, kubeconfig: Path | None = None, *, user_agent: str = "knodel"
 ) -> Connection:
-    """A connection by kubeconfig or, in a Pod, by its service account. Raises LoginError; nothing is sent yet."""
+    """Return a connection with the credentials of a kubeconfig or, in a Pod, of its service account.
+
+    It sends no request yet. Raises LoginError.
+    """
     log_in = login_for(context, kubeconfig)
     return Connection(log_in, await log_in(), user_agent)
 

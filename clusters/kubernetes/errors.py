@@ -1,6 +1,6 @@
-"""Translate answers of kube-apiserver to the errors of `clusters.base.errors`. Pure.
+"""Translate failures of kube-apiserver to the errors of `clusters.base.errors`. Pure.
 
-Where the API's reason says less than we need, the message decides; each such message was seen on Kubernetes 1.35.
+Where the API's reason is ambiguous, the message decides. Each such message was observed on Kubernetes 1.35.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from clusters.base.errors import (
 )  # fmt: skip
 from clusters.kubernetes.refusals import (
     field_errors,
-    says_not_ready,
-    says_webhook_is_down,
-    says_wrong_request,
-    webhook_words,
+    is_not_ready,
+    is_webhook_down,
+    is_wrong_request,
+    webhook_message,
 )
 from clusters.kubernetes.status import Status, short_line
 
 RETRY_TOO_MANY_REQUESTS = 1.0
-"""s to wait after a 429 that does not say how long."""
+"""s to wait after a 429 without Retry-After."""
 _OWNER = re.compile(r'conflict with "([^"]*)"')
 _PRECONDITION = re.compile(r"the (UID|ResourceVersion) in the precondition \(([^)]*)\).*in record \(([^)]*)\)")
 _PLAIN_REFUSAL = "the server rejected our request due to an error in our request"
 
 
 class PatchRefused(Invalid):
-    """A JSON patch failed, and the API server does not say at which operation: a `test` may have failed."""
+    """A JSON patch failed at an operation that the API server does not name; it may be a `test`."""
 
 
 def translate(what: str, status: Status, retry_after: float | None = None) -> ClusterError:
-    """The error that `status` means. `what` names the object; `retry_after` (s) is the answer's own header."""
+    """Return the error for a Status. `what` names the object; `retry_after` (s) is the Retry-After header."""
     by_reason = _BY_REASON.get(status.reason)
-    if by_reason is None and says_wrong_request(status.message):
-        by_reason = _invalid  # sent with code 500 and without a reason
-    if by_reason is None and says_webhook_is_down(status.message):
+    if by_reason is None and is_wrong_request(status.message):
+        by_reason = _invalid  # the API server sends it with code 500 and without a reason
+    if by_reason is None and is_webhook_down(status.message):
         by_reason = _unavailable
-    answer = by_reason or _BY_CODE.get(status.code, _other)
-    return answer(what, status, retry_after or status.retry_after)
+    translation = by_reason or _BY_CODE.get(status.code, _other)
+    return translation(what, status, retry_after or status.retry_after)
 
 
 def _not_found(what: str, status: Status, _: float | None) -> ClusterError:
@@ -55,7 +55,7 @@ def _not_found(what: str, status: Status, _: float | None) -> ClusterError:
         return NotFound(f"{what}: namespace {status.name!r} not found: create it first")
     if status.name:
         return NotFound(f"{what} not found")
-    return NotFound(f"{what}: this cluster does not serve that: is it installed (CRDs, version, subresource)?")
+    return NotFound(f"{what}: the cluster does not serve this kind: install its CRD, or check version and subresource")
 
 
 def _already_exists(what: str, status: Status, _: float | None) -> ClusterError:
@@ -68,15 +68,15 @@ def _conflict(what: str, status: Status, _: float | None) -> ClusterError:
         for cause in status.causes if cause.reason == "FieldManagerConflict"
     })  # fmt: skip
     if owned:
-        told = "; ".join(f"{field} is owned by {owner!r}" for field, owner in owned)
+        owners = "; ".join(f"{field} is owned by {owner!r}" for field, owner in owned)
         fields = sorted({field for field, _ in owned})
-        return Conflict(f"{what}: {told}: leave the field out, or force", fields)
+        return Conflict(f"{what}: {owners}: leave the field out, or force", fields)
     if precondition := _PRECONDITION.search(status.message):
         field, asked, found = precondition.groups()
         name = "uid" if field == "UID" else "resourceVersion"
-        return Conflict(f"{what}: {name} {asked!r} was asked for but it is {found!r} now: read it again")
+        return Conflict(f"{what}: the {name} is {found!r}, not {asked!r}: read it again")
     if "the object has been modified" in status.message:
-        return Conflict(f"{what}: it was changed meanwhile, its resourceVersion is another now: read it again")
+        return Conflict(f"{what}: the object was changed meanwhile, its resourceVersion differs: read it again")
     return Conflict(f"{what}: {short_line(status.message)}")
 
 
@@ -87,11 +87,11 @@ def _invalid(what: str, status: Status, _: float | None) -> ClusterError:
 
 
 def _forbidden(what: str, status: Status, retry_after: float | None) -> ClusterError:
-    if says_not_ready(status.message):
+    if is_not_ready(status.message):
         return _unavailable(what, status, retry_after)
     if status.has_cause("NamespaceTerminating"):
         return NotFound(f"{what}: its namespace is being deleted: wait until it is gone")
-    if webhook_words(status.message) is not None:
+    if webhook_message(status.message) is not None:
         return Invalid(what, field_errors(status))
     return Forbidden(f"{what}: {short_line(status.message)}")
 
@@ -105,12 +105,12 @@ def _gone(what: str, status: Status, _: float | None) -> ClusterError:
 
 
 def _unavailable(what: str, status: Status, retry_after: float | None) -> ClusterError:
-    if status.has_cause("ResourceVersionTooLarge"):  # the cluster was set back, by a restored backup for example
+    if status.has_cause("ResourceVersionTooLarge"):  # the cluster was reset, for example by a restored backup
         return _gone(what, status, None)
     if status.code == 429:
         retry_after = retry_after or RETRY_TOO_MANY_REQUESTS
     words = short_line(status.message) or "no reason given"
-    return Unavailable(f"{what}: the cluster cannot answer now ({status.code}: {words}): try again", retry_after)
+    return Unavailable(f"{what}: the cluster is unavailable ({status.code}: {words}): try again", retry_after)
 
 
 def _other(what: str, status: Status, retry_after: float | None) -> ClusterError:
@@ -125,9 +125,9 @@ def _owner(message: str) -> str:
     return found.group(1) if found else "another manager"
 
 
-Answer = Callable[[str, Status, float | None], ClusterError]
+Translation = Callable[[str, Status, float | None], ClusterError]
 
-_BY_REASON: Mapping[str, Answer] = {
+_BY_REASON: Mapping[str, Translation] = {
     "NotFound": _not_found,
     "AlreadyExists": _already_exists,
     "Conflict": _conflict,
@@ -144,7 +144,7 @@ _BY_REASON: Mapping[str, Answer] = {
     "ServerTimeout": _unavailable,
     "Timeout": _unavailable,
 }
-_BY_CODE: Mapping[int, Answer] = {
+_BY_CODE: Mapping[int, Translation] = {
     400: _invalid, 401: _unauthorized, 403: _forbidden, 404: _not_found, 405: _not_found, 409: _conflict, 410: _gone,
     413: _invalid, 415: _invalid, 422: _invalid, 429: _unavailable, 502: _unavailable, 503: _unavailable,
     504: _unavailable,

@@ -1,8 +1,8 @@
-"""Who we are to an API server and how we trust it, read by the official client: kubeconfig or service account.
+"""Credentials and trust for an API server, loaded by the official client from a kubeconfig or service account.
 
-The one module that imports the `kubernetes` package. Its configuration loader knows kubeconfig files, client
-certificates, tokens, exec plugins, OIDC and the refreshing of a Pod's token; we take server, TLS context and headers
-from it and speak HTTP ourselves.
+Only this module imports the `kubernetes` package. Its configuration loader supports kubeconfig files, client
+certificates, tokens, exec plugins, OIDC and the refresh of a Pod's token. We use its server, TLS context and headers,
+and our own HTTP client.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from clusters.base.errors import KnodelError, Unavailable
 from clusters.base.redact import error_text
 
 SERVICE_HOST = "KUBERNETES_SERVICE_HOST"
-"""Set in every Pod."""
+"""An environment variable of every Pod."""
 DEFAULT_KUBECONFIG = "~/.kube/config"
 LOADER = "kubernetes.aio.config.kube_config"
-"""Logger of the client's kubeconfig loader."""
+"""The logger of the client's kubeconfig loader."""
 IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
-"""Fields of a kubeconfig's user."""
+"""The fields for impersonation in the user of a kubeconfig."""
 BEARER = "BearerToken"
-"""Name of the only security scheme in Kubernetes' API description."""
+"""The name of the only security scheme in the OpenAPI description of Kubernetes."""
 
 
 class LoginError(KnodelError):
-    """There is no usable kubeconfig, context or service account."""
+    """No kubeconfig, context or service account is usable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Server, trust and credentials; immutable but for tokens, which the client re-reads by itself."""
+    """Server, trust and credentials. It is immutable except for tokens, which the client reads again."""
 
     server: str
     tls: ssl.SSLContext
@@ -48,9 +48,9 @@ class Login:
     _client: Any
 
     async def headers(self) -> dict[str, str]:
-        """The Authorization header, if there is one; a Pod's token file is re-read every minute.
+        """Return the Authorization header, if there is one. The token file of a Pod is read again every minute.
 
-        Raises Unavailable when that file cannot be read at the moment, or holds what cannot be sent.
+        Raises Unavailable when the file cannot be read now, or contains an invalid token.
         """
         headers: dict[str, str] = {}
         try:
@@ -59,16 +59,16 @@ class Login:
             raise Unavailable(f"{self.server}: the token cannot be read: {error_text(exc)}") from exc
         headers = {name: value.strip() for name, value in headers.items()}
         if not all(value.isprintable() for value in headers.values()):
-            raise Unavailable(f"{self.server}: the token has characters that no header may have: log in again")
+            raise Unavailable(f"{self.server}: the token has characters that are invalid in a header: log in again")
         return headers
 
 
 LogIn = Callable[[], Awaitable[Login]]
-"""Reads the credentials (again)."""
+"""Load the credentials, initially and for each renewal."""
 
 
 def login_for(context: str | None, kubeconfig: Path | None) -> LogIn:
-    """How to log in: the given kubeconfig or context, else $KUBECONFIG, else as this Pod, else ~/.kube/config."""
+    """Return the login by the given kubeconfig or context, else $KUBECONFIG, else this Pod, else ~/.kube/config."""
     if kubeconfig is None and context is None and not os.environ.get("KUBECONFIG") and os.environ.get(SERVICE_HOST):
         return _as_service_account
     files = str(kubeconfig or os.environ.get("KUBECONFIG") or os.path.expanduser(DEFAULT_KUBECONFIG))  # noqa: PTH111 - Path's raises without a home
@@ -92,12 +92,12 @@ async def _as_service_account() -> Login:
 async def _by_kubeconfig(files: str, context: str | None) -> Login:
     client, config = _kubernetes()
     if not _exists(files):
-        raise LoginError(f"there is no kubeconfig {files}: set KUBECONFIG, or give --kubeconfig FILE")
+        raise LoginError(f"kubeconfig {files} not found: set KUBECONFIG, or give --kubeconfig FILE")
     configuration = client.Configuration()
     _refuse_impersonation(config, files, context)
-    with tempfile.TemporaryDirectory(prefix="knodel-login-") as folder:  # the loader writes keys to files
+    with tempfile.TemporaryDirectory(prefix="knodel-login-") as folder:  # the loader writes private keys to files
         try:
-            with _complaints() as complaints:
+            with _captured_errors() as errors:
                 await config.load_kube_config(
                     config_file=files,
                     context=context,
@@ -105,25 +105,25 @@ async def _by_kubeconfig(files: str, context: str | None) -> Login:
                     persist_config=False,
                     temp_file_path=folder,
                 )
-            if complaints:
-                raise config.ConfigException("; ".join(complaints))
+            if errors:
+                raise config.ConfigException("; ".join(errors))
             return _login(client.ApiClient(configuration))
-        except Exception as exc:  # the loader lets what it meets through: YAML, OS, TLS and its own errors
+        except Exception as exc:  # the loader raises YAML, OS, TLS and its own errors
             named = f"context {context!r} of " if context else ""
             known = f" (contexts: {_contexts(config, files)})"
             raise LoginError(f"{named}kubeconfig {files} cannot be used: {error_text(exc)}{known}") from exc
         finally:
-            config.kube_config._cleanup_temp_files()  # no key stays on disk; nothing here waits in between
+            config.kube_config._cleanup_temp_files()  # no key remains on disk; there is no await in between
 
 
 def _refuse_impersonation(config: Any, files: str, context: str | None) -> None:
-    """Raise LoginError for a user that acts as somebody else: the loader would act as the user itself, unasked."""
+    """Raise LoginError for a user with impersonation, which the loader would silently ignore."""
     try:
         merged = config.kube_config.KubeConfigMerger(files).config.value
         chosen = _named(merged, "contexts", context or merged["current-context"])["context"]
         user = _named(merged, "users", chosen["user"])["user"]
         impersonated = [key for key in IMPERSONATION if user.get(key)]
-    except Exception:  # what is wrong with the file, the loader says better
+    except Exception:  # the loader reports faults of the file better
         return
     if impersonated:
         raise LoginError(
@@ -137,21 +137,21 @@ def _named(config: Any, section: str, name: str) -> Any:
 
 
 @contextmanager
-def _complaints() -> Iterator[list[str]]:
-    """What the loader logs as errors: it goes on without credentials when an exec plugin fails."""
-    heard: list[str] = []
+def _captured_errors() -> Iterator[list[str]]:
+    """Collect the errors that the loader logs: it continues without credentials when an exec plugin fails."""
+    messages: list[str] = []
 
-    class Ear(logging.Handler):
+    class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            heard.append(record.getMessage())
+            messages.append(record.getMessage())
 
-    ear = Ear(logging.ERROR)
+    handler = Collector(logging.ERROR)
     logger = logging.getLogger(LOADER)
-    logger.addHandler(ear)
+    logger.addHandler(handler)
     try:
-        yield heard
+        yield messages
     finally:
-        logger.removeHandler(ear)
+        logger.removeHandler(handler)
 
 
 def _exists(files: str) -> bool:
@@ -162,7 +162,7 @@ def _login(client: Any) -> Login:
     configuration = client.configuration
     server = configuration.host.rstrip("/")
     if "@" in urlsplit(server).netloc:
-        raise LoginError("the server's URL has a user or password in it: take it out, and give the user a token")
+        raise LoginError("the server's URL contains a user or password: remove it, and use a token")
     return Login(
         server=server,
         tls=client.rest_client.ssl_context,
@@ -181,7 +181,7 @@ def _contexts(config: Any, files: str) -> str:
     try:
         contexts, _ = config.list_kube_config_contexts(files)
         return ", ".join(str(context["name"]) for context in contexts) or "none"
-    except Exception:  # only decorates a message about a file that is broken
+    except Exception:  # only a detail of a message about a broken file
         return "unreadable"
 
 

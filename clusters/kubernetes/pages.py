@@ -1,4 +1,4 @@
-"""A consistent list in pages, and what to do when its snapshot expires half way."""
+"""Consistent lists in pages, and in one request when the snapshot of the pages expires."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from clusters.base.objects import Kind, Object
 from clusters.kubernetes.transport import Request, Transport
 
 PAGE = 500
-"""Objects in a page, as kubectl and client-go have it."""
+"""Objects in a page, the default of kubectl and client-go."""
 
 
 async def list_all(transport: Transport, kind: Kind, request: Request, page: int = PAGE) -> ObjectList:
-    """All objects of the collection at one version.
+    """Return all objects of a collection at one version.
 
-    When the snapshot of the first page is gone before the last one was read (410), everything is read anew at once,
-    without pages, as client-go does. Raises the cluster's errors.
+    If the snapshot of the first page expires before the last page (410), read everything in one request, as client-go
+    does. Raises the errors of the cluster.
     """
     try:
         return await _in_pages(transport, kind, request, page)
@@ -42,12 +42,12 @@ def _snapshot(kind: Kind, request: Request, answers: list[Any]) -> ObjectList:
 def _metadata(request: Request, answer: Any) -> dict[str, Any]:
     metadata = answer.get("metadata") if isinstance(answer, dict) else None
     if not isinstance(metadata, dict):
-        raise Unavailable(f"{request.what}: the answer is no list: try again")
+        raise Unavailable(f"{request.what}: the response is not a list: try again")
     return metadata
 
 
 def _typed(kind: Kind, item: Object) -> Object:
-    """Items of built-in lists come without what they are."""
+    """Return an item with apiVersion and kind, which lists of built-in kinds omit."""
     if "kind" not in item:
         item["apiVersion"], item["kind"] = kind.api_version, kind.kind
     return item

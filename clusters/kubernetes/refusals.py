@@ -1,4 +1,4 @@
-"""Which fields a refusal is about, and in which words: validation, CRD rules, policies, webhooks, typos. Pure."""
+"""Extract fields and messages from refusals: validation, CRD rules, policies, webhooks, unknown fields. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _KNATIVE_FIELDS = re.compile(r"^(?P<message>.+?): (?P<paths>(?:spec|metadata|sta
 
 
 def field_errors(status: Status) -> list[FieldError]:
-    """What is refused, one entry for each field; at least one."""
-    if (words := webhook_words(status.message)) is not None:
+    """Return the refused fields with their messages; at least one entry."""
+    if (words := webhook_message(status.message)) is not None:
         found = list(_of_webhook(words))
     elif policy := _POLICY.search(status.message):
         found = [FieldError("", short_line(policy["words"]))]
@@ -33,34 +33,32 @@ def field_errors(status: Status) -> list[FieldError]:
         found = [FieldError(_path(cause.field), _message(cause.message)) for cause in status.causes]
     else:
         found = list(_of_message(status.message))
-    return list(dict.fromkeys(found)) or [
-        FieldError("", short_line(status.message) or "it was refused without a reason")
-    ]
+    return list(dict.fromkeys(found)) or [FieldError("", short_line(status.message) or "refused without a reason")]
 
 
-def webhook_words(message: str) -> str | None:
-    """What an admission webhook said when it denied the request; None when none did."""
+def webhook_message(message: str) -> str | None:
+    """Return the message of the admission webhook that denied the request; None without one."""
     denied = _WEBHOOK.match(message)
     return None if denied is None else denied["words"] or "without explanation"
 
 
-def says_webhook_is_down(message: str) -> bool:
-    """Whether the failure is that of something behind the API server, and so will pass."""
+def is_webhook_down(message: str) -> bool:
+    """Return whether something behind the API server failed, so that a retry may succeed."""
     return _WEBHOOK_DOWN.search(message) is not None
 
 
-def says_no_right(message: str) -> bool:
-    """Whether the authorizer refused the request, before anything else looked at it."""
+def is_denied_by_authorizer(message: str) -> bool:
+    """Return whether the authorizer refused the request."""
     return _NO_RIGHT.search(message) is not None
 
 
-def says_not_ready(message: str) -> bool:
-    """Whether an admission plugin refuses everything because the API server has just been started."""
+def is_not_ready(message: str) -> bool:
+    """Return whether an admission plugin refused the request because the API server has just started."""
     return message.endswith(_NOT_READY)
 
 
-def says_wrong_request(message: str) -> bool:
-    """Whether a failure that calls itself internal is a refusal of what was sent."""
+def is_wrong_request(message: str) -> bool:
+    """Return whether a failure with code 500 is a refusal of the request."""
     return _TYPED.search(message) is not None or message == _VERSION_AT_CREATE
 
 

@@ -1,4 +1,4 @@
-"""The `Status` object in which the Kubernetes API reports a failure, read leniently: proxies answer other things. Pure.
+"""The `Status` object of a failure in the Kubernetes API, parsed leniently because proxies send other bodies. Pure.
 
 Source: `meta/v1` `types.go`, https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 """
@@ -13,12 +13,12 @@ import msgspec
 from clusters.base.redact import one_line
 
 LONGEST_TEXT = 2000
-"""Characters of a message that are shown: enough for every message of Kubernetes, too few for a web page."""
+"""Maximum characters of a message: enough for every message of Kubernetes, too few for a web page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause: what is wrong with which field."""
+    """A cause of a failure: a field and its fault."""
 
     reason: str
     field: str
@@ -27,7 +27,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A failure: `code` as in HTTP, `reason` one of Kubernetes' words or empty, `name` and `kind` what it is about."""
+    """A failure: HTTP status `code`, Kubernetes `reason` or an empty text, and `name` and `kind` of the object."""
 
     code: int
     reason: str
@@ -38,12 +38,12 @@ class Status:
     retry_after: float | None = None
 
     def has_cause(self, reason: str) -> bool:
-        """Whether one of the causes is of that reason."""
+        """Return whether a cause has that reason."""
         return any(cause.reason == reason for cause in self.causes)
 
 
 def read_status(code: int, body: bytes) -> Status:
-    """The Status in an answer with that code; of anything else its text is the message."""
+    """Return the Status in a response; a body of another type becomes its message."""
     try:
         value = msgspec.json.decode(body)
     except msgspec.MsgspecError:
@@ -52,7 +52,7 @@ def read_status(code: int, body: bytes) -> Status:
 
 
 def status_of(value: dict[str, Any], code: int = 500) -> Status:
-    """The Status in a decoded object; `code` for one that has none."""
+    """Return the Status in a decoded object; `code` replaces an absent one."""
     details = value.get("details")
     details = details if isinstance(details, dict) else {}
     causes = details.get("causes")

@@ -1,11 +1,11 @@
-"""One call to the API server: sent, timed out, repeated as the server asks, translated.
+"""Calls to the API server, with timeouts, retries and translated errors.
 
-Repeated are only answers 429 and 5xx that say when to come back, until `total` is over, as client-go does: after a 429
-or 503 nothing was carried out, after another 5xx something may have been, so a creation may find its own object. A lost
-connection is told at once: the caller decides whether a write may be sent twice.
+As in client-go, only responses 429 and 5xx with Retry-After are retried, within `Timeouts.total`. After a 429 or 503
+the request was not executed; after another 5xx it may have been, so a creation may find its own object. A lost
+connection raises Unavailable at once: the caller decides whether a write may be sent twice.
 
-For a moment after a restart kube-apiserver answers before it has read its roles, and refuses everybody. A right that is
-missing within `RULES_LOAD` of a lost connection is therefore asked for again, until that time is over.
+Just after a restart, kube-apiserver responds before it has loaded its roles, and denies every request. So a denial
+within `RULES_LOAD` of a lost connection is retried until that time is over.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from clusters.base.errors import Forbidden, Unavailable
 from clusters.base.redact import error_text
 from clusters.kubernetes.connection import Connection
 from clusters.kubernetes.errors import translate
-from clusters.kubernetes.refusals import says_no_right
+from clusters.kubernetes.refusals import is_denied_by_authorizer
 from clusters.kubernetes.status import read_status, short_line
 from clusters.kubernetes.timeouts import Timeouts
 from clusters.net.retry_after import parse_retry_after
 
 UNAUTHORIZED = 401
-AWAY = (502, 503, 504)
-"""Codes of a server that is not there, or of the proxy before it."""
+UNAVAILABLE = (502, 503, 504)
+"""Status codes of an unavailable server, or of the proxy before it."""
 RULES_LOAD = 10.0
-"""s: kube-apiserver 1.35 refuses everybody for 1-2 s after its start, a watch finds it up to 5 s later."""
+"""s: kube-apiserver 1.35 denies all requests for 1-2 s after its start; a watch may reconnect 5 s later."""
 RULES_PAUSE = 0.5
-"""s between two questions in that time."""
+"""s between two attempts in that time."""
 _UNTRUSTED = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
 SHORTEST_RETRY = 1.0
 """s: no object is requested more than once a second from an overloaded server."""
 LONGEST_RETRY = 60.0
 """s: one header delays no request for longer."""
 JITTER = 0.5
-"""Share of a waiting time by which it is lengthened at random, so that those sent away together part."""
+"""Maximum share by which a delay is extended at random, so that clients do not retry together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; `what` names its object in errors."""
+    """A request. `what` names its object in errors."""
 
     method: str
     path: str
@@ -59,7 +59,7 @@ class Request:
 
 
 class Transport:
-    """Calls over one connection."""
+    """Calls over one connection. `chance` returns uniform random numbers in [0, 1)."""
 
     def __init__(
         self, connection: Connection, clock: Clock, timeouts: Timeouts, chance: Callable[[], float] = random.random
@@ -68,10 +68,10 @@ class Transport:
         self._clock = clock
         self._timeouts = timeouts
         self._chance = chance
-        self._away_at = float("-inf")
+        self._unavailable_at = float("-inf")
 
     async def call(self, request: Request) -> Any:
-        """The decoded answer. Raises the cluster's errors."""
+        """Send a request and return the decoded response. Raises the errors of the cluster."""
         deadline = self._clock.monotonic() + self._timeouts.total
         while True:
             try:
@@ -84,13 +84,13 @@ class Transport:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
-        """An answer that is read while it comes; silent for `silence` seconds it fails. Raises the cluster's errors."""
+        """Yield a streamed response, which fails after `silence` seconds without data. Raises the cluster's errors."""
         limit = aiohttp.ClientTimeout(sock_connect=self._timeouts.connect, sock_read=self._timeouts.silence)
         async with self._sent(request, limit, stream=True) as response:
             yield response
 
     def lengthened(self, seconds: float) -> float:
-        """`seconds` and a random part more."""
+        """Return `seconds`, extended by up to `JITTER` at random."""
         return seconds * (1 + JITTER * self._chance())
 
     async def _once(self, request: Request) -> Any:
@@ -101,13 +101,13 @@ class Transport:
                 return msgspec.json.decode(body)
             except msgspec.MsgspecError as exc:
                 server = self._connection.server
-                raise Unavailable(f"{request.what}: {server} answered with what is no JSON: try again") from exc
+                raise Unavailable(f"{request.what}: the response of {server} is not JSON: try again") from exc
 
     @asynccontextmanager
     async def _sent(
         self, request: Request, limit: aiohttp.ClientTimeout, *, stream: bool = False
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The successful answer, after a new login if need be; what breaks while it is read is translated too."""
+        """Yield the successful response, after a new login if needed. Errors while it is read are translated too."""
         login = self._connection.login
         try:
             async with await self._send(request, limit, stream) as response:
@@ -121,9 +121,9 @@ class Transport:
                 await self._refuse(request, response)
                 yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
-            self._away_at = self._clock.monotonic()
+            self._unavailable_at = self._clock.monotonic()
             if isinstance(exc, _UNTRUSTED):
-                await self._connection.renew(login)  # the cluster's authority may be another one by now
+                await self._connection.renew(login)  # the certificate authority may have changed
             raise Unavailable(f"{request.what}: {self._connection.server} {_trouble(exc, self._timeouts)}") from exc
 
     async def _send(self, request: Request, limit: aiohttp.ClientTimeout, stream: bool) -> Any:
@@ -143,10 +143,10 @@ class Transport:
         wait = self._retry_after(response)
         status = read_status(response.status, await response.read())
         error = translate(request.what, status, wait)
-        if response.status in AWAY:
-            self._away_at = self._clock.monotonic()
-        elif isinstance(error, Forbidden) and says_no_right(status.message) and self._was_away():
-            raise Unavailable(f"{error}: the cluster was away a moment ago: try again", RULES_PAUSE)
+        if response.status in UNAVAILABLE:
+            self._unavailable_at = self._clock.monotonic()
+        elif isinstance(error, Forbidden) and is_denied_by_authorizer(status.message) and self._is_restarting():
+            raise Unavailable(f"{error}: the cluster was unavailable a moment ago: try again", RULES_PAUSE)
         raise error
 
     def _retry_after(self, response: aiohttp.ClientResponse) -> float | None:
@@ -157,24 +157,24 @@ class Transport:
         seconds = parse_retry_after(header, self._clock.now(), least=SHORTEST_RETRY, most=LONGEST_RETRY)
         return SHORTEST_RETRY if seconds is None else seconds
 
-    def _was_away(self) -> bool:
-        """Whether the server may have been started so lately that it does not know anybody's rights yet."""
-        return self._clock.monotonic() - self._away_at < RULES_LOAD
+    def _is_restarting(self) -> bool:
+        """Return whether the server may just have started and not loaded its roles yet."""
+        return self._clock.monotonic() - self._unavailable_at < RULES_LOAD
 
 
 def _trouble(exc: Exception, timeouts: Timeouts) -> str:
-    """What happened to the connection, and what to do."""
+    """Return the fault of the connection and a remedy."""
     match exc:
         case _ if isinstance(exc, _UNTRUSTED):
-            return f"cannot be trusted: {exc}: check the certificate authority in the kubeconfig"
+            return f"is not trusted: {exc}: check the certificate authority in the kubeconfig"
         case aiohttp.ConnectionTimeoutError():
-            return f"accepted no connection within {timeouts.connect:g} s: is it up?"
+            return f"did not accept a connection within {timeouts.connect:g} s: check that it runs"
         case aiohttp.SocketTimeoutError():
-            return f"was silent for {timeouts.silence:g} s: try again"
+            return f"sent nothing for {timeouts.silence:g} s: try again"
         case TimeoutError():
-            return f"did not answer within {timeouts.request:g} s: try again"
+            return f"did not respond within {timeouts.request:g} s: try again"
         case aiohttp.ClientConnectorError(os_error=cause):
             known = cause.errno is not None and cause.errno > 0
-            return f"cannot be reached: {os.strerror(cause.errno or 0) if known else cause}: is it up?"
+            return f"cannot be reached: {os.strerror(cause.errno or 0) if known else cause}: check that it runs"
         case _:
             return f"broke the connection: {short_line(error_text(exc))}: try again"

@@ -1,19 +1,20 @@
-"""A watch that lasts: opened again where it stood whenever it ends, breaks, falls silent or turns to garbage.
+"""A watch that resumes after its last event whenever it ends, breaks, becomes silent or receives invalid data.
 
-The client's own watch resumes once and then raises, never notices a dead socket, and cannot be told from which event to
-go on (kubernetes-client/python issues 728 and 2223). Rules, as in client-go's reflector:
+The watch of the official client resumes once and then raises, does not detect a dead socket, and cannot start after a
+given event (kubernetes-client/python issues 728 and 2223). The rules are those of client-go's reflector:
 
-1. The server is asked to end every watch after `Timeouts.watch`; one that says nothing for longer is dead.
-2. A line that cannot be read may have been a change: the stream is left and opened again after the last good event.
-3. A version that the server no longer has is told as Gone, whichever way it says so: the caller lists again.
-4. A healthy server sends a bookmark before it ends a quiet watch. One that did not may stand behind our version, set
-   back by a restored backup: it would be silent for ever. So its version is asked for.
+1. The server ends every watch after `Timeouts.watch`. A watch without data for longer is dead.
+2. An invalid line may have been a change, so the watch is resumed after the last valid event.
+3. If the server no longer has a version, in whichever form it reports that, the watch raises Gone and the caller lists
+   again.
+4. A healthy server sends a bookmark before it ends a quiet watch. Without one, the server may be behind our version,
+   for example after a restored backup, and would never send an event. So its current version is checked.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any, Literal
 
@@ -22,32 +23,33 @@ import msgspec
 from clusters.base.api import WatchEvent
 from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock
-from clusters.base.errors import Gone, Unavailable
+from clusters.base.errors import Gone, KnodelError, Unavailable
 from clusters.kubernetes.errors import translate
-from clusters.kubernetes.lines import Lines, LineTooLong
 from clusters.kubernetes.status import status_of
 from clusters.kubernetes.timeouts import Timeouts
 from clusters.kubernetes.transport import Request, Transport
 
 log = logging.getLogger(__name__)
 
-GARBAGE_IN_A_ROW = 3
-"""Streams that end in garbage at the same version before the caller is told to list again."""
+MOST_INVALID_STREAMS = 3
+"""Consecutive streams with invalid data at the same version after which the watch raises Gone."""
 FAILURES_WORTH_A_WARNING = 5
-"""In a row: a restart of the API server costs fewer."""
+"""Consecutive failures; a restart of the API server causes fewer."""
+LARGEST_LINE = 32 * 1024 * 1024
+"""Bytes of one line: etcd stores objects of up to 1.5 MiB, whose JSON is at worst a few times larger."""
 FROM_THE_START = ("", "0")
-"""Versions that ask for the present objects first, in any order: no event of theirs is a place to go on from."""
+"""Versions that request all objects first, in any order, so their events are no resume points."""
 
 
 class _Line(msgspec.Struct):
-    """One line of a watch; its object is not interpreted."""
+    """A line of a watch. Its object is not validated."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
     object: dict[str, Any]
 
 
 def _version(line: _Line) -> str:
-    """The place after this event. Raises ValidationError for what is no object of the API."""
+    """Return the version of an event. Raises ValidationError for an object without metadata of the API."""
     metadata = line.object.get("metadata")
     if not isinstance(metadata, dict):
         raise msgspec.ValidationError("an object without metadata")
@@ -59,12 +61,12 @@ def _version(line: _Line) -> str:
     return version
 
 
-class Garbage(Unavailable):
-    """What came is no event."""
+class InvalidEvent(Unavailable):
+    """The server sent data that is not an event."""
 
 
 class Watch:
-    """Changes of one collection after `version`, for as long as somebody iterates over `events`."""
+    """The changes of one collection after `version`, for as long as a caller iterates over `events`."""
 
     def __init__(self, transport: Transport, request: Request, version: str, clock: Clock, timeouts: Timeouts) -> None:
         self._transport = transport
@@ -75,32 +77,32 @@ class Watch:
         self._backoff = Backoff(timeouts.first_backoff, timeouts.largest_backoff)
         self._decoder = msgspec.json.Decoder(_Line)
         self._failures = 0
-        self._garbage = 0
-        self._heard = False
+        self._invalid_streams = 0
+        self._received = False
 
     async def events(self) -> AsyncGenerator[WatchEvent, None]:
-        """The changes, in order. Raises Gone; Invalid, Forbidden, NotFound when the server refuses the watch."""
+        """Yield the changes in order. Raises Gone, and Invalid, Forbidden, NotFound for a refused watch."""
         while True:
             began = self._clock.monotonic()
-            self._heard = False
+            self._received = False
             trouble = None
             try:
                 async with aclosing(self._stream()) as stream:
                     async for event in stream:
                         yield event
-                if not self._heard:
+                if not self._received:
                     await self._check_version()
             except Unavailable as error:
                 trouble = error
             if self._version in FROM_THE_START:
-                raise Gone(f"{self._request.what} ended before it told all that was there: list again")
-            if self._heard:
+                raise Gone(f"{self._request.what} ended before the initial objects were complete: list again")
+            if self._received:
                 self._failures = 0
             if trouble is not None or self._clock.monotonic() - began < self._timeouts.first_backoff:
                 await self._pause(trouble)
 
     async def _stream(self) -> AsyncGenerator[WatchEvent, None]:
-        """The events of one connection; raises what ended it, nothing when the server ended it in order."""
+        """Yield the events of one connection. Raises the error that ended it; returns when the server ended it."""
         lines = Lines()
         async with self._transport.stream(self._next_request()) as response:
             async for chunk in response.content.iter_any():
@@ -109,7 +111,7 @@ class Watch:
                         event = self._event(self._decoder.decode(line))
                         yield event
                 except (msgspec.MsgspecError, LineTooLong) as exc:
-                    raise self._garbled(exc) from exc
+                    raise self._invalid(exc) from exc
 
     def _event(self, line: _Line) -> WatchEvent:
         if line.type == "ERROR":
@@ -117,12 +119,12 @@ class Watch:
         version = _version(line)
         if self._version not in FROM_THE_START or line.type == "BOOKMARK":
             self._version = version
-        self._garbage = 0
-        self._heard = True
+        self._invalid_streams = 0
+        self._received = True
         return WatchEvent(line.type, line.object)
 
     async def _check_version(self) -> None:
-        """Raise Gone when the server stands behind the version that this watch goes on from."""
+        """Raise Gone when the version of the server is older than that of this watch."""
         if self._version in FROM_THE_START:
             return
         query = {**self._request.query, "limit": "1"}
@@ -130,7 +132,7 @@ class Watch:
         metadata = answer.get("metadata") if isinstance(answer, dict) else None
         present = str((metadata or {}).get("resourceVersion") or "")
         if present.isdecimal() and int(present) < int(self._version):
-            raise Gone(f"{self._request.what}: the cluster is back at {present}, before {self._version}: list again")
+            raise Gone(f"{self._request.what}: the cluster was reset to {present}, before {self._version}: list again")
 
     def _next_request(self) -> Request:
         query = {
@@ -143,12 +145,12 @@ class Watch:
             query["resourceVersion"] = self._version
         return Request("GET", self._request.path, self._request.what, query)
 
-    def _garbled(self, exc: Exception) -> Exception:
-        self._garbage += 1
-        if self._garbage >= GARBAGE_IN_A_ROW:
-            self._garbage = 0
-            return Gone(f"{self._request.what}: garbage {GARBAGE_IN_A_ROW} times in a row ({exc}): list again")
-        return Garbage(f"{self._request.what}: the server sent what is no event ({exc})")
+    def _invalid(self, exc: Exception) -> Exception:
+        self._invalid_streams += 1
+        if self._invalid_streams >= MOST_INVALID_STREAMS:
+            self._invalid_streams = 0
+            return Gone(f"{self._request.what}: invalid data {MOST_INVALID_STREAMS} times in a row ({exc}): list again")
+        return InvalidEvent(f"{self._request.what}: the server sent an invalid event ({exc})")
 
     async def _pause(self, trouble: Unavailable | None) -> None:
         wait = self._transport.lengthened(self._backoff.delay(self._failures))
@@ -158,3 +160,32 @@ class Watch:
             level = logging.WARNING if self._failures >= FAILURES_WORTH_A_WARNING else logging.INFO
             log.log(level, "%s broke at %s (%s): again in %.1f s", self._request.what, self._version, trouble, wait)
         await self._clock.sleep(wait)
+
+
+class LineTooLong(KnodelError):
+    """A line exceeds the limit, so the input is not a stream of lines."""
+
+
+class Lines:
+    """A splitter of a byte stream into lines, whatever the chunks. It scans every byte once."""
+
+    def __init__(self, largest: int = LARGEST_LINE) -> None:
+        self._largest = largest
+        self._rest: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the lines that `chunk` completes, without line ends and empty lines. Raises LineTooLong."""
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            if self._rest:
+                line = b"".join((*self._rest, line))
+                self._rest.clear()
+                self._size = 0
+            if line and not line.isspace():
+                yield line
+        if rest:
+            self._rest.append(rest)
+            self._size += len(rest)
+        if self._size > self._largest:
+            raise LineTooLong(f"a line of more than {self._largest} bytes")

@@ -115,4 +115,4 @@ class FencedCluster:
 
     def _check(self, kind: Kind) -> None:
         if not self._leadership.valid:
-            raise Unavailable(f"{kind} not written: this process no longer leads")
+            raise Unavailable(f"{kind} not written: this process does not lead")

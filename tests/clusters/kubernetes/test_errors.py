@@ -20,9 +20,9 @@ from clusters.base.errors import (
 )  # fmt: skip
 from clusters.base.objects import DEPLOYMENT, MODEL, NAMESPACE, POD
 from clusters.kubernetes.errors import PatchRefused, translate
-from clusters.kubernetes.lines import Lines, LineTooLong
 from clusters.kubernetes.paths import collection_path, object_path
 from clusters.kubernetes.status import LONGEST_TEXT, read_status
+from clusters.kubernetes.watch import Lines, LineTooLong
 
 WHAT = "models.knodel.dev 'ns/m'"
 
@@ -114,10 +114,10 @@ def test_conflicts_name_every_field_and_its_owner() -> None:
     ("message", "words"),
     [
         ("Operation cannot be fulfilled on x: the object has been modified; please apply", "resourceVersion"),
-        ("the UID in the precondition (a) does not match the UID in record (b). The object", "uid 'a' was asked for"),
+        ("the UID in the precondition (a) does not match the UID in record (b). The object", "the uid is 'b', not 'a'"),
         (
             "the ResourceVersion in the precondition (3) does not match the ResourceVersion in record (4). T",
-            "it is '4'",
+            "is '4', not '3'",
         ),
         ("uid mismatch: the provided object specified uid some, and no existing object was found", "uid mismatch"),
     ],
