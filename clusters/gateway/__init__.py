@@ -1,1 +1,1 @@
-"""The gateway: Envoy, and the pure maker of its configuration. It knows nothing of which cluster it stands before."""
+"""The gateway: Envoy, and pure functions that make its configuration. It is independent of the cluster."""

@@ -1,4 +1,4 @@
-"""Envoy's administration interface over its unix socket: what it knows, and to drain it."""
+"""A client of Envoy's administration interface over its unix socket: statistics, draining and log rotation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clusters.gateway.config import CLUSTER, ROUTE_TABLE
 from clusters.gateway.errors import NotServing
 from clusters.gateway.listener import STATS_PREFIX
 
-TIMEOUT: Final = 5.0  # s; the socket is local and the answers are small: beyond this Envoy hangs
+TIMEOUT: Final = 5.0  # s; the socket is local and the responses are small, so a slower Envoy hangs
 
 _ROUTES: Final = f"http.{STATS_PREFIX}.rds.{ROUTE_TABLE}"
 _ENDPOINTS: Final = f"cluster.{CLUSTER}"
@@ -26,7 +26,7 @@ _ACTIVE_REQUESTS: Final = f"http.{STATS_PREFIX}.downstream_rq_active"
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The versions of the files that Envoy's main thread has taken over, and how many it refused since it started."""
+    """The versions of the files that Envoy's main thread applied, and the number of rejections since its start."""
 
     routes: str
     endpoints: str
@@ -34,7 +34,7 @@ class InForce:
 
 
 class Admin:
-    """A client of the Envoy whose working directory is `folder`."""
+    """A client of the Envoy with the working directory `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,10 +42,10 @@ class Admin:
         self._session: aiohttp.ClientSession | None = None
 
     async def in_force(self) -> InForce:
-        """Which configuration is in force. Raises NotServing.
+        """Return the configuration in force. Raises NotServing.
 
-        Envoy hears of a renamed file before it hears of a request sent after the rename, and takes both in turn: the
-        first answer after a change nearly always has it.
+        Envoy handles the event of a renamed file before a request that was sent after it. So the first response after
+        a change nearly always includes it.
         """
         stats = await self._stats(_CONFIGURATION)
         return InForce(
@@ -55,26 +55,26 @@ class Admin:
         )
 
     async def active_requests(self) -> int:
-        """How many requests of clients are under way. Raises NotServing."""
+        """Return the number of active client requests. Raises NotServing."""
         return int((await self._stats(f"^{_ACTIVE_REQUESTS}$")).get(_ACTIVE_REQUESTS, 0))
 
     async def requests_at(self, address: str) -> int:
-        """How many requests the endpoint at `host:port` has been sent and has not answered. Raises NotServing."""
-        lines = (await self._ask("GET", "/clusters")).splitlines()
+        """Return the number of active requests at the endpoint `host:port`. Raises NotServing."""
+        lines = (await self._request("GET", "/clusters")).splitlines()
         start = f"{CLUSTER}::{address}::rq_active::"
         return sum(int(line.removeprefix(start)) for line in lines if line.startswith(start))
 
     async def drain_listeners(self) -> None:
-        """Stop accepting connections; those that are open go on, and are told to close. Raises NotServing."""
-        await self._ask("POST", "/healthcheck/fail")  # answers say `Connection: close` from here on
-        await self._ask("POST", "/drain_listeners")
+        """Stop accepting connections, and ask clients of open ones to close them. Raises NotServing."""
+        await self._request("POST", "/healthcheck/fail")  # responses have `Connection: close` from here on
+        await self._request("POST", "/drain_listeners")
 
     async def reopen_logs(self) -> None:
-        """Open the access log anew after it was renamed. Raises NotServing."""
-        await self._ask("POST", "/reopen_logs")
+        """Reopen the access log after it was renamed. Raises NotServing."""
+        await self._request("POST", "/reopen_logs")
 
     async def close(self) -> None:
-        """Let the connection go; who asks meanwhile gets a new one."""
+        """Close the connection. A later call opens a new one."""
         session, self._session = self._session, None
         if session is not None:
             descriptor = self._descriptor
@@ -82,20 +82,20 @@ class Admin:
             os.close(descriptor)
 
     async def _stats(self, expression: str) -> Mapping[str, str]:
-        text = await self._ask("GET", "/stats", {"filter": expression})
+        text = await self._request("GET", "/stats", {"filter": expression})
         return dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
 
-    async def _ask(self, method: str, path: str, query: Mapping[str, str] | None = None) -> str:
+    async def _request(self, method: str, path: str, query: Mapping[str, str] | None = None) -> str:
         try:
             async with asyncio.timeout(TIMEOUT):
                 async with self._open().request(method, f"http://envoy{path}", params=query) as response:
                     return await response.text()
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            raise NotServing(f"Envoy does not answer at {self._folder / ADMIN_SOCKET} ({error!r})") from error
+            raise NotServing(f"Envoy does not respond at {self._folder / ADMIN_SOCKET} ({error!r})") from error
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            # The folder's descriptor stands for its path, which may be longer than a socket's path may be.
+            # A path by the folder's descriptor is short; the folder's own may exceed the limit of socket addresses.
             self._descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             connector = aiohttp.UnixConnector(f"/proc/self/fd/{self._descriptor}/{ADMIN_SOCKET}")
             self._session = aiohttp.ClientSession(connector=connector)

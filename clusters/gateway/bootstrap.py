@@ -1,4 +1,4 @@
-"""What Envoy starts with: its administration socket, the files to follow, the one cluster of all revisions. Pure."""
+"""Envoy's bootstrap configuration: administration socket, xDS files, and the one cluster of all revisions. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from clusters.gateway.route_config import OWN_METADATA, SUBSET_KEY, TOKEN_KEY
 from clusters.gateway.token import HEADER
 
 ADMIN_SOCKET: Final = "admin.sock"
-"""Relative to Envoy's working directory: the path of a unix socket may have 107 bytes, a state folder's more."""
+"""Relative to Envoy's working directory, because the path of a unix socket is limited to 107 bytes."""
 
 _EXTENSIONS: Final = "type.googleapis.com/envoy.extensions."
-_STRICT: Final = {"envoy.reloadable_features.strict_chunk_parsing": True}  # what follows a chunk must be a line's end
-_UNBOUNDED: Final = 1_000_000  # the gateway holds no queue of its own: activator and server bound theirs and say so
-_RETRIES: Final = 3  # attempts after the first, each on another endpoint while there is one
-_OTHER_HOST_ATTEMPTS: Final = 5  # picks before a retry takes an endpoint that was tried already
+_STRICT: Final = {"envoy.reloadable_features.strict_chunk_parsing": True}  # a chunk must end with CRLF
+_UNBOUNDED: Final = 1_000_000  # the gateway has no queue; activator and model server bound theirs and report overload
+_THRESHOLDS: Final = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
+_RETRIES: Final = 3  # attempts after the first, each at another endpoint if there is one
+_OTHER_HOST_ATTEMPTS: Final = 5  # selections before a retry uses an endpoint again
 _KEPT_STATS: Final = (
     {"suffix": "version_text"},
     {"suffix": "update_rejected"},
@@ -26,26 +27,26 @@ _KEPT_STATS: Final = (
     {"exact": f"http.{STATS_PREFIX}.downstream_rq_total"},
     {"exact": f"http.{STATS_PREFIX}.downstream_cx_active"},
 )
-"""What is read: which configuration is in force, and whether requests are under way. Envoy keeps thousands more."""
+"""The statistics in use: the configuration in force and active requests. Envoy has thousands more."""
 
 Json = dict[str, Any]
 
 
 def bootstrap(listeners: Path, clusters: Path, limits: Limits) -> Json:
-    """`envoy.config.bootstrap.v3.Bootstrap` that follows these two files."""
+    """Return the `envoy.config.bootstrap.v3.Bootstrap` that follows these two files."""
     return {
         "node": {"id": "knodel-gateway", "cluster": "knodel"},
         "admin": {"address": {"pipe": {"path": ADMIN_SOCKET, "mode": 0o600}}},
         "dynamic_resources": {"lds_config": file_source(listeners), "cds_config": file_source(clusters)},
         "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": _KEPT_STATS}}},
         "layered_runtime": {"layers": [{"name": "strict", "static_layer": _STRICT}]},
-        "stats_flush_on_admin": True,  # nobody else reads them, so no timer wakes for them
+        "stats_flush_on_admin": True,  # only the administration interface reads them, so no timer flushes them
         "overload_manager": _overload(limits),
     }
 
 
 def cluster(endpoints: Path, limits: Limits) -> Json:
-    """`envoy.config.cluster.v3.Cluster` of all revisions."""
+    """Return the `envoy.config.cluster.v3.Cluster` of all revisions."""
     return {
         "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
         "name": CLUSTER,
@@ -53,11 +54,11 @@ def cluster(endpoints: Path, limits: Limits) -> Json:
         "eds_cluster_config": {"eds_config": file_source(endpoints)},
         "connect_timeout": f"{limits.connect_seconds:g}s",
         "per_connection_buffer_limit_bytes": limits.buffer_bytes,
-        "circuit_breakers": {"thresholds": [_breakers()]},
+        "circuit_breakers": {"thresholds": [{"priority": "DEFAULT"} | dict.fromkeys(_THRESHOLDS, _UNBOUNDED)]},
         "load_balancing_policy": {"policies": [{"typed_extension_config": _subsets()}]},
         "common_lb_config": {
             "healthy_panic_threshold": {"value": 0.0},
-            "update_merge_window": "0s",  # an endpoint's change is in force at once
+            "update_merge_window": "0s",  # changes of endpoints take effect at once
         },
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
@@ -72,7 +73,7 @@ def cluster(endpoints: Path, limits: Limits) -> Json:
 
 
 def _send_token() -> Json:
-    """Add the token of the chosen endpoint to a request. Headers of a route are made before an endpoint is chosen."""
+    """Add the token of the selected endpoint to a request. Route headers are set before the selection."""
     value = f"%UPSTREAM_METADATA({OWN_METADATA}:{TOKEN_KEY})%"
     header = {"header": {"key": HEADER, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
     mutation = {
@@ -88,7 +89,7 @@ def _codec() -> Json:
 
 
 def retry_policy() -> Json:
-    """Only where no byte of the request can have reached a backend, and elsewhere first."""
+    """Return the policy: retry only if no byte of the request can have reached a backend, first at another endpoint."""
     predicate = "envoy.retry_host_predicates.previous_hosts"
     previous = {"@type": _EXTENSIONS + "retry.host.previous_hosts.v3.PreviousHostsPredicate"}
     return {
@@ -114,17 +115,12 @@ def _subsets() -> Json:
 
 
 def _least_request() -> Json:
-    """All endpoints are compared: cheap with the few replicas of one machine, and exact where two of n are not."""
+    """Compare all endpoints: cheap for the few replicas of one machine, and more exact than two random choices."""
     policy = {
         "@type": _EXTENSIONS + "load_balancing_policies.least_request.v3.LeastRequest",
         "selection_method": "FULL_SCAN",
     }
     return {"name": "envoy.load_balancing_policies.least_request", "typed_config": policy}
-
-
-def _breakers() -> Json:
-    names = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
-    return {"priority": "DEFAULT"} | dict.fromkeys(names, _UNBOUNDED)
 
 
 def _overload(limits: Limits) -> Json:

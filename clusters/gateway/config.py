@@ -1,14 +1,14 @@
-"""Routes → Envoy: the two files that change with the cluster, `routes.json` (RDS) and `endpoints.json` (EDS).
+"""Envoy's dynamic configuration: `routes.json` (RDS) and `endpoints.json` (EDS), which change with the cluster. Pure.
 
-All revisions share one Envoy cluster. Each endpoint carries its revision as metadata, each split of a route asks for
-one revision by it (Envoy's subset load balancing), and a revision without endpoints falls back to the default subset,
-the activator. So
+All revisions share one Envoy cluster. Each endpoint has its revision as metadata, and each split of a route selects one
+revision by it (Envoy's subset load balancing). A revision without endpoints falls back to the default subset, the
+activator. The consequences are:
 
-- a route and an endpoint may change in any order: every combination of the two files answers requests;
-- a model at zero costs a route and nothing else: no cluster, no file, no watch. A cluster with an EDS file for each
-  revision takes an inotify instance each, of which Linux allows a user 128 by default: Envoy aborts at the 126th.
+- Routes and endpoints may change in any order, because every combination of the two files serves requests.
+- A model at zero costs a route, and no cluster, file or watch. One cluster with an EDS file for each revision would
+  take an inotify instance each. Linux allows 128 per user by default, and Envoy aborts at the 126th.
 
-Pure: the same values give the same bytes; the version of a file is the hash of its content.
+The same values give the same bytes. The version of a file is the hash of its content.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import msgspec
 
 from clusters.gateway.headers import ADDED_BY_ENVOY, STRIPPED_FROM_ANSWERS
 from clusters.gateway.route_config import (
-    ASKED_PATH,
     CLUSTER,
+    ORIGINAL_PATH,
     OWN_METADATA,
     TOKEN_KEY,
     VERSION_DOMAIN,
@@ -39,20 +39,20 @@ from clusters.gateway.route_config import (
 from clusters.gateway.routes import Backend, Table, VirtualHost
 from clusters.net.hosts import ANY
 
-VERSION_HOST: Final = f"tests{VERSION_DOMAIN}"  # a gateway has one that nobody can guess
+VERSION_HOST: Final = f"tests{VERSION_DOMAIN}"  # each gateway has a secret one
 ANY_HOST: Final = (ANY,)
-DEFAULT_DOMAIN: Final = "localhost"  # models' hosts are NAME.NAMESPACE.localhost
+DEFAULT_DOMAIN: Final = "localhost"  # hosts of models are NAME.NAMESPACE.localhost
 ROUTE_TABLE: Final = "gateway"
-ACTIVATOR_SUBSET: Final = "activator"  # no revision is named so: theirs contain a "/"
-PARKED_SUBSET: Final = "parked"  # no route asks for it
+ACTIVATOR_SUBSET: Final = "activator"  # names of revisions contain a "/"
+PARKED_SUBSET: Final = "parked"  # no route selects it
 
 _TYPE: Final = "type.googleapis.com/envoy.config."
-_VERSION_BYTES: Final = 8  # of the hash: 64 bits tell the versions of one gateway apart
+_VERSION_BYTES: Final = 8  # of the hash: 64 bits distinguish the versions of one gateway
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The content of one xDS file, and its version."""
+    """The content of an xDS file and its version."""
 
     version: str
     content: bytes
@@ -65,13 +65,13 @@ class _Rendered:
 
 
 class RouteMaker:
-    """Makes the RDS file; keeps what it rendered, so that one changed host costs little beside a thousand others."""
+    """A maker of the RDS file. It caches rendered hosts, so a change of one among thousands is cheap."""
 
     def __init__(
         self, domain: str = DEFAULT_DOMAIN, hosts: Sequence[str] = ANY_HOST, version_host: str = VERSION_HOST
     ) -> None:
-        """`hosts` are the gateway's own names, `*` for any; at `version_host` the table answers its version."""
-        own = [host for host in dict.fromkeys(hosts) if not host.endswith(f".{domain}")]  # those are models'
+        """`hosts` are the gateway's own names, `*` for any. The table responds with its version at `version_host`."""
+        own = [host for host in dict.fromkeys(hosts) if not host.endswith(f".{domain}")]  # the others belong to models
         any_host = ANY in own
         foreign = () if any_host else (foreign_host(),)
         self._others = [_raw(one) for one in (unknown_model(domain), path_form([ANY] if any_host else own), *foreign)]
@@ -80,7 +80,7 @@ class RouteMaker:
         self._last: tuple[tuple[VirtualHost, ...], Resource] | None = None
 
     def make(self, hosts: tuple[VirtualHost, ...]) -> Resource:
-        """The route table of these virtual hosts, whose names and host names must be distinct."""
+        """Return the route table of virtual hosts with distinct names and host names."""
         if self._last is not None and self._last[0] is hosts:
             return self._last[1]
         rendered = [self._render(host) for host in hosts]
@@ -97,14 +97,14 @@ class RouteMaker:
 
 
 def starting(version_host: str = VERSION_HOST) -> Resource:
-    """The route table of a gateway that has not heard of the cluster yet: 503 with Retry-After for everything."""
+    """Return the route table before the first `apply`: 503 with Retry-After for every request."""
     return _route_table([_raw(starting_host())], version_host)
 
 
 def endpoints(table: Table) -> Resource:
-    """The EDS file: where each revision answers, the activator for all others, and what is parked.
+    """Return the EDS file: the endpoints of revisions, the activator for all others, and parked endpoints.
 
-    An address is there once, as Envoy knows it once: one that is served is not parked.
+    Envoy needs distinct addresses, so an address that serves a revision is not also parked.
     """
     subsets = {backend: str(revision) for revision, backends in table.backends.items() for backend in backends}
     if table.activator is not None:
@@ -120,7 +120,7 @@ def endpoints(table: Table) -> Resource:
 
 
 def response(resources: Iterable[Json]) -> Resource:
-    """A DiscoveryResponse as a file of Envoy's holds it, versioned by its content."""
+    """Return a DiscoveryResponse file with the hash of its content as version."""
     resources = list(resources)
     version = _version([msgspec.json.encode(resources)])
     return _response(version, resources)
@@ -132,7 +132,7 @@ def _route_table(virtual_hosts: list[msgspec.Raw], version_at: str) -> Resource:
         "@type": _TYPE + "route.v3.RouteConfiguration",
         "name": ROUTE_TABLE,
         "virtual_hosts": [_raw(version_host(version_at, version)), *virtual_hosts],
-        "request_headers_to_remove": [ASKED_PATH, *ADDED_BY_ENVOY],
+        "request_headers_to_remove": [ORIGINAL_PATH, *ADDED_BY_ENVOY],
         "response_headers_to_remove": STRIPPED_FROM_ANSWERS,
     }
     return _response(version, [table])

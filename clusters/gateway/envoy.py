@@ -1,11 +1,11 @@
-"""Envoy as the gateway's owner sees it: start or adopt, put a table in force, drain, stop.
+"""Control of Envoy: start or adopt it, apply route tables, drain and stop it.
 
-    folder/  envoy.json  listeners.json  clusters.json      made once from address and limits
-             routes.json  endpoints.json                    made from the cluster's objects, at each change
+    folder/  envoy.json  listeners.json  clusters.json      written once, from address and limits
+             routes.json  endpoints.json                    written at each change of the cluster's objects
              admin.sock  envoy.pid.json  envoy.log  access.log
 
-The folder is the state that outlives a control plane: an Envoy that was left running goes on by its files, and `start`
-touches none of those that change before the first `apply`.
+The folder outlives a control plane. A running Envoy continues with its files, and `start` does not change the dynamic
+ones before the first `apply`.
 """
 
 from __future__ import annotations
@@ -44,30 +44,35 @@ CLUSTERS: Final = "clusters.json"
 ROUTES: Final = "routes.json"
 ENDPOINTS: Final = "endpoints.json"
 ACCESS_LOG: Final = "access.log"
-VERSION_LABEL: Final = "version-label"  # the file with the first label of the Host at which Envoy answers its version
+VERSION_LABEL: Final = "version-label"  # a file with the first label of the Host for the version of the route table
 
-START_TIMEOUT: Final = 15.0  # s from the start of Envoy to its first answer; 0.1 s on a quiet machine
-APPLY_TIMEOUT: Final = 5.0  # s from a written file to a probe that sees it; 2 ms on a quiet machine
-REPLACE_DRAIN: Final = 5.0  # s that requests under way at an Envoy get that is replaced
-_FIRST_PAUSE: Final = 0.001  # s between two looks at what is in force
+START_TIMEOUT: Final = 15.0  # s from the start of Envoy to its first response; 0.1 s on an idle machine
+APPLY_TIMEOUT: Final = 5.0  # s from a written file to a probe that observes it; 2 ms on an idle machine
+REPLACE_DRAIN: Final = 5.0  # s for active requests of an Envoy that is replaced
+_FIRST_PAUSE: Final = 0.001  # s between two polls of the configuration in force
 _LARGEST_PAUSE: Final = 0.05
 _POLLS: Final = Backoff(_FIRST_PAUSE, _LARGEST_PAUSE)
-LARGEST_ACCESS_LOG: Final = 64 * 1024 * 1024  # bytes; one former file is kept, so twice this on disk
-ACCESS_LOG_INTERVAL: Final = 60.0  # s between looks at its size; at 10 000 requests/s some 200 MB may pass
+LARGEST_ACCESS_LOG: Final = 64 * 1024 * 1024  # bytes; one rotated file is kept, so twice this on disk
+ACCESS_LOG_INTERVAL: Final = 60.0  # s between checks of its size; 10 000 requests/s write some 200 MB in this time
 
 
 @dataclass(frozen=True, slots=True)
 class _Configuration:
-    """The two files that change with the cluster."""
+    """The two dynamic files."""
 
     routes: Resource
     endpoints: Resource
 
 
 class Envoy:
-    """Envoy on `host:port` with its files in `folder`. `start` first, then `run` until the end, then `stop`.
+    """Envoy on `host:port` with its files in `folder`. Call `start`, then `run` in a task, then `stop` or `close`.
 
-    `domain`: models' hosts end in it; one that no model has is 404 and never taken for the path form.
+    Hosts of models are below `domain`. An unknown host there gets 404 and is never read as the path form.
+
+    Example:
+        gateway = Envoy(folder, "127.0.0.1", 8080, SystemClock())
+        await gateway.start()
+        await gateway.apply(table)
     """
 
     def __init__(
@@ -92,14 +97,13 @@ class Envoy:
 
     @property
     def pid(self) -> int | None:
-        """Envoy's process id, None while none runs."""
+        """Return the process id of Envoy, None while it does not run."""
         return self._process.identity.pid if self._process.identity is not None and self._process.alive else None
 
     async def start(self) -> bool:
-        """Return once Envoy answers; whether it was adopted, so that its routes are already in force.
+        """Start or adopt Envoy, wait until it responds, and return whether it was adopted, with its routes in force.
 
-        A fresh Envoy answers 503 with Retry-After to everything until the first `apply`. Raises AddressInUse,
-        NotServing.
+        A new Envoy responds with 503 and Retry-After until the first `apply`. Raises AddressInUse, NotServing.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._localhost = guard_localhost(self.host, self.port, "choose another port with --port")
@@ -118,16 +122,16 @@ class Envoy:
         return adopted
 
     async def run(self) -> None:
-        """Keep Envoy running and its access log within bounds, until cancelled."""
+        """Restart Envoy when it ends, and rotate its access log, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._process.keep_running(self.folder / BOOTSTRAP), name="envoy")
-            group.create_task(self._bound_access_log(), name="access log")
+            group.create_task(self._rotate_access_log(), name="access log")
 
     async def apply(self, table: Table) -> None:
-        """Put `table` in force: every request that comes after the return is routed by it.
+        """Apply `table`: every request after the return is routed by it.
 
-        Only what changed is written. Raises Refused, and NotServing when Envoy does not take it over in time: the files
-        stay, so that Envoy, or its successor, has them when it can; ask again to know.
+        Only changed files are written. Raises Refused, and NotServing when Envoy does not apply them in time. Then the
+        files remain, so that Envoy or its successor can apply them later. Call again to find out.
         """
         routes = self._maker.make(table.hosts)
         wanted = _Configuration(routes, endpoints(table))
@@ -138,19 +142,19 @@ class Envoy:
         self._write(wanted)
         try:
             async with asyncio.timeout(APPLY_TIMEOUT):
-                await self._taken_over(wanted)
+                await self._wait_applied(wanted)
         except TimeoutError as error:
             raise NotServing(
-                f"Envoy did not take its configuration over within {APPLY_TIMEOUT:.0f} s: see {self.folder / LOG}"
+                f"Envoy did not apply its configuration within {APPLY_TIMEOUT:.0f} s: see {self.folder / LOG}"
             ) from error
         self._confirmed, self._refused = wanted, None
 
     async def requests_at(self, backend: Backend) -> int:
-        """How many requests this backend of the present table has been sent and has not answered. Raises NotServing."""
+        """Return the number of active requests at a backend of the current table. Raises NotServing."""
         return await self._admin.requests_at(f"{backend.host}:{backend.port}")
 
     async def stop(self, grace: float) -> None:
-        """Stop accepting, let what is under way end for at most `grace` seconds, end Envoy; nothing of it stays.
+        """Stop accepting connections, wait up to `grace` seconds for active requests, and end Envoy.
 
         It may be called while `run` runs.
         """
@@ -159,13 +163,13 @@ class Envoy:
             if self._process.alive:
                 await self._drain(grace)
         except NotServing as error:
-            log.warning("ending the gateway without draining it: %s", error)
+            log.warning("stopping the gateway without draining it: %s", error)
         finally:
             await self._process.stop()
             await self.close()
 
     async def close(self) -> None:
-        """Let Envoy go on without this control plane."""
+        """Release Envoy, which continues without this control plane."""
         self._release_ports()
         await self._admin.close()
         await self._probe.close()
@@ -186,28 +190,28 @@ class Envoy:
             return False
         try:
             if self._write_fixed():
-                raise NotServing("it was started with another configuration")
+                raise NotServing("its static configuration differs")
             if not self._process.current:
-                raise NotServing("it is of another version")
+                raise NotServing("its version differs")
             self._guard = PortGuard.join(self.host, self.port)
             await self._probe.version()
         except (NotServing, OSError) as error:
             self._release_port()
-            log.warning("replacing the Envoy that was left running: %s", error)
+            log.warning("replacing the running Envoy: %s", error)
             await self._replace()
             return False
         log.info("adopted Envoy (pid %s)", self.pid)
         return True
 
     async def _replace(self) -> None:
-        """End the adopted Envoy; its requests get a moment to finish, new ones are refused until its successor runs."""
-        with contextlib.suppress(NotServing):  # it hangs: it has nothing to finish
+        """End the adopted Envoy after a short drain. New requests are refused until its successor runs."""
+        with contextlib.suppress(NotServing):  # a hanging Envoy cannot be drained
             await self._drain(REPLACE_DRAIN)
         await self._admin.close()
         await self._process.stop()
 
     def _write_fixed(self) -> bool:
-        """Write what only the settings decide; whether a running Envoy would have to be started anew for it."""
+        """Write the static files and return whether they changed, so that a running Envoy must be restarted."""
         files, limits = self._files, self._limits
         route_file, access_log = files.path(ROUTES), files.path(ACCESS_LOG)
         server = listener(self.host, self.port, route_file, access_log, limits)
@@ -221,14 +225,14 @@ class Envoy:
         return True
 
     def _write(self, wanted: _Configuration) -> None:
-        """Endpoints first: a route that is new finds its backends. Raises NotServing when a file cannot be written."""
+        """Write endpoints, then routes, so that a new route finds its backends. Raises NotServing on a write error."""
         try:
             self._files.write(ENDPOINTS, wanted.endpoints)
             self._files.write(ROUTES, wanted.routes)
         except OSError as error:
             raise NotServing(f"Envoy's configuration cannot be written to {self.folder}: {error.strerror}") from error
 
-    async def _taken_over(self, wanted: _Configuration) -> None:
+    async def _wait_applied(self, wanted: _Configuration) -> None:
         for polls in itertools.count():
             if await self._is_in_force(wanted):
                 return
@@ -244,18 +248,18 @@ class Envoy:
             return False
         before, self._refusals = self._refusals, seen.refused
         if seen.refused > before:
-            self._take_back(wanted)
+            self._restore(wanted)
             raise self._refusal()
         return False
 
-    def _take_back(self, refused: _Configuration) -> None:
-        """Put the former files back: an Envoy that starts anew would have nothing with the refused ones."""
+    def _restore(self, refused: _Configuration) -> None:
+        """Restore the former files, since a restarted Envoy would have no routes with the rejected ones."""
         self._refused = refused
         if self._confirmed is not None:
             self._write(self._confirmed)
 
     def _refusal(self) -> Refused:
-        return Refused(f"Envoy refused its configuration, the former stays in force: see {self.folder / LOG}")
+        return Refused(f"Envoy rejected its configuration, the former one remains in force: see {self.folder / LOG}")
 
     async def _wait_serving(self) -> None:
         deadline = self._clock.monotonic() + START_TIMEOUT
@@ -277,7 +281,7 @@ class Envoy:
         while await self._admin.active_requests() and self._clock.monotonic() < deadline:
             await self._clock.sleep(_LARGEST_PAUSE)
 
-    async def _bound_access_log(self) -> None:
+    async def _rotate_access_log(self) -> None:
         path = self.folder / ACCESS_LOG
         while True:
             await self._clock.sleep(ACCESS_LOG_INTERVAL)
@@ -286,11 +290,11 @@ class Envoy:
                 try:
                     await self._admin.reopen_logs()
                 except NotServing as error:
-                    log.warning("the access log was renamed but not opened anew: %s", error)
+                    log.warning("the access log was renamed but not reopened: %s", error)
 
 
 def _secret_label(folder: Path) -> str:
-    """Return a label that callers cannot guess: the former control plane's, so that its routes stay the same."""
+    """Return a secret label. It is stored, so that the routes of an adopted Envoy stay the same."""
     path = folder / VERSION_LABEL
     if not path.exists():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

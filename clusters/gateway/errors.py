@@ -1,8 +1,8 @@
-"""What can go wrong with the gateway.
+"""The errors of the gateway.
 
 KnodelError
-├── Refused         Envoy did not take a configuration that was made for it
-└── NotServing      Envoy does not answer, or has not taken a configuration over in time
+├── Refused         Envoy rejected a configuration
+└── NotServing      Envoy does not respond, or has not applied a configuration in time
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from clusters.base.errors import KnodelError
 
 
 class Refused(KnodelError):
-    """Envoy refused a configuration; the former one stays in force."""
+    """Envoy rejected a configuration, and the former one remains in force."""
 
 
 class NotServing(KnodelError):
-    """Envoy does not answer in time."""
+    """Envoy does not respond in time."""

@@ -1,23 +1,23 @@
-"""Headers that belong to the platform: no client may send them in, and some answers may not carry them out."""
+"""Headers of the platform, which are removed from requests of clients and from responses."""
 
 from __future__ import annotations
 
 from typing import Final
 
-REVISION: Final = "Knative-Serving-Revision"  # names the revision to the activator; set for each split
+REVISION: Final = "Knative-Serving-Revision"  # the revision, for the activator; set for each split
 NAMESPACE: Final = "Knative-Serving-Namespace"
-TAG: Final = "Knative-Serving-Tag"  # set by the rule of a tag; a caller may send it to choose a tag
+TAG: Final = "Knative-Serving-Tag"  # set by the rule of a tag; a client may send it to select a tag
 
-DEFAULT_ROUTE: Final = "Knative-Serving-Default-Route"  # set where the split chooses the revision, and nowhere else
+DEFAULT_ROUTE: Final = "Knative-Serving-Default-Route"  # set only where the split selects the revision
 
 STRIPPED_FROM_REQUESTS: Final = (REVISION, NAMESPACE, DEFAULT_ROUTE)
-"""Removed from every request that comes in."""
+"""Removed from every request of a client."""
 
 STRIPPED_PREFIXES: Final = ("k-network-", "k-proxy-", "knodel-internal-", "x-envoy-")
-"""Every header of a request that begins so is removed: Knative's probes and hashes, our own, and Envoy's own knobs."""
+"""Headers with these prefixes are removed from requests: Knative's probes and hashes, ours, and Envoy's options."""
 
 ADDED_BY_ENVOY: Final = ("x-envoy-internal",)
-"""Added to requests by Envoy itself, of no use to a model; removed before a backend sees them."""
+"""Added to requests by Envoy, and removed before they reach a backend."""
 
 STRIPPED_FROM_ANSWERS: Final = (
     "server",
@@ -29,4 +29,4 @@ STRIPPED_FROM_ANSWERS: Final = (
     "x-envoy-attempt-count",
     "x-envoy-decorator-operation",
 )
-"""Removed from every answer that a backend gave."""
+"""Removed from every response of a backend."""

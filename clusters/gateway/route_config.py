@@ -1,4 +1,4 @@
-"""Virtual hosts → Envoy's route table entries: weights, header matches, the path form, the gateway's own answers.
+"""Make the entries of Envoy's route table: weights, header matches, the path form, and direct responses.
 
 Pure. Field names are those of `envoy.config.route.v3`.
 """
@@ -13,20 +13,20 @@ from clusters.gateway.headers import STRIPPED_FROM_REQUESTS
 from clusters.gateway.routes import Headers, Route, Split, VirtualHost
 
 CLUSTER: Final = "revisions"
-METADATA: Final = "envoy.lb"  # the namespace in which Envoy's subset load balancer looks
+METADATA: Final = "envoy.lb"  # the metadata namespace of Envoy's subset load balancer
 SUBSET_KEY: Final = "revision"
 VERSION_DOMAIN: Final = ".version.gateway.knodel.internal"
-"""Below it is the Host to which the listener itself answers the version of the route table in force. Each control plane
-chooses a name that callers cannot guess."""
+"""The domain of the Host for which the listener responds with the version of the route table in force. Each control
+plane uses a secret name below it."""
 
 PATH_FORM_DOMAIN: Final = ".path.gateway.knodel.internal"
 SHORT_FORM_NAMESPACE: Final = "default"
-"""The namespace of the models that `/v2/models/NAME/…` and `/v1/models/NAME:predict` reach."""
-ASKED_PATH: Final = "knodel-internal-path"
-"""Keeps the path that the caller sent, without its query, while the path form replaces it; removed before a backend
-sees the request."""
+"""The namespace of models at `/v2/models/NAME/…` and `/v1/models/NAME:predict`."""
+ORIGINAL_PATH: Final = "knodel-internal-path"
+"""The header with the original path, without its query, while the path form replaces it. It is removed before the
+request reaches a backend."""
 OWN_METADATA: Final = "knodel.gateway"
-"""Metadata of requests (`path` as the caller sent it, for the access log) and of endpoints (`TOKEN_KEY`)."""
+"""Metadata of requests (the original `path`, for the access log) and of endpoints (`TOKEN_KEY`)."""
 TOKEN_KEY: Final = "token"  # noqa: S105 - a name, not a secret
 
 LUA_FILTER: Final = "envoy.filters.http.lua"
@@ -49,18 +49,18 @@ function envoy_on_request(handle)
     if name == nil then return end
     host = name .. ".{SHORT_FORM_NAMESPACE}"
   end
-  headers:add("{ASKED_PATH}", asked)
+  headers:add("{ORIGINAL_PATH}", asked)
   handle:streamInfo():dynamicMetadata():set("{OWN_METADATA}", "path", asked)
   headers:replace(":authority", host .. "{PATH_FORM_DOMAIN}")
   handle:clearRouteCache()
 end
 """
-"""Finds the model by the path of a request whose Host no model has:
+"""A Lua script that selects the model by the path of a request whose Host is not that of a model:
 
     /namespaces/NAMESPACE/models/NAME[@TAG]/REST  → REST of the model, or of the version with the tag
     /v2/models/NAME/…, /v1/models/NAME:predict    → the same path of a model of the namespace default
 
-As routes the path forms would double the table, and Envoy would try them one by one.
+Path forms as routes would double the table, and Envoy would match them one by one.
 """
 
 PLATFORM: Final = {"name": "knodel", "version": "1", "extensions": ["binary_tensor_data", "model_repository"]}
@@ -78,12 +78,12 @@ Json = dict[str, Any]
 
 
 def subset(value: str) -> Json:
-    """Metadata of an endpoint, or the wish of a route, for the endpoints of one revision."""
+    """Return the metadata of an endpoint, or the match of a route, for a subset such as one revision."""
     return {"filter_metadata": {METADATA: {SUBSET_KEY: value}}}
 
 
 def virtual_host(host: VirtualHost) -> Json:
-    """The entry of the route table for one virtual host."""
+    """Return the entry of the route table for a virtual host."""
     alias = (host.path_form + PATH_FORM_DOMAIN,) if host.path_form else ()
     return {
         "name": host.name,
@@ -93,16 +93,16 @@ def virtual_host(host: VirtualHost) -> Json:
 
 
 def unknown_model(domain: str) -> Json:
-    """The virtual host of every Host and path that has a model's form but is none's: never answered by anything else.
+    """Return the virtual host for every Host and path that has the form of a model but belongs to none.
 
-    Without it the platform's own answers below `path_form` would stand in for those of a model that is not there.
+    Without it, the platform's responses of `path_form` would be sent for an absent model.
     """
     domains = [f"*.{domain}", f"*{PATH_FORM_DOMAIN}", f"*{VERSION_DOMAIN}"]
     return {"name": "unknown model", "domains": domains}
 
 
 def foreign_host() -> Json:
-    """Return the virtual host of names that are not the gateway's, as a web page has it by DNS rebinding."""
+    """Return the virtual host for names that are not the gateway's, such as those of DNS rebinding."""
     return {
         "name": "foreign host",
         "domains": ["*"],
@@ -111,10 +111,10 @@ def foreign_host() -> Json:
 
 
 def path_form(hosts: Sequence[str]) -> Json:
-    """The virtual host of the gateway's own names: the platform's own answers, then models by their path.
+    """Return the virtual host of the gateway's own names: responses of the platform, then models by path.
 
-    `PATH_FORM_SCRIPT` turns the path form into a Host and looks for a route again. The last route is there for it to
-    run at all: Envoy asks a route, not a virtual host, which script applies.
+    `PATH_FORM_SCRIPT` converts the path form to a Host and selects a route again. It needs the last route to run: Envoy
+    selects scripts by route, not by virtual host.
     """
     by_path = {"@type": _EXTENSIONS + "filters.http.lua.v3.LuaPerRoute", "name": PATH_FORM_SCRIPT_NAME}
     fixed = [entry for path, answer in _FIXED_ANSWERS for entry in _fixed(path, answer)]
@@ -127,7 +127,7 @@ def path_form(hosts: Sequence[str]) -> Json:
 
 
 def version_host(host: str, version: str) -> Json:
-    """Return the virtual host `host`, which answers the version of the table that it belongs to."""
+    """Return the virtual host `host`, which responds with the version of its route table."""
     answer = {"status": 200, "body": {"inline_string": version}}
     return {
         "name": "version",
@@ -137,7 +137,7 @@ def version_host(host: str, version: str) -> Json:
 
 
 def starting_host() -> Json:
-    """The one virtual host of a gateway that has not heard of the cluster yet: try again."""
+    """Return the only virtual host before the first `apply`, which responds with 503."""
     return {
         "name": "starting",
         "domains": ["*"],
@@ -174,15 +174,11 @@ def _set_headers(headers: Headers) -> list[Json]:
 
 
 def _set_header(name: str, value: str) -> Json:
-    header: Json = {"header": {"key": name, "value": _escaped(value)}}
-    if name in STRIPPED_FROM_REQUESTS:  # the caller's own is gone, so there is nothing to overwrite
+    escaped = value.replace("%", "%%")  # Envoy reads `%` as the start of a variable
+    header: Json = {"header": {"key": name, "value": escaped}}
+    if name in STRIPPED_FROM_REQUESTS:  # the client's header was removed, so there is none to overwrite
         return header
     return header | {"append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
-
-
-def _escaped(value: str) -> str:
-    """Envoy reads `%` as the start of a variable."""
-    return value.replace("%", "%%")
 
 
 def _fixed(path: str, answer: Mapping[str, Any]) -> list[Json]:

@@ -1,6 +1,7 @@
-"""What the gateway is told, as values: hosts, their routes, the split of each, and where revisions answer.
+"""The routing table of the gateway as values: hosts, routes, splits, and backends of revisions.
 
-Made from a cluster's objects (`clusters.gateway.ingress`), turned into Envoy's words by `clusters.gateway.config`.
+`clusters.gateway.ingress` makes them from a cluster's objects, and `clusters.gateway.config` converts them to Envoy's
+configuration.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from dataclasses import dataclass, field
 from clusters.base.objects import Key
 
 Headers = tuple[tuple[str, str], ...]
-"""Header names and values, in order."""
+"""Names and values of headers, in order."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Backend:
-    """An address that takes requests, and the token that is sent along with them; empty for none."""
+    """An address for requests, and the token that they carry; empty for none."""
 
     host: str
     port: int
@@ -25,7 +26,7 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A share of a route's requests: `percent` of them go to `revision`, with `headers` set to these values."""
+    """A share of a route's requests: `percent` of them go to `revision`, with these `headers` set."""
 
     revision: Key
     percent: int
@@ -34,9 +35,10 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Requests below `prefix` whose headers have exactly the values of `match`.
+    """A route for requests below `prefix` whose headers have exactly the values of `match`.
 
-    `timeout`: seconds from the whole request to the whole answer, 0 for none. `headers` are set on every request.
+    `timeout` bounds the seconds from the complete request to the complete response; 0 is no limit. `headers` are set on
+    every request.
     """
 
     splits: tuple[Split, ...]
@@ -48,10 +50,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class VirtualHost:
-    """Hosts that share routes; the first matching route counts.
+    """Hosts with common routes, of which the first match applies.
 
-    `path_form`: `NAME.NAMESPACE`, or `TAG.NAME.NAMESPACE` of a tag, if `/namespaces/NAMESPACE/models/NAME[@TAG]/…`
-    reaches the same routes; empty if not.
+    `path_form` is `NAME.NAMESPACE`, or `TAG.NAME.NAMESPACE` for a tag, if `/namespaces/NAMESPACE/models/NAME[@TAG]/…`
+    leads to the same routes; otherwise it is empty.
     """
 
     name: str
@@ -62,10 +64,10 @@ class VirtualHost:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Everything the gateway is to know.
+    """The complete routing table.
 
-    A revision without an entry in `backends` is served by `activator`, which holds requests until there is one.
-    `parked` are sent nothing new, but the requests that they still have are counted (`Envoy.requests_at`).
+    The `activator` serves revisions without an entry in `backends` and holds their requests until there is one. The
+    `parked` backends get no new requests, but their active ones are counted (`Envoy.requests_at`).
     """
 
     hosts: tuple[VirtualHost, ...] = ()

@@ -192,7 +192,7 @@ async def test_a_configuration_that_envoy_refuses_leaves_the_former_in_force(gat
         await gateway.apply(good)
         on_disk = (gateway.folder / ROUTES).read_bytes()
         for _ in range(2):
-            with pytest.raises(Refused, match="the former stays in force"):
+            with pytest.raises(Refused, match="the former one remains in force"):
                 await gateway.apply(bad)
         assert (gateway.folder / ROUTES).read_bytes() == on_disk, "what the next Envoy would start with"
         assert (await ask(gateway.port)).status == 200

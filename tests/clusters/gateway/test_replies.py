@@ -11,12 +11,12 @@ def messages(limits: Limits) -> str:
 
 
 def test_limits_are_named_as_they_are_set() -> None:
-    assert "larger than 64 MiB," in messages(Limits())
-    assert "larger than 1500 bytes," in messages(Limits(body_bytes=1500))
+    assert "larger than the limit of 64 MiB" in messages(Limits())
+    assert "larger than the limit of 1500 bytes" in messages(Limits(body_bytes=1500))
     assert "larger than 16 KiB or more than 50" in messages(Limits(header_kib=16, header_count=50))
 
 
 def test_only_what_may_pass_asks_to_try_again() -> None:
     assert [reply.message for reply in replies(Limits()) if reply.headers] == [
-        "the model cannot be reached right now: try again"
+        "the model cannot be reached now: try again"
     ]
