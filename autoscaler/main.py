@@ -32,7 +32,7 @@ from clusters.kubernetes import KubernetesCluster
 from clusters.runtime.informer import Informers, InformerSets
 from clusters.runtime.manager.manager import Component
 from clusters.runtime.manager.options import Options
-from clusters.runtime.manager.process import Program, run_program
+from clusters.runtime.manager.process import ControlPlaneProgram, run_program
 
 SELECTORS = {DEPLOYMENT: LABEL_REVISION, REPLICA_SET: LABEL_REVISION, POD: LABEL_REVISION}
 """Knative's; nobody else's are read."""
@@ -102,7 +102,7 @@ def make(cluster: Cluster, options: Options, given: FileSettings, clock: Clock) 
     )
 
 
-PROGRAM = Program(
+PROGRAM = ControlPlaneProgram(
     name="autoscaler.main",
     about="Scale PodAutoscalers of class gpu.autoscaling.knodel.dev.",
     lease="knodel-autoscaler",

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import aiohttp
 
 from autoscaler.metrics.stat import BadSample, NoPage, NoSample
-from clusters.net.session import Session, read_at_most
+from clusters.net.session import LazySession, read_at_most
 
 MAX_CONNECTIONS = 512  # sockets at once; a node's default limit of open files is 1 024
 
@@ -41,7 +41,7 @@ class Pages:
     """An HTTP client for one question to many Pods; `timeout` in seconds holds for the whole of one answer."""
 
     def __init__(self, timeout: float) -> None:
-        self._session = Session(timeout, partial(aiohttp.TCPConnector, limit=MAX_CONNECTIONS))
+        self._session = LazySession(timeout, partial(aiohttp.TCPConnector, limit=MAX_CONNECTIONS))
 
     async def get(
         self, address: Address, path: str, max_bytes: int, headers: Mapping[str, str] = MappingProxyType({})

@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from clusters.base.objects import Key
-from clusters.net.session import Session
+from clusters.net.session import LazySession
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class ActivatorProber:
         self, *, domain: str = CLUSTER_DOMAIN, timeout: float = TIMEOUT, resolver: AbstractResolver | None = None
     ) -> None:
         self._domain = domain
-        self._session = Session(timeout, partial(aiohttp.TCPConnector, force_close=True, resolver=resolver))
+        self._session = LazySession(timeout, partial(aiohttp.TCPConnector, force_close=True, resolver=resolver))
         self._failing: dict[Key, str] = {}
         self.probes = 0
         self.failed = 0  # those that got no answer, or another's

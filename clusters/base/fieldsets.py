@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clusters.base.errors import Conflict
-from clusters.base.managed_fields import FINALIZERS, OWNER_REFERENCES, FieldSet, Manager, Path, item_element
+from clusters.base.managed_fields import FINALIZERS, OWNER_REFERENCES, FieldManager, FieldSet, Path, item_element
 from clusters.base.objects import Object
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class ApplyResult:
     """The result of an apply: the merged object, whose managedFields are stale, and its managers."""
 
     object: Object
-    managers: tuple[Manager, ...]
+    managers: tuple[FieldManager, ...]
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -71,7 +71,9 @@ def changed(before: Any, after: Any, path: Path = ()) -> Iterator[Path]:
         yield from {field for field, _ in (*leaves(before, path), *leaves(after, path))}
 
 
-def updated(managers: Sequence[Manager], before: Object, after: Object, me: Manager) -> tuple[Manager, ...]:
+def updated(
+    managers: Sequence[FieldManager], before: Object, after: Object, me: FieldManager
+) -> tuple[FieldManager, ...]:
     """Return the managers after an update (create, patch, scale) by `me`, which owns the fields that it changed.
 
     `before` and `after` contain only fields that can be owned. `me.fields` is ignored.
@@ -86,7 +88,9 @@ def updated(managers: Sequence[Manager], before: Object, after: Object, me: Mana
     return _with_fields(*(renewed if manager is former else manager for manager in kept))
 
 
-def apply(managers: Sequence[Manager], live: Object, wanted: Object, me: Manager, *, force: bool, what: str) -> Applied:
+def apply(
+    managers: Sequence[FieldManager], live: Object, wanted: Object, me: FieldManager, *, force: bool, what: str
+) -> ApplyResult:
     """Merge `wanted`, all fields that `me` applies, into `live`. Both contain only fields that can be owned.
 
     Unless `force`, raises Conflict with every field that another manager owns with another value.
@@ -105,7 +109,7 @@ def apply(managers: Sequence[Manager], live: Object, wanted: Object, me: Manager
     _remove_dropped(merged, dropped, mine, others)
     if former is not None and former.fields == mine and not touched:
         me = former
-    return Applied(merged, _with_fields(*others, replace(me, fields=mine)))
+    return ApplyResult(merged, _with_fields(*others, replace(me, fields=mine)))
 
 
 def without_nulls(value: Any) -> Any:
@@ -135,7 +139,7 @@ def spell(path: Path) -> str:
 _ABSENT = object()
 
 
-def _with_fields(*managers: Manager) -> tuple[Manager, ...]:
+def _with_fields(*managers: FieldManager) -> tuple[FieldManager, ...]:
     return tuple(manager for manager in managers if manager.fields)
 
 
@@ -165,7 +169,7 @@ def _merge(live: Any, wanted: Any, path: Path = ()) -> Any:
     return wanted
 
 
-def _remove_dropped(merged: Object, dropped: FieldSet, mine: FieldSet, others: Sequence[Manager]) -> None:
+def _remove_dropped(merged: Object, dropped: FieldSet, mine: FieldSet, others: Sequence[FieldManager]) -> None:
     """Remove from `merged` the dropped fields that no manager owns, and the maps that become empty."""
     owned = _with_ancestors(mine.union(*(manager.fields for manager in others)))
     for field in sorted(dropped, key=len, reverse=True):
@@ -191,7 +195,7 @@ def _remove(obj: Object, path: Path) -> None:
         del parent[path[-1][2:]]
 
 
-def _conflict(what: str, conflicts: Sequence[tuple[Path, Manager]]) -> Conflict:
+def _conflict(what: str, conflicts: Sequence[tuple[Path, FieldManager]]) -> Conflict:
     fields = sorted({spell(field) for field, _ in conflicts})
     owned = sorted(
         {f"{spell(field)} is owned by {manager.name!r} ({manager.operation})" for field, manager in conflicts}

@@ -28,7 +28,7 @@ SELF = "."  # the FieldsV1 element for "the map itself", beside its children
 
 
 @dataclass(frozen=True, slots=True)
-class Manager:
+class FieldManager:
     """An entry of `metadata.managedFields`. `time` is in RFC 3339."""
 
     name: str
@@ -44,10 +44,10 @@ class Manager:
         return (self.name, self.operation, self.subresource)
 
 
-def read_managers(obj: Object) -> tuple[Manager, ...]:
+def read_managers(obj: Object) -> tuple[FieldManager, ...]:
     """Return the managers in `metadata.managedFields`."""
     return tuple(
-        Manager(
+        FieldManager(
             name=entry["manager"],
             operation=entry["operation"],
             subresource=entry.get("subresource", ""),
@@ -59,12 +59,12 @@ def read_managers(obj: Object) -> tuple[Manager, ...]:
     )
 
 
-def write_managers(managers: Iterable[Manager]) -> list[Object]:
+def write_managers(managers: Iterable[FieldManager]) -> list[Object]:
     """Return `metadata.managedFields` for these managers, the inverse of `read_managers`."""
     return [_write_manager(manager) for manager in managers]
 
 
-def write_created(manager: Manager, obj: Object) -> list[Object]:
+def write_created(manager: FieldManager, obj: Object) -> list[Object]:
     """Return the `managedFields` of an object that `manager` created and owns; `manager.fields` is ignored.
 
     The result equals that of `fieldsets.updated` and `write_managers` for a new object, in a tenth of the time.
@@ -135,11 +135,11 @@ def _shared(fields: Object) -> Object:
 _field_sets: dict[bytes, Object] = {}
 
 
-def _write_manager(manager: Manager) -> Object:
+def _write_manager(manager: FieldManager) -> Object:
     return _entry(manager, _write_fields(manager.fields))
 
 
-def _entry(manager: Manager, fields: Object) -> Object:
+def _entry(manager: FieldManager, fields: Object) -> Object:
     entry: Object = {
         "manager": manager.name,
         "operation": manager.operation,

@@ -91,14 +91,14 @@ def send_signal(identity: Identity, number: signal.Signals) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ProcessRecord:
     """A process that the next control plane may adopt, and the version of the program that it runs."""
 
     identity: Identity
     version: str = ""
 
 
-def write_record(path: Path, record: Record) -> None:
+def write_record(path: Path, record: ProcessRecord) -> None:
     """Write the record atomically, bound to its folder."""
     temporary = path.with_name(f".{path.name}.new")
     content = record.identity.to_json() | {"home": folder_id(path.parent), "version": record.version}
@@ -106,7 +106,7 @@ def write_record(path: Path, record: Record) -> None:
     temporary.replace(path)
 
 
-def read_record(path: Path) -> Record | None:
+def read_record(path: Path) -> ProcessRecord | None:
     """Return the record of a process that still runs, else None.
 
     A record in another folder than it was written to, such as a copy, is ignored, and so is one of another boot.
@@ -118,7 +118,7 @@ def read_record(path: Path) -> Record | None:
         return None
     if home != folder_id(path.parent) or not is_running(identity):
         return None
-    return Record(identity, str(content.get("version", "")))
+    return ProcessRecord(identity, str(content.get("version", "")))
 
 
 def _settle(future: asyncio.Future[None]) -> None:

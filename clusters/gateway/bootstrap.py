@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from clusters.gateway.config import ACTIVATOR_SUBSET, CLUSTER
-from clusters.gateway.limits import Limits
+from clusters.gateway.limits import GatewayLimits
 from clusters.gateway.listener import STATS_PREFIX, file_source
 from clusters.gateway.route_config import OWN_METADATA, SUBSET_KEY, TOKEN_KEY
 from clusters.gateway.token import HEADER
@@ -32,7 +32,7 @@ _KEPT_STATS: Final = (
 Json = dict[str, Any]
 
 
-def bootstrap(listeners: Path, clusters: Path, limits: Limits) -> Json:
+def bootstrap(listeners: Path, clusters: Path, limits: GatewayLimits) -> Json:
     """Return the `envoy.config.bootstrap.v3.Bootstrap` that follows these two files."""
     return {
         "node": {"id": "knodel-gateway", "cluster": "knodel"},
@@ -45,7 +45,7 @@ def bootstrap(listeners: Path, clusters: Path, limits: Limits) -> Json:
     }
 
 
-def cluster(endpoints: Path, limits: Limits) -> Json:
+def cluster(endpoints: Path, limits: GatewayLimits) -> Json:
     """Return the `envoy.config.cluster.v3.Cluster` of all revisions."""
     return {
         "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
@@ -123,7 +123,7 @@ def _least_request() -> Json:
     return {"name": "envoy.load_balancing_policies.least_request", "typed_config": policy}
 
 
-def _overload(limits: Limits) -> Json:
+def _overload(limits: GatewayLimits) -> Json:
     name = "envoy.resource_monitors.global_downstream_max_connections"
     kind = "resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig"
     monitor = {"@type": _EXTENSIONS + kind, "max_active_downstream_connections": limits.connections}

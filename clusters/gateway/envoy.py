@@ -26,10 +26,10 @@ from clusters.base.clock import Clock
 from clusters.gateway.admin import Admin
 from clusters.gateway.bootstrap import bootstrap, cluster
 from clusters.gateway.config import DEFAULT_DOMAIN, Resource, RouteMaker, endpoints, response, starting
-from clusters.gateway.errors import NotServing, Refused
-from clusters.gateway.limits import DEFAULTS, Limits
+from clusters.gateway.errors import ConfigurationRejected, NotServing
+from clusters.gateway.limits import DEFAULTS, GatewayLimits
 from clusters.gateway.listener import listener
-from clusters.gateway.probe import Probe
+from clusters.gateway.probe import VersionProbe
 from clusters.gateway.process import LOG, EnvoyProcess, guard_port
 from clusters.gateway.route_config import VERSION_DOMAIN
 from clusters.gateway.routes import Backend, Table
@@ -76,7 +76,13 @@ class Envoy:
     """
 
     def __init__(
-        self, folder: Path, host: str, port: int, clock: Clock, limits: Limits = DEFAULTS, domain: str = DEFAULT_DOMAIN
+        self,
+        folder: Path,
+        host: str,
+        port: int,
+        clock: Clock,
+        limits: GatewayLimits = DEFAULTS,
+        domain: str = DEFAULT_DOMAIN,
     ) -> None:
         self.folder = folder
         self.host = host
@@ -87,7 +93,7 @@ class Envoy:
         self._version_host = _secret_label(folder) + VERSION_DOMAIN
         self._maker = RouteMaker(domain, limits.hosts, self._version_host)
         self._admin = Admin(folder)
-        self._probe = Probe(host, port, self._version_host)
+        self._probe = VersionProbe(host, port, self._version_host)
         self._process = EnvoyProcess(folder, clock, limits)
         self._guard: PortGuard | None = None
         self._localhost: PortGuard | None = None
@@ -130,7 +136,7 @@ class Envoy:
     async def apply(self, table: Table) -> None:
         """Apply `table`: every request after the return is routed by it.
 
-        Only changed files are written. Raises Refused, and NotServing when Envoy does not apply them in time. Then the
+        Only changed files are written. Raises ConfigurationRejected, and NotServing when Envoy does not apply them in time. Then the
         files remain, so that Envoy or its successor can apply them later. Call again to find out.
         """
         routes = self._maker.make(table.hosts)
@@ -258,8 +264,10 @@ class Envoy:
         if self._confirmed is not None:
             self._write(self._confirmed)
 
-    def _refusal(self) -> Refused:
-        return Refused(f"Envoy rejected its configuration, the former one remains in force: see {self.folder / LOG}")
+    def _refusal(self) -> ConfigurationRejected:
+        return ConfigurationRejected(
+            f"Envoy rejected its configuration, the former one remains in force: see {self.folder / LOG}"
+        )
 
     async def _wait_serving(self) -> None:
         deadline = self._clock.monotonic() + START_TIMEOUT

@@ -1,8 +1,8 @@
 """The errors of the gateway.
 
 KnodelError
-├── Refused         Envoy rejected a configuration
-└── NotServing      Envoy does not respond, or has not applied a configuration in time
+├── ConfigurationRejected   Envoy rejected a configuration
+└── NotServing              Envoy does not respond, or has not applied a configuration in time
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from clusters.base.errors import KnodelError
 
 
-class Refused(KnodelError):
+class ConfigurationRejected(KnodelError):
     """Envoy rejected a configuration, and the former one remains in force."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from clusters.base.objects import Key, Object, key_of, name_of, namespace_of
 from clusters.gateway.headers import TAG
-from clusters.gateway.routes import Headers, Route, Split, VirtualHost
+from clusters.gateway.routes import Headers, Route, RouteSplit, VirtualHost
 
 PUBLIC: Final = "ExternalIP"  # visibility of an Ingress rule; "ClusterLocal" is not served by the public listener
 
@@ -105,8 +105,8 @@ def _route(ingress: Object, path: Mapping[str, Any], timeout_of: TimeoutOf) -> R
     )
 
 
-def _split(ingress: Object, split: Mapping[str, Any]) -> Split:
-    return Split(_revision(ingress, split), int(split.get("percent", 100)), _headers(split))
+def _split(ingress: Object, split: Mapping[str, Any]) -> RouteSplit:
+    return RouteSplit(_revision(ingress, split), int(split.get("percent", 100)), _headers(split))
 
 
 def _revision(ingress: Object, split: Mapping[str, Any]) -> Key:

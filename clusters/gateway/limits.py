@@ -11,7 +11,7 @@ workers would apply it at different times. One serves 20 000 requests/s, more th
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GatewayLimits:
     """Limits. The defaults for bodies (64 MiB) and headers (32 KiB, 100) equal those of the model server."""
 
     body_bytes: int = 64 * 1024 * 1024
@@ -45,4 +45,4 @@ class Limits:
     # time in which clients are asked to reconnect when the listener is replaced or the gateway stops
 
 
-DEFAULTS: Final = Limits()
+DEFAULTS: Final = GatewayLimits()

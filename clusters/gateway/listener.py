@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from clusters.gateway.config import ROUTE_TABLE
 from clusters.gateway.headers import STRIPPED_FROM_REQUESTS, STRIPPED_PREFIXES
-from clusters.gateway.limits import Limits
+from clusters.gateway.limits import GatewayLimits
 from clusters.gateway.replies import guards, local_replies
 from clusters.gateway.route_config import (
     LUA_FILTER,
@@ -30,7 +30,7 @@ _KIBIBYTE: Final = 1024
 Json = dict[str, Any]
 
 
-def listener(host: str, port: int, routes: Path, access_log: Path, limits: Limits) -> Json:
+def listener(host: str, port: int, routes: Path, access_log: Path, limits: GatewayLimits) -> Json:
     """Return the `envoy.config.listener.v3.Listener` on `host:port` with the route table in the file `routes`."""
     manager = connection_manager(routes, access_log, limits)
     network_filter = {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
@@ -56,7 +56,7 @@ def _share_with_guard() -> Json:
     }
 
 
-def connection_manager(routes: Path, access_log: Path, limits: Limits) -> Json:
+def connection_manager(routes: Path, access_log: Path, limits: GatewayLimits) -> Json:
     """Return the configuration of the HTTP connection manager."""
     router = {"@type": _EXTENSIONS + "filters.http.router.v3.Router", "suppress_envoy_headers": True}
     return {
@@ -78,7 +78,7 @@ def file_source(path: Path) -> Json:
     return {"resource_api_version": "V3", "path_config_source": {"path": str(path)}}
 
 
-def _reading(limits: Limits) -> Json:
+def _reading(limits: GatewayLimits) -> Json:
     return {
         "max_request_headers_kb": limits.header_kib,
         "common_http_protocol_options": {
@@ -104,7 +104,7 @@ def _reading(limits: Limits) -> Json:
     }
 
 
-def _timeouts(limits: Limits) -> Json:
+def _timeouts(limits: GatewayLimits) -> Json:
     return {
         "request_headers_timeout": _seconds(limits.header_seconds),
         "request_timeout": _seconds(limits.body_seconds),
@@ -113,7 +113,7 @@ def _timeouts(limits: Limits) -> Json:
     }
 
 
-def _guards(limits: Limits) -> Json:
+def _guards(limits: GatewayLimits) -> Json:
     """Return the filter that refuses requests by their headers before the body; `replies` sets the status."""
     policies = {
         guard.name: {

@@ -17,7 +17,7 @@ from clusters.gateway.errors import NotServing
 TIMEOUT: Final = 2.0  # s; the listener itself responds, in 0.1 ms
 
 
-class Probe:
+class VersionProbe:
     """A client of the gateway at `host:port`, whose route table responds with its version at `version_host`."""
 
     def __init__(self, host: str, port: int, version_host: str) -> None:

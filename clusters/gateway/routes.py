@@ -25,7 +25,7 @@ class Backend:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class RouteSplit:
     """A share of a route's requests: `percent` of them go to `revision`, with these `headers` set."""
 
     revision: Key
@@ -41,7 +41,7 @@ class Route:
     every request.
     """
 
-    splits: tuple[Split, ...]
+    splits: tuple[RouteSplit, ...]
     prefix: str = "/"
     match: Headers = ()
     headers: Headers = ()

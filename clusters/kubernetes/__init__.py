@@ -4,8 +4,8 @@ The client is imported at the first connection, because the import takes half a 
 """
 
 from clusters.kubernetes.cluster import KubernetesCluster
-from clusters.kubernetes.connection import Connection, connect
+from clusters.kubernetes.connection import ApiConnection, connect
 from clusters.kubernetes.login import LoginError
 from clusters.kubernetes.timeouts import Timeouts
 
-__all__ = ["Connection", "KubernetesCluster", "LoginError", "Timeouts", "connect"]
+__all__ = ["ApiConnection", "KubernetesCluster", "LoginError", "Timeouts", "connect"]

@@ -19,13 +19,13 @@ from clusters.base.errors import ClusterError, Conflict, FieldError, Invalid
 from clusters.base.objects import Key, Kind, Object
 from clusters.base.patches import json_patch
 from clusters.base.selectors import parse_selector
-from clusters.kubernetes.connection import Connection, connect
+from clusters.kubernetes.connection import ApiConnection, connect
 from clusters.kubernetes.errors import PatchRefused
 from clusters.kubernetes.pages import PAGE, list_all
 from clusters.kubernetes.paths import collection_path, object_path
 from clusters.kubernetes.timeouts import Timeouts
-from clusters.kubernetes.transport import Request, Transport
-from clusters.kubernetes.watch import Watch
+from clusters.kubernetes.transport import ApiRequest, Transport
+from clusters.kubernetes.watch import ResumingWatch
 
 APPLY = "application/apply-patch+yaml"
 """The content type of server-side apply. JSON is a subset of YAML."""
@@ -50,7 +50,7 @@ class KubernetesCluster:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ApiConnection,
         *,
         clock: Clock | None = None,
         timeouts: Timeouts | None = None,
@@ -84,7 +84,7 @@ class KubernetesCluster:
 
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
         """Return one object. Raises NotFound."""
-        request = Request("GET", object_path(kind, name, namespace), _what(kind, name, namespace))
+        request = ApiRequest("GET", object_path(kind, name, namespace), _what(kind, name, namespace))
         return await self._object(request)
 
     async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> ObjectList:
@@ -101,13 +101,13 @@ class KubernetesCluster:
                 f"watch of {kind}", [FieldError("resourceVersion", f"{resource_version!r} is not a resource version")]
             )
         request = _of_collection(kind, namespace, selector, f"watch of {kind}")
-        return Watch(self._transport, request, resource_version, self._clock, self._timeouts).events()
+        return ResumingWatch(self._transport, request, resource_version, self._clock, self._timeouts).events()
 
     async def create(self, kind: Kind, obj: Object, *, manager: str, dry_run: bool = False) -> Object:
         """Store a new object. Raises AlreadyExists, Invalid, and NotFound for an absent or terminating namespace."""
         key = _key(kind, obj)
         path = collection_path(kind, key.namespace)
-        request = Request(
+        request = ApiRequest(
             "POST", path, f"{kind} {str(key)!r}", _written(manager, dry_run), _body(kind, _typed(kind, obj))
         )
         return await self._object(request)
@@ -143,7 +143,7 @@ class KubernetesCluster:
         key = _key(kind, obj)
         path = object_path(kind, key.name, key.namespace, subresource)
         query = {**_written(manager, dry_run), "force": "true" if force else "false"}
-        request = Request(
+        request = ApiRequest(
             "PATCH", path, f"{kind} {str(key)!r}", query, _body(kind, _applied(kind, obj, subresource)), APPLY
         )
         try:
@@ -170,7 +170,7 @@ class KubernetesCluster:
         """Apply a JSON merge patch or JSON patch. Raises NotFound, Conflict, Invalid."""
         path = object_path(kind, name, namespace, subresource)
         what = _what(kind, name, namespace)
-        request = Request("PATCH", path, what, _written(manager, dry_run), _body(kind, patch), PATCHES[type])
+        request = ApiRequest("PATCH", path, what, _written(manager, dry_run), _body(kind, patch), PATCHES[type])
         try:
             return await self._write(request, _is_conditional(patch))
         except PatchRefused as refusal:
@@ -196,7 +196,7 @@ class KubernetesCluster:
         if grace_period is not None:
             options["gracePeriodSeconds"] = grace_period
         path, what = object_path(kind, name, namespace), _what(kind, name, namespace)
-        await self._transport.call(Request("DELETE", path, what, body=msgspec.json.encode(options)))
+        await self._transport.call(ApiRequest("DELETE", path, what, body=msgspec.json.encode(options)))
 
     async def scale(
         self, kind: Kind, name: str, namespace: str, replicas: int, *, manager: str, uid: str = ""
@@ -206,11 +206,11 @@ class KubernetesCluster:
         patch["spec"] = {"replicas": replicas}
         return await self.patch(kind, name, patch, namespace, manager=manager, subresource="scale")
 
-    async def _object(self, request: Request) -> Object:
+    async def _object(self, request: ApiRequest) -> Object:
         answer: Object = await self._transport.call(request)
         return answer
 
-    async def _write(self, request: Request, conditional: bool) -> Object:
+    async def _write(self, request: ApiRequest, conditional: bool) -> Object:
         """Send a patch. After a conflict, retry a patch without a precondition: it applies to any version."""
         for attempt in range(RACES):
             try:
@@ -222,7 +222,7 @@ class KubernetesCluster:
         return await self._object(request)
 
     async def _refusal_reason(
-        self, refusal: PatchRefused, request: Request, operations: Sequence[Mapping[str, Any]]
+        self, refusal: PatchRefused, request: ApiRequest, operations: Sequence[Mapping[str, Any]]
     ) -> ClusterError:
         """Return the reason of a refused JSON patch. The API server omits it, so apply the patch to the object here."""
         try:
@@ -247,10 +247,10 @@ def _key(kind: Kind, obj: Object) -> Key:
     return Key(str(metadata.get("namespace") or "") if kind.namespaced else "", str(metadata.get("name") or ""))
 
 
-def _of_collection(kind: Kind, namespace: str | None, selector: str, what: str) -> Request:
+def _of_collection(kind: Kind, namespace: str | None, selector: str, what: str) -> ApiRequest:
     parse_selector(selector)  # raises the same error on every cluster
     query = {"labelSelector": selector} if selector else {}
-    return Request("GET", collection_path(kind, namespace), what, query)
+    return ApiRequest("GET", collection_path(kind, namespace), what, query)
 
 
 def _written(manager: str, dry_run: bool) -> dict[str, str]:

@@ -24,7 +24,7 @@ RENEW_EVERY = 10.0
 """Minimum s between two logins, so that a server that refuses every login is not called in a tight loop."""
 
 
-class Connection:
+class ApiConnection:
     """HTTP connections to one API server. Call `close`, or use `async with`."""
 
     def __init__(self, log_in: LogIn, login: Login, user_agent: str) -> None:
@@ -96,7 +96,7 @@ class Connection:
         await self._requests.close()
         await self._streams.close()
 
-    async def __aenter__(self) -> Connection:
+    async def __aenter__(self) -> ApiConnection:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -105,13 +105,13 @@ class Connection:
 
 async def connect(
     context: str | None = None, kubeconfig: Path | None = None, *, user_agent: str = "knodel"
-) -> Connection:
+) -> ApiConnection:
     """Return a connection with the credentials of a kubeconfig or, in a Pod, of its service account.
 
     It sends no request yet. Raises LoginError.
     """
     log_in = login_for(context, kubeconfig)
-    return Connection(log_in, await log_in(), user_agent)
+    return ApiConnection(log_in, await log_in(), user_agent)
 
 
 def _session(headers: Mapping[str, str], limit: int) -> aiohttp.ClientSession:

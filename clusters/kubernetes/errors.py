@@ -26,7 +26,7 @@ from clusters.kubernetes.refusals import (
     is_wrong_request,
     webhook_message,
 )
-from clusters.kubernetes.status import Status, short_line
+from clusters.kubernetes.status import ApiStatus, short_line
 
 RETRY_TOO_MANY_REQUESTS = 1.0
 """s to wait after a 429 without Retry-After."""
@@ -39,7 +39,7 @@ class PatchRefused(Invalid):
     """A JSON patch failed at an operation that the API server does not name; it may be a `test`."""
 
 
-def translate(what: str, status: Status, retry_after: float | None = None) -> ClusterError:
+def translate(what: str, status: ApiStatus, retry_after: float | None = None) -> ClusterError:
     """Return the error for a Status. `what` names the object; `retry_after` (s) is the Retry-After header."""
     by_reason = _BY_REASON.get(status.reason)
     if by_reason is None and is_wrong_request(status.message):
@@ -50,7 +50,7 @@ def translate(what: str, status: Status, retry_after: float | None = None) -> Cl
     return translation(what, status, retry_after or status.retry_after)
 
 
-def _not_found(what: str, status: Status, _: float | None) -> ClusterError:
+def _not_found(what: str, status: ApiStatus, _: float | None) -> ClusterError:
     if status.kind == "namespaces" and not what.startswith("namespaces "):
         return NotFound(f"{what}: namespace {status.name!r} not found: create it first")
     if status.name:
@@ -58,11 +58,11 @@ def _not_found(what: str, status: Status, _: float | None) -> ClusterError:
     return NotFound(f"{what}: the cluster does not serve this kind: install its CRD, or check version and subresource")
 
 
-def _already_exists(what: str, status: Status, _: float | None) -> ClusterError:
+def _already_exists(what: str, status: ApiStatus, _: float | None) -> ClusterError:
     return AlreadyExists(f"{what} already exists")
 
 
-def _conflict(what: str, status: Status, _: float | None) -> ClusterError:
+def _conflict(what: str, status: ApiStatus, _: float | None) -> ClusterError:
     owned = sorted({
         (cause.field.removeprefix("."), _owner(cause.message))
         for cause in status.causes if cause.reason == "FieldManagerConflict"
@@ -80,13 +80,13 @@ def _conflict(what: str, status: Status, _: float | None) -> ClusterError:
     return Conflict(f"{what}: {short_line(status.message)}")
 
 
-def _invalid(what: str, status: Status, _: float | None) -> ClusterError:
+def _invalid(what: str, status: ApiStatus, _: float | None) -> ClusterError:
     if status.message == _PLAIN_REFUSAL and not status.causes:
         return PatchRefused(what, [FieldError("", "the patch cannot be applied")])
     return Invalid(what, field_errors(status))
 
 
-def _forbidden(what: str, status: Status, retry_after: float | None) -> ClusterError:
+def _forbidden(what: str, status: ApiStatus, retry_after: float | None) -> ClusterError:
     if is_not_ready(status.message):
         return _unavailable(what, status, retry_after)
     if status.has_cause("NamespaceTerminating"):
@@ -96,15 +96,15 @@ def _forbidden(what: str, status: Status, retry_after: float | None) -> ClusterE
     return Forbidden(f"{what}: {short_line(status.message)}")
 
 
-def _unauthorized(what: str, status: Status, _: float | None) -> ClusterError:
+def _unauthorized(what: str, status: ApiStatus, _: float | None) -> ClusterError:
     return Forbidden(f"{what}: the cluster does not accept these credentials (401): log in again")
 
 
-def _gone(what: str, status: Status, _: float | None) -> ClusterError:
+def _gone(what: str, status: ApiStatus, _: float | None) -> ClusterError:
     return Gone(f"{what}: {short_line(status.message) or 'the resourceVersion is too old'}: list again")
 
 
-def _unavailable(what: str, status: Status, retry_after: float | None) -> ClusterError:
+def _unavailable(what: str, status: ApiStatus, retry_after: float | None) -> ClusterError:
     if status.has_cause("ResourceVersionTooLarge"):  # the cluster was reset, for example by a restored backup
         return _gone(what, status, None)
     if status.code == 429:
@@ -113,7 +113,7 @@ def _unavailable(what: str, status: Status, retry_after: float | None) -> Cluste
     return Unavailable(f"{what}: the cluster is unavailable ({status.code}: {words}): try again", retry_after)
 
 
-def _other(what: str, status: Status, retry_after: float | None) -> ClusterError:
+def _other(what: str, status: ApiStatus, retry_after: float | None) -> ClusterError:
     words = short_line(status.message) or "no reason given"
     if retry_after is not None:
         return _unavailable(what, status, retry_after)
@@ -125,7 +125,7 @@ def _owner(message: str) -> str:
     return found.group(1) if found else "another manager"
 
 
-Translation = Callable[[str, Status, float | None], ClusterError]
+Translation = Callable[[str, ApiStatus, float | None], ClusterError]
 
 _BY_REASON: Mapping[str, Translation] = {
     "NotFound": _not_found,

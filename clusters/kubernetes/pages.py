@@ -8,13 +8,13 @@ from typing import Any
 from clusters.base.api import ObjectList
 from clusters.base.errors import Gone, Unavailable
 from clusters.base.objects import Kind, Object
-from clusters.kubernetes.transport import Request, Transport
+from clusters.kubernetes.transport import ApiRequest, Transport
 
 PAGE = 500
 """Objects in a page, the default of kubectl and client-go."""
 
 
-async def list_all(transport: Transport, kind: Kind, request: Request, page: int = PAGE) -> ObjectList:
+async def list_all(transport: Transport, kind: Kind, request: ApiRequest, page: int = PAGE) -> ObjectList:
     """Return all objects of a collection at one version.
 
     If the snapshot of the first page expires before the last page (410), read everything in one request, as client-go
@@ -26,7 +26,7 @@ async def list_all(transport: Transport, kind: Kind, request: Request, page: int
         return _snapshot(kind, request, [await transport.call(request)])
 
 
-async def _in_pages(transport: Transport, kind: Kind, request: Request, page: int) -> ObjectList:
+async def _in_pages(transport: Transport, kind: Kind, request: ApiRequest, page: int) -> ObjectList:
     query = {**request.query, "limit": str(page)}
     answers = [await transport.call(replace(request, query=query))]
     while token := _metadata(request, answers[-1]).get("continue"):
@@ -34,12 +34,12 @@ async def _in_pages(transport: Transport, kind: Kind, request: Request, page: in
     return _snapshot(kind, request, answers)
 
 
-def _snapshot(kind: Kind, request: Request, answers: list[Any]) -> ObjectList:
+def _snapshot(kind: Kind, request: ApiRequest, answers: list[Any]) -> ObjectList:
     items = [_typed(kind, item) for answer in answers for item in answer.get("items") or ()]
     return ObjectList(items, str(_metadata(request, answers[-1]).get("resourceVersion", "")))
 
 
-def _metadata(request: Request, answer: Any) -> dict[str, Any]:
+def _metadata(request: ApiRequest, answer: Any) -> dict[str, Any]:
     metadata = answer.get("metadata") if isinstance(answer, dict) else None
     if not isinstance(metadata, dict):
         raise Unavailable(f"{request.what}: the response is not a list: try again")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from clusters.base.errors import FieldError
-from clusters.kubernetes.status import Status, short_line
+from clusters.kubernetes.status import ApiStatus, short_line
 
 _WEBHOOK = re.compile(r'^admission webhook "[^"]*" denied the request(?: without explanation|: (?P<words>.*))$', re.S)
 _POLICY = re.compile(r"ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: (?P<words>.*)$", re.S)
@@ -23,7 +23,7 @@ _KNATIVE_PREFIX = re.compile(r"^(?:validation|mutation) failed: ")
 _KNATIVE_FIELDS = re.compile(r"^(?P<message>.+?): (?P<paths>(?:spec|metadata|status)[^\s,]*(?:, [^\s,]+)*)$")
 
 
-def field_errors(status: Status) -> list[FieldError]:
+def field_errors(status: ApiStatus) -> list[FieldError]:
     """Return the refused fields with their messages; at least one entry."""
     if (words := webhook_message(status.message)) is not None:
         found = list(_of_webhook(words))

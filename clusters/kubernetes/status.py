@@ -17,7 +17,7 @@ LONGEST_TEXT = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class StatusCause:
     """A cause of a failure: a field and its fault."""
 
     reason: str
@@ -26,13 +26,13 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ApiStatus:
     """A failure: HTTP status `code`, Kubernetes `reason` or an empty text, and `name` and `kind` of the object."""
 
     code: int
     reason: str
     message: str
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[StatusCause, ...] = ()
     name: str = ""
     kind: str = ""
     retry_after: float | None = None
@@ -42,23 +42,23 @@ class Status:
         return any(cause.reason == reason for cause in self.causes)
 
 
-def read_status(code: int, body: bytes) -> Status:
+def read_status(code: int, body: bytes) -> ApiStatus:
     """Return the Status in a response; a body of another type becomes its message."""
     try:
         value = msgspec.json.decode(body)
     except msgspec.MsgspecError:
-        return Status(code, "", short_line(body.decode(errors="replace")))
-    return status_of(value, code) if isinstance(value, dict) else Status(code, "", short_line(str(value)))
+        return ApiStatus(code, "", short_line(body.decode(errors="replace")))
+    return status_of(value, code) if isinstance(value, dict) else ApiStatus(code, "", short_line(str(value)))
 
 
-def status_of(value: dict[str, Any], code: int = 500) -> Status:
+def status_of(value: dict[str, Any], code: int = 500) -> ApiStatus:
     """Return the Status in a decoded object; `code` replaces an absent one."""
     details = value.get("details")
     details = details if isinstance(details, dict) else {}
     causes = details.get("causes")
     seconds = details.get("retryAfterSeconds")
     own = value.get("code")
-    return Status(
+    return ApiStatus(
         code=own if isinstance(own, int) and own >= 400 else code,
         reason=_text(value, "reason"),
         message=str(value.get("message") or "")[:LONGEST_TEXT],
@@ -74,8 +74,8 @@ def short_line(text: str) -> str:
     return one_line(text[: 2 * LONGEST_TEXT], LONGEST_TEXT)
 
 
-def _cause(value: dict[str, Any]) -> Cause:
-    return Cause(_text(value, "reason"), _text(value, "field"), _text(value, "message"))
+def _cause(value: dict[str, Any]) -> StatusCause:
+    return StatusCause(_text(value, "reason"), _text(value, "field"), _text(value, "message"))
 
 
 def _text(value: dict[str, Any], field: str) -> str:

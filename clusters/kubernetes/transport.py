@@ -23,7 +23,7 @@ import msgspec
 from clusters.base.clock import Clock
 from clusters.base.errors import Forbidden, Unavailable
 from clusters.base.redact import error_text
-from clusters.kubernetes.connection import Connection
+from clusters.kubernetes.connection import ApiConnection
 from clusters.kubernetes.errors import translate
 from clusters.kubernetes.refusals import is_denied_by_authorizer
 from clusters.kubernetes.status import read_status, short_line
@@ -47,7 +47,7 @@ JITTER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """A request. `what` names its object in errors."""
 
     method: str
@@ -62,7 +62,7 @@ class Transport:
     """Calls over one connection. `chance` returns uniform random numbers in [0, 1)."""
 
     def __init__(
-        self, connection: Connection, clock: Clock, timeouts: Timeouts, chance: Callable[[], float] = random.random
+        self, connection: ApiConnection, clock: Clock, timeouts: Timeouts, chance: Callable[[], float] = random.random
     ) -> None:
         self._connection = connection
         self._clock = clock
@@ -70,7 +70,7 @@ class Transport:
         self._chance = chance
         self._unavailable_at = float("-inf")
 
-    async def call(self, request: Request) -> Any:
+    async def call(self, request: ApiRequest) -> Any:
         """Send a request and return the decoded response. Raises the errors of the cluster."""
         deadline = self._clock.monotonic() + self._timeouts.total
         while True:
@@ -83,7 +83,7 @@ class Transport:
             await self._clock.sleep(wait)
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def stream(self, request: ApiRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield a streamed response, which fails after `silence` seconds without data. Raises the cluster's errors."""
         limit = aiohttp.ClientTimeout(sock_connect=self._timeouts.connect, sock_read=self._timeouts.silence)
         async with self._sent(request, limit, stream=True) as response:
@@ -93,7 +93,7 @@ class Transport:
         """Return `seconds`, extended by up to `JITTER` at random."""
         return seconds * (1 + JITTER * self._chance())
 
-    async def _once(self, request: Request) -> Any:
+    async def _once(self, request: ApiRequest) -> Any:
         limit = aiohttp.ClientTimeout(total=self._timeouts.request, sock_connect=self._timeouts.connect)
         async with self._sent(request, limit) as response:
             body = await response.read()
@@ -105,7 +105,7 @@ class Transport:
 
     @asynccontextmanager
     async def _sent(
-        self, request: Request, limit: aiohttp.ClientTimeout, *, stream: bool = False
+        self, request: ApiRequest, limit: aiohttp.ClientTimeout, *, stream: bool = False
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield the successful response, after a new login if needed. Errors while it is read are translated too."""
         login = self._connection.login
@@ -126,7 +126,7 @@ class Transport:
                 await self._connection.renew(login)  # the certificate authority may have changed
             raise Unavailable(f"{request.what}: {self._connection.server} {_trouble(exc, self._timeouts)}") from exc
 
-    async def _send(self, request: Request, limit: aiohttp.ClientTimeout, stream: bool) -> Any:
+    async def _send(self, request: ApiRequest, limit: aiohttp.ClientTimeout, stream: bool) -> Any:
         return await self._connection.send(
             request.method,
             request.path,
@@ -137,7 +137,7 @@ class Transport:
             stream=stream,
         )
 
-    async def _refuse(self, request: Request, response: aiohttp.ClientResponse) -> None:
+    async def _refuse(self, request: ApiRequest, response: aiohttp.ClientResponse) -> None:
         if 200 <= response.status < 300:
             return
         wait = self._retry_after(response)

@@ -27,7 +27,7 @@ from clusters.base.errors import Gone, KnodelError, Unavailable
 from clusters.kubernetes.errors import translate
 from clusters.kubernetes.status import status_of
 from clusters.kubernetes.timeouts import Timeouts
-from clusters.kubernetes.transport import Request, Transport
+from clusters.kubernetes.transport import ApiRequest, Transport
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +65,12 @@ class InvalidEvent(Unavailable):
     """The server sent data that is not an event."""
 
 
-class Watch:
+class ResumingWatch:
     """The changes of one collection after `version`, for as long as a caller iterates over `events`."""
 
-    def __init__(self, transport: Transport, request: Request, version: str, clock: Clock, timeouts: Timeouts) -> None:
+    def __init__(
+        self, transport: Transport, request: ApiRequest, version: str, clock: Clock, timeouts: Timeouts
+    ) -> None:
         self._transport = transport
         self._request = request
         self._version = version
@@ -128,13 +130,13 @@ class Watch:
         if self._version in FROM_THE_START:
             return
         query = {**self._request.query, "limit": "1"}
-        answer = await self._transport.call(Request("GET", self._request.path, self._request.what, query))
+        answer = await self._transport.call(ApiRequest("GET", self._request.path, self._request.what, query))
         metadata = answer.get("metadata") if isinstance(answer, dict) else None
         present = str((metadata or {}).get("resourceVersion") or "")
         if present.isdecimal() and int(present) < int(self._version):
             raise Gone(f"{self._request.what}: the cluster was reset to {present}, before {self._version}: list again")
 
-    def _next_request(self) -> Request:
+    def _next_request(self) -> ApiRequest:
         query = {
             **self._request.query,
             "watch": "1",
@@ -143,7 +145,7 @@ class Watch:
         }
         if self._version:
             query["resourceVersion"] = self._version
-        return Request("GET", self._request.path, self._request.what, query)
+        return ApiRequest("GET", self._request.path, self._request.what, query)
 
     def _invalid(self, exc: Exception) -> Exception:
         self._invalid_streams += 1

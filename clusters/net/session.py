@@ -10,7 +10,7 @@ IDENTITY = {"Accept-Encoding": "identity"}
 """Request uncompressed responses: their size is bounded on the wire, and nothing decompresses them."""
 
 
-class Session:
+class LazySession:
     """A client session, opened on first use. `timeout` (s) bounds a whole request; bodies are not decompressed.
 
     Construct it anywhere, but call `open` in the event loop that uses it.

@@ -12,7 +12,7 @@ from clusters.base.objects import REVISION, Object
 from clusters.embedded.dataplane.view import Hold, HoldPolicy
 from clusters.embedded.kubelet import Image
 from clusters.gateway.envoy import Envoy
-from clusters.gateway.limits import Limits
+from clusters.gateway.limits import GatewayLimits
 from clusters.gateway.route_config import PATH_FORM_DOMAIN
 from clusters.net.authority import url_host
 from clusters.net.hosts import ANY, LOOPBACK_NAMES
@@ -30,7 +30,7 @@ def make_gateway(state: Path, settings: Settings, clock: Clock) -> Envoy:
     said, control = settings.gateway, settings.control
     names = ",".join((*_named_hosts(said), "NAME"))
     options = port_options(said.port, control.port, control.tls_port)
-    limits = Limits(
+    limits = GatewayLimits(
         body_bytes=said.max_request_bytes,
         header_kib=said.max_header_bytes // 1024,
         header_count=said.max_headers,

@@ -17,7 +17,7 @@ from clusters.kubernetes import KubernetesCluster
 from clusters.runtime.informer import Informers
 from clusters.runtime.manager.manager import Component
 from clusters.runtime.manager.options import Options
-from clusters.runtime.manager.process import Program, run_program
+from clusters.runtime.manager.process import ControlPlaneProgram, run_program
 from serving.platform.controllers import Controllers
 from serving.reconciler.flags import ConfigMapFlags
 from serving.types.annotations import LABEL_MODEL
@@ -55,7 +55,7 @@ def _reach(namespace: str) -> bool:
     return namespace == SYSTEM
 
 
-PROGRAM = Program(
+PROGRAM = ControlPlaneProgram(
     name="serving.platform.main",
     about="Run the controllers of Models, WarmPools and events.",
     lease="knodel-controller",

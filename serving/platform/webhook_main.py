@@ -18,10 +18,10 @@ from clusters.base.clock import SystemClock
 from clusters.base.objects import EVENT_SOURCE
 from clusters.base.python_gc import collect_seldom, spare_what_is_there
 from clusters.kubernetes import KubernetesCluster, Timeouts
-from clusters.kubernetes.transport import Request, Transport
+from clusters.kubernetes.transport import ApiRequest, Transport
 from clusters.runtime.informer import Informer
 from clusters.runtime.manager.config_file import ConfigFile
-from clusters.runtime.manager.options import BadOptions, Options
+from clusters.runtime.manager.options import InvalidOptions, Options
 from clusters.runtime.manager.process import Listeners, run_process
 from eventing.auth.cluster_issuer import ClusterIssuer, Get
 from eventing.auth.issuers import Discovery
@@ -122,7 +122,7 @@ def _getter(cluster: KubernetesCluster) -> Get:
     transport = Transport(cluster.connection, SystemClock(), TIMEOUTS)
 
     async def get(path: str) -> Any:
-        return await transport.call(Request("GET", path, path))
+        return await transport.call(ApiRequest("GET", path, path))
 
     return get
 
@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
 def _port(environ: Mapping[str, str]) -> int:
     text = environ.get("PORT") or str(PORT)
     if not (text.isascii() and text.isdigit() and int(text) <= 65_535):
-        raise BadOptions(f"PORT={text[:80]!r}: a port is a number from 0 (any free one) to 65535")
+        raise InvalidOptions(f"PORT={text[:80]!r}: a port is a number from 0 (any free one) to 65535")
     return int(text)
 
 

@@ -14,7 +14,7 @@ from autoscaler.types import Policy
 from clusters.base.clock import SystemClock
 from clusters.base.objects import LEASE, Key
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.runtime.manager.options import BadOptions, parse_options
+from clusters.runtime.manager.options import InvalidOptions, parse_options
 from tests.autoscaler.activators import Pods, holding
 from tests.autoscaler.pages import serving
 from tests.autoscaler.world import DEPLOYMENT_NAME, REVISION_NAME, World
@@ -52,7 +52,7 @@ def test_the_key_of_the_pools_is_an_option_of_this_program_alone() -> None:
 
     assert parse_options("p", "", argv, {}, PROGRAM.files).files == {"pool-key": Path(argv[1])}
     assert parse_options("p", "", [], {}, PROGRAM.files).files == {}
-    with pytest.raises(BadOptions, match="--pool-key"):
+    with pytest.raises(InvalidOptions, match="--pool-key"):
         parse_options("p", "", argv, {})
 
 

@@ -20,7 +20,7 @@ from clusters.base.api import Cluster
 from clusters.base.errors import NotFound
 from clusters.base.objects import LEASE, Kind
 from clusters.runtime.manager.options import SYSTEM_NAMESPACE, Options
-from clusters.runtime.manager.process import LEASE_PERIOD, Program, run_replica
+from clusters.runtime.manager.process import LEASE_PERIOD, ControlPlaneProgram, run_replica
 from serving.types.settings.settings import Settings, settings_from_text, settings_to_dict
 from tests.support.kubernetes import KubeTarget, installed_settings, kubernetes_cluster
 from tests.support.wait import eventually
@@ -68,7 +68,7 @@ async def settings_of(cluster: Cluster) -> Settings:
 
 @asynccontextmanager
 async def acting(
-    program: Program[T],
+    program: ControlPlaneProgram[T],
     cluster: Cluster,
     target: KubeTarget,
     namespace: str,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clusters.base.errors import Conflict
 from clusters.base.fieldsets import apply, changed, leaves, same, spell, updated
-from clusters.base.managed_fields import Manager, Operation, read_managers, write_managers
+from clusters.base.managed_fields import FieldManager, Operation, read_managers, write_managers
 from clusters.base.objects import Object
 
 SCALARS = st.booleans() | st.integers(0, 2) | st.sampled_from(["x", "y"])
@@ -23,9 +23,9 @@ VALUES = st.recursive(
 SPECS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 
 
-def manager(name: str, operation: Operation = "Apply") -> Manager:
+def manager(name: str, operation: Operation = "Apply") -> FieldManager:
     """A manager that owns nothing yet."""
-    return Manager(name, operation, "", "example.org/v1", "2026-01-01T00:00:00Z", frozenset())
+    return FieldManager(name, operation, "", "example.org/v1", "2026-01-01T00:00:00Z", frozenset())
 
 
 class Live:
@@ -33,7 +33,7 @@ class Live:
 
     def __init__(self) -> None:
         self.object: Object = {}
-        self.managers: tuple[Manager, ...] = ()
+        self.managers: tuple[FieldManager, ...] = ()
 
     def apply(self, name: str, spec: Any, *, force: bool = True) -> Live:
         """Apply in place."""
@@ -50,7 +50,7 @@ class Live:
         return self
 
     @property
-    def state(self) -> tuple[Object, frozenset[Manager]]:
+    def state(self) -> tuple[Object, frozenset[FieldManager]]:
         """What can be compared."""
         return self.object, frozenset(self.managers)
 

@@ -70,8 +70,8 @@ async def test_a_record_finds_the_process_while_it_runs(tmp_path: Path) -> None:
     record = tmp_path / "record.json"
     assert processes.read_record(record) is None
     identity = await started(tmp_path, WAITS)
-    processes.write_record(record, processes.Record(identity, "1"))
-    assert processes.read_record(record) == processes.Record(identity, "1")
+    processes.write_record(record, processes.ProcessRecord(identity, "1"))
+    assert processes.read_record(record) == processes.ProcessRecord(identity, "1")
     await processes.terminate(identity, grace=5.0)
     assert processes.read_record(record) is None
     record.write_text("{")
@@ -82,18 +82,18 @@ async def test_a_record_in_a_copied_folder_and_one_of_another_boot_are_none(tmp_
     original, copy = tmp_path / "original", tmp_path / "copy"
     original.mkdir()
     identity = await started(original, WAITS)
-    processes.write_record(original / "record.json", processes.Record(identity))
+    processes.write_record(original / "record.json", processes.ProcessRecord(identity))
     shutil.copytree(original, copy)
-    before = processes.Record(replace(identity, boot="00000000-0000-0000-0000-000000000000"))
+    before = processes.ProcessRecord(replace(identity, boot="00000000-0000-0000-0000-000000000000"))
     processes.write_record(tmp_path / "before.json", before)
 
     assert processes.read_record(copy / "record.json") is None
     assert processes.read_record(tmp_path / "before.json") is None
     assert not processes.send_signal(before.identity, signal.SIGKILL)
     original.rename(tmp_path / "moved")
-    assert processes.read_record(tmp_path / "moved" / "record.json") == processes.Record(identity)
+    assert processes.read_record(tmp_path / "moved" / "record.json") == processes.ProcessRecord(identity)
     (tmp_path / "link").symlink_to(tmp_path / "moved")
-    assert processes.read_record(tmp_path / "link" / "record.json") == processes.Record(identity)
+    assert processes.read_record(tmp_path / "link" / "record.json") == processes.ProcessRecord(identity)
     await processes.terminate(identity, grace=5.0)
 
 

@@ -15,7 +15,7 @@ from autoscaler.warmpool.claims.assignment import Assignment
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line
 from clusters.net.endpoints import Endpoint
-from clusters.net.session import Session, read_at_most
+from clusters.net.session import LazySession, read_at_most
 
 MAX_ANSWER: Final = 4_096
 """Bytes of an answer that are read; ours has some 40, an error one line."""
@@ -53,7 +53,7 @@ class HttpLoadCaller:
 
     def __init__(self, settings: WarmStart | None = None) -> None:
         timeout = (settings or WarmStart()).assign_timeout
-        self._session = Session(timeout, partial(aiohttp.TCPConnector, limit=MAX_CALLS, force_close=True))
+        self._session = LazySession(timeout, partial(aiohttp.TCPConnector, limit=MAX_CALLS, force_close=True))
 
     async def load(self, endpoint: Endpoint, token: str, assignment: Assignment) -> None:
         """Raises LoadFailed after `WarmStart.assign_timeout` at the latest, LoadRefused for a 400."""

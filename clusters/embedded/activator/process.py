@@ -183,7 +183,7 @@ class ActivatorProcess:
 
     def _hold(self, identity: Identity, version: str) -> None:
         self._identity = identity
-        processes.write_record(self._folder / RECORD, processes.Record(identity, version))
+        processes.write_record(self._folder / RECORD, processes.ProcessRecord(identity, version))
 
     def _listen(self) -> socket.socket:
         """Return the listening socket, which is kept. Raises ActivatorFailed when the address is taken."""

@@ -41,7 +41,7 @@ class Gateway(Protocol):
     """What is needed of `clusters.gateway.envoy.Envoy`."""
 
     async def apply(self, table: Table) -> None:
-        """Return once every later request is routed by `table`. Raises NotServing, Refused."""
+        """Return once every later request is routed by `table`. Raises NotServing, ConfigurationRejected."""
         ...
 
     async def requests_at(self, backend: Backend) -> int:

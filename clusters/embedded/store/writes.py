@@ -14,7 +14,7 @@ from clusters.base import fieldsets
 from clusters.base.api import Subresource
 from clusters.base.errors import Conflict, FieldError, Invalid, NotFound
 from clusters.base.fieldsets import same
-from clusters.base.managed_fields import Manager, Operation, read_managers, write_created, write_managers
+from clusters.base.managed_fields import FieldManager, Operation, read_managers, write_created, write_managers
 from clusters.base.objects import NAMESPACE, SECRET, Kind, Object, generation_of, is_deleting, uid_of, version_of
 from clusters.embedded.store.admission import Validator, metadata_faults, shape_faults, unknown_faults, unknown_fields
 from clusters.embedded.store.secrets import merge_string_data
@@ -96,7 +96,9 @@ class Writer:
     def _merged(self, obj: Object) -> Object:
         return merge_string_data(obj) if self.kind.resource == SECRET.resource else obj
 
-    def _finish(self, before: Object, owned: Object, former: Sequence[Manager], managers: Sequence[Manager]) -> Object:
+    def _finish(
+        self, before: Object, owned: Object, former: Sequence[FieldManager], managers: Sequence[FieldManager]
+    ) -> Object:
         """`before` with its ownable part replaced by `owned`: validated, with generation and managers."""
         unchanged = same(owned, self._ownable(before))
         if unchanged and set(managers) == set(former):
@@ -176,8 +178,8 @@ class Writer:
         status = {"status": before["status"]} if self.kind.status and "status" in before else {}
         return head | content | status
 
-    def _me(self, operation: Operation) -> Manager:
-        return Manager(self.manager, operation, self.subresource, self.kind.api_version, self.now, frozenset())
+    def _me(self, operation: Operation) -> FieldManager:
+        return FieldManager(self.manager, operation, self.subresource, self.kind.api_version, self.now, frozenset())
 
 
 @lru_cache(REMEMBERED)
@@ -191,7 +193,7 @@ def _made_alike(
     labels: tuple[str, ...],
 ) -> list[Object]:
     """`managedFields` of a new object with a spec that is one field, or none, and these labels, and nothing beside."""
-    me = Manager(manager, operation, subresource, api_version, now, frozenset())
+    me = FieldManager(manager, operation, subresource, api_version, now, frozenset())
     owned: Object = {"spec": ()} if has_spec else {}
     return write_created(me, owned | ({"metadata": {"labels": dict.fromkeys(labels, "")}} if labels else {}))
 
@@ -214,7 +216,7 @@ def _without(before: Object, fields: Collection[str]) -> Object:
     return {**before, "metadata": {field: value for field, value in before["metadata"].items() if field not in gone}}
 
 
-def _managed(obj: Object, managers: Sequence[Manager]) -> Object:
+def _managed(obj: Object, managers: Sequence[FieldManager]) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "managedFields": write_managers(managers)}}
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from clusters.base.errors import KnodelError
+from clusters.base.errors import AddressInUse
 
 log = logging.getLogger(__name__)
 
@@ -24,12 +24,8 @@ LINGER = 1.0  # s to discard the body after the response, so that the client rea
 LINGER_CHUNK = 64 * 1024  # bytes
 
 
-class CannotListen(KnodelError):
-    """The address is in use, or does not belong to this machine."""
-
-
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """The request line; `path` is without the query."""
 
     method: str
@@ -37,7 +33,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     """A response."""
 
     status: HTTPStatus
@@ -46,7 +42,7 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Handler = Callable[[Request], Response]
+Handler = Callable[[HttpRequest], HttpResponse]
 
 
 class HttpListener:
@@ -60,12 +56,12 @@ class HttpListener:
         self._open: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
-        """Listen and return the port. Raises CannotListen."""
+        """Listen and return the port. Raises AddressInUse."""
         try:
             self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=MOST_HEAD_BYTES)
         except OSError as error:
             address = f"{self._host}:{self._port}"
-            raise CannotListen(f"cannot listen on {address}: {error.strerror or error}: choose another port") from error
+            raise AddressInUse(f"cannot listen on {address}: {error.strerror or error}: choose another port") from error
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
@@ -98,24 +94,24 @@ class HttpListener:
             async with asyncio.timeout(HEAD_TIMEOUT):
                 head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            response, request = Response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), None
+            response, request = HttpResponse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), None
         else:
             request = parse_head(head)
-            response = self._call_handler(request) if request is not None else Response(HTTPStatus.BAD_REQUEST)
+            response = self._call_handler(request) if request is not None else HttpResponse(HTTPStatus.BAD_REQUEST)
         writer.write(_encode(response, with_body=request is None or request.method != "HEAD"))
         await writer.drain()
         writer.write_eof()
         await _discard_rest(reader)
 
-    def _call_handler(self, request: Request) -> Response:
+    def _call_handler(self, request: HttpRequest) -> HttpResponse:
         try:
             return self._handler(request)
         except Exception:  # an internal error must not end the server
             log.exception("%s %s failed", request.method, request.path)
-            return Response(HTTPStatus.INTERNAL_SERVER_ERROR)
+            return HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def parse_head(head: bytes) -> Request | None:
+def parse_head(head: bytes) -> HttpRequest | None:
     """Return the request of a head (RFC 9112 §3); None for an invalid request line."""
     try:
         line = head.split(b"\r\n", 1)[0].decode("ascii")
@@ -124,10 +120,10 @@ def parse_head(head: bytes) -> Request | None:
     words = line.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
         return None
-    return Request(words[0], words[1].partition("?")[0])
+    return HttpRequest(words[0], words[1].partition("?")[0])
 
 
-def _encode(response: Response, with_body: bool) -> bytes:
+def _encode(response: HttpResponse, with_body: bool) -> bytes:
     body = response.body.encode()
     headers = {
         "Content-Type": response.content_type,

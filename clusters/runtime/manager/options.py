@@ -25,7 +25,7 @@ LARGEST_PORT = 65_535
 LEVELS = ("debug", "info", "warning", "error")
 
 
-class BadOptions(KnodelError):
+class InvalidOptions(KnodelError):
     """A command-line argument is invalid."""
 
 
@@ -54,7 +54,7 @@ class Options:
 def parse_options(
     program: str, about: str, argv: Sequence[str], environ: Mapping[str, str], files: Mapping[str, str] = NO_FILES
 ) -> Options:
-    """Parse arguments and environment. Raises BadOptions; `--help` prints the help and raises SystemExit.
+    """Parse arguments and environment. Raises InvalidOptions; `--help` prints the help and raises SystemExit.
 
     `files` maps the names of the program's own file options, without dashes, to their help. The environment variables
     are HOST, and POD_NAME, POD_UID and POD_NAMESPACE of the downward API.
@@ -83,8 +83,8 @@ def parse_options(
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Raise BadOptions instead of exiting."""
-        raise BadOptions(f"{self.prog}: {message}; see --help")
+        """Raise InvalidOptions instead of exiting."""
+        raise InvalidOptions(f"{self.prog}: {message}; see --help")
 
 
 def _parser(program: str, about: str, files: Mapping[str, str]) -> argparse.ArgumentParser:

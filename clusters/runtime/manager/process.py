@@ -22,11 +22,11 @@ from clusters.base.core_dumps import allow_none
 from clusters.base.errors import KnodelError
 from clusters.runtime.lease import LeaderLease
 from clusters.runtime.manager.config_file import ConfigFile
-from clusters.runtime.manager.http import HttpListener, Request, Response
+from clusters.runtime.manager.http import HttpListener, HttpRequest, HttpResponse
 from clusters.runtime.manager.logs import configure_logs
 from clusters.runtime.manager.manager import Component, Manager
 from clusters.runtime.manager.metrics import CONTENT_TYPE, Family, process_families, render
-from clusters.runtime.manager.options import NO_FILES, BadOptions, Options, parse_options
+from clusters.runtime.manager.options import NO_FILES, InvalidOptions, Options, parse_options
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ LEASE_PERIOD = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Program(Generic[T]):
+class ControlPlaneProgram(Generic[T]):
     """The definition of a control-plane process.
 
     `connect` opens the cluster, `settings(text, where)` parses the file of `--config`, and `make` composes the
@@ -55,7 +55,7 @@ class Program(Generic[T]):
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def run_program(program: Program[T], argv: Sequence[str] | None = None) -> int:
+def run_program(program: ControlPlaneProgram[T], argv: Sequence[str] | None = None) -> int:
     """Run one replica until SIGTERM or SIGINT; return the exit code."""
     return run_process(program.name, program.about, partial(run_replica, program), argv, files=program.files)
 
@@ -74,7 +74,7 @@ def run_process(
         options = parse_options(name, about, sys.argv[1:] if argv is None else argv, environ, files)
         configure_logs(options.log_format, options.log_level)
         uvloop.run(_until_signal(serve, options))
-    except BadOptions as error:
+    except InvalidOptions as error:
         print(f"error: {error}", file=sys.stderr)  # logging is not configured yet
         return 2
     except KnodelError as error:
@@ -95,7 +95,9 @@ async def _until_signal(serve: Callable[[Options, asyncio.Event], Awaitable[None
     log.info("stopped by a signal")
 
 
-async def run_replica(program: Program[T], options: Options, stop: asyncio.Event, clock: Clock | None = None) -> None:
+async def run_replica(
+    program: ControlPlaneProgram[T], options: Options, stop: asyncio.Event, clock: Clock | None = None
+) -> None:
     """Run one replica of the program until `stop`. Raises KnodelError."""
     clock = clock or SystemClock()
     config = ConfigFile(options.config, program.settings, clock)
@@ -145,19 +147,19 @@ class Listeners:
         for listener in self._open:
             await listener.close()
 
-    def _probe(self, request: Request) -> Response:
+    def _probe(self, request: HttpRequest) -> HttpResponse:
         """Respond to `/healthz` (the event loop runs) and `/readyz` (this replica can act now)."""
         if request.path not in ("/healthz", "/readyz"):
-            return Response(HTTPStatus.NOT_FOUND, "not found: the paths are /healthz and /readyz\n")
+            return HttpResponse(HTTPStatus.NOT_FOUND, "not found: the paths are /healthz and /readyz\n")
         if request.method not in ("GET", "HEAD"):
-            return Response(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
+            return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
         if request.path == "/readyz" and not self._ready():
-            return Response(HTTPStatus.SERVICE_UNAVAILABLE, "not ready: the first lists are not complete\n")
-        return Response(HTTPStatus.OK, "ok\n")
+            return HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, "not ready: the first lists are not complete\n")
+        return HttpResponse(HTTPStatus.OK, "ok\n")
 
-    def _metrics(self, request: Request) -> Response:
+    def _metrics(self, request: HttpRequest) -> HttpResponse:
         if request.path != "/metrics":
-            return Response(HTTPStatus.NOT_FOUND, "not found: the path is /metrics\n")
+            return HttpResponse(HTTPStatus.NOT_FOUND, "not found: the path is /metrics\n")
         if request.method not in ("GET", "HEAD"):
-            return Response(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
-        return Response(HTTPStatus.OK, render([*self._families(), *process_families()]), CONTENT_TYPE)
+            return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
+        return HttpResponse(HTTPStatus.OK, render([*self._families(), *process_families()]), CONTENT_TYPE)

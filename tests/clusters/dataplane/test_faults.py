@@ -9,7 +9,7 @@ from clusters.base.objects import INGRESS, POD, SERVERLESS_SERVICE, Key, Object,
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane.controller import DataPlane
 from clusters.gateway.envoy import ENDPOINTS, ROUTES, Envoy
-from clusters.gateway.errors import NotServing, Refused
+from clusters.gateway.errors import ConfigurationRejected, NotServing
 from tests.clusters.dataplane.looks import Stuck, answers, is_ready
 from tests.clusters.dataplane.stage import Activator, Stage, data_plane
 from tests.clusters.gateway.backends import Backend
@@ -129,7 +129,7 @@ async def test_a_burst_of_changes_goes_into_few_updates(
         assert len(envoy.tables) <= started + 2
 
 
-@pytest.mark.parametrize("error", [NotServing("Envoy does not answer"), Refused("Envoy refused it")])
+@pytest.mark.parametrize("error", [NotServing("Envoy does not answer"), ConfigurationRejected("Envoy refused it")])
 async def test_an_ingress_says_why_it_is_not_in_force(
     cluster: EmbeddedCluster, stage: Stage, activator: Activator, holding: Backend, error: Exception
 ) -> None:

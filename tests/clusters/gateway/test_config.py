@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from clusters.base.objects import Key
 from clusters.gateway import config
 from clusters.gateway.config import Resource, RouteMaker, endpoints
-from clusters.gateway.routes import Backend, Route, Split, Table, VirtualHost
+from clusters.gateway.routes import Backend, Route, RouteSplit, Table, VirtualHost
 from clusters.gateway.xds import XdsFiles
 
 ACTIVATOR = Backend("127.0.0.1", 9000)
 
 
 def host(name: str, splits: Mapping[str, int], **more: Any) -> VirtualHost:
-    made = tuple(Split(Key("default", revision), percent) for revision, percent in splits.items())
+    made = tuple(RouteSplit(Key("default", revision), percent) for revision, percent in splits.items())
     return VirtualHost(f"default/{name}/0", (f"{name}.default.localhost",), (Route(made, **more),), name)
 
 

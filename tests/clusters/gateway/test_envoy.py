@@ -21,10 +21,10 @@ from clusters.base.identity import Identity, identify
 from clusters.base.objects import Key
 from clusters.gateway import envoy
 from clusters.gateway.envoy import ROUTES, Envoy
-from clusters.gateway.errors import NotServing, Refused
-from clusters.gateway.limits import Limits
+from clusters.gateway.errors import ConfigurationRejected, NotServing
+from clusters.gateway.limits import GatewayLimits
 from clusters.gateway.routes import Backend as Address
-from clusters.gateway.routes import Route, Split, Table, VirtualHost
+from clusters.gateway.routes import Route, RouteSplit, Table, VirtualHost
 from tests.clusters.gateway.backends import ask, backend, read_answer
 from tests.support.clock import SteppedClock
 from tests.support.ports import free_port
@@ -34,7 +34,7 @@ REVISION = Key("default", "m-00001")
 
 
 def table(address: Address, *hosts: str) -> Table:
-    route = Route((Split(REVISION, 100),))
+    route = Route((RouteSplit(REVISION, 100),))
     return Table((VirtualHost("default/m/0", hosts or ("m.default.localhost",), (route,)),), {REVISION: (address,)})
 
 
@@ -70,7 +70,7 @@ async def test_the_next_control_plane_adopts_envoy_and_no_request_notices(gatewa
 async def test_an_envoy_with_other_settings_is_replaced(gateway: Envoy) -> None:
     former = gateway.pid
     await gateway.close()
-    successor = Envoy(gateway.folder, gateway.host, gateway.port, SystemClock(), Limits(header_kib=16))
+    successor = Envoy(gateway.folder, gateway.host, gateway.port, SystemClock(), GatewayLimits(header_kib=16))
     assert not await successor.start()
     assert successor.pid != former
     await successor.stop(grace=0.0)
@@ -78,7 +78,7 @@ async def test_an_envoy_with_other_settings_is_replaced(gateway: Envoy) -> None:
 
 @pytest.mark.fault("I10")
 async def test_a_record_of_another_process_adopts_nobody(tmp_path: Path) -> None:
-    processes.write_record(tmp_path / "envoy.pid.json", processes.Record(Identity(os.getpid(), 1)))
+    processes.write_record(tmp_path / "envoy.pid.json", processes.ProcessRecord(Identity(os.getpid(), 1)))
     gateway = Envoy(tmp_path, "127.0.0.1", free_port(), SystemClock())
     assert not await gateway.start()
     await gateway.stop(grace=0.0)
@@ -192,7 +192,7 @@ async def test_a_configuration_that_envoy_refuses_leaves_the_former_in_force(gat
         await gateway.apply(good)
         on_disk = (gateway.folder / ROUTES).read_bytes()
         for _ in range(2):
-            with pytest.raises(Refused, match="the former one remains in force"):
+            with pytest.raises(ConfigurationRejected, match="the former one remains in force"):
                 await gateway.apply(bad)
         assert (gateway.folder / ROUTES).read_bytes() == on_disk, "what the next Envoy would start with"
         assert (await ask(gateway.port)).status == 200

@@ -13,10 +13,10 @@ import pytest
 
 from clusters.base.clock import SystemClock
 from clusters.gateway.envoy import ACCESS_LOG, Envoy
-from clusters.gateway.limits import Limits
+from clusters.gateway.limits import GatewayLimits
 from clusters.gateway.route_config import PATH_FORM_DOMAIN, VERSION_DOMAIN
 from clusters.gateway.routes import Backend as Address
-from clusters.gateway.routes import Route, Split, Table, VirtualHost
+from clusters.gateway.routes import Route, RouteSplit, Table, VirtualHost
 from clusters.gateway.token import HEADER
 from serving.modelserver.base.split import is_of_split
 from tests.clusters.gateway.backends import Backend, ask, backend, read_answer
@@ -327,7 +327,7 @@ async def test_names_of_the_gateways_own_are_of_no_use_to_callers(gateway: Envoy
 async def on_a_laptop(tmp_path: Path, first: Backend) -> AsyncIterator[int]:
     """The port of a gateway that serves its own names only."""
     hosts = ("127.0.0.1", "localhost", "[::1]", "*.localhost", "models.lan", "*.team.example")
-    made = Envoy(tmp_path / "guarded", "127.0.0.1", free_port(), SystemClock(), Limits(hosts=hosts))
+    made = Envoy(tmp_path / "guarded", "127.0.0.1", free_port(), SystemClock(), GatewayLimits(hosts=hosts))
     await made.start()
     try:
         await made.apply(table({"m-00001": 100}, {ONE: (first.address,)}))
@@ -358,6 +358,6 @@ async def test_a_gateway_of_one_machine_refuses_pages_of_others(on_a_laptop: int
 
 
 async def test_a_route_without_splits_is_503(gateway: Envoy) -> None:
-    route = Route((Split(ONE, 100),), match=(("a", "b"),))
+    route = Route((RouteSplit(ONE, 100),), match=(("a", "b"),))
     await gateway.apply(Table((VirtualHost("default/m/0", ("m.default.localhost",), (route, Route(()))),)))
     assert is_error(await ask(gateway.port), 503)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clusters.base.objects import Key
 from clusters.gateway.ingress import revisions_of, virtual_hosts, without_collisions
-from clusters.gateway.routes import Route, Split, VirtualHost
+from clusters.gateway.routes import Route, RouteSplit, VirtualHost
 from tests.clusters.gateway.ingresses import ingress
 
 
@@ -31,7 +31,7 @@ def test_a_split_keeps_its_percents_and_drops_what_gets_none() -> None:
 def test_every_split_names_its_revision_to_the_activator() -> None:
     host, *_ = virtual_hosts(ingress("m", {"m-00001": 100}), no_timeout)
     headers = (("Knative-Serving-Namespace", "default"), ("Knative-Serving-Revision", "m-00001"))
-    assert host.routes[0].splits == (Split(Key("default", "m-00001"), 100, headers),)
+    assert host.routes[0].splits == (RouteSplit(Key("default", "m-00001"), 100, headers),)
 
 
 def test_routes_that_ask_for_a_header_come_before_the_others() -> None:
@@ -105,7 +105,7 @@ def test_what_envoy_would_refuse_is_refused_before(where: str, value: object) ->
 
 
 def test_of_two_virtual_hosts_with_one_name_the_first_has_it() -> None:
-    route = Route((Split(Key("default", "m-00001"), 100),))
+    route = Route((RouteSplit(Key("default", "m-00001"), 100),))
     first = VirtualHost("a/0", ("x", "y"), (route,), "m")
     second = VirtualHost("b/0", ("y", "z"), (route,), "m")
     third = VirtualHost("c/0", ("x",), (route,))

@@ -9,7 +9,7 @@ import pytest
 
 from clusters.base.clock import SystemClock
 from clusters.gateway.envoy import Envoy
-from clusters.gateway.limits import Limits
+from clusters.gateway.limits import GatewayLimits
 from tests.clusters.gateway.backends import Backend, ask, raw
 from tests.clusters.gateway.tables import HEAD, is_error
 from tests.support.ports import free_port
@@ -83,7 +83,7 @@ async def test_large_bodies_pass_with_and_without_a_length(served: int) -> None:
 
 @pytest.mark.bad_input("framing-heads")
 async def test_headers_that_drip_are_cut_off(tmp_path: Path) -> None:
-    gateway = Envoy(tmp_path, "127.0.0.1", free_port(), SystemClock(), Limits(header_seconds=0.1))
+    gateway = Envoy(tmp_path, "127.0.0.1", free_port(), SystemClock(), GatewayLimits(header_seconds=0.1))
     await gateway.start()
     try:
         assert is_error(await raw(gateway.port, b"GET / HTTP/1.1\r\nHost: a"), 408)

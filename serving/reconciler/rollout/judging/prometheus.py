@@ -12,7 +12,7 @@ from typing import Final
 import aiohttp
 
 from clusters.base.sizes import format_size
-from clusters.net.session import Session, read_at_most
+from clusters.net.session import LazySession, read_at_most
 from serving.reconciler.rollout.judging.query_answer import NoValue, value_in
 from serving.reconciler.rollout.judging.query_backoff import Rests
 from serving.types.rollout import MetricRule
@@ -37,7 +37,7 @@ class Prometheus:
 
     def __init__(self, url: str, timeout: float = TIMEOUT, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._url = url.rstrip("/")
-        self._session = Session(timeout, aiohttp.TCPConnector)
+        self._session = LazySession(timeout, aiohttp.TCPConnector)
         self._said: dict[str, str] = {}
         self._rests = Rests(monotonic)
 

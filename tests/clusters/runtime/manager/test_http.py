@@ -8,14 +8,15 @@ from http import HTTPStatus
 
 import pytest
 
+from clusters.base.errors import AddressInUse
 from clusters.runtime.manager import http
-from clusters.runtime.manager.http import CannotListen, HttpListener, Request, Response, parse_head
+from clusters.runtime.manager.http import HttpListener, HttpRequest, HttpResponse, parse_head
 from tests.support.wait import eventually
 
 
-def echo(request: Request) -> Response:
+def echo(request: HttpRequest) -> HttpResponse:
     """What was asked."""
-    return Response(HTTPStatus.OK, f"{request.method} {request.path}", headers={"X-One": "1"})
+    return HttpResponse(HTTPStatus.OK, f"{request.method} {request.path}", headers={"X-One": "1"})
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ async def test_an_answer_comes_though_the_body_is_still_being_sent(port: int) ->
 
 
 async def test_a_fault_of_ours_is_a_500_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(_: Request) -> Response:
+    def broken(_: HttpRequest) -> HttpResponse:
         raise ValueError("a fault of ours")
 
     listener = HttpListener("127.0.0.1", 0, broken)
@@ -116,7 +117,7 @@ async def test_more_callers_than_can_be_served_are_sent_away_at_once(
 
 
 async def test_a_taken_port_is_named(port: int) -> None:
-    with pytest.raises(CannotListen, match=f"127.0.0.1:{port}"):
+    with pytest.raises(AddressInUse, match=f"127.0.0.1:{port}"):
         await HttpListener("127.0.0.1", port, echo).start()
 
 
@@ -135,4 +136,4 @@ async def test_closing_drops_what_is_open(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_a_path_is_without_its_query() -> None:
-    assert parse_head(b"POST /events?a=b HTTP/1.1\r\nHost: x\r\n\r\n") == Request("POST", "/events")
+    assert parse_head(b"POST /events?a=b HTTP/1.1\r\nHost: x\r\n\r\n") == HttpRequest("POST", "/events")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clusters.runtime.manager.logs import JsonFormatter
-from clusters.runtime.manager.options import BadOptions, parse_options
+from clusters.runtime.manager.options import InvalidOptions, parse_options
 
 
 def test_a_pod_says_who_it_is_and_where_it_lives() -> None:
@@ -38,7 +38,7 @@ def test_outside_a_pod_every_process_is_a_candidate_of_its_own_and_listens_on_lo
     "argv", [["--probe-port", "70000"], ["--metrics-port", "x"], ["--what"], ["--log-level", "no"]]
 )
 def test_a_wrong_argument_is_one_line(argv: list[str]) -> None:
-    with pytest.raises(BadOptions, match="see --help"):
+    with pytest.raises(InvalidOptions, match="see --help"):
         parse_options("p", "", argv, {})
 
 

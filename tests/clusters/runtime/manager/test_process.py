@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from clusters.base.errors import KnodelError
-from clusters.runtime.manager.options import BadOptions, Options
+from clusters.runtime.manager.options import InvalidOptions, Options
 from clusters.runtime.manager.process import run_process
 
 
@@ -30,7 +30,7 @@ def test_an_asked_end_is_none_to_worry_about() -> None:
     assert run() == 0
 
 
-@pytest.mark.parametrize(("error", "code"), [(KnodelError("no"), 1), (BadOptions("PORT=x"), 2)])
+@pytest.mark.parametrize(("error", "code"), [(KnodelError("no"), 1), (InvalidOptions("PORT=x"), 2)])
 def test_what_we_know_is_told_in_one_line(error: KnodelError, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(error) == code
     told = capsys.readouterr().err
