@@ -136,8 +136,8 @@ class Envoy:
     async def apply(self, table: Table) -> None:
         """Apply `table`: every request after the return is routed by it.
 
-        Only changed files are written. Raises ConfigurationRejected, and NotServing when Envoy does not apply them in time. Then the
-        files remain, so that Envoy or its successor can apply them later. Call again to find out.
+        Only changed files are written. Raises ConfigurationRejected, and NotServing when Envoy does not apply them in
+        time. Then the files remain, so that Envoy or its successor can apply them later. Call again to find out.
         """
         routes = self._maker.make(table.hosts)
         wanted = _Configuration(routes, endpoints(table))
