@@ -56,7 +56,7 @@ async def wait_ended(identity: Identity) -> None:
     ended: asyncio.Future[None] = loop.create_future()
     try:
         if is_running(identity):  # checked after the open, so the descriptor belongs to this process
-            loop.add_reader(descriptor, _settle, ended)
+            loop.add_reader(descriptor, _resolve, ended)
             await ended
         _reap(identity)
     finally:
@@ -121,7 +121,7 @@ def read_record(path: Path) -> ProcessRecord | None:
     return ProcessRecord(identity, str(content.get("version", "")))
 
 
-def _settle(future: asyncio.Future[None]) -> None:
+def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 

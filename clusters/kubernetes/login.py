@@ -141,11 +141,11 @@ def _captured_errors() -> Iterator[list[str]]:
     """Collect the errors that the loader logs: it continues without credentials when an exec plugin fails."""
     messages: list[str] = []
 
-    class Collector(logging.Handler):
+    class ErrorCollector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             messages.append(record.getMessage())
 
-    handler = Collector(logging.ERROR)
+    handler = ErrorCollector(logging.ERROR)
     logger = logging.getLogger(LOADER)
     logger.addHandler(handler)
     try:

@@ -15,7 +15,7 @@ import uvloop
 
 from clusters.base.clock import SystemClock
 from clusters.base.objects import EVENT_SOURCE, KINDS, Object
-from clusters.base.python_gc import collect_seldom, spare_what_is_there
+from clusters.base.process_setup import collect_rarely, freeze_loaded_objects
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.store.store import Store
 from clusters.runtime.informer import Informers
@@ -51,8 +51,8 @@ async def run(folder: Path) -> None:
         await let_in(cluster, NAMESPACE)
         await informers.synced()
         group.create_task(server.serve(sockets=[socket]))
-        spare_what_is_there()
-        group.create_task(collect_seldom(clock))
+        freeze_loaded_objects()
+        group.create_task(collect_rarely(clock))
         print(socket.getsockname()[1], flush=True)
 
 

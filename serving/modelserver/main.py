@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from clusters.base.core_dumps import allow_none
 from clusters.base.errors import KnodelError
+from clusters.base.process_setup import disable_core_dumps
 from clusters.base.redact import one_line
 from clusters.gateway.token import VARIABLE
 from clusters.net.sockets import LISTEN_FDS
@@ -65,7 +65,7 @@ def serve(argv: Sequence[str], environ: Mapping[str, str], on_ready: Callable[[]
 
     Raises BadOptions for wrong arguments or variables, CannotListen, and KnodelError for a model that cannot be served.
     """
-    allow_none()
+    disable_core_dumps()
     options = _remembering(parse_options(argv, environ))
     os.environ.pop(VARIABLE, None)  # no model's code and no child process reads it
     sockets = _bind(options)

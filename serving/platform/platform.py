@@ -25,7 +25,6 @@ from autoscaler.metrics.source import PodScraper
 from autoscaler.warmpool.claims.caller import HttpLoadCaller
 from autoscaler.warmpool.claims.keys import PoolKey
 from clusters.base.clock import SystemClock
-from clusters.base.core_dumps import allow_none
 from clusters.base.errors import AlreadyExists, KnodelError
 from clusters.base.identity import identify
 from clusters.base.objects import (
@@ -39,7 +38,7 @@ from clusters.base.objects import (
     WARM_POOL,
     Object,
 )
-from clusters.base.python_gc import collect_seldom, spare_what_is_there
+from clusters.base.process_setup import collect_rarely, disable_core_dumps, freeze_loaded_objects
 from clusters.base.version import VERSION
 from clusters.embedded.activator.process import ActivatorProcess
 from clusters.embedded.cluster import EmbeddedCluster
@@ -150,8 +149,8 @@ class Platform:
                 await loops.until(self._informers.synced())
                 self._control.serve(self._control_api(), self._webhook, loops, self._clock.now())
                 await loops.until(self._settled())
-                spare_what_is_there()
-                loops.start(collect_seldom(self._clock))
+                freeze_loaded_objects()
+                loops.start(collect_rarely(self._clock))
                 self._announce()
                 await loops.until(stop.wait())
                 forget(self.state)
@@ -319,7 +318,7 @@ class Platform:
 
 def run_platform(state: Path, settings: Settings, open_store: OpenStore = Store.open) -> int:
     """Run a platform in this process until SIGINT or SIGTERM, and return the exit code."""
-    allow_none()
+    disable_core_dumps()
     os.umask(0o077)  # logs and records are private even if the folder is not
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -16,7 +16,7 @@ from typing import Any
 
 from clusters.base.clock import SystemClock
 from clusters.base.objects import EVENT_SOURCE
-from clusters.base.python_gc import collect_seldom, spare_what_is_there
+from clusters.base.process_setup import collect_rarely, freeze_loaded_objects
 from clusters.kubernetes import KubernetesCluster, Timeouts
 from clusters.kubernetes.transport import ApiRequest, Transport
 from clusters.runtime.informer import Informer
@@ -64,9 +64,9 @@ async def serve(options: Options, port: int, stop: asyncio.Event) -> None:
                 watching,
                 asyncio.create_task(_watch_jobs(synced, jobs)),
                 asyncio.create_task(_follow(config, app)),
-                asyncio.create_task(collect_seldom(clock)),
+                asyncio.create_task(collect_rarely(clock)),
             )
-            spare_what_is_there()
+            freeze_loaded_objects()
             try:
                 await _until(stop, watching)
             finally:

@@ -1,4 +1,4 @@
-"""A new leader's informers: it does not act before they have seen the last writes of the former one."""
+"""A new leader acts only after its informers have observed the last writes of the former leader."""
 
 from __future__ import annotations
 

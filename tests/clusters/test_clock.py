@@ -1,4 +1,4 @@
-"""Clocks that a machine's administrator sets: what is measured by a steady one goes on."""
+"""Clocks when an administrator sets the machine's time: intervals of a steady clock continue."""
 
 from __future__ import annotations
 

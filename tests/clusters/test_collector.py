@@ -1,4 +1,4 @@
-"""The garbage collector of long-lived processes."""
+"""The garbage collector settings of long-lived processes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import gc
 
 import pytest
 
-from clusters.base.python_gc import EVERY, MIDDLE, SHARE, YOUNG, collect_seldom, spare_what_is_there
+from clusters.base.process_setup import EVERY, MIDDLE, SHARE, YOUNG, collect_rarely, freeze_loaded_objects
 from tests.support.clock import SteppedClock
 
 
 def test_what_is_there_is_spared_and_what_comes_is_looked_at_less_often() -> None:
     before = gc.get_threshold()
     try:
-        spare_what_is_there()
+        freeze_loaded_objects()
         assert gc.get_freeze_count() > 0
         assert gc.get_threshold() == (YOUNG, MIDDLE, before[2])
         assert gc.isenabled()
@@ -33,7 +33,7 @@ async def test_full_collections_come_each_minute_or_as_seldom_as_their_share_of_
         clock.step(takes)
         seen.append(None)
 
-    task = asyncio.create_task(collect_seldom(clock, collect))
+    task = asyncio.create_task(collect_rarely(clock, collect))
     try:
         await asyncio.sleep(0)
         numbers = []

@@ -1,4 +1,4 @@
-"""The controller frame: what wakes a key, what happens when a pass fails."""
+"""The controller: which changes enqueue which keys, and how failed passes are retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No process of ours leaves its memory in a file."""
+"""Processes of the platform write no core dumps."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 PROGRAM = """
 import resource
 import subprocess
-from clusters.base.core_dumps import allow_none
-allow_none()
+from clusters.base.process_setup import disable_core_dumps
+disable_core_dumps()
 print(resource.getrlimit(resource.RLIMIT_CORE), flush=True)
 subprocess.run(["cat", "/proc/self/limits"], check=True)
 """

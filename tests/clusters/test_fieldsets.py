@@ -1,4 +1,4 @@
-"""Field sets: the algebra below server-side apply. The contract has its behaviour; here are format and invariants."""
+"""Field sets of server-side apply: format and invariants. The contract tests the behaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Informers: a local copy that heals itself."""
+"""Informers: local copies that recover from every failure."""
 
 from __future__ import annotations
 

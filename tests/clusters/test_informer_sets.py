@@ -1,4 +1,4 @@
-"""Several sets of informers that one process runs."""
+"""Several sets of informers in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leader election: one holder, judged by the local clock alone."""
+"""Leader election: at most one holder, by its local clock."""
 
 from __future__ import annotations
 

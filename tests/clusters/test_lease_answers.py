@@ -1,4 +1,4 @@
-"""Leader election when an answer does not come: what was asked may have been done all the same."""
+"""Leader election when a response is lost although the request was carried out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that outlive whoever started them."""
+"""Processes that outlive the process that started them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work queue: each key once in the queue, once at work."""
+"""The work queue: a key is queued once, and one worker has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events: the same words again only raise a count."""
+"""Events: equal ones are counted in one object."""
 
 from __future__ import annotations
 

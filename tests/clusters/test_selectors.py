@@ -1,4 +1,4 @@
-"""Label selectors against a plain reading of the rules. The contract has the tables; here are the properties."""
+"""Properties of label selectors, against a plain implementation of the rules. The contract has the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports that are guarded for this user, and sockets that a process inherits."""
+"""Guarded ports, and listening sockets that a process inherits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unix sockets of the platform: at paths of any length, and only between processes of one user."""
+"""Unix sockets of the platform: paths of any length, and connections only between processes of one user."""
 
 from __future__ import annotations
 

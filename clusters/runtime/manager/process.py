@@ -18,8 +18,8 @@ import uvloop
 
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock, SystemClock
-from clusters.base.core_dumps import allow_none
 from clusters.base.errors import KnodelError
+from clusters.base.process_setup import disable_core_dumps
 from clusters.runtime.lease import LeaderLease
 from clusters.runtime.manager.config_file import ConfigFile
 from clusters.runtime.manager.http import HttpListener, HttpRequest, HttpResponse
@@ -69,7 +69,7 @@ def run_process(
     files: Mapping[str, str] = NO_FILES,
 ) -> int:
     """Run `serve(options, stop)` and return the exit code. SIGTERM and SIGINT set `stop`."""
-    allow_none()
+    disable_core_dumps()
     try:
         options = parse_options(name, about, sys.argv[1:] if argv is None else argv, environ, files)
         configure_logs(options.log_format, options.log_level)

@@ -1,4 +1,4 @@
-"""Small HTTP servers that stand behind the gateway, and a raw client before it."""
+"""Small HTTP servers behind the gateway, and a raw client in front of it."""
 
 from __future__ import annotations
 

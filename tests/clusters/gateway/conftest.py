@@ -1,4 +1,4 @@
-"""A real Envoy on a free port, its files in the test's folder, and backends."""
+"""Fixtures: a real Envoy on a free port, with its files in the test's folder, and backends."""
 
 from __future__ import annotations
 

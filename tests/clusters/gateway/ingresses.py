@@ -1,4 +1,4 @@
-"""Ingresses as Knative's Route reconciler words them."""
+"""Ingress objects in the form of Knative's Route reconciler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of one model, `m`, and how its errors look."""
+"""Route tables of one model, `m`, and its error responses."""
 
 from __future__ import annotations
 

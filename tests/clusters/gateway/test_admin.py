@@ -1,4 +1,4 @@
-"""Closing the connection to Envoy while others ask, as at the end of a platform in the middle of changes."""
+"""Closing the connection to Envoy during other requests, as at the end of a platform during changes."""
 
 from __future__ import annotations
 

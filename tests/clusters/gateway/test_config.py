@@ -1,4 +1,4 @@
-"""Routes → the files that Envoy follows."""
+"""The RDS and EDS files for routes and endpoints."""
 
 from __future__ import annotations
 

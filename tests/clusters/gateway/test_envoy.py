@@ -1,4 +1,4 @@
-"""Envoy's life: adopted, replaced, restarted, drained; a configuration that it refuses."""
+"""The life cycle of Envoy: adopted, replaced, restarted, drained; and rejected configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real Envoy does with requests under our configuration."""
+"""Requests through a real Envoy with our configuration."""
 
 from __future__ import annotations
 

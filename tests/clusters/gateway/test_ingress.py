@@ -1,4 +1,4 @@
-"""Ingress objects → virtual hosts."""
+"""Virtual hosts made from Ingress objects."""
 
 from __future__ import annotations
 

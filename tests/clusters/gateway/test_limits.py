@@ -1,4 +1,4 @@
-"""What a real Envoy refuses: bad framing, too much, too slow."""
+"""Requests that a real Envoy refuses: invalid framing, too large, too slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A closed loop of clients while splits, endpoints and revisions change: every answer is 200."""
+"""Clients in a closed loop while splits, endpoints and revisions change: every status is 200."""
 
 from __future__ import annotations
 

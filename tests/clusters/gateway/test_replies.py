@@ -1,4 +1,4 @@
-"""The gateway's own words."""
+"""The messages of the gateway's local replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every call of the `Cluster` protocol, to be made under some trouble."""
+"""Every method of the `Cluster` protocol, for tests under faults."""
 
 from __future__ import annotations
 

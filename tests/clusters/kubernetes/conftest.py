@@ -1,4 +1,4 @@
-"""The adapter, connected to the scripted API server by a kubeconfig, with timeouts of parts of a second."""
+"""Fixtures: the adapter, connected to the scripted API server by a kubeconfig, with short timeouts."""
 
 from __future__ import annotations
 

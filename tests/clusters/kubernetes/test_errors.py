@@ -1,4 +1,4 @@
-"""Answers of kube-apiserver 1.35, recorded, and what becomes of them."""
+"""Recorded failures of kube-apiserver 1.35, and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who we are to an API server: kubeconfig, service account, and what is said when there is neither."""
+"""Credentials for an API server: kubeconfig, service account, and the messages without either."""
 
 from __future__ import annotations
 

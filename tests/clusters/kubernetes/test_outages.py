@@ -1,4 +1,4 @@
-"""Calls against an API server that is down, slow, confused or does not know us."""
+"""Calls against an API server that is down, slow, sends invalid responses, or rejects the credentials."""
 
 from __future__ import annotations
 

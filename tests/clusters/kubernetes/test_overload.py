@@ -1,4 +1,4 @@
-"""Calls against an API server that asks to be left alone: 429, 503, Retry-After (K2)."""
+"""Calls against an overloaded API server: 429, 503, Retry-After (K2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the adapter sends, how it reads what comes, and what it does about lost races."""
+"""The requests of the adapter, its reading of responses, and its retries after lost races."""
 
 from __future__ import annotations
 

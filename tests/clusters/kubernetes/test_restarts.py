@@ -1,4 +1,4 @@
-"""Calls and watches in the seconds after an API server's restart: it answers before it knows the rights of anybody."""
+"""Calls and watches just after a restart of an API server, which denies requests before it has loaded its roles."""
 
 from __future__ import annotations
 

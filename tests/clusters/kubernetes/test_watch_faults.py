@@ -1,4 +1,4 @@
-"""Watch and informer against all that an API server and a network do to them: 410, silence, garbage, resets."""
+"""Watches and informers under faults of API server and network: 410, silence, invalid data, resets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names a server without authentication may have in Host and Origin."""
+"""The allowed values of Host and Origin for a server without authentication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses may be connected to: every special range, in every notation."""
+"""The addresses that the SSRF policy allows: every special range, in every notation."""
 
 from __future__ import annotations
 

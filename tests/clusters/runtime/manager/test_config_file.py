@@ -1,4 +1,4 @@
-"""Settings out of a file that is exchanged under a running process."""
+"""Settings from a file that changes while the process runs."""
 
 from __future__ import annotations
 

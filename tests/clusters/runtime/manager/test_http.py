@@ -1,4 +1,4 @@
-"""The small HTTP server: heads within limits, bodies never kept, one answer for each connection."""
+"""The small HTTP server: bounded heads, discarded bodies, one response for each connection."""
 
 from __future__ import annotations
 

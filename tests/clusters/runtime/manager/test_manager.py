@@ -1,4 +1,4 @@
-"""Replicas of one component over one embedded cluster: all watch, one acts, and never one that does not lead."""
+"""Replicas of a component over one embedded cluster: all watch, and only the leader acts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prometheus' text format."""
+"""The text format of Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a control-plane process is told, and how it speaks."""
+"""Options and log formats of a control-plane process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From arguments to the exit code."""
+"""A control-plane process, from arguments to exit code."""
 
 from __future__ import annotations
 

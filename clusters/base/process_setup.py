@@ -1,8 +1,9 @@
-"""Tune Python's garbage collector for a process with many long-lived objects and few reference cycles."""
+"""Set up a process of ours: no core dumps, and a garbage collector for many long-lived objects and few cycles."""
 
 from __future__ import annotations
 
 import gc
+import resource
 from collections.abc import Callable
 
 from clusters.base.clock import Clock
@@ -18,14 +19,14 @@ SHARE = 0.001
 """Maximum share of the time for full collections: with many objects they are less frequent."""
 
 
-def spare_what_is_there() -> None:
+def freeze_loaded_objects() -> None:
     """Collect once, exempt the remaining objects, and collect new ones less often. Call it when all is loaded."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, gc.get_threshold()[2])
 
 
-async def collect_seldom(clock: Clock, collect: Callable[[], object] = gc.collect) -> None:
+async def collect_rarely(clock: Clock, collect: Callable[[], object] = gc.collect) -> None:
     """Run full collections until cancelled; they also empty the interpreter's free lists.
 
     An idle platform grew by 24 MB an hour without them, and by 6 MB with them.
@@ -36,3 +37,13 @@ async def collect_seldom(clock: Clock, collect: Callable[[], object] = gc.collec
         began = clock.monotonic()
         collect()
         wait = max(EVERY, (clock.monotonic() - began) / SHARE)
+
+
+def disable_core_dumps() -> None:
+    """Disable core dumps of this process and of the processes that it starts.
+
+    Their memory holds tokens, storage keys, models and requests. The kernel pipes a core dump to a collector (`|` in
+    kernel.core_pattern) despite this limit, see core(5). systemd's collector discards the dump of such a process;
+    other collectors follow their own settings.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
