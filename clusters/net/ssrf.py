@@ -73,8 +73,8 @@ def check_addresses(host: str, addresses: Iterable[str], allow_hosts: frozenset[
     for address in addresses:
         if not is_global(address):
             raise AddressRefused(
-                f"host {host!r} has the address {address}, which is private or reserved; "
-                f"if it is meant, the administrator can allow the host {host!r} by this name"
+                f"host {host!r} has the address {address}, which is private or reserved: "
+                f"to allow it, an administrator adds {host!r} to the allowed hosts of the settings"
             )
 
 
