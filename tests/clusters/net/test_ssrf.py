@@ -54,7 +54,7 @@ def test_a_host_or_address_can_be_allowed(host: str, allowed: str) -> None:
     ("name", "address"), [("evil.example", "127.0.0.1"), ("x.localhost", "::1"), (HOST, "10.0.0.1")]
 )
 def test_an_allowed_address_allows_no_name_that_resolves_to_it(name: str, address: str) -> None:
-    with pytest.raises(AddressRefused, match=f"allow the host '{name}'"):
+    with pytest.raises(AddressRefused, match=f"adds '{name}' to the allowed hosts"):
         check_addresses(name, [address], frozenset({*LOOPBACK_HOSTS, "10.0.0.1"}))
 
 
