@@ -36,7 +36,7 @@ def test_the_package_is_complete() -> None:
         ({}, "has no YAML files"),
         ({"kustomization.yaml": "resources: []"}, "kubectl apply -k"),
         ({"a.yaml": "a: {"}, "a.yaml: at the end"),
-        ({"a.yaml": CONFIG}, "no whole installation, it lacks Namespace knodel-system"),
+        ({"a.yaml": CONFIG}, "not a complete installation, it lacks Namespace knodel-system"),
     ],
 )
 def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path, files: dict[str, str], words: str) -> None:
