@@ -194,7 +194,7 @@ def test_of_two_changes_at_once_none_is_lost_in_silence(knodel: Shell) -> None:
 
     won = [most for most, one in zip((1, 2, 3, 4), done, strict=True) if one.code == 0]
     assert knodel.model()["spec"]["maxReplicas"] in won
-    assert all("somebody else" in one.err for one in done if one.code), [one.err for one in done]
+    assert all("another client" in one.err for one in done if one.code), [one.err for one in done]
     knodel("deploy", "magika", "--max", "1")
 
 

@@ -84,7 +84,7 @@ def test_the_domain_is_the_one_without_a_selector(data: dict[str, str], domain: 
         ({"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}, "spec": {"clusterIP": "9.9"}}, "1.2.3.4", ""),
         ({"status": {"loadBalancer": {"ingress": [{"hostname": "lb.example.org"}]}}}, "lb.example.org", ""),
         ({"status": {"loadBalancer": {}}, "spec": {"externalIPs": ["5.6.7.8"]}}, "5.6.7.8", ""),
-        ({"spec": {"clusterIP": "10.0.0.1"}}, "10.0.0.1", "within the cluster"),
+        ({"spec": {"clusterIP": "10.0.0.1"}}, "10.0.0.1", "inside the cluster"),
         ({"spec": {"clusterIP": "None"}}, "", "no address"),
     ],
 )  # fmt: skip
@@ -110,4 +110,4 @@ async def test_an_ingress_that_nobody_knows_is_left_to_people(cluster: EmbeddedC
 
 async def test_an_ingress_that_is_not_there_is_named(cluster: EmbeddedCluster, knative: Knative) -> None:
     await knative.configure("config-network", {})
-    assert "istio-system/istio-ingressgateway is not there" in (await find_ingress(cluster)).notes[0]
+    assert "istio-system/istio-ingressgateway does not exist" in (await find_ingress(cluster)).notes[0]
