@@ -15,7 +15,7 @@ import numpy as np
 
 from clusters.base.latency_buckets import upper_edge
 from serving.modelserver.base.errors import ClientLeft
-from serving.modelserver.base.split import RECEIVED_KEY, SplitAnswers, is_of_split
+from serving.modelserver.base.split import RECEIVED_KEY, SplitStats, is_of_split
 from serving.reconciler.rollout.judging.bounds import Array
 from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.readings import Reading, Seen, answered_since, remembered
@@ -123,7 +123,7 @@ def _answers(attack: Attack, error_rate: float) -> tuple[tuple[int, float], ...]
 def _counted(attack: Attack, status: int, seconds: float) -> dict[str, Any]:
     """Return what the server's page shows after the request."""
     took = INSTANT if attack.status is not None else seconds
-    split = SplitAnswers(lambda: 0.0)
+    split = SplitStats(lambda: 0.0)
     if is_of_split([(name.encode(), value.encode()) for name, value in attack.headers.items()]):
         entry = split.begin({RECEIVED_KEY: attack.sends}, 0.0)
         if took > attack.leaves:

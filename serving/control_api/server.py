@@ -18,12 +18,12 @@ from uvicorn.server import ServerState
 
 from clusters.base.errors import AddressInUse
 from serving.control_api.body import MAX_BODY
-from serving.modelserver.base.limits import Limits
-from serving.modelserver.connections.connection import Connection
-from serving.modelserver.connections.listener_state import Traffic
+from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.connections.connection import HttpConnection
+from serving.modelserver.connections.write_backpressure import ListenerState
 
 KEEP_ALIVE = 65  # s, longer than the idle time of kubectl's connections between two commands
-LIMITS = Limits(body=2 * MAX_BODY)  # the application refuses large bodies first, with a Status
+LIMITS = ServerLimits(body=2 * MAX_BODY)  # the application refuses large bodies first, with a Status
 SHUTDOWN = 2  # s for open watches to end
 
 
@@ -43,7 +43,7 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
     return listener
 
 
-class _Connection(Connection):
+class _Connection(HttpConnection):
     """A connection with the model server's limits for framing, headers and slow callers."""
 
     def __init__(
@@ -53,7 +53,7 @@ class _Connection(Connection):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, LIMITS, Traffic())
+        super().__init__(config, server_state, LIMITS, ListenerState())
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start the application as uvicorn does: the head of a watch is sent at once, without waiting for a body."""

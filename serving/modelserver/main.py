@@ -28,7 +28,7 @@ from serving.modelserver.base.assignment import Assignment
 from serving.modelserver.base.errors import BadOptions, CannotListen
 from serving.modelserver.base.logs import flush_each_line, log_to_stderr
 from serving.modelserver.base.options import Pool, ServerOptions, parse_options, termination_log
-from serving.modelserver.base.stats import Download, Startup
+from serving.modelserver.base.stats import DownloadProgress, StartupTimes
 from serving.modelserver.connections.sockets import Sockets, bind_or_inherit
 from serving.modelserver.pool.assignment_file import AssignmentFile
 from serving.storage.fetch import fetch
@@ -71,7 +71,7 @@ def serve(argv: Sequence[str], environ: Mapping[str, str], on_ready: Callable[[]
     sockets = _bind(options)
     log_to_stderr()
     flush_each_line()
-    startup = Startup()
+    startup = StartupTimes()
     artifact = None if options.assignment is None else _fetching(options, options.assignment, startup.download)
     for name in _LIBRARY_THREADS:  # NumPy's own; engines have theirs. Read when the libraries are imported
         os.environ.setdefault(name, str(options.bounds.threads))
@@ -113,7 +113,7 @@ def _bind(options: ServerOptions) -> Sockets:
         raise
 
 
-def _fetching(options: ServerOptions, model: Assignment, progress: Download) -> Callable[[], Artifact]:
+def _fetching(options: ServerOptions, model: Assignment, progress: DownloadProgress) -> Callable[[], Artifact]:
     """Wait for the artifact, which is on its way: reading and hashing overlap with the imports."""
     future: Future[Artifact] = Future()
 

@@ -15,10 +15,10 @@ from starlette.types import ASGIApp
 
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import Cancelled
-from serving.modelserver.base.assignment import Assignment, Bounds
-from serving.modelserver.base.limits import BodyBudget, Limits
+from serving.modelserver.base.assignment import Assignment, ModelBounds
+from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.options import ServerOptions
-from serving.modelserver.base.stats import Download, Startup, Stats
+from serving.modelserver.base.stats import DownloadProgress, StartupTimes, Stats
 from serving.modelserver.endpoints.app import DataApp
 from serving.modelserver.endpoints.endpoints import make_endpoints
 from serving.modelserver.execution.admission import Admission
@@ -42,7 +42,7 @@ class Shared(msgspec.Struct, frozen=True):
     """What all models of a server have in common."""
 
     options: ServerOptions
-    limits: Limits
+    limits: ServerLimits
     budget: BodyBudget
     hanging: Hanging
     observability: Observability
@@ -79,7 +79,7 @@ class Unit:
         endpoints = make_endpoints(name, self.inference, self._shared.budget)
         return self._shared.observability.logged(DataApp(name, revision, self.lifecycle, endpoints), name, revision)
 
-    def fetch(self, progress: Download) -> Artifact:
+    def fetch(self, progress: DownloadProgress) -> Artifact:
         """Its files; blocks. Raises StorageError."""
         options, model = self._shared.options, self.assignment
         return fetch(model.storage_uri, model.digest, options.cache, options.allow_hosts, progress=progress)
@@ -89,7 +89,7 @@ class Unit:
         self._stats.revision, self._stats.slots = self.assignment.revision, self.assignment.bounds.slots
 
     async def load(
-        self, artifact: Callable[[], Artifact], startup: Startup, *, warm: bool = True,
+        self, artifact: Callable[[], Artifact], startup: StartupTimes, *, warm: bool = True,
         gauge: Callable[[str], int] = at_once, run: Callable[[Job[ServedModel]], Awaitable[ServedModel]] | None = None,
         confirmed: Callable[[], Awaitable[None]] | None = None,
     ) -> ServedModel:  # fmt: skip
@@ -142,6 +142,6 @@ class Unit:
         raise Cancelled(f"nobody waits for model {model.name!r} any more")
 
 
-def threads_of(bounds: Bounds) -> int:
+def threads_of(bounds: ModelBounds) -> int:
     """How many inferences of a model that may compute run at once, each in a thread."""
     return min(bounds.slots, max(LEAST_THREADS, 2 * math.ceil(bounds.cpu)))

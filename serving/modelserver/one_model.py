@@ -2,7 +2,7 @@
 
 A cold server knows its model when it is made, a pool member when it is claimed; from then on both go the same way:
 `_assign` tells all who look, `_load` makes and fills the unit. What comes before a member has its model waits in
-`Hold`.
+`PendingRequests`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Final
 
 from starlette.types import ASGIApp
 
-from serving.modelserver.base.assignment import Assignment, BadAssignment, assignment_of
+from serving.modelserver.base.assignment import Assignment, BadAssignment, parse_assignment
 from serving.modelserver.base.errors import BadOptions, BadRequest, Conflict, NotReady
 from serving.modelserver.base.first_digest import remember
 from serving.modelserver.base.options import ServerOptions
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.endpoints.app import health_routes, make_app
 from serving.modelserver.endpoints.confirmation import WAITING, Confirmation
-from serving.modelserver.endpoints.hold import Hold
-from serving.modelserver.endpoints.repository import LOADING, READY, Entry
+from serving.modelserver.endpoints.pending_requests import PendingRequests
+from serving.modelserver.endpoints.repository import LOADING, READY, IndexEntry
 from serving.modelserver.execution.lifecycle import Lifecycle
 from serving.modelserver.execution.workers import Workers
 from serving.modelserver.model_host import LEAST_THREADS, Shared, Unit
@@ -56,7 +56,9 @@ class OneModel:
         self.confirmation = Confirmation(needed=options.remembers and known is not None and not known.digest)
         health = make_app(health_routes(self.lifecycle))
         bounds = options.bounds
-        self.hold: Hold = Hold(health, stats, shared.budget, bounds.slots + options.queue, bounds.timeout)
+        self.hold: PendingRequests = PendingRequests(
+            health, stats, shared.budget, bounds.slots + options.queue, bounds.timeout
+        )
         self._ports: Ports | None = None
         self._unit: Unit | None = None
 
@@ -121,19 +123,19 @@ class OneModel:
         else:
             self._unit.close()
 
-    def index(self) -> Sequence[Entry]:
+    def index(self) -> Sequence[IndexEntry]:
         """The model, once it is known which."""
         if self._unit is None:
             return ()
         assignment = self._unit.assignment
-        return (Entry(assignment.name, assignment.revision, self._state()),)
+        return (IndexEntry(assignment.name, assignment.revision, self._state()),)
 
     async def load_call(self, name: str, body: bytes) -> str:
         """Take the assignment, and answer before it is loaded. Raises ServingError."""
         if self._claim is None:
             raise Conflict("this server is no member of a pool: it serves the model of its command line")
         try:
-            assignment = assignment_of(name, body, self._options.bounds)
+            assignment = parse_assignment(name, body, self._options.bounds)
         except BadAssignment as error:
             raise BadRequest(str(error)) from error
         try:
@@ -175,7 +177,7 @@ class OneModel:
         model = await unit.load(fetching, startup, warm=warm, confirmed=self._confirmed)
         if self._options.remembers:
             remember(self._options.scratch, startup.digest)
-        self._stats.served(model.memory)
+        self._stats.mark_served(model.memory)
         self._answer_by(unit)
         self.hold.open(unit.app)
 

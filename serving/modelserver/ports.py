@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from starlette.types import ASGIApp
 
-from serving.modelserver.connections.listener import Listener
+from serving.modelserver.connections.listener import HttpListener
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.observe.observability import Observability
 
@@ -27,8 +27,8 @@ QUIET: Final = 0.25  # s without a request: those who send to us know by then th
 class Ports(msgspec.Struct, frozen=True):
     """What listens; whose `start` raises CannotListen."""
 
-    data: Listener
-    management: Listener
+    data: HttpListener
+    management: HttpListener
     grpc: GrpcServer | None
     observability: Observability
 

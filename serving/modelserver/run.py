@@ -11,9 +11,9 @@ from typing import Final
 import uvloop
 
 from serving.modelserver.base.errors import DeviceLost
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import ServerOptions
-from serving.modelserver.base.stats import Startup
+from serving.modelserver.base.stats import StartupTimes
 from serving.modelserver.connections.sockets import Sockets
 from serving.modelserver.execution.lifecycle import DEVICE_LOST
 from serving.modelserver.server import Server
@@ -24,7 +24,7 @@ LOST_WITHIN: Final = 10.0  # s from the loss of the accelerator to the end; what
 
 
 def run(
-    options: ServerOptions, sockets: Sockets, artifact: Callable[[], Artifact] | None, startup: Startup,
+    options: ServerOptions, sockets: Sockets, artifact: Callable[[], Artifact] | None, startup: StartupTimes,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:  # fmt: skip
     """Serve until SIGTERM or SIGINT, then drain.
@@ -39,13 +39,13 @@ def run(
 
 
 async def _serve(
-    options: ServerOptions, sockets: Sockets, artifact: Callable[[], Artifact] | None, startup: Startup,
+    options: ServerOptions, sockets: Sockets, artifact: Callable[[], Artifact] | None, startup: StartupTimes,
     on_ready: Callable[[], None],
 ) -> None:  # fmt: skip
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    server = Server(options, sockets, Limits(hosts=options.hosts), startup)
+    server = Server(options, sockets, ServerLimits(hosts=options.hosts), startup)
     await server.rehearse()
     await server.start()
     loading = asyncio.create_task(server.load(artifact))

@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 from starlette.types import ASGIApp
 
-from serving.modelserver.base.limits import BodyBudget, Limits
+from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.logs import own_stderr
 from serving.modelserver.base.options import ServerOptions
-from serving.modelserver.base.stats import Startup, Stats
-from serving.modelserver.connections.listener import Listener
+from serving.modelserver.base.stats import StartupTimes, Stats
+from serving.modelserver.connections.listener import HttpListener
 from serving.modelserver.connections.sockets import Sockets
-from serving.modelserver.endpoints.bearer import Bearer
 from serving.modelserver.endpoints.confirmation import Confirmation
-from serving.modelserver.endpoints.hold import Hold
 from serving.modelserver.endpoints.management import make_management_app
-from serving.modelserver.endpoints.repository import LARGEST_BODY, Models, Repository
+from serving.modelserver.endpoints.pending_requests import PendingRequests
+from serving.modelserver.endpoints.repository import LARGEST_BODY, BearerToken, ModelRepository, RepositoryRoutes
 from serving.modelserver.execution.hanging import Hanging
 from serving.modelserver.model_host import Shared
 from serving.modelserver.observe.observability import Observability
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Served(Models, Protocol):
+class Served(ModelRepository, Protocol):
     """The models of a server, one or many."""
 
     @property
@@ -48,7 +47,7 @@ class Served(Models, Protocol):
         ...
 
     @property
-    def hold(self) -> Hold | None:
+    def hold(self) -> PendingRequests | None:
         """Where requests wait for the only model; None where each model has its own place for them."""
         ...
 
@@ -99,7 +98,7 @@ class Server:
     """
 
     def __init__(
-        self, options: ServerOptions, sockets: Sockets, limits: Limits, startup: Startup | None = None
+        self, options: ServerOptions, sockets: Sockets, limits: ServerLimits, startup: StartupTimes | None = None
     ) -> None:
         self._options = options
         self.stats, make_models = _stats_and_models(options, startup)
@@ -158,19 +157,19 @@ class Server:
     def _make_ports(self, sockets: Sockets, shared: Shared) -> Ports:
         models, observability, limits = self._models, self._observability, shared.limits
         options = self._options
-        repository = Repository(models, Bearer(options.token_sha256), is_open=options.pool is None)
+        repository = RepositoryRoutes(models, BearerToken(options.token_sha256), is_open=options.pool is None)
         management = make_management_app(
             self.stats, observability.answers, observability.page, models.lifecycle, repository, models.confirmation
         )
         return Ports(
-            Listener(observability.watch(models.app), sockets.data, limits),
-            Listener(management, sockets.management, replace(limits, body=LARGEST_BODY)),
+            HttpListener(observability.watch(models.app), sockets.data, limits),
+            HttpListener(management, sockets.management, replace(limits, body=LARGEST_BODY)),
             None if options.grpc_port is None else _grpc_of(models, shared),
             observability,
         )
 
 
-def _stats_and_models(options: ServerOptions, startup: Startup | None) -> tuple[Stats, Callable[[Shared], Served]]:
+def _stats_and_models(options: ServerOptions, startup: StartupTimes | None) -> tuple[Stats, Callable[[Shared], Served]]:
     """How busy the models are, and how to make them."""
     if options.models is None:
         stats = Stats(time.monotonic, startup=startup)

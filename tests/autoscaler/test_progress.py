@@ -18,7 +18,7 @@ from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
 from clusters.base.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.net.endpoints import Endpoint
-from serving.modelserver.base.stats import Startup
+from serving.modelserver.base.stats import StartupTimes
 from tests.autoscaler.pages import answer, serving
 from tests.autoscaler.world import World, running
 from tests.support.clock import SteppedClock
@@ -139,8 +139,10 @@ async def test_a_start_is_noted_with_the_format_that_its_server_found(world: Wor
     await world.until(formats, ["onnx"])
 
 
-@pytest.mark.parametrize(("startup", "told"), [(Startup(), "fetching the model"), (Startup(fetch=0.02), "loading")])
-def test_a_fetch_that_took_less_than_a_tenth_of_a_millisecond_is_over(startup: Startup, told: str) -> None:
+@pytest.mark.parametrize(
+    ("startup", "told"), [(StartupTimes(), "fetching the model"), (StartupTimes(fetch=0.02), "loading")]
+)
+def test_a_fetch_that_took_less_than_a_tenth_of_a_millisecond_is_over(startup: StartupTimes, told: str) -> None:
     body = json.dumps({"startup": startup.to_json(0.0), "download": None}).encode()
 
     assert read_progress(body) == told

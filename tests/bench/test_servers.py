@@ -19,8 +19,8 @@ from loadtests.bench.servers.pressure import Generator, Pressure, parse
 from loadtests.bench.servers.server import Launch, Ports, Server
 from loadtests.bench.servers.starts import by_fork
 from serving.engines.base.engine import Signature, TensorSpec
-from serving.modelserver.base.limits import Limits
-from serving.modelserver.codec.protocol_v2 import Codec
+from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.codec.protocol_v2 import V2Codec
 from tests.support.ports import free_port, free_ports
 
 CORE = min(os.sched_getaffinity(0))
@@ -62,7 +62,7 @@ def test_a_generator_that_says_nothing_is_an_error() -> None:
 def test_text_and_bytes_carry_the_same_image() -> None:
     tensor, means = artifacts.image()
     spec = TensorSpec(tensor.name, "FP32", (-1, *tensor.shape[1:]))
-    codec = Codec("bench", "1", Signature("", (spec,), (TensorSpec("means", "FP32", None),)), Limits())
+    codec = V2Codec("bench", "1", Signature("", (spec,), (TensorSpec("means", "FP32", None),)), ServerLimits())
     text, binary = as_json("t", tensor, means), as_binary("b", tensor, means)
 
     one = codec.decode(text.body).inputs[tensor.name]

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import Signature, TensorSpec
 from serving.modelserver.base.errors import ServingError
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.codec.cloud_event import from_binary, from_structured, to_binary
-from serving.modelserver.codec.protocol_generate import ProtocolGenerate
-from serving.modelserver.codec.protocol_v1 import ProtocolV1
-from serving.modelserver.codec.protocol_v2 import Call, Codec
+from serving.modelserver.codec.protocol_generate import GenerateCodec
+from serving.modelserver.codec.protocol_v1 import V1Codec
+from serving.modelserver.codec.protocol_v2 import PreparedRequest, V2Codec
 from serving.modelserver.grpc.codec import CONTENTS, GrpcCodec
 from serving.modelserver.grpc.messages import ModelInferRequest
 from tests.fuzz import messages, oracle
@@ -28,14 +28,14 @@ from tests.fuzz.target import Target
 CALLERS_FAULTS = frozenset({400, 413, 415})
 LONGEST_REASON = 2000  # characters of an error: it may repeat a name, not the message
 
-Decode = Callable[[Codec, Message], Call]
-Compare = Callable[[Message, Call], None]
+Decode = Callable[[V2Codec, Message], PreparedRequest]
+Compare = Callable[[Message, PreparedRequest], None]
 
 
-def codec_of(spec: TensorSpec) -> Codec:
+def codec_of(spec: TensorSpec) -> V2Codec:
     """Of a model that gives what it gets."""
     output = TensorSpec(OUTPUT, spec.datatype, spec.shape)
-    return Codec("m", "m-00001", Signature("test", (spec,), (output,)), Limits())
+    return V2Codec("m", "m-00001", Signature("test", (spec,), (output,)), ServerLimits())
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def checked(decode: Decode, compare: Compare) -> Callable[[], AbstractContextMan
     return lambda: nullcontext(check)
 
 
-def same_v2(message: Message, call: Call) -> None:
+def same_v2(message: Message, call: PreparedRequest) -> None:
     """A v2 request in JSON, with binary data behind it."""
     length = len(message.body) if message.json_length is None else message.json_length
     request, rest = oracle.read_json(message.body[:length]), message.body[length:]
@@ -77,7 +77,7 @@ def same_v2(message: Message, call: Call) -> None:
     assert list(call.outputs) == [OUTPUT]
 
 
-def same_v1(message: Message, call: Call) -> None:
+def same_v1(message: Message, call: PreparedRequest) -> None:
     """A v1 request: rows, or columns."""
     request = oracle.read_json(message.body)
     given = request.get("instances")
@@ -90,7 +90,7 @@ def same_v1(message: Message, call: Call) -> None:
     _check_nested(message.spec, _only(call), value, oracle.shape_of(value))
 
 
-def same_generate(message: Message, call: Call) -> None:
+def same_generate(message: Message, call: PreparedRequest) -> None:
     """A generate request; a lone value is a tensor of one element."""
     request = oracle.read_json(message.body)
     value = request[INPUT] if INPUT in request else request["parameters"][INPUT]
@@ -99,7 +99,7 @@ def same_generate(message: Message, call: Call) -> None:
     _check_nested(message.spec, _only(call), value, (1,) * missing + shape)
 
 
-def same_grpc(message: Message, call: Call) -> None:
+def same_grpc(message: Message, call: PreparedRequest) -> None:
     """A message of protobuf, by protobuf itself."""
     try:
         request = ModelInferRequest.FromString(message.body)
@@ -141,7 +141,7 @@ def check_headers(headers: list[tuple[bytes, bytes]]) -> None:
         assert from_binary(back).attributes == event.attributes
 
 
-def _only(call: Call) -> Tensor:
+def _only(call: PreparedRequest) -> Tensor:
     (name,) = call.inputs
     assert name == INPUT
     return call.inputs[name]
@@ -161,7 +161,7 @@ def _canonical(value: Any) -> Any:
     return str(value).lower() if isinstance(value, (bool, int)) else value
 
 
-def _grpc(codec: Codec, message: Message) -> Call:
+def _grpc(codec: V2Codec, message: Message) -> PreparedRequest:
     made = GrpcCodec(codec)
     return made.decode(made.parse(message.body))
 
@@ -180,10 +180,10 @@ TARGETS = [
     Target(
         "v2", messages.v2_messages(), checked(lambda codec, it: codec.decode(it.body, it.json_length), same_v2), 80
     ),
-    Target("v1", messages.v1_messages(), checked(lambda codec, it: ProtocolV1(codec).decode(it.body), same_v1), 60),
+    Target("v1", messages.v1_messages(), checked(lambda codec, it: V1Codec(codec).decode(it.body), same_v1), 60),
     Target(
         "generate", messages.generate_messages(),
-        checked(lambda codec, it: ProtocolGenerate(codec).decode(it.body), same_generate), 60,
+        checked(lambda codec, it: GenerateCodec(codec).decode(it.body), same_generate), 60,
     ),
     Target("grpc", messages.grpc_messages(), checked(_grpc, same_grpc), 60),
     Target("event", messages.events(), lambda: nullcontext(check_event), 60),

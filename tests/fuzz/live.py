@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.server import Server
@@ -20,7 +20,7 @@ HOST = "127.0.0.1"
 NAME = "m"
 PATIENCE = 10.0  # s; a connection that does not end in this time is a failure
 PIECE = 64 * 1024
-HURRIED = Limits(head_time=0.03, body_check=0.03, linger=0.01, keep_alive=0)
+HURRIED = ServerLimits(head_time=0.03, body_check=0.03, linger=0.01, keep_alive=0)
 """Seconds: whoever leaves something out is told at once, so that a check is over soon."""
 
 
@@ -35,7 +35,7 @@ def identity() -> bytes:
 
 
 @contextmanager
-def live_server(limits: Limits = HURRIED) -> Iterator[int]:
+def live_server(limits: ServerLimits = HURRIED) -> Iterator[int]:
     """The port of a server of `identity` under the name m."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="server", daemon=True)
@@ -76,7 +76,7 @@ def exchange(port: int, pieces: Sequence[bytes]) -> bytes:
         return bytes(received)
 
 
-async def _started(path: Path, limits: Limits) -> tuple[Server, int]:
+async def _started(path: Path, limits: ServerLimits) -> tuple[Server, int]:
     options = parse_options(["--name", NAME, "--storage-uri", path.as_uri()], {"HOST": HOST})
     sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
     server = Server(options, sockets, limits)

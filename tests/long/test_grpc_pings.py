@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from serving.modelserver.base.limits import MEBIBYTE, Limits
+from serving.modelserver.base.limits import MEBIBYTE, ServerLimits
 from tests.serving.modelserver.deaf import wired
 from tests.serving.modelserver.grpc_parts import channel_to, floats, infer, serving
 from tests.serving.modelserver.test_grpc_untaken import LARGE, is_answered
 from tests.support import models
 from tests.support.wait import eventually
 
-LIMITS = Limits(answers=MEBIBYTE, ping=1.0, pong=1.0)
+LIMITS = ServerLimits(answers=MEBIBYTE, ping=1.0, pong=1.0)
 
 
 async def test_a_caller_that_does_not_read_its_answer_is_cut_off() -> None:

@@ -1,1 +1,1 @@
-"""What all rooms of the model server use: errors, limits, headers, options."""
+"""Foundations shared by all packages of the model server: errors, limits, headers, options, statistics, logs."""

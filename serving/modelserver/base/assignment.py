@@ -1,12 +1,12 @@
-"""Which model a server serves, and within which bounds: told by the command line, or later by a load call. Pure.
+"""The model that a server serves, and its limits, from the command line or from a later load call. Pure.
 
-As JSON, of a load call and of the file that outlives a container's restart alike:
+Load calls, and the file that survives a restart of the container, have the same JSON:
 
     {"parameters": {"storageUri", "revision", "digest"?, "modelFormat"?, "slots"?, "timeout"?, "cpu"?,
                     "maxBatchSize"?, "maxBatchLatency"?}}
 
-Numbers may be written as strings, as KServe's repository extension has them. What is left out, "" or 0 is the server's
-own option; a server of many models needs none of it for a model that it knows.
+Numbers may be strings, as in KServe's repository extension. A parameter that is missing, "" or 0 defaults to the
+server's own option. In a server of many models all parameters of a known model are optional.
 """
 
 from __future__ import annotations
@@ -25,36 +25,37 @@ from serving.storage.base.errors import StorageError
 from serving.storage.transfer.addresses import shown
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SHOWN: Final = 80  # characters of a wrong value that an error repeats
-LARGEST: Final = 1_000_000  # of each bound; what is more is a mistake
-BATCH_LATENCY: Final = 0.002  # s; of a batcher that was told its size only: callers on a network ask again sooner
-LONGEST_URI: Final = 8192  # characters; of an object store's signed URL some 2 000
+_SHOWN: Final = 80  # characters of an invalid value that a message repeats
+LARGEST: Final = 1_000_000  # the maximum of each limit; a larger value is a mistake
+BATCH_LATENCY: Final = 0.002  # s; the default latency of batches: callers on a network send their next request sooner
+LONGEST_URI: Final = 8192  # characters; signed URLs of object stores have about 2 000
 
 
 class BadAssignment(KnodelError):
-    """What a server is told to serve makes no sense."""
+    """Raised when a load call or a stored assignment is invalid."""
 
 
-class Batching(msgspec.Struct, frozen=True):
-    """Requests share inferences of at most `max_size` rows.
+class BatchBounds(msgspec.Struct, frozen=True):
+    """Limits of batches: requests share inferences of at most `max_size` rows.
 
-    A free engine waits at most `max_latency` seconds, and only for callers that were just answered: see `batcher`.
+    An idle engine waits at most `max_latency` seconds for a batch to fill, and only for callers that have just received
+    a response: see `execution.batcher`.
     """
 
     max_size: int
     max_latency: float = BATCH_LATENCY
 
 
-class Bounds(msgspec.Struct, frozen=True):
-    """What a server grants a model: requests inside it at once, seconds that one may take, cores.
+class ModelBounds(msgspec.Struct, frozen=True):
+    """Limits of a model: concurrent requests (`slots`), seconds per request (`timeout`), cores (`cpu`).
 
-    With `batching` there are at least two batches of `slots`: one is in the engine, the next one gathers.
+    With `batching`, `slots` is raised to at least two full batches: one in the engine, and one that fills meanwhile.
     """
 
     slots: int
     timeout: float
     cpu: float
-    batching: Batching | None = None
+    batching: BatchBounds | None = None
 
     def __post_init__(self) -> None:
         if self.batching is not None:
@@ -62,19 +63,19 @@ class Bounds(msgspec.Struct, frozen=True):
 
     @property
     def threads(self) -> int:
-        """Threads that one inference may use."""
+        """Return the number of threads that one inference may use."""
         return max(1, math.floor(self.cpu))
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """A model; `revision` is what answers are labelled with, `format` "" is found from the files."""
+    """The model to serve. Responses are labelled with `revision`; a `format` of "" is detected from the files."""
 
     name: str
     revision: str
     storage_uri: str
     digest: str
     format: str
-    bounds: Bounds
+    bounds: ModelBounds
 
 
 class _Parameters(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -103,19 +104,19 @@ class _Stored(msgspec.Struct):
 
 
 def is_name(text: str) -> bool:
-    """Whether a model or revision may be called so."""
+    """Return whether `text` is a valid name of a model or revision."""
     return _NAME.fullmatch(text) is not None
 
 
-def assignment_of(name: str, body: bytes, default: Bounds) -> Assignment:
-    """The assignment of a load call for the model `name`. Raises BadAssignment."""
+def parse_assignment(name: str, body: bytes, default: ModelBounds) -> Assignment:
+    """Return the assignment in the `body` of a load call for the model `name`. Raises BadAssignment."""
     return _checked(name, _decoded(body, _Body).parameters, default)
 
 
-def reassigned(known: Assignment, body: bytes) -> Assignment:
-    """`known` as a load call wants it: a digest and a format belong to the URI that they came with.
+def update_assignment(known: Assignment, body: bytes) -> Assignment:
+    """Return the assignment `known` with the parameters that the `body` of a load call overrides.
 
-    Raises BadAssignment.
+    Digest and format belong to a storage URI: a call with another URI does not inherit them. Raises BadAssignment.
     """
     given = _decoded(body or b"{}", _Reload).parameters
     if not given.storage_uri:
@@ -127,7 +128,7 @@ def reassigned(known: Assignment, body: bytes) -> Assignment:
 
 
 def to_stored(assignment: Assignment) -> bytes:
-    """As a file keeps it: with the name, and all bounds written out."""
+    """Return the JSON for a file, with the name and all limits."""
     bounds = assignment.bounds
     batching = bounds.batching
     parameters = _Parameters(
@@ -138,8 +139,8 @@ def to_stored(assignment: Assignment) -> bytes:
     return msgspec.json.encode(_Stored(assignment.name, parameters))
 
 
-def from_stored(content: bytes, default: Bounds) -> Assignment:
-    """What `to_stored` made. Raises BadAssignment."""
+def from_stored(content: bytes, default: ModelBounds) -> Assignment:
+    """Return the assignment in `content`, which `to_stored` made. Raises BadAssignment."""
     stored = _decoded(content, _Stored)
     return _checked(stored.name, stored.parameters, default)
 
@@ -148,22 +149,24 @@ def _decoded(body: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(body, type=kind, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadAssignment(f"the body is {{'parameters': {{'storageUri', 'revision', …}}}}: {error}") from error
+        raise BadAssignment(f"the body is not {{'parameters': {{'storageUri', 'revision', …}}}}: {error}") from error
 
 
-def _checked(name: str, given: _Parameters, default: Bounds) -> Assignment:
+def _checked(name: str, given: _Parameters, default: ModelBounds) -> Assignment:
     if not given.storage_uri or len(given.storage_uri) > LONGEST_URI:
-        raise BadAssignment(f"storageUri of {name[:_SHOWN]!r} has 1 to {LONGEST_URI} characters")
+        raise BadAssignment(f"storageUri of {name[:_SHOWN]!r} must have 1 to {LONGEST_URI} characters")
     for field, text in (("name", name), ("revision", given.revision)):
         if not is_name(text):
-            raise BadAssignment(f"{field} {text[:_SHOWN]!r}: at most 63 of a-z, 0-9 and '-', no '-' at the ends")
+            raise BadAssignment(
+                f"{field} {text[:_SHOWN]!r} is not a name: use at most 63 of a-z, 0-9 and '-', no '-' at the ends"
+            )
     try:
         digests.check_form(shown(given.storage_uri), given.digest)
         if given.model_format:
             find_format(given.model_format, ())
     except (StorageError, UnknownFormat) as error:
         raise BadAssignment(str(error)) from error
-    bounds = Bounds(
+    bounds = ModelBounds(
         int(_positive("slots", given.slots or default.slots)),
         _positive("timeout", given.timeout or default.timeout),
         _positive("cpu", given.cpu or default.cpu),
@@ -172,18 +175,18 @@ def _checked(name: str, given: _Parameters, default: Bounds) -> Assignment:
     return Assignment(name, given.revision, given.storage_uri, given.digest, given.model_format, bounds)
 
 
-def _batching(given: _Parameters, default: Batching | None) -> Batching | None:
-    """None for batches of one, too."""
+def _batching(given: _Parameters, default: BatchBounds | None) -> BatchBounds | None:
+    """Return the limits of batches, None for batches of one row."""
     size = given.max_batch_size or (default.max_size if default else 1)
     latency = given.max_batch_latency
     if latency is None:
         latency = default.max_latency if default else BATCH_LATENCY
-    if latency:  # 0: a free engine never waits
+    if latency:  # 0 is valid: an idle engine never waits
         _positive("maxBatchLatency", latency)
-    return Batching(int(size), latency) if _positive("maxBatchSize", size) > 1 else None
+    return BatchBounds(int(size), latency) if _positive("maxBatchSize", size) > 1 else None
 
 
 def _positive(field: str, value: float) -> float:
-    if not 0 < value <= LARGEST:  # NaN neither
-        raise BadAssignment(f"{field} {value!r}: more than 0, at most {LARGEST}")
+    if not 0 < value <= LARGEST:  # refuses NaN, too
+        raise BadAssignment(f"{field} {value!r} must be more than 0 and at most {LARGEST}")
     return value

@@ -1,24 +1,25 @@
-"""What a caller can be told, each with its status code; all are answered as `{"error": "…"}`.
+"""Errors of the model server, each with its HTTP status; responses carry them as `{"error": "…"}`.
 
 KnodelError
-├── BadOptions                the command line or environment cannot be served with
-└── ServingError              an answer that is not the wished one
-    ├── BadRequest      400   the request breaks the protocol, or the model does not take its input
-    ├── Unauthorized    401   a load call without the right token
-    ├── Forbidden       403   the Host or Origin of a web page that this server is not for
-    ├── NotFound        404   no such path, model or version
-    ├── RequestTimeout  408   head or body came too slowly
-    ├── Conflict        409   a load call for a server that has, or can only have, another model
+├── BadOptions                invalid command-line options or environment variables
+├── CannotListen              the address of a port is taken or invalid
+└── ServingError              the base class of error responses
+    ├── BadRequest      400   the request violates the protocol, or the model does not accept its input
+    ├── Unauthorized    401   a load call without a valid token
+    ├── Forbidden       403   the Host or Origin header is not an allowed name
+    ├── NotFound        404   unknown path, model or version
+    ├── RequestTimeout  408   head or body arrived too slowly
+    ├── Conflict        409   a load call for a server that already has, or is limited to, another model
     ├── TooLarge        413   more bytes or numbers than allowed
-    ├── UnsupportedType 415   a Content-Type or -Encoding that is not read
-    ├── Overloaded      429   the queue is full, or all memory for bodies is lent; Retry-After
-    ├── HeadTooLarge    431   too many or too long headers
-    ├── ModelFailed     500   the model failed; details are in the log under the id that the caller gets
-    ├── NotReady        503   still loading, or all threads hang; Retry-After
-    ├── DeviceLost      503   the accelerator is lost to this process, which is to be restarted; Retry-After
-    ├── QueueExpired    503   the deadline passed before a slot was free; the model saw nothing, so Retry-After
-    ├── DeadlineExceeded 504  the deadline passed while the model worked: trying again would cost as much again
-    └── ClientLeft            nobody to answer
+    ├── UnsupportedType 415   unsupported Content-Type or Content-Encoding
+    ├── Overloaded      429   the queue or the memory for bodies is full; Retry-After
+    ├── HeadTooLarge    431   too many headers, or too large ones
+    ├── ModelFailed     500   the model failed; the log has the details under the id in the message
+    ├── NotReady        503   the model is still loading, or all threads hang; Retry-After
+    ├── DeviceLost      503   this process lost the accelerator and must be restarted; Retry-After
+    ├── QueueExpired    503   the deadline passed in the queue, before the model saw the request; Retry-After
+    ├── DeadlineExceeded 504  the deadline passed while the model worked: a retry would cost as much again
+    └── ClientLeft            the caller disconnected, so no response is sent
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from typing import ClassVar
 
 from clusters.base.errors import KnodelError
 
-RETRY_AFTER = 1  # s; a full queue drains, and a model loads, in about this
+RETRY_AFTER = 1  # s; about the time in which a full queue drains or a model loads
 
 
 class BadOptions(KnodelError):
-    """The server cannot start with these options."""
+    """Raised when the server cannot start with these options."""
 
 
 class CannotListen(KnodelError):
-    """The server cannot listen on an address.
+    """Raised when the server cannot listen on an address.
 
     `setting` is the environment variable that changes the address. `advice` is the remedy, with `{}` for the name of
     the setting.
@@ -51,96 +52,99 @@ class CannotListen(KnodelError):
 
 
 class ServingError(KnodelError):
-    """An answer with `status`; `str` is what the caller reads, so it holds no path and no traceback."""
+    """The base class of error responses.
+
+    `str(error)` is sent to the caller, so it contains no paths and no tracebacks. `retry_after` is in seconds.
+    """
 
     status: ClassVar[int] = 500
     retry_after: ClassVar[int | None] = None
 
 
 class BadRequest(ServingError):
-    """The request cannot be served as it is."""
+    """The request violates the protocol, or the model does not accept its input."""
 
     status = 400
 
 
 class BadFraming(BadRequest):
-    """The request is no HTTP/1.1 that all parties would read alike; the connection ends."""
+    """The request is not valid HTTP/1.1, or two parsers could read it differently; the connection is closed."""
 
 
 class Unauthorized(ServingError):
-    """The caller has not shown that it may ask for this."""
+    """The request lacks valid credentials."""
 
     status = 401
 
 
 class Forbidden(ServingError):
-    """The request names a host, or comes from a web page, that this server is not for."""
+    """The Host or Origin of the request is not an allowed name."""
 
     status = 403
 
 
 class NotFound(ServingError):
-    """No such path, model or version."""
+    """The path, model or version does not exist."""
 
     status = 404
 
 
 class RequestTimeout(ServingError):
-    """The request came too slowly."""
+    """The request arrived too slowly."""
 
     status = 408
 
 
 class Conflict(ServingError):
-    """The server is taken."""
+    """The request conflicts with the model that the server already has."""
 
     status = 409
 
 
 class TooLarge(ServingError):
-    """More than is allowed."""
+    """The request exceeds a size limit."""
 
     status = 413
 
 
 class UnsupportedType(ServingError):
-    """The body is of a kind that is not read."""
+    """The Content-Type or Content-Encoding of the body is not supported."""
 
     status = 415
 
 
 class Overloaded(ServingError):
-    """Nothing was done; later it may be."""
+    """The server has no capacity for the request now; a retry may succeed."""
 
     status = 429
     retry_after = RETRY_AFTER
 
 
 class HeadTooLarge(ServingError):
-    """Too many or too long headers."""
+    """The request has too many headers, or too large ones."""
 
     status = 431
 
 
 class ModelFailed(ServingError):
-    """The model has no answer for this input."""
+    """The model failed for this input."""
 
     status = 500
 
 
 class NotReady(ServingError):
-    """The server does not serve at the moment."""
+    """The server cannot serve requests now; a retry may succeed."""
 
     status = 503
     retry_after = RETRY_AFTER
 
 
 class DeviceLost(NotReady):
-    """The model failed because the accelerator did, as it will for whoever asks next."""
+    """The accelerator failed, and will fail for all further requests of this process."""
 
 
 class QueueExpired(NotReady):
-    """The deadline passed in the queue."""
+    """The deadline passed while the request was queued."""
 
 
 class DeadlineExceeded(ServingError):
@@ -150,17 +154,17 @@ class DeadlineExceeded(ServingError):
 
 
 class ClientLeft(ServingError):
-    """The caller is gone."""
+    """The caller disconnected."""
 
-    status = 499  # for the log, as other servers write it
+    status = 499  # for logs and metrics, as nginx has it
 
 
 def release_frames(error: BaseException) -> None:
-    """Drop the tracebacks of `error` and of all errors that led to it.
+    """Drop the tracebacks of `error`, its causes and its contexts.
 
     The frames of a traceback hold the body of the request. A frame often refers to the error too, for example through
-    the future that it awaits. Such a cycle keeps the body until the garbage collector runs, after its memory was given
-    back to the budget. Call this when nobody reads the traceback any more.
+    the future that it awaits. Such a cycle keeps the body in memory until the garbage collector runs, although its
+    bytes were already given back to the budget. Call this once the traceback is no longer needed.
     """
     chain: list[BaseException | None] = [error]
     released: set[int] = set()

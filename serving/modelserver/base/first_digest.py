@@ -1,7 +1,7 @@
-"""The digest that a revision loaded first, which every later replica of it is held to.
+"""The digest of the files that a revision loaded first. All later replicas of the revision must load the same files.
 
-The platform records it in a folder that replicas mount, in a file of the revision's name. A replica also remembers its
-own in its scratch folder: a container that restarts may do so before the record is there.
+The platform records the digest in a folder that replicas mount, in a file with the revision's name. A replica also
+stores its own digest in its scratch folder, because its container may restart before the record is mounted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from serving.storage.base.digest import check_form
 from serving.storage.base.errors import StorageError
 
 RECORD: Final = "KNODEL_DIGESTS"
-"""Variable with the folder of the platform's records; without it nothing is recorded."""
+"""Environment variable with the folder of the platform's records; without it nothing is recorded."""
 FILE: Final = "knodel-first-digest"
 _MOST: Final = 100  # bytes; a digest has 71
 
 
 def first_digest(environ: Mapping[str, str], revision: str, scratch: Path) -> str:
-    """Return the digest that the revision loaded first; "" when none is known. Raises BadOptions."""
+    """Return the digest that the revision loaded first, "" if unknown. Raises BadOptions for an invalid record."""
     folder = environ.get(RECORD)
     if not folder:
         return ""
@@ -35,14 +35,14 @@ def first_digest(environ: Mapping[str, str], revision: str, scratch: Path) -> st
             except (OSError, StorageError) as error:
                 if isinstance(error, FileNotFoundError):
                     raise
-                raise BadOptions(f"the recorded digest of {revision} cannot be used: {error}") from error
+                raise BadOptions(f"cannot use the recorded digest of {revision}: {error}") from error
             if digest:
                 return digest
     return ""
 
 
 def remember(scratch: Path, digest: str) -> None:
-    """Keep the digest of what was loaded for this container's next life. What cannot be written is not kept."""
+    """Store the digest of the loaded files for a restart of this container. Ignores errors of the file system."""
     path = scratch / FILE
     with suppress(OSError):
         path.with_suffix(".new").write_text(digest, encoding="ascii")

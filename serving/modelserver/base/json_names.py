@@ -1,4 +1,4 @@
-"""Names that an object of JSON has twice. Decoders let them pass, and silently the last one counts. Pure."""
+"""Detect duplicate names in JSON objects. Decoders accept them and silently use the last value. Pure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,31 @@ import msgspec
 from serving.modelserver.base.errors import BadRequest
 
 _LARGE: Final = 64 * 1024  # bytes
-_SHOWN: Final = 100  # characters of a caller's name that an error repeats
+_SHOWN: Final = 100  # characters of a name that a message repeats
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _NEXT: Final = re.compile(
     rb'[^{}"]*+(?:' + _STRING + rb'(?!\s*+:)[^{}"]*+)*+([{}]|' + _STRING + rb"(?=\s*+:))", re.DOTALL
 )
-"""The next brace or name: numbers and texts before it are passed over without a step of Python."""
+"""Matches up to the next brace or name, so that numbers and strings before it are skipped without a step of Python."""
 
 
 def check_names(message: bytes, members: int) -> None:
-    """Raise BadRequest when an object in `message`, which was decoded, has a name twice.
+    """Raise BadRequest if an object in the decoded `message` has a duplicate name.
 
-    `members` is how many the decoder has seen, of all objects together. Each needs a colon, so that as many colons as
-    members prove that none was lost: nearly all requests are done with that, whatever their size.
+    `members` is the total number of members that the decoder returned, over all objects. Each member needs a colon. A
+    message with exactly as many colons as members therefore has no duplicates. This fast check suffices for nearly all
+    requests.
     """
     if not _has_colons(message, members):
-        _check_text(message)
-        _look(message)
+        try:
+            _ = message.isascii() or message.decode()
+        except UnicodeDecodeError as error:  # a decoder does not validate the text of members that it skips
+            raise BadRequest("the body is not valid UTF-8") from error
+        _scan(message)
 
 
 def _has_colons(message: bytes, wanted: int) -> bool:
-    """Whether there are exactly so many; of a large message, which is nearly all numbers, `find` leaps over these."""
+    """Return whether `message` has exactly `wanted` colons. In large messages, nearly all numbers, `find` is faster."""
     if len(message) < _LARGE:
         return message.count(b":") == wanted
     place = -1
@@ -41,15 +45,8 @@ def _has_colons(message: bytes, wanted: int) -> bool:
     return message.find(b":", place + 1) < 0
 
 
-def _check_text(message: bytes) -> None:
-    """What a decoder passes over, as members that it does not know, it does not read as text either."""
-    try:
-        _ = message.isascii() or message.decode()
-    except UnicodeDecodeError as error:
-        raise BadRequest("the body is no UTF-8") from error
-
-
-def _look(message: bytes) -> None:
+def _scan(message: bytes) -> None:
+    """Raise BadRequest for the first duplicate name."""
     names: list[set[bytes]] = []
     place = 0
     while (found := _NEXT.match(message, place)) is not None:
@@ -66,10 +63,10 @@ def _look(message: bytes) -> None:
 
 
 def _plain(token: bytes) -> bytes:
-    """The name in UTF-8. A decoder passes over names that it does not know, whatever their escape sequences mean."""
+    """Return the name in UTF-8. Validates escape sequences, because decoders do not do so in unknown names."""
     if b"\\" not in token:
         return token[1:-1]
     try:
         return msgspec.json.decode(token, type=str).encode()
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise BadRequest("the name of a member is no text") from error
+        raise BadRequest("the name of a member is not a valid string") from error

@@ -1,4 +1,4 @@
-"""Lines that a thread writes: who has one to write never waits for who reads them."""
+"""Write lines of text from a thread of its own, so that callers never wait for a slow reader."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TextIO
 
-MOST_LINES: Final = 10_000  # that wait, some MB: a reader that stalls costs lines and neither answers nor memory
-PAUSE: Final = 0.02  # s between two writes, so that lines of a busy server share one; nobody reads a log sooner
+MOST_LINES: Final = 10_000  # in the queue, some MB; more are dropped while a reader stalls
+PAUSE: Final = 0.02  # s between two writes, so that lines of a busy server share one write
 
 
 class LineWriter:
-    """Writes to `out`, in order; `lost` makes a line of how many had no place in the queue."""
+    """Writes lines to `out` in order. `lost` makes the line that reports the number of dropped lines."""
 
     def __init__(self, out: TextIO, lost: Callable[[int], str]) -> None:
         self._out = out
@@ -24,7 +24,7 @@ class LineWriter:
         self._thread: threading.Thread | None = None
 
     def put(self, line: str) -> None:
-        """Write it some time; it ends with its newline."""
+        """Enqueue `line`, which includes its newline. Drops it if the queue is full."""
         with self._changed:
             if len(self._waiting) >= MOST_LINES:
                 self._dropped += 1
@@ -35,20 +35,20 @@ class LineWriter:
             if self._thread is None:
                 self._thread = _started(self._work)
 
-    def close(self, patience: float) -> None:
-        """Write what waits; blocks, at most `patience` seconds."""
+    def close(self, timeout: float) -> None:
+        """Write the queued lines. Blocks for at most `timeout` seconds."""
         self._closing.set()
         with self._changed:
             self._changed.notify()
         if self._thread is not None:
-            self._thread.join(patience)
+            self._thread.join(timeout)
 
     def _work(self) -> None:
         while lines := self._next():
             try:
                 self._out.write("".join(lines))
                 self._out.flush()
-            except (OSError, ValueError):  # nobody reads it any more
+            except (OSError, ValueError):  # the reader closed it
                 return
             self._closing.wait(PAUSE)
 
@@ -65,7 +65,7 @@ class LineWriter:
 
 
 def _started(work: Callable[[], None]) -> threading.Thread | None:
-    """None where there is no thread to be had now: the next line asks again."""
+    """Return a started thread, or None if the system has none now; the next line tries again."""
     thread = threading.Thread(target=work, name="access-log", daemon=True)
     try:
         thread.start()

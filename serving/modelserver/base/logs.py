@@ -1,4 +1,4 @@
-"""The log of this process on stderr and stdout. A reader that stalls costs lines of the log, and delays no request."""
+"""The log of this process on stderr and stdout. It drops lines while a reader stalls: requests never wait."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def log_to_stderr() -> None:
-    """Log from INFO on, to where stderr leads now."""
+    """Log records of level INFO and above to the current stderr."""
     number = _stderr_number()
     handler = logging.StreamHandler(sys.stderr) if number is None else UnwaitingHandler(number)
     logging.basicConfig(format=FORMAT, level=logging.INFO, handlers=[handler], force=True)
 
 
 def flush_each_line() -> None:
-    """Write what a model prints at the end of each line: a file or a pipe would get it after 8 KiB only."""
+    """Flush the output of a model after each line; Python buffers 8 KiB for files and pipes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return the traceback of an error and its causes for the log: indented lines, bounded, without control characters.
+    """Return the traceback of an error and its causes for the log.
 
-    A message may quote a caller: indented, none of its lines can pass for a record of the log.
+    Lines and their number are bounded, and control characters are escaped. All lines are indented, so that text of a
+    caller in a message cannot look like a record of the log.
     """
     lines = "".join(traceback.TracebackException.from_exception(error, compact=True).format()).splitlines()
     shown = [line if line.isprintable() else ascii(line)[1:-1] for line in lines if line.strip()]
@@ -44,7 +45,7 @@ def traceback_of(error: BaseException) -> str:
 
 
 def own_stderr() -> TextIO:
-    """A stream to stderr for a thread of its own: a write that waits has no lock that somebody else could want."""
+    """Return a stream of its own to stderr: a write that blocks holds no lock that other threads need."""
     number = _stderr_number()
     return sys.stderr if number is None else open(number, "w", encoding="utf-8", closefd=False)
 
@@ -52,12 +53,15 @@ def own_stderr() -> TextIO:
 def _stderr_number() -> int | None:
     try:
         return sys.stderr.fileno()
-    except (AttributeError, OSError, io.UnsupportedOperation):  # somebody collects what is written in memory
+    except (AttributeError, OSError, io.UnsupportedOperation):  # stderr is replaced, as by a test that captures it
         return None
 
 
 def _reopened(number: int) -> int | None:
-    """The same pipe by a description of our own that never waits, others write to theirs; None for what is none."""
+    """Return a new, non-blocking file description of the pipe `number`; None for other files.
+
+    O_NONBLOCK belongs to the file description: to set it on the existing one would affect other processes, too.
+    """
     try:
         if not stat.S_ISFIFO(os.fstat(number).st_mode):
             return None
@@ -67,7 +71,7 @@ def _reopened(number: int) -> int | None:
 
 
 class UnwaitingHandler(logging.Handler):
-    """Writes to a file descriptor what that takes at once, and says later how many records it did not take."""
+    """Writes records to a file descriptor without blocking, and later reports how many records it had to drop."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -78,31 +82,29 @@ class UnwaitingHandler(logging.Handler):
         self._lost = 0
 
     def close(self) -> None:
-        """Let go of the descriptor of its own."""
+        """Close the file descriptor that this handler opened."""
         super().close()
         if self._own is not None:
             os.close(self._own)
             self._own = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write it, or count it."""
+        """Write the record, or count it as lost."""
         try:
             lines = f"{self.format(record)}\n"
-        except Exception:  # its words do not fit its arguments
+        except Exception:  # its arguments do not match its format
             self.handleError(record)
             return
-        told = f"{self._lost} lines of this log are lost: nobody read it\n" if self._lost else ""
-        self._lost = 0 if self._written(f"{told}{lines}".encode(errors="backslashreplace")) else self._lost + 1
+        lost = f"{self._lost} lines of this log were dropped: its reader was too slow\n" if self._lost else ""
+        self._lost = 0 if self._written(f"{lost}{lines}".encode(errors="backslashreplace")) else self._lost + 1
 
     def _written(self, content: bytes) -> bool:
-        """Whether all of it went, in pieces that a pipe with any room takes whole (pipe(7))."""
-        for start in range(0, len(content), select.PIPE_BUF):
-            if not self._takes(content[start : start + select.PIPE_BUF]):
-                return False
-        return True
-
-    def _takes(self, piece: bytes) -> bool:
+        """Return whether all of it was written, in pieces that a writable pipe takes whole (pipe(7))."""
         try:
-            return bool(self._ready.poll(0)) and os.write(self._number, piece) == len(piece)
-        except OSError:  # nobody reads it any more, or its disk is full
+            for start in range(0, len(content), select.PIPE_BUF):
+                piece = content[start : start + select.PIPE_BUF]
+                if not self._ready.poll(0) or os.write(self._number, piece) != len(piece):
+                    return False
+        except OSError:  # the reader closed it, or the disk is full
             return False
+        return True

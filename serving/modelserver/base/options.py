@@ -1,4 +1,4 @@
-"""What a server is started with: arguments of the container, and the environment that the kubelet gives it."""
+"""Options of a server: its command line, and the environment variables that the kubelet or a user sets."""
 
 from __future__ import annotations
 
@@ -15,54 +15,62 @@ from clusters.gateway.token import VARIABLE
 from clusters.net.authority import url_host
 from clusters.net.hosts import ANY, LOOPBACK_NAMES, PATTERN_FORM, KnownHosts, is_host_pattern
 from clusters.net.ssrf import is_loopback
-from serving.modelserver.base.assignment import BATCH_LATENCY, Assignment, Batching, Bounds, is_name
+from serving.modelserver.base.assignment import BATCH_LATENCY, Assignment, BatchBounds, ModelBounds, is_name
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.first_digest import RECORD, first_digest
 from serving.modelserver.base.observability_options import ObservabilityOptions, add_arguments, observability_of
 
-DEFAULT_SLOTS: Final = 4  # requests inside the model at once; scaleTarget's default
-DEFAULT_QUEUE: Final = 1000  # as holdQueue: what was held at zero is not refused by the first replica that it reaches
+DEFAULT_SLOTS: Final = 4  # concurrent requests in the model; scaleTarget's default
+DEFAULT_QUEUE: Final = 1000  # as holdQueue, so that the first replica accepts all requests held at zero
 DEFAULT_TIMEOUT: Final = 300.0  # s; as Model.spec.timeout
-DEFAULT_LOAD_TIMEOUT: Final = 600.0  # s; as long as Knative lets a revision come up (progress-deadline)
+DEFAULT_LOAD_TIMEOUT: Final = 600.0  # s; Knative's progress-deadline of a revision
 DEFAULT_PORT: Final = 8080  # Knative's container contract
 DEFAULT_MANAGEMENT_PORT: Final = 9095
-DEFAULT_HOST: Final = "127.0.0.1"  # loopback only unless asked: container images set HOST
+DEFAULT_HOST: Final = "127.0.0.1"  # loopback only; container images set HOST
 DEFAULT_POOL_FORMAT: Final = "onnx"
 NO_SCRATCH: Final = "/tmp"  # noqa: S108 - named in messages: set TMPDIR, or mount a volume there
 KUBERNETES_TERMINATION_LOG: Final = Path("/dev/termination-log")  # terminationMessagePath's default
 LOAD_TOKEN: Final = "KNODEL_LOAD_TOKEN_SHA256"  # noqa: S105 - a variable's name
-"""Hex SHA-256 of the token that load and unload calls need; without it each is refused."""
+"""Variable with the SHA-256 (hex) of the token for load and unload calls; without it all are refused."""
 
 ALLOWED_HOSTS: Final = "KNODEL_ALLOWED_HOSTS"
-"""What `--allowed-host` names, with commas."""
+"""Variable with the names of `--allowed-host`, separated by commas."""
 ALLOW_BY_VARIABLE: Final = f"add {{}} to its variable {ALLOWED_HOSTS} to allow it; on a platform, call the gateway"
 
 _LARGEST_PORT: Final = 65535
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """What a pool member is: engines of `format` imported."""
+    """Options of a member of a warm pool, which imports the engines of `format`."""
 
     format: str
 
 
 class ServerOptions(msgspec.Struct, frozen=True):
-    """Checked options. `assignment`: the model to serve, None until a pool member is told; `bounds` are its default.
+    """Checked options of a server.
 
-    `scratch` is a folder of this container's own that outlives its restart; `pool` is None for a server that can only
-    serve what its command line says. `grpc_port` is None for a server without gRPC; `allow_code`: code of an artifact
-    may run; `signature` is that of a SavedModel to serve, "" for the usual one.
+    Attributes that are not obvious:
 
-    `models` is the folder of a server of many models, of `format` ("": found for each), which may take `memory_limit`
-    bytes together, and one of them `load_timeout` seconds until it is loaded; None for a server of one. `token_sha256`
-    (hex) is that of the token by which models are loaded, "" where none may be. `hosts` are the names that
-    Host and Origin of a request may have, None for any. A server that `remembers` keeps the digest of what it loaded
-    (`first_digest`). `gateway_token` is of requests from the gateway (`clusters.gateway.token`), b"" without one.
+    - `assignment`: the model to serve; None for a pool member or a server of many models
+    - `pool`: None for a server that only serves the model of its command line
+    - `bounds`: default limits of models
+    - `scratch`: a folder of the container that survives its restart
+    - `grpc_port`: None for a server without gRPC
+    - `allow_code`: whether code in model files may run
+    - `signature`: the signature of a SavedModel to serve, "" for the default
+    - `models`: the folder of a server of many models, None for a server of one
+    - `format`: the format of the models, "" to detect it
+    - `memory_limit`: the memory in bytes of all models together, None for no limit
+    - `load_timeout`: seconds that loading one of many models may take
+    - `token_sha256`: SHA-256 (hex) of the token for load calls, "" to refuse them
+    - `hosts`: names that Host and Origin of a request may have, None for any
+    - `remembers`: whether to store the digest of the loaded files (`first_digest`)
+    - `gateway_token`: token of requests from the gateway (`clusters.gateway.token`), b"" without a gateway
     """
 
     assignment: Assignment | None
     pool: Pool | None
-    bounds: Bounds
+    bounds: ModelBounds
     queue: int
     observability: ObservabilityOptions
     host: str
@@ -85,10 +93,12 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
 
 def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOptions:
-    """Raises BadOptions; `--help` prints and raises SystemExit."""
+    """Return the checked options. Raises BadOptions; `--help` prints the help and raises SystemExit."""
     given = _parser().parse_args(argv)
     _check_alternatives(given)
-    bounds = _bounds(given)
+    latency = BATCH_LATENCY if given.max_batch_latency is None else given.max_batch_latency
+    batching = BatchBounds(given.max_batch_size, latency) if given.max_batch_size > 1 else None
+    bounds = ModelBounds(given.slots, given.timeout, given.cpu, batching)
     scratch = _scratch(environ)
     return ServerOptions(
         assignment=None if given.pool or given.models else _assignment(given, bounds, environ),
@@ -117,7 +127,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
 
 
 def termination_log(environ: Mapping[str, str]) -> Path | None:
-    """Where the reason of a failed start is written; None where nobody reads it."""
+    """Return the file for the reason of a failed start; None outside of a cluster."""
     named = environ.get("KNODEL_TERMINATION_LOG")
     if named:
         return Path(named)
@@ -126,86 +136,120 @@ def termination_log(environ: Mapping[str, str]) -> Path | None:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Errors are reported as all others are."""
+        """Raise BadOptions, so that errors of arguments are reported like all others."""
         raise BadOptions(f"{message}; see --help")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="serving.modelserver", description="Serve models by the Open Inference Protocol v2.",
+    parser = _Parser(prog="serving.modelserver", description="Serve models over the Open Inference Protocol v2.",
                      allow_abbrev=False)  # fmt: skip
     add = parser.add_argument
     add("--name", default="", help="name of the model")
-    add("--storage-uri", default="", help="where the model is: file:///PATH, http(s)://…")
-    add("--digest", default="", help="sha256:… of the file or folder; refused on mismatch")
-    add("--pool", action="store_true", help="wait for a load call that names the model, engines imported")
-    add("--models", type=Path, metavar="DIR", help="serve many: each folder and model file in DIR, by its name")
-    add("--memory-limit", type=_bytes, metavar="QUANTITY", help="memory of all --models together, as 4Gi [all]")
+    add("--storage-uri", default="", help="URI of the model: file:///PATH, https://…, …")
+    add("--digest", default="", help="digest (sha256:…) that the files must have")
+    add("--pool", action="store_true", help="import the engines, then wait for a load call that names the model")
+    add(
+        "--models",
+        type=Path,
+        metavar="DIR",
+        help="serve many models: each folder and model file in DIR, under its name",
+    )
+    add(
+        "--memory-limit",
+        type=_bytes,
+        metavar="QUANTITY",
+        help="memory limit of all --models together, for example 4Gi [none]",
+    )
     add("--load-timeout", type=_seconds, metavar="SECONDS",
-        help=f"that one of --models may take to be fetched and loaded [{DEFAULT_LOAD_TIMEOUT:g}]")  # fmt: skip
-    add("--format", default="", help=f"format of the model [found from its files; of a pool {DEFAULT_POOL_FORMAT}]")
-    add("--slots", type=_count, default=DEFAULT_SLOTS, help="requests inside the model at once [%(default)s]")
-    add("--queue", type=_count_or_zero, default=DEFAULT_QUEUE, help="requests that may wait for a slot [%(default)s]")
-    add("--timeout", type=_seconds, default=DEFAULT_TIMEOUT, help="seconds that a request may take [%(default)s]")
-    add("--max-batch-size", type=_count, default=1, metavar="ROWS", help="rows that share an inference [%(default)s]")
-    add("--max-batch-latency", type=_seconds_or_zero, metavar="SECONDS", help="that it waits for more of them at most")
+        help=f"maximum time to fetch and load one of --models [{DEFAULT_LOAD_TIMEOUT:g}]")  # fmt: skip
+    add(
+        "--format", default="", help=f"format of the model [detected from its files; {DEFAULT_POOL_FORMAT} with --pool]"
+    )
+    add(
+        "--slots",
+        type=_count,
+        default=DEFAULT_SLOTS,
+        help="maximum number of concurrent requests in the model [%(default)s]",
+    )
+    add(
+        "--queue",
+        type=_count_or_zero,
+        default=DEFAULT_QUEUE,
+        help="maximum number of requests that wait for a slot [%(default)s]",
+    )
+    add(
+        "--timeout",
+        type=_seconds,
+        default=DEFAULT_TIMEOUT,
+        help="maximum duration of a request in seconds [%(default)s]",
+    )
+    add(
+        "--max-batch-size",
+        type=_count,
+        default=1,
+        metavar="ROWS",
+        help="maximum number of rows in a batch [%(default)s]",
+    )
+    add("--max-batch-latency", type=_seconds_or_zero, metavar="SECONDS",
+        help=f"maximum time to wait for a batch to fill [{BATCH_LATENCY:g}]")  # fmt: skip
     add("--cpu", type=_seconds, default=1.0, help="CPU limit of the container in cores [%(default)s]")
-    add("--signature", default="", help="signature of a SavedModel that has several [serving_default]")
-    add("--allow-code", action="store_true", help="serve formats that run code of the artifact: python, pickle, joblib")
+    add("--signature", default="", help="signature of a SavedModel with several [serving_default]")
+    add(
+        "--allow-code",
+        action="store_true",
+        help="serve formats that run code from the model files: python, pickle, joblib",
+    )
     add("--allowed-host", action="append", default=[], metavar="NAME",
-        help="host name that requests and web pages may have, `*.DOMAIN` or `*` for any; may be repeated "
+        help="host name to accept in requests and from web pages, `*.DOMAIN`, or `*` for any; repeatable "
         "[on loopback 127.0.0.1, [::1], localhost, *.localhost, else any]")  # fmt: skip
     add_arguments(parser)
     return parser
 
 
 def _check_alternatives(given: argparse.Namespace) -> None:
-    """One model, many, or one that is told later. Raises BadOptions."""
-    named = [option for option, value in _named(given) if value]
-    for option, value, told in (("--pool", given.pool, "a load call names"), ("--models", given.models, "DIR names")):
+    """Check that the options describe one model, many models, or a pool member. Raises BadOptions."""
+    named = [option for option, value in _model_options(given) if value]
+    for option, value, source in (("--pool", given.pool, "a load call"), ("--models", given.models, "DIR")):
         if value and named:
-            raise BadOptions(f"{', '.join(named)}: not together with {option}, whose model {told}")
+            raise BadOptions(f"{', '.join(named)} cannot be used with {option}, where {source} names the model")
     if given.pool and given.models:
-        raise BadOptions("--models: not together with --pool, whose model a load call names")
+        raise BadOptions("--models cannot be used with --pool, where a load call names the model")
     if given.memory_limit is not None and not given.models:
-        raise BadOptions("--memory-limit: only with --models, which it may unload")
+        raise BadOptions("--memory-limit needs --models")
     if given.load_timeout is not None and not given.models:
-        raise BadOptions("--load-timeout: only with --models, of which one that hangs would keep the others out")
+        raise BadOptions("--load-timeout needs --models")
     if given.max_batch_latency is not None and given.max_batch_size == 1:
-        raise BadOptions("--max-batch-latency: only with --max-batch-size, of 2 or more")
+        raise BadOptions("--max-batch-latency needs --max-batch-size of 2 or more")
 
 
-def _bounds(given: argparse.Namespace) -> Bounds:
-    latency = BATCH_LATENCY if given.max_batch_latency is None else given.max_batch_latency
-    batching = Batching(given.max_batch_size, latency) if given.max_batch_size > 1 else None
-    return Bounds(given.slots, given.timeout, given.cpu, batching)
-
-
-def _assignment(given: argparse.Namespace, bounds: Bounds, environ: Mapping[str, str]) -> Assignment:
-    missing = [option for option, value in _named(given) if not value and option != "--digest"]
+def _assignment(given: argparse.Namespace, bounds: ModelBounds, environ: Mapping[str, str]) -> Assignment:
+    missing = [option for option, value in _model_options(given) if not value and option != "--digest"]
     if missing:
-        raise BadOptions(
-            f"{', '.join(missing)}: required, unless --pool waits for a load call or --models has them; see --help"
-        )
+        raise BadOptions(f"{', '.join(missing)} must be set, unless --pool or --models is used; see --help")
     if not is_name(given.name):
-        raise BadOptions(f"--name {given.name[:80]!r}: at most 63 of a-z, 0-9 and '-', a letter or digit at both ends")
-    revision = environ.get("K_REVISION") or f"{given.name}-00001"  # without a platform: the only one
+        raise BadOptions(
+            f"--name {given.name[:80]!r} is not a name: use at most 63 of a-z, 0-9 and '-', no '-' at the ends"
+        )
+    revision = environ.get("K_REVISION") or f"{given.name}-00001"  # without a platform, there is only one revision
     if not is_name(revision):
-        raise BadOptions(f"K_REVISION={revision[:80]!r} is no name of a revision")
+        raise BadOptions(
+            f"K_REVISION={revision[:80]!r} is not a name: use at most 63 of a-z, 0-9 and '-', no '-' at the ends"
+        )
     digest = given.digest or first_digest(environ, revision, _scratch(environ))
     return Assignment(given.name, revision, given.storage_uri, digest, given.format, bounds)
 
 
-def _named(given: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+def _model_options(given: argparse.Namespace) -> tuple[tuple[str, str], ...]:
     return ("--name", given.name), ("--storage-uri", given.storage_uri), ("--digest", given.digest)
 
 
 def _known_hosts(named: Sequence[str], environ: Mapping[str, str]) -> KnownHosts | None:
-    """Return the names of a server: any where it is not on loopback, unless some are named. Raises BadOptions."""
+    """Return the accepted host names: None (any) off loopback, unless some are configured. Raises BadOptions."""
     address = environ.get("HOST") or DEFAULT_HOST
     setting, allowed = ("--allowed-host", named) if named else (ALLOWED_HOSTS, _list(environ, ALLOWED_HOSTS))
     for name in allowed:
         if not is_host_pattern(name):
-            raise BadOptions(f"{setting} {name[:80]!r}: is not a host name: {PATTERN_FORM}")
+            raise BadOptions(f"{setting} {name[:80]!r} is not a host name: {PATTERN_FORM}")
     if ANY in allowed or not (allowed or is_loopback(address)):
         return None
     names = frozenset(name.lower() for name in (*LOOPBACK_NAMES, url_host(address), *allowed))
@@ -233,12 +277,12 @@ def _count_or_zero(text: str) -> int:
 def _seconds(text: str) -> float:
     value = float(text)
     if not (math.isfinite(value) and value > 0):
-        raise argparse.ArgumentTypeError(f"{text} is no positive number")
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return value
 
 
 def _scratch(environ: Mapping[str, str]) -> Path:
-    """Where temporary files go. On a machine that has no such place, whoever writes one is told that it cannot."""
+    """Return the folder for temporary files. If there is none, a later write to it reports the error."""
     try:
         return Path(environ.get("TMPDIR") or tempfile.gettempdir())
     except FileNotFoundError:
@@ -250,7 +294,7 @@ def _seconds_or_zero(text: str) -> float:
 
 
 def _bytes(text: str) -> int:
-    from clusters.base.quantities import parse_quantity  # few servers have a limit
+    from clusters.base.quantities import parse_quantity  # imported here because few servers have a limit
 
     try:
         value = int(parse_quantity(text))
@@ -264,5 +308,5 @@ def _bytes(text: str) -> int:
 def _port(environ: Mapping[str, str], name: str, default: int) -> int:
     text = environ.get(name) or str(default)
     if not (text.isascii() and text.isdigit() and int(text) <= _LARGEST_PORT):
-        raise BadOptions(f"{name}={text[:80]!r}: a port is a number from 0 (any free one) to {_LARGEST_PORT}")
+        raise BadOptions(f"{name}={text[:80]!r} is not a port: use a number from 0 (any free port) to {_LARGEST_PORT}")
     return int(text)

@@ -1,7 +1,7 @@
-"""Answers to the requests that the split sent here: the only ones that the judge of a rollout counts.
+"""Statistics of the requests that the traffic split sent here, the only ones that the judge of a rollout counts.
 
-A caller that could choose the version that answers could decide a rollout. So a request counts if the ingress routed it
-by the percentages of the traffic, which its headers show (knative/serving `pkg/reconciler/route/resources/ingress.go`,
+A caller that could choose the version could decide a rollout. So a request counts only if the ingress routed it by the
+percentages of the traffic. Its headers show that (knative/serving `pkg/reconciler/route/resources/ingress.go`,
 with `tag-header-based-routing`, which every Model with a rollout needs):
 
     request                                 Knative-Serving-Default-Route    Knative-Serving-Tag     counts
@@ -11,22 +11,22 @@ with `tag-header-based-routing`, which every Model with a rollout needs):
     a copy of a request (host `…-shadow`)   true                             -                       no
     to a replica, a probe                   -                                -                       no
 
-A caller can take its own requests out of the counts. It can add none, and cannot choose the version.
+A caller can exclude its own requests from the counts. It cannot add requests or choose the version.
 
-On one machine every user can connect to a replica. A request with these headers counts there only if it passed the
-gateway, which is shown by a token in its headers (`clusters.gateway.token`).
+On one machine every user can connect to a replica. There a request with these headers counts only if it passed the
+gateway, which adds a token to its headers (`clusters.gateway.token`).
 
-Of a request that counts, the answer is one of:
+The outcome of a request that counts is one of:
 
-    below 400                 answered: neither wrong nor late by itself
-    500 and above             an error of the version
-    400 to 498                refused: the caller's error, or the server's limit
-    none, the caller left     left: the version had at least so long
+    status below 400          answered
+    status 500 and above      error: a failure of the version
+    status 400 to 498         refused: a mistake of the caller, or a limit of the server
+    no response               left: the caller disconnected after waiting for the recorded time
 
-Times are the model's own: from the complete request to the answer, so that a caller that sends or reads slowly makes no
-version slow. They include the wait for a slot, except a wait behind requests that do not count. Such a time, or an
-error because no slot became free, is not the version's. Otherwise requests to a tag, which fill the slots of one
-version, would decide a rollout.
+Latency is measured from the complete request to the response, so that slow senders and readers do not count against a
+version. It includes the wait for a slot, except a wait behind requests that do not count. Such a wait, or an error
+because no slot became free, is not attributed to the version. Otherwise requests to a tag, which fill the slots of one
+version, could decide a rollout.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from typing import Any, Final, Literal
 from clusters.base.latency_buckets import bucket_of
 from clusters.gateway.token import HEADER, is_valid
 from serving.modelserver.base.errors import BadRequest, ClientLeft, ModelFailed
-from serving.modelserver.base.latency import LATENCY_EDGES, by_bucket
-from serving.modelserver.base.observations import Observations
+from serving.modelserver.base.latency import LATENCY_EDGES, BucketCounter, by_bucket
 
 TAG: Final = b"knative-serving-tag"
 DEFAULT_ROUTE: Final = b"knative-serving-default-route"
@@ -47,11 +46,11 @@ HOST: Final = b"host"
 TOKEN: Final = HEADER.lower().encode()
 _READ: Final = frozenset({TAG, DEFAULT_ROUTE, HOST, TOKEN})
 COPY: Final = b"-shadow"
-"""What Envoy and Istio append to the host of a mirrored request."""
+"""Suffix that Envoy and Istio append to the host of a mirrored request."""
 RECEIVED_KEY: Final = "knodel.received"
-"""Of the scope: when (the loop's time) the request was complete."""
+"""Key of the ASGI scope: when (the loop's time) the request was complete."""
 PRODUCED_KEY: Final = "knodel.produced"
-"""Of the scope of a stream: when (the loop's time) the model had made all parts, less its waits for the caller."""
+"""Key of the ASGI scope: when (the loop's time) the model had made all parts of a stream, less waits for the caller."""
 
 Outcome = Literal["answered", "error", "refused", "left"]
 Headers = Iterable[tuple[bytes, bytes]]
@@ -76,12 +75,12 @@ def is_of_split(headers: Headers, token: bytes = b"") -> bool:
 
 
 def without_token(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """Return the headers as an application may read them."""
+    """Return the headers without the gateway's token, which applications must not see."""
     return [pair for pair in headers if pair[0] != TOKEN]
 
 
 def outcome_of(status: int) -> Outcome:
-    """Return what an answer with this HTTP status says about the version that gave it."""
+    """Return the outcome of a response with this HTTP status."""
     if status == ClientLeft.status:
         return "left"
     if status < BadRequest.status:
@@ -90,10 +89,10 @@ def outcome_of(status: int) -> Outcome:
 
 
 class InFlight:
-    """A request that counts and has no answer yet.
+    """A request that counts and has no response yet.
 
-    `waits_for_others` is whether it waits for a slot behind requests that do not count, `slot_at` the loop's time at
-    which such a wait ended.
+    `waits_for_others` is true while it waits for a slot behind requests that do not count. `slot_at` is the loop's time
+    at which such a wait ended.
     """
 
     __slots__ = ("answered_at", "scope", "slot_at", "started_at", "waits_for_others")
@@ -107,35 +106,35 @@ class InFlight:
 
     @property
     def began(self) -> float | None:
-        """Return when the version's own time began: a complete request, not behind uncounted ones; else None."""
+        """Return when the version's own time began; None before the request is complete, or behind uncounted ones."""
         received: float | None = self.scope.get(RECEIVED_KEY)
         return None if received is None or self.waits_for_others else max(received, self.slot_at)
 
 
 CURRENT: Final[ContextVar[InFlight | None]] = ContextVar("CURRENT", default=None)
-"""The entry of the request that this task answers; None when it does not count."""
+"""The entry of the request that this task serves; None if it does not count."""
 
 
-class SplitAnswers:
-    """Totals of the split's requests. Used by one event loop; `monotonic` is the loop's time."""
+class SplitStats:
+    """Totals of the requests from the split. Used by one event loop, whose time `monotonic` returns."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._in_flight: set[InFlight] = set()
-        self._times = Observations(LATENCY_EDGES)
+        self._times = BucketCounter(LATENCY_EDGES)
         self._answered = 0
         self._errors = 0
         self._refused = 0
         self._left = 0
 
     def begin(self, scope: MutableMapping[str, Any], now: float) -> InFlight:
-        """Return the entry of a request that begins; every entry ends with `end`."""
+        """Return the entry of a new request; the caller must pass every entry to `end`."""
         entry = InFlight(scope, now)
         self._in_flight.add(entry)
         return entry
 
     def end(self, entry: InFlight, status: int, now: float) -> None:
-        """Count the request by its HTTP status."""
+        """Count the request by the HTTP status of its response."""
         self._in_flight.discard(entry)
         outcome, began = outcome_of(status), entry.began
         if outcome == "error" and entry.waits_for_others:
@@ -151,7 +150,7 @@ class SplitAnswers:
             self._answered += outcome == "answered"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the totals, and the requests in flight by their age, in buckets of `clusters.base.latency_buckets`."""
+        """Return the totals, and the requests in flight by age in buckets of `clusters.base.latency_buckets`."""
         now = self._monotonic()
         ages = [
             now - began for entry in self._in_flight if entry.answered_at is None and (began := entry.began) is not None

@@ -1,4 +1,4 @@
-"""How busy the server is, exactly: readers take the difference of two readings, however far apart they are."""
+"""Exact load statistics of a server: readers subtract two readings, at any distance in time."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 import msgspec
 
 SHORTEST = 0.1
-"""Milliseconds of a stage that is over but took less: 0 means that it is not over."""
+"""Milliseconds shown for a finished stage that took less; 0 means that the stage has not finished."""
 
 
-class Download(msgspec.Struct):
-    """How far the files are, in bytes; `total` is None while it is not known. Told by the thread that fetches."""
+class DownloadProgress(msgspec.Struct):
+    """Progress of a download in bytes; `total` is None while unknown. The downloading thread calls the object."""
 
     received: int | None = None
     total: int | None = None
 
     def __call__(self, received: int, total: int | None) -> None:
-        """So many bytes are here."""
+        """Record the progress."""
         self.total = total
         self.received = received
 
     def to_json(self) -> dict[str, int | None] | None:
-        """Of the page `/stats`; None of files that are read where they are."""
+        """Return the entry for the page `/stats`; None for files that are read in place."""
         return None if self.received is None else {"bytes": self.received, "total": self.total}
 
 
-class Startup(msgspec.Struct):
-    """Milliseconds of the stages of the start: process to main program, files to engine, first inferences.
+class StartupTimes(msgspec.Struct):
+    """Milliseconds of the stages of a start: imports of the process, loading, first inferences.
 
-    `fetch`, part of `load`: until the files were here. `claimed`: the process waited in a pool, so that its imports
-    took nobody's time. `ready_at` is when the model was served first (`monotonic`, seconds). `format` is that of the
-    files, "" until it is found; `digest` likewise.
+    `fetch` is the part of `load` until the files are local. `claimed` is true for a member of a pool, whose imports
+    delayed no request. `ready_at` is when the model was first served (`monotonic`, seconds). `format` and `digest`
+    describe the files, "" until known.
     """
 
     imports: float = 0.0
@@ -41,17 +41,17 @@ class Startup(msgspec.Struct):
     warmup: float = 0.0
     claimed: bool = False
     ready_at: float | None = None
-    download: Download = msgspec.field(default_factory=Download)
+    download: DownloadProgress = msgspec.field(default_factory=DownloadProgress)
     format: str = ""
     digest: str = ""
 
     @property
     def fetched(self) -> bool:
-        """Whether the files are here."""
+        """Return whether the files are local."""
         return self.fetch > 0
 
     def to_json(self, now: float) -> dict[str, Any]:
-        """Of the page `/stats`; `readyFor` is null before the model is served."""
+        """Return the entry for the page `/stats`; `readyFor` (milliseconds) is null before the model is served."""
         ready_for = None if self.ready_at is None else round((now - self.ready_at) * 1000, 1)
         stages = {"imports": self.imports, "fetch": self.fetch, "load": self.load, "warmup": self.warmup}
         return {
@@ -62,18 +62,18 @@ class Startup(msgspec.Struct):
 
 
 class Stats:
-    """Slots in use and requests that wait for one, and the integral of both over time (`monotonic`, seconds).
+    """Slots in use, queued requests, and the integral of both over time (`monotonic`, seconds).
 
-    `revision` and `slots` are "" and 0 until it is known what is served, `memory` (bytes) is 0 until it is.
+    Until the model is known, `revision` is "" and `slots` is 0. `memory` is in bytes, 0 until the model is served.
     """
 
     def __init__(
-        self, monotonic: Callable[[], float], revision: str = "", slots: int = 0, startup: Startup | None = None
+        self, monotonic: Callable[[], float], revision: str = "", slots: int = 0, startup: StartupTimes | None = None
     ) -> None:
         self.revision = revision
         self.slots = slots
         self.memory = 0
-        self.startup = startup or Startup()
+        self.startup = startup or StartupTimes()
         self.active = 0
         self.queued = 0
         self.requests = 0
@@ -83,33 +83,33 @@ class Stats:
 
     @property
     def busy_seconds(self) -> float:
-        """Slot-seconds until now, queued requests counted as one slot each."""
+        """Return the slot-seconds until now; a queued request counts as one slot."""
         self._integrate()
         return self._busy_seconds
 
     @property
     def parts(self) -> Sequence[tuple[Mapping[str, str], Stats]]:
-        """By the labels of metrics: of each model its own."""
+        """Return the statistics of each model with its metric labels."""
         return (({"revision": self.revision}, self),)
 
-    def served(self, memory: int = 0) -> None:
-        """The model is served from now on, and takes so many bytes."""
+    def mark_served(self, memory: int = 0) -> None:
+        """Record that the model is served from now on, and takes `memory` bytes."""
         self.memory = memory
         self.startup.ready_at = self._monotonic()
 
-    def gone(self) -> None:
-        """The model is served no more."""
+    def mark_unloaded(self) -> None:
+        """Record that the model is not served any more."""
         self.memory = 0
         self.startup.ready_at = None
 
     def change(self, active: int = 0, queued: int = 0) -> None:
-        """So many more (or fewer) are active and queued from now on."""
+        """Add to (or with negative numbers, subtract from) the active and queued requests."""
         self._integrate()
         self.active += active
         self.queued += queued
 
     def to_json(self) -> dict[str, Any]:
-        """The page `/stats`."""
+        """Return the page `/stats`."""
         return {
             "revision": self.revision,
             "slots": self.slots,

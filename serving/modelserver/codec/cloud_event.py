@@ -18,8 +18,8 @@ import msgspec
 
 from serving.modelserver.base.errors import BadRequest, UnsupportedType
 from serving.modelserver.base.headers import Headers, media_type
-from serving.modelserver.codec.event_gate import EVENT_TYPES, PREFIX
-from serving.modelserver.codec.event_members import members_of
+from serving.modelserver.codec.content_router import EVENT_TYPES, PREFIX
+from serving.modelserver.codec.event_members import parse_members
 
 SPECVERSION: Final = "1.0"
 STRUCTURED: Final = b"application/cloudevents+json"
@@ -40,7 +40,7 @@ _IN_HEADERS: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class CloudEvent:
     """Attributes by name, `specversion` and `datacontenttype` left out, and the data of type `content_type`."""
 
     attributes: Mapping[str, str]
@@ -58,7 +58,7 @@ def is_structured(headers: Headers) -> bool:
     return False
 
 
-def from_binary(headers: Headers) -> Event:
+def from_binary(headers: Headers) -> CloudEvent:
     """The event whose attributes are `headers`; its data is left where it is. Raises BadRequest."""
     attributes: dict[str, str] = {}
     for name, value in headers:
@@ -67,24 +67,24 @@ def from_binary(headers: Headers) -> Event:
             if key in attributes:
                 raise BadRequest(f"the event has two headers {name.decode('latin-1')!r}")
             attributes[key] = _unquoted(key, value)
-    return Event(_checked(attributes))
+    return CloudEvent(_checked(attributes))
 
 
-def from_structured(body: bytes) -> Event:
+def from_structured(body: bytes) -> CloudEvent:
     """The event that is `body`, its data as bytes. Raises BadRequest."""
-    members, data = members_of(body)
+    members, data = parse_members(body)
     attributes = {name: _canonical(name, value) for name, value in members.items() if value is not None}
     content_type = attributes.pop("datacontenttype", JSON_TYPE)
-    return Event(_checked(attributes), _checked_type(content_type), data)
+    return CloudEvent(_checked(attributes), _checked_type(content_type), data)
 
 
-def to_binary(event: Event) -> list[tuple[bytes, bytes]]:
+def to_binary(event: CloudEvent) -> list[tuple[bytes, bytes]]:
     """The headers of an answer whose body is the event's data."""
     attributes = {"specversion": SPECVERSION, **event.attributes}
     return [(PREFIX + name.encode(), _quoted(value).encode("ascii")) for name, value in attributes.items()]
 
 
-def to_structured(event: Event) -> bytes:
+def to_structured(event: CloudEvent) -> bytes:
     """The event in JSON; its data is JSON."""
     members: dict[str, Any] = {"specversion": SPECVERSION, **event.attributes, "datacontenttype": event.content_type}
     return msgspec.json.encode({**members, "data": msgspec.Raw(event.data)})

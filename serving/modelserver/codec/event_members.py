@@ -14,7 +14,7 @@ import msgspec
 
 from clusters.base.sizes import format_size
 from serving.modelserver.base.errors import BadRequest, TooLarge
-from serving.modelserver.codec.messages import reason_of
+from serving.modelserver.codec.messages import explain_decode_error
 
 Value: TypeAlias = str | bool | int | None
 
@@ -33,7 +33,7 @@ class _Data(msgspec.Struct):
     data_base64: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-def members_of(body: bytes) -> tuple[Mapping[str, Value], bytes]:
+def parse_members(body: bytes) -> tuple[Mapping[str, Value], bytes]:
     """All members but the data, and the data. Raises BadRequest, TooLarge."""
     try:
         large = msgspec.json.decode(body, type=_Data)
@@ -44,7 +44,7 @@ def members_of(body: bytes) -> tuple[Mapping[str, Value], bytes]:
         members = {name: msgspec.json.decode(value, type=Value) for name, value in found.items() if name not in given}
         return members, _data(given)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"the event is no event in JSON: {reason_of(error)}") from error
+        raise BadRequest(f"the event is no event in JSON: {explain_decode_error(error)}") from error
 
 
 def _scan(body: bytes, sizes: Mapping[str, int]) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from serving.engines.base.datatypes import BYTES, DATATYPES, Datatype, Tensor, d
 from serving.engines.base.engine import TensorSpec
 from serving.modelserver.base.errors import BadRequest, ModelFailed
 from serving.modelserver.codec import tensors
-from serving.modelserver.codec.messages import kind_of
+from serving.modelserver.codec.messages import element_type
 
 BASE64: Final = "b64"
 """Key of an object that stands for bytes that are no text (TensorFlow Serving, "Encoding binary values")."""
@@ -56,7 +56,7 @@ def from_nested(spec: TensorSpec, value: Any, least_rank: int = 0) -> Tensor:
         flat = [_from_base64(spec.name, item) if isinstance(item, dict) else item for item in flat]
         tensors.strict([item for item in flat if not isinstance(item, bytes)], list[str], f"input {spec.name!r}")
     else:
-        flat = tensors.strict(flat, kind_of(spec.datatype), f"input {spec.name!r}")
+        flat = tensors.strict(flat, element_type(spec.datatype), f"input {spec.name!r}")
     return tensors.from_numbers(spec.name, datatype, shape, flat)
 
 

@@ -20,7 +20,7 @@ from serving.modelserver.base.errors import TooLarge
 Parameters = dict[str, bool | int | float | str]
 
 
-class Input(msgspec.Struct):
+class InputTensor(msgspec.Struct):
     """One input; subclasses say what `data` holds."""
 
     name: str
@@ -51,7 +51,7 @@ class RequestedOutput(msgspec.Struct):
     parameters: Parameters | None = None
 
 
-class Output(msgspec.Struct, omit_defaults=True):
+class OutputTensor(msgspec.Struct, omit_defaults=True):
     """One output of an answer."""
 
     name: str
@@ -66,11 +66,11 @@ class InferResponse(msgspec.Struct, omit_defaults=True):
 
     model_name: str
     model_version: str
-    outputs: list[Output]
+    outputs: list[OutputTensor]
     id: str = ""
 
 
-def kind_of(datatype: str) -> Any:
+def element_type(datatype: str) -> Any:
     """The type of a list of such elements, as decoders know it."""
     if datatype == BYTES:
         return list[str]
@@ -80,8 +80,8 @@ def kind_of(datatype: str) -> Any:
 def _input_of(datatype: str) -> Any:
     return msgspec.defstruct(
         f"{datatype}Input",
-        [("data", kind_of(datatype) | None, None)],
-        bases=(Input,),
+        [("data", element_type(datatype) | None, None)],
+        bases=(InputTensor,),
         tag_field="datatype",
         tag=datatype,
     )
@@ -122,7 +122,7 @@ REQUEST: Final[msgspec.json.Decoder[InferRequest]] = msgspec.json.Decoder(
 NESTED: Final[msgspec.json.Decoder[InferRequest]] = msgspec.json.Decoder(_request_of(NestedInput))
 
 
-def shape_of(spec: TensorSpec) -> Sequence[int]:
+def metadata_shape(spec: TensorSpec) -> Sequence[int]:
     """As metadata tells it: the protocol has no word for an unknown rank."""
     return (ANY,) if spec.shape is None else spec.shape
 
@@ -136,7 +136,7 @@ def check_elements(message: bytes, most: int) -> None:
         raise TooLarge(f"JSON has more than {most} elements: send them as binary data")
 
 
-def reason_of(error: Exception) -> str:
+def explain_decode_error(error: Exception) -> str:
     """What was wrong and where (`inputs[0].data[2]: Expected `int`, got `float``), in words for the caller."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"

@@ -17,23 +17,23 @@ from serving.engines.base.datatypes import Tensor
 from serving.modelserver.base.errors import BadRequest
 from serving.modelserver.base.json_names import check_names
 from serving.modelserver.codec.json_values import from_nested, to_nested
-from serving.modelserver.codec.messages import check_elements, reason_of
-from serving.modelserver.codec.protocol_v2 import Call, Codec, Reply, check_extensions
+from serving.modelserver.codec.messages import check_elements, explain_decode_error
+from serving.modelserver.codec.protocol_v2 import PreparedRequest, ResponseBody, V2Codec, check_extensions
 
 PARAMETERS: Final = "parameters"
 _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
-class ProtocolGenerate:
+class GenerateCodec:
     """Messages of the model whose v2 messages are `codec`."""
 
     __slots__ = ("_codec",)
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: V2Codec) -> None:
         self._codec = codec
 
-    def decode(self, body: bytes, json_length: int | None = None) -> Call:
+    def decode(self, body: bytes, json_length: int | None = None) -> PreparedRequest:
         """A request. Raises BadRequest, TooLarge."""
         if json_length is not None:
             raise BadRequest("binary data is for /v2/…/infer: a generate request is JSON")
@@ -43,20 +43,20 @@ class ProtocolGenerate:
         inputs = {name: from_nested(specs[name], value, len(specs[name].shape or ())) for name, value in values.items()}
         self._codec.check_complete(inputs)
         outputs = self._codec.outputs
-        return Call(inputs, outputs, [False] * len(outputs), "", parameters or None)
+        return PreparedRequest(inputs, outputs, [False] * len(outputs), "", parameters or None)
 
-    def encode(self, call: Call, answers: Sequence[Tensor]) -> Reply:
+    def encode(self, call: PreparedRequest, answers: Sequence[Tensor]) -> ResponseBody:
         """The answer, or a part of it. Raises ModelFailed."""
         named = zip(call.outputs, answers, strict=True)
         values = {name: to_nested(name, tensor.reshape(()) if tensor.size == 1 else tensor) for name, tensor in named}
-        return Reply(_ENCODE({"model_name": self._codec.name, "model_version": self._codec.version, **values}))
+        return ResponseBody(_ENCODE({"model_name": self._codec.name, "model_version": self._codec.version, **values}))
 
     def _parse(self, body: bytes) -> dict[str, Any]:
         check_elements(body, self._codec.limits.json_numbers)
         try:
             return _DECODER.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is no JSON object: {reason_of(error)}") from error
+            raise BadRequest(f"the body is no JSON object: {explain_decode_error(error)}") from error
 
     def _sorted(self, body: bytes, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """What is given for inputs, and the parameters."""

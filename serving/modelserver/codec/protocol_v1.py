@@ -20,8 +20,8 @@ from serving.engines.base.engine import TensorSpec
 from serving.modelserver.base.errors import BadRequest
 from serving.modelserver.base.json_names import check_names
 from serving.modelserver.codec.json_values import BASE64, from_nested, to_nested
-from serving.modelserver.codec.messages import check_elements, reason_of
-from serving.modelserver.codec.protocol_v2 import Call, Codec, Reply
+from serving.modelserver.codec.messages import check_elements, explain_decode_error
+from serving.modelserver.codec.protocol_v2 import PreparedRequest, ResponseBody, V2Codec
 
 SIGNATURE: Final = "serving_default"
 """TensorFlow Serving's name of the signature that is meant when none is named."""
@@ -38,21 +38,21 @@ class _Request(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_Request)
 
 
-class TableCall(Call, frozen=True):
+class TabularRequest(PreparedRequest, frozen=True):
     """A decoded request: `rows` is how many instances it has, None in column form."""
 
     rows: int | None = None
 
 
-class ProtocolV1:
+class V1Codec:
     """Messages of the model whose v2 messages are `codec`."""
 
     __slots__ = ("_codec",)
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: V2Codec) -> None:
         self._codec = codec
 
-    def decode(self, body: bytes, json_length: int | None = None) -> TableCall:
+    def decode(self, body: bytes, json_length: int | None = None) -> TabularRequest:
         """A request. Raises BadRequest, TooLarge."""
         if json_length is not None:
             raise BadRequest("binary data is for /v2: a v1 request is JSON")
@@ -69,27 +69,27 @@ class ProtocolV1:
             return self._call(self._tensors(given), None)
         return self._call(self._of_rows(given or []), len(given or []))
 
-    def encode(self, call: TableCall, answers: Sequence[Tensor]) -> Reply:
+    def encode(self, call: TabularRequest, answers: Sequence[Tensor]) -> ResponseBody:
         """The answer. Raises BadRequest, ModelFailed."""
         values = {name: to_nested(name, tensor) for name, tensor in zip(call.outputs, answers, strict=True)}
         single = next(iter(values.values())) if len(values) == 1 else None
         if call.rows is None:
-            return Reply(_ENCODE({"outputs": values if single is None else single}))
+            return ResponseBody(_ENCODE({"outputs": values if single is None else single}))
         if single is None:
             _check_rows(call, answers)
             single = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
-        return Reply(_ENCODE({"predictions": single}))
+        return ResponseBody(_ENCODE({"predictions": single}))
 
-    def _call(self, inputs: Mapping[str, Tensor], rows: int | None) -> TableCall:
+    def _call(self, inputs: Mapping[str, Tensor], rows: int | None) -> TabularRequest:
         outputs = self._codec.outputs
-        return TableCall(inputs, outputs, [False] * len(outputs), "", rows=rows)
+        return TabularRequest(inputs, outputs, [False] * len(outputs), "", rows=rows)
 
     def _parse(self, body: bytes) -> _Request:
         check_elements(body, self._codec.limits.json_numbers)
         try:
             return _DECODER.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is no v1 request: {reason_of(error)}") from error
+            raise BadRequest(f"the body is no v1 request: {explain_decode_error(error)}") from error
 
     def _of_rows(self, rows: list[Any]) -> dict[str, Tensor]:
         specs = self._codec.specs
@@ -119,7 +119,7 @@ def _is_named(row: Any, spec: TensorSpec) -> bool:
     return isinstance(row, dict) and not (spec.datatype == BYTES and spec.name != BASE64 and row.keys() == {BASE64})
 
 
-def _check_rows(call: TableCall, answers: Sequence[Tensor]) -> None:
+def _check_rows(call: TabularRequest, answers: Sequence[Tensor]) -> None:
     for name, tensor in zip(call.outputs, answers, strict=True):
         if not tensor.ndim or len(tensor) != call.rows:
             raise BadRequest(f"output {name!r} has no row for each instance: send inputs as an object, or ask over /v2")

@@ -15,7 +15,7 @@ from serving.engines.base.datatypes import BF16, DATATYPES, Datatype, Tensor, da
 from serving.engines.base.engine import Signature, TensorSpec
 from serving.modelserver.base.errors import BadRequest
 from serving.modelserver.base.json_names import check_names
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.codec import tensors
 from serving.modelserver.codec.json_values import to_flat
 from serving.modelserver.codec.messages import (
@@ -23,12 +23,12 @@ from serving.modelserver.codec.messages import (
     REQUEST,
     InferRequest,
     InferResponse,
-    Input,
-    Output,
+    InputTensor,
+    OutputTensor,
     Parameters,
     check_elements,
-    kind_of,
-    reason_of,
+    element_type,
+    explain_decode_error,
 )
 
 UNSUPPORTED: Final = frozenset({"classification", "shared_memory_region"})
@@ -38,7 +38,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 Flags: TypeAlias = Sequence[bool]
 
 
-class Call(msgspec.Struct, frozen=True):
+class PreparedRequest(msgspec.Struct, frozen=True):
     """A decoded request: what the engine is asked, and how each output travels.
 
     `parameters` are the request's own: no engine sees them, requests with others share no batch.
@@ -51,35 +51,35 @@ class Call(msgspec.Struct, frozen=True):
     parameters: Mapping[str, Any] | None = None
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ResponseBody(msgspec.Struct, frozen=True):
     """A body; `json_length` is where binary data begins, None without any."""
 
     body: bytes
     json_length: int | None = None
 
 
-CallT = TypeVar("CallT", bound=Call)
+CallT = TypeVar("CallT", bound=PreparedRequest)
 
 
-class Dialect(Protocol[CallT]):
+class ProtocolCodec(Protocol[CallT]):
     """A protocol over HTTP, of one model: what a body asks the engine, and what its answer is as a body."""
 
     def decode(self, body: bytes, json_length: int | None = None) -> CallT:
         """A request, whose JSON has `json_length` bytes (None: all). Raises BadRequest, TooLarge."""
         ...
 
-    def encode(self, call: CallT, answers: Sequence[Tensor]) -> Reply:
+    def encode(self, call: CallT, answers: Sequence[Tensor]) -> ResponseBody:
         """The answer to `call`. Raises BadRequest, ModelFailed."""
         ...
 
 
-class Codec:
+class V2Codec:
     """Messages of one model.
 
     `specs` are its inputs by name, `outputs` those of a request that names none; the other protocols use both, too.
     """
 
-    def __init__(self, name: str, version: str, signature: Signature, limits: Limits) -> None:
+    def __init__(self, name: str, version: str, signature: Signature, limits: ServerLimits) -> None:
         self.name = name
         self.version = version
         self.limits = limits
@@ -88,7 +88,7 @@ class Codec:
         self._outputs = frozenset(spec.name for spec in signature.outputs)
         self._bf16 = frozenset(spec.name for spec in signature.outputs if spec.datatype == BF16)
 
-    def decode(self, body: bytes, json_length: int | None = None) -> Call:
+    def decode(self, body: bytes, json_length: int | None = None) -> PreparedRequest:
         """A request, whose JSON has `json_length` bytes (None: all). Raises BadRequest, TooLarge."""
         if json_length is None:
             message, rest = body, memoryview(b"")
@@ -101,9 +101,11 @@ class Codec:
         check_names(message, request.members)
         _check_parameters(request.parameters)
         outputs, binary = self._requested(request)
-        return Call(self._inputs(request.inputs, rest), outputs, binary, request.id or "", request.parameters)
+        return PreparedRequest(
+            self._inputs(request.inputs, rest), outputs, binary, request.id or "", request.parameters
+        )
 
-    def encode(self, call: Call, answers: Sequence[Tensor]) -> Reply:
+    def encode(self, call: PreparedRequest, answers: Sequence[Tensor]) -> ResponseBody:
         """The answer. Raises BadRequest, ModelFailed."""
         blobs: list[bytes] = []
         outputs = []
@@ -112,11 +114,13 @@ class Codec:
             if binary:
                 blob = tensors.to_bytes(tensor, datatype)
                 blobs.append(blob)
-                outputs.append(Output(name, datatype.name, tensor.shape, parameters={"binary_data_size": len(blob)}))
+                outputs.append(
+                    OutputTensor(name, datatype.name, tensor.shape, parameters={"binary_data_size": len(blob)})
+                )
             else:
-                outputs.append(Output(name, datatype.name, tensor.shape, data=to_flat(name, datatype, tensor)))
+                outputs.append(OutputTensor(name, datatype.name, tensor.shape, data=to_flat(name, datatype, tensor)))
         message = _ENCODER.encode(InferResponse(self.name, self.version, outputs, call.id))
-        return Reply(message + b"".join(blobs), len(message)) if blobs else Reply(message)
+        return ResponseBody(message + b"".join(blobs), len(message)) if blobs else ResponseBody(message)
 
     def datatype_of(self, output: str, tensor: Tensor) -> Datatype:
         """The datatype of the model's answer `output`; engines give BF16 as FP32."""
@@ -151,25 +155,25 @@ class Codec:
         except msgspec.ValidationError as error:
             return self._parse_nested(message, error)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is no JSON: {reason_of(error)}") from error
+            raise BadRequest(f"the body is no JSON: {explain_decode_error(error)}") from error
 
     def _parse_nested(self, message: bytes, first: msgspec.ValidationError) -> InferRequest:
         """Nested data fails the fast decoder; so does what is wrong, and then `first` says why."""
         try:
             request = NESTED.decode(message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise BadRequest(reason_of(first)) from first
+            raise BadRequest(explain_decode_error(first)) from first
         inputs = request.inputs
         known = all(given.datatype in DATATYPES for given in inputs)
         if not known or not any(isinstance(item, list) for given in inputs for item in given.data or ()):
-            raise BadRequest(reason_of(first)) from first
+            raise BadRequest(explain_decode_error(first)) from first
         for index, given in enumerate(inputs):
             if given.data is not None:
                 flat = tensors.flattened(given.name, given.shape, given.data)
-                given.data = tensors.strict(flat, kind_of(given.datatype), f"inputs[{index}].data")
+                given.data = tensors.strict(flat, element_type(given.datatype), f"inputs[{index}].data")
         return request
 
-    def _inputs(self, given: Sequence[Input], rest: memoryview) -> dict[str, Tensor]:
+    def _inputs(self, given: Sequence[InputTensor], rest: memoryview) -> dict[str, Tensor]:
         inputs: dict[str, Tensor] = {}
         for one in given:
             if one.name in inputs:
@@ -220,7 +224,7 @@ def _flag(parameters: Parameters | None, name: str, default: bool) -> bool:
     return value
 
 
-def _cut(one: Input, size: Any, rest: memoryview) -> tuple[memoryview, memoryview]:
+def _cut(one: InputTensor, size: Any, rest: memoryview) -> tuple[memoryview, memoryview]:
     if one.data is not None:
         raise BadRequest(f"input {one.name!r} has both data and binary_data_size")
     if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(rest):
@@ -228,7 +232,7 @@ def _cut(one: Input, size: Any, rest: memoryview) -> tuple[memoryview, memoryvie
     return rest[:size], rest[size:]
 
 
-def _from_json(one: Input, datatype: Datatype, taken: Datatype) -> Tensor:
+def _from_json(one: InputTensor, datatype: Datatype, taken: Datatype) -> Tensor:
     if one.data is None:
         raise BadRequest(f"input {one.name!r} has no data")
     if not tensors.carries(datatype):

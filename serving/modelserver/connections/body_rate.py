@@ -1,6 +1,6 @@
 """How fast a body comes, looked at from time to time. Pure.
 
-Seconds are the currency: each second of a look costs one, `Limits.body_rate` bytes earn one, and who has none left is
+Seconds are the currency: each second of a look costs one, `ServerLimits.body_rate` bytes earn one, and who has none left is
 too slow. Nobody saves up more than a few looks' worth, so that a body that came quickly at first cannot rest for long.
 """
 
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 
 SAVED: Final = 2  # looks without a byte that a quick start pays for
 
 
-class Pace:
-    """Of one body; looks are `Limits.body_check` seconds apart. It begins with one look's worth."""
+class BodyRate:
+    """Of one body; looks are `ServerLimits.body_check` seconds apart. It begins with one look's worth."""
 
     __slots__ = ("_left", "_limits", "_seen", "_spent")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         self._left = limits.body_check
         self._seen = 0

@@ -17,16 +17,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from clusters.base.sizes import format_size
-from serving.modelserver.base.answers import JSON, error_body, error_headers, send_error
 from serving.modelserver.base.errors import BadFraming, HeadTooLarge, Overloaded, RequestTimeout, ServingError, TooLarge
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.base.responses import JSON, error_body, error_headers, send_error
 from serving.modelserver.base.split import RECEIVED_KEY
-from serving.modelserver.connections.answering import Answering, whole_answer
-from serving.modelserver.connections.body_rate import Pace
-from serving.modelserver.connections.framing import refusal
-from serving.modelserver.connections.listener_state import Traffic
+from serving.modelserver.connections.body_rate import BodyRate
+from serving.modelserver.connections.framing import find_head_error
 from serving.modelserver.connections.outbox import GatheringTransport, Outbox
-from serving.modelserver.connections.write_backpressure import Untaken, cut_off
+from serving.modelserver.connections.response_writer import ResponseWriter, encode_response
+from serving.modelserver.connections.write_backpressure import ListenerState, WriteBackpressure, reset_connection
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +37,16 @@ BROKEN_KEY: Final = "knodel.broken"
 _KEY: Final = "knodel.connection"
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """A connection with a guard."""
 
     def __init__(
-        self, config: Config, state: ServerState, limits: Limits, traffic: Traffic, outbox: Outbox | None = None
+        self,
+        config: Config,
+        state: ServerState,
+        limits: ServerLimits,
+        traffic: ListenerState,
+        outbox: Outbox | None = None,
     ) -> None:
         super().__init__(config=config, server_state=state, app_state={})
         self._limits = limits
@@ -52,14 +56,14 @@ class Connection(HttpToolsProtocol):
         self._in_head = True  # or before it
         self._head_size = 0
         self._body_size = 0
-        self._pace = Pace(limits)
+        self._pace = BodyRate(limits)
         self.answering: RequestResponseCycle | None = None  # what the application was given last
-        self._untaken: Untaken | None = None
+        self._untaken: WriteBackpressure | None = None
         self._refused: ServingError | None = None
         self._lost = False
         self._on_gone: Callable[[], object] | None = None
 
-    def when_gone(self, callback: Callable[[], object] | None) -> None:
+    def on_disconnect(self, callback: Callable[[], object] | None) -> None:
         """Call `callback` once when the caller leaves, at once if it has left; None takes it back."""
         if callback is not None and self._lost:
             callback()
@@ -72,7 +76,7 @@ class Connection(HttpToolsProtocol):
             gathering: Any = GatheringTransport(transport, self._outbox)
             transport = gathering
         super().connection_made(transport)
-        self._untaken = Untaken(transport, self._limits, self._traffic)
+        self._untaken = WriteBackpressure(transport, self._limits, self._traffic)
         transport.set_write_buffer_limits(high=1, low=0)  # writing is paused while anything is left to write
         self._arm(self._limits.head_time)
 
@@ -122,10 +126,10 @@ class Connection(HttpToolsProtocol):
         elif not self._lost:
             self.loop.call_later(self._limits.end, self._give_up)
 
-    def cut_off(self) -> None:
+    def reset_connection(self) -> None:
         """End the connection, whatever is left to write."""
         if not self._lost:
-            cut_off(self.transport)
+            reset_connection(self.transport)
 
     def eof_received(self) -> None:
         """The caller writes nothing more: the transport closes, behind what is kept for it."""
@@ -161,7 +165,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Refuse the head, or begin the request; trailers, which the parser also calls headers, are left out."""
-        refused = refusal(self.parser.get_http_version(), self.url, self.headers, self._limits)
+        refused = find_head_error(self.parser.get_http_version(), self.url, self.headers, self._limits)
         if self._traffic.untaken > self._limits.answers and self.parser.get_method() == b"POST":
             refused = refused or Overloaded("callers do not take their answers: try again")
         if refused is not None:
@@ -184,7 +188,7 @@ class Connection(HttpToolsProtocol):
         self.answering = cycle
 
         async def answering(scope: Scope, receive: Receive, _: Send) -> None:
-            send = Answering(cycle)
+            send = ResponseWriter(cycle)
             try:
                 await present(scope, receive, send)
             except Exception:
@@ -213,7 +217,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what the parser, or `refusal`, does not take."""
+        """Answer what the parser, or `find_head_error`, does not take."""
         self.refuse(self._refused or BadFraming("the request is no HTTP/1.1"))
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -233,7 +237,7 @@ class Connection(HttpToolsProtocol):
             self.refuse(HeadTooLarge(f"the trailers of a request have at most {format_size(self._limits.head)}"))
             return
         if self._timer is None:
-            self._pace = Pace(self._limits)
+            self._pace = BodyRate(self._limits)
             self._arm(self._limits.body_check)
 
     def refuse(self, error: ServingError) -> None:
@@ -287,10 +291,10 @@ class Connection(HttpToolsProtocol):
         self._arm(self._limits.body_check)
 
 
-def connection_of(scope: Mapping[str, Any]) -> Connection:
+def connection_of(scope: Mapping[str, Any]) -> HttpConnection:
     """The connection that this request came on. Raises TypeError under another server than ours."""
     connection = scope.get(_KEY)
-    if not isinstance(connection, Connection):
+    if not isinstance(connection, HttpConnection):
         raise TypeError("the model server runs on Connection only")
     return connection
 
@@ -298,4 +302,4 @@ def connection_of(scope: Mapping[str, Any]) -> Connection:
 def _refusal(error: ServingError, default_headers: list[tuple[bytes, bytes]]) -> bytes:
     body = error_body(str(error))
     headers = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), *error_headers(error)]
-    return whole_answer(error.status, default_headers + headers, body, keep_alive=False)
+    return encode_response(error.status, default_headers + headers, body, keep_alive=False)

@@ -3,14 +3,14 @@
 The parser (llhttp) lets through what RFC 9112 forbids or leaves to the server: a missing Host, two lengths, any number
 of headers. Rules with their source:
 
-1. at most `Limits.head` bytes and `Limits.headers` headers                    431
+1. at most `ServerLimits.head` bytes and `ServerLimits.headers` headers                    431
 2. HTTP/1.1 has exactly one Host (RFC 9112, 3.2)                               400
 3. not both Content-Length and Transfer-Encoding (6.1), one Content-Length     400
 4. Transfer-Encoding is `chunked`, nothing else (6.1), and not in HTTP/1.0     400
 5. the target is a path (3.2.1): no absolute form, which names a second host   400
-6. a body of at most `Limits.body` bytes, when its length is announced         413
+6. a body of at most `ServerLimits.body` bytes, when its length is announced         413
 7. no upgrade of a request with a body: the parser would drop the body         400
-8. Host and Origin are known names, where `Limits.hosts` lists them            403
+8. Host and Origin are known names, where `ServerLimits.hosts` lists them            403
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clusters.base.sizes import format_size
 from clusters.net.hosts import KnownHosts
 from serving.modelserver.base.errors import BadFraming, Forbidden, HeadTooLarge, ServingError, TooLarge
 from serving.modelserver.base.headers import Headers
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade"})
 _GUARDED: Final = _FRAMING | {b"origin"}
@@ -29,7 +29,7 @@ _PER_HEADER: Final = 4  # bytes: colon, space, line end
 _LONGEST_LENGTH: Final = 19  # digits of Content-Length that can be meant
 
 
-def refusal(http_version: str, target: bytes, headers: Headers, limits: Limits) -> ServingError | None:
+def find_head_error(http_version: str, target: bytes, headers: Headers, limits: ServerLimits) -> ServingError | None:
     """Why this head is refused, or None."""
     if len(headers) > limits.headers:
         return HeadTooLarge(f"a request has at most {limits.headers} headers")
@@ -49,7 +49,7 @@ def refusal(http_version: str, target: bytes, headers: Headers, limits: Limits) 
     return refused if refused is not None or limits.hosts is None else _foreign(limits.hosts, found)
 
 
-def _framing(http_version: str, found: Headers, limits: Limits) -> ServingError | None:
+def _framing(http_version: str, found: Headers, limits: ServerLimits) -> ServingError | None:
     values: dict[bytes, list[bytes]] = {}
     for name, value in found:
         values.setdefault(name, []).append(value)

@@ -13,27 +13,27 @@ from uvicorn.server import ServerState
 
 from clusters.net.sockets import BACKLOG
 from serving.modelserver.base.headers import REVISION
-from serving.modelserver.base.limits import Limits
-from serving.modelserver.connections.compressing import Compressing
-from serving.modelserver.connections.connection import Connection
-from serving.modelserver.connections.listener_state import Traffic
+from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.connections.compression import CompressionMiddleware
+from serving.modelserver.connections.connection import HttpConnection
 from serving.modelserver.connections.outbox import Outbox
+from serving.modelserver.connections.write_backpressure import ListenerState
 
 logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are about callers, who get an answer
 
 
-class Listener:
+class HttpListener:
     """Serves `app` on one socket; every answer tells the revision (`headers.REVISION`) once that is known."""
 
-    def __init__(self, app: ASGIApp, sock: socket.socket, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, sock: socket.socket, limits: ServerLimits) -> None:
         self._socket = sock
         self._limits = limits
-        self._traffic = Traffic()
+        self._traffic = ListenerState()
         self._state = ServerState()
         self._outbox = Outbox(asyncio.get_running_loop(), self._state.tasks)
         self._config = Config(
-            Compressing(app),
-            http=Connection,
+            CompressionMiddleware(app),
+            http=HttpConnection,
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -58,7 +58,7 @@ class Listener:
 
     def answer_by(self, app: ASGIApp) -> None:
         """Requests that begin from now on are for `app`, on connections that there are, too."""
-        self._config.loaded_app = Compressing(app)
+        self._config.loaded_app = CompressionMiddleware(app)
 
     async def start(self) -> None:
         """Serve."""
@@ -86,8 +86,8 @@ class Listener:
         await self._requests_done()
         await self._answers_taken()
 
-    def _connect(self) -> Connection:
-        return Connection(self._config, self._state, self._limits, self._traffic, self._outbox)
+    def _connect(self) -> HttpConnection:
+        return HttpConnection(self._config, self._state, self._limits, self._traffic, self._outbox)
 
     async def _until_quiet(self, quiet: float) -> None:
         seen = -1

@@ -1,7 +1,7 @@
 """Answers that callers do not take: memory that nobody lent, and a server that cannot end.
 
 A connection is watched from the moment on when the kernel does not take all of an answer at once. Who takes less than
-`Limits.body_rate` from then on is cut off; what all of them have not taken is counted in `Traffic`.
+`ServerLimits.body_rate` from then on is cut off; what all of them have not taken is counted in `ListenerState`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import sys
 import termios
 from typing import Final
 
-from serving.modelserver.base.limits import Limits
-from serving.modelserver.connections.listener_state import Traffic
+from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.connections.write_backpressure import ListenerState
 
 _INT: Final = bytes(4)
 _DROP: Final = struct.pack("ii", 1, 0)
 """Of SO_LINGER: closing drops what the kernel still has, and tells the other side by a reset (`socket(7)`)."""
 
 
-class Untaken:
+class WriteBackpressure:
     """What one connection has written and its caller has not taken."""
 
-    def __init__(self, transport: asyncio.Transport, limits: Limits, traffic: Traffic) -> None:
+    def __init__(self, transport: asyncio.Transport, limits: ServerLimits, traffic: ListenerState) -> None:
         self._transport = transport
         self._limits = limits
         self._traffic = traffic
@@ -52,7 +52,7 @@ class Untaken:
     def _look(self) -> None:
         before, self._left = self._left, self._size()
         if before - self._left < min(before, self._limits.body_rate * self._limits.answer_check):
-            cut_off(self._transport)
+            reset_connection(self._transport)
         else:
             self._watch()
 
@@ -64,7 +64,7 @@ class Untaken:
         self._counted = size
 
 
-def cut_off(transport: asyncio.Transport) -> None:
+def reset_connection(transport: asyncio.Transport) -> None:
     """End a connection that is there, and what is left of its answers; nobody takes a part for the whole."""
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
     transport.abort()

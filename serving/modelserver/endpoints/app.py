@@ -14,9 +14,9 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.engines.base.engine import TensorSpec
-from serving.modelserver.base.answers import JSON, error_body, error_headers, json_body
 from serving.modelserver.base.errors import NotReady, ServingError
-from serving.modelserver.codec.messages import shape_of
+from serving.modelserver.base.responses import JSON, error_body, error_headers, json_body
+from serving.modelserver.codec.messages import metadata_shape
 from serving.modelserver.connections.connection import FAILED
 from serving.modelserver.endpoints.endpoints import Endpoints
 from serving.modelserver.execution.lifecycle import Lifecycle
@@ -83,7 +83,7 @@ class DataApp:
 
     async def _base(self, _: Request) -> Response:
         """Answer a GET of the model's address with the paths below it."""
-        return json_answer({"name": self._name, "paths": model_paths(self._name)})
+        return json_response({"name": self._name, "paths": model_paths(self._name)})
 
     async def _no_post(self, _: Request) -> Response:
         """Refuse the events of a broker to which only the model's address was given."""
@@ -95,20 +95,20 @@ class DataApp:
         )
 
     async def _names(self, _: Request) -> Response:
-        return json_answer({"models": [self._name]})
+        return json_response({"models": [self._name]})
 
     async def _document(self, _: Request) -> Response:
         from clusters.base.version import VERSION as version  # reads the distribution's metadata
-        from serving.modelserver.endpoints.openapi import document  # only who asks needs it
+        from serving.modelserver.endpoints.openapi import openapi_document  # only who asks needs it
 
         model = self._lifecycle.model()
-        return json_answer(document(model.name, model.revision, model.signature, version, model.example))
+        return json_response(openapi_document(model.name, model.revision, model.signature, version, model.example))
 
     async def _metadata(self, request: Request) -> Response:
         self._check(request.path_params)
         model = self._lifecycle.model()
         signature = model.signature
-        return json_answer(
+        return json_response(
             {
                 "name": model.name,
                 "versions": list(model.versions),
@@ -165,8 +165,8 @@ def health_routes(lifecycle: Lifecycle) -> list[BaseRoute]:
 
     async def live(_: Request) -> Response:
         if lifecycle.live:
-            return json_answer({"live": True})
-        return json_answer({"live": False, "error": lifecycle.reason}, NotReady.status)
+            return json_response({"live": True})
+        return json_response({"live": False, "error": lifecycle.reason}, NotReady.status)
 
     async def ready(_: Request) -> Response:
         return _readiness(lifecycle, {})
@@ -192,7 +192,7 @@ def server_routes() -> list[BaseRoute]:
     return [Route("/v2", _server), Route("/v2/", _server)]
 
 
-def json_answer(content: Any, status: int = 200) -> Response:
+def json_response(content: Any, status: int = 200) -> Response:
     """`content` as JSON."""
     return Response(json_body(content), status, media_type=JSON.decode())
 
@@ -200,19 +200,19 @@ def json_answer(content: Any, status: int = 200) -> Response:
 async def _server(_: Request) -> Response:
     from clusters.base.version import VERSION as version  # reads the distribution's metadata
 
-    return json_answer({"name": SERVER_NAME, "version": version, "extensions": EXTENSIONS})
+    return json_response({"name": SERVER_NAME, "version": version, "extensions": EXTENSIONS})
 
 
 def _readiness(lifecycle: Lifecycle, about: dict[str, Any]) -> Response:
     if lifecycle.ready:
-        return json_answer({**about, "ready": True})
-    answer = json_answer({**about, "ready": False, "error": lifecycle.reason}, NotReady.status)
+        return json_response({**about, "ready": True})
+    answer = json_response({**about, "ready": False, "error": lifecycle.reason}, NotReady.status)
     answer.headers["retry-after"] = str(NotReady.retry_after)
     return answer
 
 
 def _described(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
-    return [{"name": spec.name, "datatype": spec.datatype, "shape": shape_of(spec)} for spec in specs]
+    return [{"name": spec.name, "datatype": spec.datatype, "shape": metadata_shape(spec)} for spec in specs]
 
 
 async def _on_error(_: Request, error: Exception) -> Response:

@@ -14,13 +14,13 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.modelserver.base.answers import JSON, send_body, send_error
 from serving.modelserver.base.errors import BadRequest, ClientLeft, ServingError
 from serving.modelserver.base.limits import BodyBudget
-from serving.modelserver.codec.body import Reread, read_body
+from serving.modelserver.base.responses import JSON, send_body, send_error
+from serving.modelserver.codec.bounded_read import ReplayReceive, read_body
 from serving.modelserver.codec.cloud_event import (
     STRUCTURED,
-    Event,
+    CloudEvent,
     from_binary,
     from_structured,
     is_structured,
@@ -42,7 +42,7 @@ _OF_ANOTHER: Final = frozenset({b"content-type", b"content-length", b"content-en
 """Headers that do not describe the data of a structured event."""
 
 
-class CloudEvents:
+class CloudEventEndpoint:
     """Wraps the endpoint `app` of the model `name`, for events only; `now` gives the time of answers."""
 
     def __init__(
@@ -88,7 +88,7 @@ class CloudEvents:
             plain = [(name, value) for name, value in headers if name not in _OF_ANOTHER]
             typed = [*plain, (b"content-type", event.content_type.encode("ascii"))]
             answer = _Answer()
-            await self._app({**scope, "headers": typed}, Reread(event.data, receive), answer)
+            await self._app({**scope, "headers": typed}, ReplayReceive(event.data, receive), answer)
         finally:
             self._budget.give_back(body.lent)
         if answer.status != _OK:
@@ -98,7 +98,7 @@ class CloudEvents:
             raise BadRequest("a structured event has no binary tensors: send it in binary mode, or ask for JSON")
         await send_body(send, _OK, to_structured(self._answer_to(event, answer.body)), STRUCTURED, [])
 
-    def _answer_to(self, event: Event, data: bytes = b"") -> Event:
+    def _answer_to(self, event: CloudEvent, data: bytes = b"") -> CloudEvent:
         """A copy of the event is answered under the same id, so that copies of the answer are known as such."""
         given = event.attributes
         attributes = {
@@ -109,10 +109,10 @@ class CloudEvents:
             CAUSE: given["id"],
             **{name: given[name] for name in CARRIED if name in given},
         }
-        return Event(attributes, JSON.decode(), data)
+        return CloudEvent(attributes, JSON.decode(), data)
 
 
-async def _read(content: bytes) -> Event:
+async def _read(content: bytes) -> CloudEvent:
     """Raises BadRequest, TooLarge."""
     return from_structured(content) if len(content) <= QUICK else await asyncio.to_thread(from_structured, content)
 

@@ -24,8 +24,8 @@ from starlette.routing import BaseRoute, Route
 
 from serving.modelserver.base.errors import BadRequest, Conflict
 from serving.modelserver.base.limits import BodyBudget
-from serving.modelserver.codec.body import read_content
-from serving.modelserver.endpoints.app import json_answer
+from serving.modelserver.codec.bounded_read import read_content
+from serving.modelserver.endpoints.app import json_response
 
 WAITING: Final = "the digest of the model's files is not recorded yet: try again"
 LONGEST_WAIT: Final = 60.0  # s for which a GET is kept open
@@ -85,7 +85,7 @@ class Confirmation:
         with suppress(TimeoutError):
             async with asyncio.timeout(_seconds(request.query_params.get("wait", "0"))):
                 await self._found.wait()
-        return json_answer({"digest": self._digest or None, "confirmed": self.confirmed})
+        return json_response({"digest": self._digest or None, "confirmed": self.confirmed})
 
     async def _put(self, request: Request) -> Response:
         content, lent = await read_content(request.receive, self._budget)

@@ -9,11 +9,11 @@ import msgspec
 from starlette.types import ASGIApp
 
 from serving.modelserver.base.limits import BodyBudget
-from serving.modelserver.codec.event_gate import EventGate
-from serving.modelserver.codec.protocol_generate import ProtocolGenerate
-from serving.modelserver.codec.protocol_v1 import ProtocolV1
-from serving.modelserver.endpoints.infer import V2, DialectOf, Infer
-from serving.modelserver.endpoints.sse import Stream
+from serving.modelserver.codec.content_router import ContentRouter
+from serving.modelserver.codec.protocol_generate import GenerateCodec
+from serving.modelserver.codec.protocol_v1 import V1Codec
+from serving.modelserver.endpoints.infer import V2, CodecOf, UnaryEndpoint
+from serving.modelserver.endpoints.sse import StreamingEndpoint
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import ServedModel
 
@@ -36,24 +36,26 @@ def make_endpoints(
     """Of the model `name`; `now` gives the time of events."""
 
     def events(app: ASGIApp) -> ASGIApp:
-        from serving.modelserver.endpoints.cloud_events import CloudEvents  # when the first one comes
+        from serving.modelserver.endpoints.cloud_events import CloudEventEndpoint  # when the first one comes
 
-        return CloudEvents(app, inference, budget, name, now)
+        return CloudEventEndpoint(app, inference, budget, name, now)
 
-    def gated(dialect_of: DialectOf) -> ASGIApp:
-        return EventGate(Infer(inference, budget, dialect_of), Stream(inference, budget, dialect_of), events)
+    def gated(dialect_of: CodecOf) -> ASGIApp:
+        return ContentRouter(
+            UnaryEndpoint(inference, budget, dialect_of), StreamingEndpoint(inference, budget, dialect_of), events
+        )
 
     return Endpoints(
         infer=gated(V2),
         predict=gated(_v1),
         generate=gated(_generate),
-        generate_stream=Stream(inference, budget, _generate),
+        generate_stream=StreamingEndpoint(inference, budget, _generate),
     )
 
 
-def _v1(model: ServedModel) -> ProtocolV1:
-    return ProtocolV1(model.codec)
+def _v1(model: ServedModel) -> V1Codec:
+    return V1Codec(model.codec)
 
 
-def _generate(model: ServedModel) -> ProtocolGenerate:
-    return ProtocolGenerate(model.codec)
+def _generate(model: ServedModel) -> GenerateCodec:
+    return GenerateCodec(model.codec)

@@ -12,9 +12,9 @@ from starlette.types import ASGIApp
 
 from clusters.net.exposition import CONTENT_TYPE
 from serving.modelserver.base.stats import Stats
-from serving.modelserver.endpoints.app import health_routes, json_answer, make_app
+from serving.modelserver.endpoints.app import health_routes, json_response, make_app
 from serving.modelserver.endpoints.confirmation import Confirmation
-from serving.modelserver.endpoints.repository import Repository
+from serving.modelserver.endpoints.repository import RepositoryRoutes
 from serving.modelserver.execution.lifecycle import Lifecycle
 
 
@@ -23,7 +23,7 @@ def make_management_app(
     answers: Callable[[], Any],
     metrics: Callable[[], str],
     lifecycle: Lifecycle,
-    repository: Repository,
+    repository: RepositoryRoutes,
     confirmation: Confirmation | None = None,
 ) -> ASGIApp:
     """Make the application of `/stats`, `/stats/answers`, `/metrics` (text), `/digest`, the repository and health.
@@ -32,10 +32,10 @@ def make_management_app(
     """
 
     async def page(_: Request) -> Response:
-        return json_answer(stats.to_json())
+        return json_response(stats.to_json())
 
     async def answers_page(_: Request) -> Response:
-        return json_answer(answers())
+        return json_response(answers())
 
     async def metrics_page(_: Request) -> Response:
         return Response(metrics(), headers={"content-type": CONTENT_TYPE})

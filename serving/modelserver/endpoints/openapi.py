@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from serving.engines.base.datatypes import BYTES, DATATYPES
 from serving.engines.base.engine import ANY, Signature, TensorSpec
-from serving.modelserver.codec.messages import shape_of
+from serving.modelserver.codec.messages import metadata_shape
 from serving.modelserver.endpoints.openapi_schemas import (
     ERROR,
     generate_request,
@@ -44,7 +44,9 @@ _LIMITS: Final = (
 )
 
 
-def document(name: str, revision: str, signature: Signature, version: str, example: bytes | None = None) -> Object:
+def openapi_document(
+    name: str, revision: str, signature: Signature, version: str, example: bytes | None = None
+) -> Object:
     """The document of the model `name`; `version` is the server's, `example` a request that the model came with."""
     v1, v2 = f"/v1/models/{name}", f"/v2/models/{name}"
     return {
@@ -123,7 +125,7 @@ def _own_example(content: bytes | None) -> Object | None:
 
 def _made_example(specs: Sequence[TensorSpec]) -> Object | None:
     """Return a request of zeros, with size 1 where a size varies; None when it would be long."""
-    shapes = [[1 if size == ANY else size for size in shape_of(spec)] for spec in specs]
+    shapes = [[1 if size == ANY else size for size in metadata_shape(spec)] for spec in specs]
     if sum(math.prod(shape) for shape in shapes) > _MOST_EXAMPLE:
         return None
     inputs = [

@@ -17,9 +17,9 @@ from starlette.routing import BaseRoute, Route
 from clusters.base.errors import KnodelError
 from serving.modelserver.base.errors import BadRequest, NotReady, ServingError
 from serving.modelserver.base.limits import BodyBudget
-from serving.modelserver.codec.body import read_content
-from serving.modelserver.endpoints.app import SERVER_NAME, json_answer
-from serving.modelserver.endpoints.bearer import Bearer
+from serving.modelserver.codec.bounded_read import read_content
+from serving.modelserver.endpoints.app import SERVER_NAME, json_response
+from serving.modelserver.endpoints.repository import BearerToken
 from serving.modelserver.execution.lifecycle import Lifecycle
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ UNAVAILABLE: Final = "UNAVAILABLE"
 _MODELS: Final = "/v2/repository/models/{name}"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class IndexEntry(msgspec.Struct, frozen=True):
     """A model of the index; `reason` says why it is in this state, "" where that goes without saying."""
 
     name: str
@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True):
         return {"name": self.name, "version": self.version, "state": self.state, "reason": self.reason}
 
 
-class Models(Protocol):
+class ModelRepository(Protocol):
     """The models of a server: one, or many."""
 
     @property
@@ -56,7 +56,7 @@ class Models(Protocol):
         """Of the server."""
         ...
 
-    def index(self) -> Sequence[Entry]:
+    def index(self) -> Sequence[IndexEntry]:
         """All of them."""
         ...
 
@@ -77,10 +77,10 @@ class _Unload(msgspec.Struct, forbid_unknown_fields=True):
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Repository:
+class RepositoryRoutes:
     """`bearer` knows the token, `is_open`: who only looks needs none."""
 
-    def __init__(self, models: Models, bearer: Bearer, *, is_open: bool) -> None:
+    def __init__(self, models: ModelRepository, bearer: BearerToken, *, is_open: bool) -> None:
         self._models = models
         self._bearer = bearer
         self._is_open = is_open
@@ -100,7 +100,7 @@ class Repository:
             self._check(request)
         wanted = _decoded(await self._body(request), _Filter, '{"ready": true | false}')
         found = [entry for entry in self._models.index() if entry.state == READY or not wanted.ready]
-        return json_answer([entry.to_json() for entry in found])
+        return json_response([entry.to_json() for entry in found])
 
     async def _load(self, request: Request) -> Response:
         self._check(request)
@@ -133,13 +133,13 @@ class Repository:
 async def _announce(_: Request) -> Response:
     from clusters.base.version import VERSION  # reads the distribution's metadata
 
-    return json_answer({"name": SERVER_NAME, "version": VERSION, "extensions": EXTENSIONS})
+    return json_response({"name": SERVER_NAME, "version": VERSION, "extensions": EXTENSIONS})
 
 
 async def _told(name: str, work: Awaitable[str]) -> Response:
     """The state that a model is in now. Raises ServingError; what else went wrong is told, for the platform asks."""
     try:
-        return json_answer({"name": name, "state": await work})
+        return json_response({"name": name, "state": await work})
     except ServingError:
         raise
     except KnodelError as error:

@@ -19,15 +19,15 @@ from starlette.types import Scope, Send
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import Cancellation, Engine
 from serving.engines.base.errors import Cancelled
-from serving.modelserver.base.answers import error_body
 from serving.modelserver.base.errors import BadRequest, ClientLeft, ServingError, release_frames
-from serving.modelserver.base.limits import Held
+from serving.modelserver.base.limits import Lease
+from serving.modelserver.base.responses import error_body
 from serving.modelserver.base.split import PRODUCED_KEY
-from serving.modelserver.codec.body import Body
-from serving.modelserver.codec.event_gate import EVENT_STREAM
-from serving.modelserver.codec.protocol_v2 import Call
+from serving.modelserver.codec.bounded_read import RequestBody
+from serving.modelserver.codec.content_router import EVENT_STREAM
+from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.connections.connection import BROKEN_KEY, connection_of
-from serving.modelserver.endpoints.infer import Endpoint
+from serving.modelserver.endpoints.infer import InferenceEndpoint
 from serving.modelserver.execution.handover import Handover
 from serving.modelserver.execution.inference import BEGAN, INLINE_BODY
 from serving.modelserver.execution.lifecycle import ServedModel
@@ -41,10 +41,10 @@ IN_A_THREAD: Final = INLINE_BODY + 1
 """As large as bodies that the event loop does not take: a stream would keep it for as long as it lasts."""
 
 
-class Stream(Endpoint):
+class StreamingEndpoint(InferenceEndpoint):
     """ASGI endpoint of an inference whose answer is a stream of events."""
 
-    async def answer(self, body: Body, held: Held, scope: Scope, send: Send) -> None:
+    async def answer(self, body: RequestBody, held: Lease, scope: Scope, send: Send) -> None:
         """Send the events. Raises ServingError, of what goes wrong before the first one."""
         loop = asyncio.get_running_loop()
         parts: Handover[bytes] = Handover(loop)
@@ -59,18 +59,20 @@ class Stream(Endpoint):
 
         running.add_done_callback(produced)
         try:
-            await _deliver(running, parts, Events(send), scope)
+            await _deliver(running, parts, EventStreamWriter(send), scope)
         finally:
             parts.end()
             running.cancel()
 
     def _produce(
-        self, body: Body, parts: Handover[bytes], model: ServedModel, cancellation: Cancellation | None
+        self, body: RequestBody, parts: Handover[bytes], model: ServedModel, cancellation: Cancellation | None
     ) -> None:
         """Decode, and hand over each part as it comes. Runs in a thread. Raises ServingError, EngineError."""
         dialect = self._dialect_of(model)
         call = dialect.decode(body.content, body.json_length)
-        with closing(answers_of(model.engine, call, cancellation)) as stream:  # at once, not when memory is collected
+        with closing(
+            stream_outputs(model.engine, call, cancellation)
+        ) as stream:  # at once, not when memory is collected
             for answers in stream:
                 reply = dialect.encode(call, answers)
                 if reply.json_length is not None:
@@ -80,7 +82,9 @@ class Stream(Endpoint):
                     raise Cancelled("the stream was cancelled")
 
 
-async def _deliver(running: asyncio.Task[None], parts: Handover[bytes], events: Events, scope: Scope) -> None:
+async def _deliver(
+    running: asyncio.Task[None], parts: Handover[bytes], events: EventStreamWriter, scope: Scope
+) -> None:
     try:
         async for part in parts:
             await events.send(part)
@@ -94,7 +98,7 @@ async def _deliver(running: asyncio.Task[None], parts: Handover[bytes], events: 
     await events.end()
 
 
-class Events:
+class EventStreamWriter:
     """The answer; `begun` says whether its status has left."""
 
     def __init__(self, send: Send) -> None:
@@ -115,8 +119,8 @@ class Events:
         await self._send({"type": "http.response.body", "body": b""})
 
 
-def answers_of(
-    engine: Engine, call: Call, cancellation: Cancellation | None
+def stream_outputs(
+    engine: Engine, call: PreparedRequest, cancellation: Cancellation | None
 ) -> Generator[Sequence[Tensor], None, None]:
     """The parts of the answer; its whole from an engine that does not stream. Raises EngineError at any part."""
     stream = getattr(engine, "stream", None)

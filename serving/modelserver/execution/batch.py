@@ -15,7 +15,7 @@ import numpy as np
 
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import ANY, Signature
-from serving.modelserver.codec.protocol_v2 import Call
+from serving.modelserver.codec.protocol_v2 import PreparedRequest
 
 Kind: TypeAlias = tuple[Any, ...]
 """What the calls of a batch have in common; compared, not hashed."""
@@ -36,7 +36,7 @@ def unbatchable(signature: Signature) -> str:
     return next((repr(spec.name) for spec in tensors if not spec.shape or spec.shape[0] != ANY), "")
 
 
-def rows_of(call: Call) -> Rows | None:
+def rows_of(call: PreparedRequest) -> Rows | None:
     """None for a call that is asked alone: without a row, or with inputs that do not have as many rows each."""
     counts = {tensor.shape[0] if tensor.ndim else 0 for tensor in call.inputs.values()}
     if len(counts) != 1 or 0 in counts:
@@ -45,7 +45,7 @@ def rows_of(call: Call) -> Rows | None:
     return Rows(counts.pop(), (tensors, list(call.outputs), call.parameters or None))
 
 
-def merged(calls: Sequence[Call]) -> dict[str, Tensor]:
+def merged(calls: Sequence[PreparedRequest]) -> dict[str, Tensor]:
     """The inputs of all calls, which are of one kind, one below the other."""
     return {name: np.concatenate([call.inputs[name] for call in calls]) for name in calls[0].inputs}
 

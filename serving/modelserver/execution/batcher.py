@@ -23,7 +23,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import Cancellation
-from serving.modelserver.base.assignment import Batching
+from serving.modelserver.base.assignment import BatchBounds
 from serving.modelserver.base.errors import (
     ClientLeft,
     DeadlineExceeded,
@@ -32,8 +32,8 @@ from serving.modelserver.base.errors import (
     ServingError,
     release_frames,
 )
-from serving.modelserver.base.limits import Held
-from serving.modelserver.codec.protocol_v2 import Call
+from serving.modelserver.base.limits import Lease
+from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.execution.admission import fail
 from serving.modelserver.execution.batch import Kind, Rows, merged, parts, rows_of, unbatchable
 from serving.modelserver.execution.inference import Ask, Encode, Patience, attempt
@@ -53,7 +53,9 @@ class Member:
 
     __slots__ = ("answer", "batch", "body", "call", "kind", "model", "rows")
 
-    def __init__(self, model: ServedModel, call: Call, rows: Rows | None, body: Held, answer: Future[Answers]) -> None:
+    def __init__(
+        self, model: ServedModel, call: PreparedRequest, rows: Rows | None, body: Lease, answer: Future[Answers]
+    ) -> None:
         self.model = model
         self.call = call
         self.body = body
@@ -78,7 +80,7 @@ class Batcher:
     """Batches of one server's model; `observe` is told how many requests were in each. Used by the event loop."""
 
     def __init__(
-        self, batching: Batching, workers: Workers, loop: AbstractEventLoop, observe: Callable[[int], None]
+        self, batching: BatchBounds, workers: Workers, loop: AbstractEventLoop, observe: Callable[[int], None]
     ) -> None:
         self._batching = batching
         self._workers = workers
@@ -102,12 +104,14 @@ class Batcher:
         return self._works
 
     @staticmethod
-    def asked(ask: Ask[T], model: ServedModel, _: Cancellation | None) -> tuple[Call, Encode[T], Rows | None]:
+    def asked(
+        ask: Ask[T], model: ServedModel, _: Cancellation | None
+    ) -> tuple[PreparedRequest, Encode[T], Rows | None]:
         """What a request asks, and its `rows_of`; blocks: each of its elements may be looked at. Raises as `ask`."""
         call, encode = ask(model)
         return call, encode, rows_of(call)
 
-    async def infer(self, model: ServedModel, call: Call, rows: Rows | None, patience: Patience) -> Answers:
+    async def infer(self, model: ServedModel, call: PreparedRequest, rows: Rows | None, patience: Patience) -> Answers:
         """The model's answer to `call`, with its `rows_of`.
 
         Raises ServingError; a task that is cancelled is a caller that left.
@@ -116,12 +120,12 @@ class Batcher:
         self._waiting.append(member)
         self._look()
         timer = self._loop.call_at(patience.deadline, self._expire, member, patience.timeout)
-        patience.left.when_gone(partial(self._fail, member, ClientLeft()))
+        patience.left.on_disconnect(partial(self._fail, member, ClientLeft()))
         try:
             return await member.answer
         finally:
             timer.cancel()
-            patience.left.when_gone(None)
+            patience.left.on_disconnect(None)
             if member.answer.cancelled():
                 self._forget(member)
 
@@ -171,7 +175,7 @@ class Batcher:
     def _begin(self, members: Sequence[Member]) -> None:
         self._end_hope()
         model, calls, counts = members[0].model, [one.call for one in members], [one.rows for one in members]
-        bodies = Held(partial(_let_go, members), sum(member.body.size for member in members))
+        bodies = Lease(partial(_let_go, members), sum(member.body.size for member in members))
         try:
             running = self._workers.submit(partial(_infer, model, calls, counts), lambda: self._end(batch), bodies)
         except ServingError as error:
@@ -184,8 +188,8 @@ class Batcher:
         batch.timer = self._loop.call_later(PATIENCE, self._pass_over, batch)
         for member in members:
             member.batch = batch
-            member.body.use()
-        bodies.let_go()  # the thread has them
+            member.body.retain()
+        bodies.release()  # the thread has them
 
     def _pass_over(self, batch: Batch) -> None:
         """It takes long: what waits is not to wait for it."""
@@ -247,7 +251,7 @@ class Batcher:
 
 
 def _infer(
-    model: ServedModel, calls: Sequence[Call], counts: Sequence[int], cancellation: Cancellation
+    model: ServedModel, calls: Sequence[PreparedRequest], counts: Sequence[int], cancellation: Cancellation
 ) -> list[Answers] | None:
     """The answer to each call; None if the model's cannot be divided. Raises ServingError; of several anything."""
     if len(calls) == 1:
@@ -257,8 +261,8 @@ def _infer(
 
 def _let_go(members: Sequence[Member]) -> None:
     for member in members:
-        member.body.let_go()
+        member.body.release()
 
 
-def _ask(call: Call, model: ServedModel, cancellation: Cancellation | None) -> Answers:
+def _ask(call: PreparedRequest, model: ServedModel, cancellation: Cancellation | None) -> Answers:
     return model.engine.infer(call.inputs, call.outputs, cancellation)

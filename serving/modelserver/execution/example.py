@@ -15,7 +15,7 @@ from serving.engines.base.datatypes import Tensor
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.folder import only_file
 from serving.modelserver.base.errors import ServingError
-from serving.modelserver.codec.protocol_v2 import Codec
+from serving.modelserver.codec.protocol_v2 import V2Codec
 
 if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
@@ -40,7 +40,7 @@ def read_example(artifact: Artifact, limit: int) -> bytes | None:
     return content
 
 
-def inputs_of(example: bytes, codec: Codec, uri: str) -> Mapping[str, Tensor]:
+def inputs_of(example: bytes, codec: V2Codec, uri: str) -> Mapping[str, Tensor]:
     """Return the inputs of the example. Raises LoadFailed when it is no request that the model takes."""
     try:
         return codec.decode(example).inputs

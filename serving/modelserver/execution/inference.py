@@ -35,10 +35,10 @@ from serving.modelserver.base.errors import (
     ServingError,
     release_frames,
 )
-from serving.modelserver.base.limits import NOTHING, Held
+from serving.modelserver.base.limits import NO_LEASE, Lease
 from serving.modelserver.base.logs import traceback_of
 from serving.modelserver.base.split import CURRENT
-from serving.modelserver.codec.protocol_v2 import Call
+from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.execution.admission import Admission, fail
 from serving.modelserver.execution.lifecycle import DEVICE_LOST, Lifecycle, ServedModel
 from serving.modelserver.execution.workers import Job, Workers
@@ -62,16 +62,16 @@ BEGAN: Final = "knodel.began"
 T = TypeVar("T")
 ModelJob = Callable[[ServedModel, Cancellation | None], T]
 """What a protocol does with the model: decode, infer, encode. Blocks; may be called in any thread."""
-Encode = Callable[[Call, Sequence[Tensor]], T]
+Encode = Callable[[PreparedRequest, Sequence[Tensor]], T]
 """How a protocol tells the model's answer to a call. Blocks; may be called in any thread."""
-Ask = Callable[[ServedModel], tuple[Call, Encode[T]]]
+Ask = Callable[[ServedModel], tuple[PreparedRequest, Encode[T]]]
 """What a protocol makes of a request: what the model is asked, and how its answer is told. Blocks, as above."""
 
 
 class Left(Protocol):
     """A caller, who may leave before the answer."""
 
-    def when_gone(self, callback: Callable[[], object] | None) -> None:
+    def on_disconnect(self, callback: Callable[[], object] | None) -> None:
         """Call `callback` once when the caller leaves; None takes it back."""
         ...
 
@@ -85,7 +85,7 @@ class Patience(msgspec.Struct, frozen=True):
     deadline: float
     timeout: float
     left: Left
-    body: Held = NOTHING
+    body: Lease = NO_LEASE
 
 
 class Inference:
@@ -116,7 +116,7 @@ class Inference:
 
     def infer(
         self, ask: Ask[T], size: int, left: Left, timeout: float | None = None, began: float | None = None,
-        body: Held = NOTHING,
+        body: Lease = NO_LEASE,
     ) -> Awaitable[T]:  # fmt: skip
         """The answer to a request, as `run` and by the same rules; its inference may be shared."""
         batcher = self._batcher
@@ -128,7 +128,7 @@ class Inference:
 
     async def run(
         self, job: ModelJob[T], size: int, left: Left, timeout: float | None = None, began: float | None = None,
-        body: Held = NOTHING,
+        body: Lease = NO_LEASE,
     ) -> T:  # fmt: skip
         """What `job` makes of the model, for a request of `size` bytes and within `timeout` seconds, if that is less.
 
@@ -154,7 +154,7 @@ class Inference:
         """`infer` in three steps, the second of which is a batch's."""
         if not self._admission.try_enter():
             await self._wait_for_slot(patience)
-        slot = Held(self._slot_leaver())
+        slot = Lease(self._slot_leaver())
         try:
             call, encode, rows = await self._step(model, partial(batcher.asked, ask), size, patience, slot)
             answers = await batcher.infer(model, call, rows, patience)
@@ -163,7 +163,7 @@ class Inference:
             self._end_with(error)
             raise
         finally:
-            slot.let_go()
+            slot.release()
 
     def _end_with(self, error: ServingError) -> None:
         """Forget where the error comes from, which was logged; the server needs a restart if the device is lost."""
@@ -171,14 +171,14 @@ class Inference:
         if isinstance(error, DeviceLost):
             self._lifecycle.lose_device()
 
-    async def _step(self, model: ServedModel, job: ModelJob[T], size: int, patience: Patience, slot: Held) -> T:
+    async def _step(self, model: ServedModel, job: ModelJob[T], size: int, patience: Patience, slot: Lease) -> T:
         """A protocol's work for `size` bytes, here or in a thread, which uses the slot as long as it works."""
         if size <= INLINE_BODY:
             return attempt(model, job, None)
-        slot.use()
-        return await self._in_thread(partial(attempt, model, job), patience, slot.let_go)
+        slot.retain()
+        return await self._in_thread(partial(attempt, model, job), patience, slot.release)
 
-    def _patience(self, left: Left, timeout: float | None, began: float | None, body: Held) -> Patience:
+    def _patience(self, left: Left, timeout: float | None, began: float | None, body: Lease) -> Patience:
         now = self._loop.time()
         deadline = (now if began is None else began) + self._timeout
         if timeout is None:
@@ -194,7 +194,7 @@ class Inference:
             judged.waits_for_others = self._uncounted > 0  # the queue is first come, first served
         expired = QueueExpired(f"no slot was free within {patience.timeout:g} s: try again")
         timer = self._loop.call_at(patience.deadline, fail, place, expired)
-        patience.left.when_gone(partial(fail, place, ClientLeft()))
+        patience.left.on_disconnect(partial(fail, place, ClientLeft()))
         try:
             await place
         except BaseException:
@@ -205,7 +205,7 @@ class Inference:
                 judged.waits_for_others, judged.slot_at = False, self._loop.time()
         finally:
             timer.cancel()
-            patience.left.when_gone(None)
+            patience.left.on_disconnect(None)
             if judged is None:
                 self._uncounted -= 1
 
@@ -256,7 +256,7 @@ class Inference:
         give_up = partial(self._workers.give_up, running)
         late = DeadlineExceeded(f"no answer within {patience.timeout:g} s")
         timer = self._loop.call_at(patience.deadline, give_up, late)
-        patience.left.when_gone(partial(give_up, ClientLeft()))
+        patience.left.on_disconnect(partial(give_up, ClientLeft()))
         try:
             return await running.answer
         except CancelledError:
@@ -264,7 +264,7 @@ class Inference:
             raise
         finally:
             timer.cancel()
-            patience.left.when_gone(None)
+            patience.left.on_disconnect(None)
 
     def _measured(self, model: ServedModel, job: ModelJob[T], cancellation: Cancellation) -> T:
         start = time.thread_time()

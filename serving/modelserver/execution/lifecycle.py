@@ -9,7 +9,7 @@ import msgspec
 
 from serving.engines.base.engine import Engine, Signature
 from serving.modelserver.base.errors import NotReady
-from serving.modelserver.codec.protocol_v2 import Codec
+from serving.modelserver.codec.protocol_v2 import V2Codec
 from serving.modelserver.execution.workers import Workers
 
 DEVICE_LOST: Final = "the accelerator of this server is lost until it is restarted: try again"
@@ -26,7 +26,7 @@ class ServedModel(msgspec.Struct, frozen=True):
     name: str
     revision: str
     engine: Engine
-    codec: Codec
+    codec: V2Codec
     pace: float | None
     memory: int = 0
     example: bytes | None = None

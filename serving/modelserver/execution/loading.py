@@ -15,9 +15,9 @@ from serving.engines.base.engine import EngineOptions
 from serving.engines.base.registry import find_format, loader_of
 from serving.engines.base.warmup import warm_up
 from serving.modelserver.base.assignment import Assignment
-from serving.modelserver.base.limits import Limits
-from serving.modelserver.base.stats import Startup
-from serving.modelserver.codec.protocol_v2 import Codec
+from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.base.stats import StartupTimes
+from serving.modelserver.codec.protocol_v2 import V2Codec
 from serving.modelserver.execution.example import MOST_SHOWN, inputs_of, read_example
 from serving.modelserver.execution.lifecycle import ServedModel
 from serving.modelserver.execution.memory import at_once
@@ -31,8 +31,8 @@ _MS = 1000
 def load_model(
     assignment: Assignment,
     artifact: Callable[[], Artifact],
-    limits: Limits,
-    startup: Startup,
+    limits: ServerLimits,
+    startup: StartupTimes,
     *,
     engine_options: EngineOptions | None = None,
     warm: bool = True,
@@ -51,7 +51,7 @@ def load_model(
     before = gauge(found.name)
     engine = load(files, options)
     try:
-        codec = Codec(assignment.name, assignment.revision, engine.signature, limits)
+        codec = V2Codec(assignment.name, assignment.revision, engine.signature, limits)
         loaded = monotonic()
         startup.load = (loaded - start) * _MS
         example = read_example(files, limits.body)

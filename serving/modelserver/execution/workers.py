@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 from serving.engines.base.engine import Cancellation
 from serving.engines.base.errors import Cancelled
 from serving.modelserver.base.errors import NotReady, ServingError, release_frames
-from serving.modelserver.base.limits import NOTHING, Held, Limits
+from serving.modelserver.base.limits import NO_LEASE, Lease, ServerLimits
 from serving.modelserver.execution.hanging import MOST_THREADS, Hanging
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Running(Generic[T]):
     __slots__ = ("_on_release", "answer", "begun", "body", "cancellation", "job", "over", "stuck", "timer")
 
     def __init__(
-        self, job: Job[T], answer: asyncio.Future[T], on_release: Callable[[], object] | None, body: Held
+        self, job: Job[T], answer: asyncio.Future[T], on_release: Callable[[], object] | None, body: Lease
     ) -> None:
         self.job = job
         self.body = body
@@ -65,7 +65,7 @@ class Workers:
     def __init__(
         self, size: int, loop: asyncio.AbstractEventLoop, grace: float = GRACE, hanging: Hanging | None = None
     ) -> None:
-        self.hanging = hanging or Hanging(Limits().bodies)
+        self.hanging = hanging or Hanging(ServerLimits().bodies)
         self._size = size
         self._stack = 0
         self._loop = loop
@@ -96,7 +96,7 @@ class Workers:
         """
         self._size, self._stack = size, stack
 
-    def submit(self, job: Job[T], on_release: Callable[[], object] | None = None, body: Held = NOTHING) -> Running[T]:
+    def submit(self, job: Job[T], on_release: Callable[[], object] | None = None, body: Lease = NO_LEASE) -> Running[T]:
         """Begin `job` in a thread, or as soon as one is free.
 
         `on_release` is called once: when the job has ended, hangs, or was given up before it began; `body` is used
@@ -108,7 +108,7 @@ class Workers:
             raise NotReady("the model is not loaded any more: try again")
         self._add_thread(self._outstanding + 1)
         self._outstanding += 1
-        body.use()
+        body.retain()
         running = Running(job, self._loop.create_future(), on_release, body)
         self._jobs.put(running)
         return running
@@ -229,7 +229,7 @@ class Workers:
         try:
             running.release()
         finally:
-            running.body.let_go()
+            running.body.release()
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from serving.engines.base.datatypes import BYTES, DATATYPES, Datatype, Tensor
 from serving.modelserver.base.errors import BadRequest, ServingError, TooLarge
 from serving.modelserver.codec import tensors
-from serving.modelserver.codec.protocol_v2 import Call, Codec, check_extensions
+from serving.modelserver.codec.protocol_v2 import PreparedRequest, V2Codec, check_extensions
 from serving.modelserver.grpc.messages import ModelInferRequest, ModelInferResponse
 from serving.modelserver.grpc.wire import field_size, fields_from, joined, split
 
@@ -73,7 +73,7 @@ class Request(msgspec.Struct, frozen=True):
 class GrpcCodec:
     """Messages of the model whose messages over HTTP are `codec`."""
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: V2Codec) -> None:
         self._codec = codec
         self._most = codec.limits.json_numbers
         self._head: Head | None = None  # of the last request that was raw
@@ -95,7 +95,7 @@ class GrpcCodec:
             raise BadRequest("the message is no ModelInferRequest") from error
         return Request(message, raw or message.raw_input_contents, whole)
 
-    def decode(self, request: Request) -> Call:
+    def decode(self, request: Request) -> PreparedRequest:
         """What it asks the engine. Raises BadRequest, TooLarge."""
         message, raw, head = request.message, request.raw, request.head
         if head is None:
@@ -103,7 +103,7 @@ class GrpcCodec:
         inputs: dict[str, Tensor] = {}
         for index, one in enumerate(head.inputs):
             inputs[one.name] = _of_raw(one, raw[index]) if raw else self._of_contents(one, message.inputs[index])
-        return Call(inputs, head.outputs, [bool(raw)] * len(head.outputs), message.id, head.parameters)
+        return PreparedRequest(inputs, head.outputs, [bool(raw)] * len(head.outputs), message.id, head.parameters)
 
     def _checked(self, request: Request) -> Head:
         """The head, which is kept if it is that of a small raw request. Raises BadRequest, TooLarge."""
@@ -127,7 +127,7 @@ class GrpcCodec:
             self._head = head
         return head
 
-    def encode(self, call: Call, answers: Sequence[Tensor]) -> bytes:
+    def encode(self, call: PreparedRequest, answers: Sequence[Tensor]) -> bytes:
         """The answer."""
         types = [self._codec.datatype_of(name, tensor) for name, tensor in zip(call.outputs, answers, strict=True)]
         if any(call.binary) or any(datatype.name not in CONTENTS for datatype in types):
@@ -138,7 +138,7 @@ class GrpcCodec:
             getattr(output.contents, CONTENTS[datatype.name]).extend(_elements(tensor, datatype))
         return bytes(answer.SerializeToString())
 
-    def _answer_head(self, call: Call, answers: Sequence[Tensor], types: Sequence[Datatype]) -> bytes:
+    def _answer_head(self, call: PreparedRequest, answers: Sequence[Tensor], types: Sequence[Datatype]) -> bytes:
         """All of an answer but raw tensors, made anew when it is another than the last one."""
         key = call.id, call.outputs, types, [tensor.shape for tensor in answers]
         told = self._told
@@ -146,7 +146,7 @@ class GrpcCodec:
             told = self._told = key, bytes(self._answer(call, answers, types).SerializeToString())
         return told[1]
 
-    def _answer(self, call: Call, answers: Sequence[Tensor], types: Sequence[Datatype]) -> Any:
+    def _answer(self, call: PreparedRequest, answers: Sequence[Tensor], types: Sequence[Datatype]) -> Any:
         answer = ModelInferResponse(model_name=self._codec.name, model_version=self._codec.version, id=call.id)
         for name, datatype, tensor in zip(call.outputs, types, answers, strict=True):
             answer.outputs.add(name=name, datatype=datatype.name, shape=tensor.shape)

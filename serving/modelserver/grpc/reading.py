@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from serving.modelserver.base.errors import ClientLeft, Overloaded, RequestTimeout, ServingError
-from serving.modelserver.base.limits import MEBIBYTE, SMALL_BODY, BodyBudget, Held, Limits
-from serving.modelserver.codec.compressed import DEFLATE, GZIP, inflated
+from serving.modelserver.base.limits import MEBIBYTE, SMALL_BODY, BodyBudget, Lease, ServerLimits
+from serving.modelserver.codec.decompression import DEFLATE, GZIP, decompress
 from serving.modelserver.grpc.library import grpc
 
 PROMPT: Final = 0.5  # s; by then, or once more so long, a message is here that is not large
@@ -66,7 +66,7 @@ class Messages:
     """Receives messages within `budget`; the memory of each is `held`."""
 
     def __init__(
-        self, budget: BodyBudget, limits: Limits, loop: asyncio.AbstractEventLoop, prompt: float = PROMPT,
+        self, budget: BodyBudget, limits: ServerLimits, loop: asyncio.AbstractEventLoop, prompt: float = PROMPT,
         longest: float = LONGEST,
     ) -> None:  # fmt: skip
         self._budget = budget
@@ -114,17 +114,17 @@ class Messages:
         """Raises BadRequest, Overloaded, TooLarge."""
         self._budget.borrow(len(message))
         try:
-            content, lent = await inflated(message, self._budget, self._largest, coding)
+            content, lent = await decompress(message, self._budget, self._largest, coding)
         finally:
             self._budget.give_back(len(message))
         if len(content) <= SMALL_BODY:
             self._budget.give_back(lent)
         return content
 
-    def held(self, message: bytes) -> Held:
+    def held(self, message: bytes) -> Lease:
         """Its memory."""
         size = len(message) if len(message) > SMALL_BODY else 0
-        return Held(partial(self._budget.give_back, size), size)
+        return Lease(partial(self._budget.give_back, size), size)
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         del self._begun[task]

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from clusters.net.authority import authority
 from serving.modelserver.base.errors import CannotListen
-from serving.modelserver.base.limits import BodyBudget, Limits
+from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.connections.sockets import FREE_PORT
-from serving.modelserver.endpoints.hold import Hold
+from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import Lifecycle
 from serving.modelserver.execution.target import Target
@@ -43,7 +43,7 @@ class GrpcServer:
     """
 
     def __init__(
-        self, lifecycle: Lifecycle, hold: Hold | None, budget: BodyBudget, limits: Limits,
+        self, lifecycle: Lifecycle, hold: PendingRequests | None, budget: BodyBudget, limits: ServerLimits,
         metrics: Observer | None = None, monotonic: Callable[[], float] = time.monotonic, *,
         interceptors: Sequence[Any] = (), token: bytes = b"",
     ) -> None:  # fmt: skip
@@ -100,7 +100,7 @@ _UNCOMPRESSED: Final = 1
 _COMPRESSED: Final = 1 << int(grpc.Compression.Gzip) | 1 << int(grpc.Compression.Deflate)
 
 
-def _options(limits: Limits) -> list[tuple[str, Any]]:
+def _options(limits: ServerLimits) -> list[tuple[str, Any]]:
     """Of gRPC's core; names and meanings in its `channel_arg_names.h`."""
     return [
         ("grpc.max_receive_message_length", limits.body),

@@ -26,12 +26,12 @@ from serving.modelserver.base.errors import (
     UnsupportedType,
     release_frames,
 )
-from serving.modelserver.base.limits import Held
-from serving.modelserver.base.split import CURRENT, RECEIVED_KEY, InFlight, SplitAnswers, is_of_split
-from serving.modelserver.codec.messages import shape_of
-from serving.modelserver.codec.protocol_v2 import Call
+from serving.modelserver.base.limits import Lease
+from serving.modelserver.base.split import CURRENT, RECEIVED_KEY, InFlight, SplitStats, is_of_split
+from serving.modelserver.codec.messages import metadata_shape
+from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.endpoints.app import EXTENSIONS, SERVER_NAME
-from serving.modelserver.endpoints.hold import Hold
+from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.execution.inference import Encode
 from serving.modelserver.execution.lifecycle import Lifecycle, ServedModel
 from serving.modelserver.execution.target import SHOWN, Target
@@ -62,14 +62,14 @@ _OK: Final = code_of(grpc.StatusCode.OK)
 _CANCELLED: Final = code_of(grpc.StatusCode.CANCELLED)
 _ANSWERED: Final = 200  # HTTP's status of an answer
 
-Method = Callable[[bytes, Context, Held], Awaitable[bytes]]
+Method = Callable[[bytes, Context, Lease], Awaitable[bytes]]
 """What a message is answered; it holds memory, for whoever works on it longer than this lasts."""
 
 
 class Observer(Protocol):
     """Who is told of each answer."""
 
-    split: SplitAnswers
+    split: SplitStats
 
     def observe(self, protocol: str, code: int, seconds: float) -> None:
         """An answer: gRPC's number of its status, and how long it took."""
@@ -87,7 +87,7 @@ class CallContext(Context, Protocol):
 class Caller:
     """A caller over gRPC, for `Inference`: gRPC cancels the task of one that leaves, so there is nothing to call."""
 
-    def when_gone(self, callback: Callable[[], object] | None) -> None:
+    def on_disconnect(self, callback: Callable[[], object] | None) -> None:
         """Nothing."""
 
 
@@ -113,7 +113,7 @@ class Service:
     """
 
     def __init__(
-        self, lifecycle: Lifecycle, hold: Hold | None, receiver: Messages, untaken: Untaken, metrics: Observer | None,
+        self, lifecycle: Lifecycle, hold: PendingRequests | None, receiver: Messages, untaken: Untaken, metrics: Observer | None,
         monotonic: Callable[[], float], token: bytes = b"",
     ) -> None:  # fmt: skip
         self._token = token
@@ -213,7 +213,7 @@ class Service:
             log.exception("a method failed")
             raise ModelFailed("the server failed: its log has the details") from error
         finally:
-            held.let_go()
+            held.release()
 
     async def _live(self, *_: object) -> bytes:
         return _bytes(messages.ServerLiveResponse(live=self._lifecycle.live))
@@ -248,13 +248,13 @@ class Service:
             return False
         return self._lifecycle.ready
 
-    async def _model_metadata(self, message: bytes, context: Context, _: Held) -> bytes:
+    async def _model_metadata(self, message: bytes, context: Context, _: Lease) -> bytes:
         request = _parsed(messages.ModelMetadataRequest, message)
         async with self._using(request.name, context, work=False) as target:
             target.check(request.name, request.version)
             return _described(target.inference.model())
 
-    async def _infer(self, message: bytes, context: Context, held: Held) -> bytes:
+    async def _infer(self, message: bytes, context: Context, held: Lease) -> bytes:
         self.calls += 1
         self._untaken.check()
         target, began = self._target, None
@@ -266,7 +266,7 @@ class Service:
             return await self._infer_by(target, began, message, context, held)
 
     async def _infer_by(
-        self, target: Target, began: float | None, message: bytes, context: Context, held: Held
+        self, target: Target, began: float | None, message: bytes, context: Context, held: Lease
     ) -> bytes:
         ask = partial(self._ask, target, message)
         return await target.inference.infer(ask, len(message), CALLER, context.time_remaining(), began, held)
@@ -289,7 +289,7 @@ class Service:
             raise ClientLeft  # not reached: who opens the hold has told of the model
         return self._target
 
-    def _ask(self, target: Target, message: bytes, model: ServedModel) -> tuple[Call, Encode[bytes]]:
+    def _ask(self, target: Target, message: bytes, model: ServedModel) -> tuple[PreparedRequest, Encode[bytes]]:
         """Raises BadRequest, TooLarge, NotFound."""
         codec = self._codec_of(model)
         request = codec.parse(message)
@@ -335,5 +335,5 @@ def _described(model: ServedModel) -> bytes:
     answer = messages.ModelMetadataResponse(name=model.name, versions=model.versions, platform=model.signature.platform)
     for field, specs in ((answer.inputs, model.signature.inputs), (answer.outputs, model.signature.outputs)):
         for spec in specs:
-            field.add(name=spec.name, datatype=spec.datatype, shape=shape_of(spec))
+            field.add(name=spec.name, datatype=spec.datatype, shape=metadata_shape(spec))
     return _bytes(answer)

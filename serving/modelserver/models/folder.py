@@ -10,7 +10,7 @@ from typing import Final
 
 from serving.engines.base.errors import UnknownFormat
 from serving.engines.base.registry import find_format
-from serving.modelserver.base.assignment import Assignment, Bounds, is_name
+from serving.modelserver.base.assignment import Assignment, ModelBounds, is_name
 from serving.modelserver.base.errors import BadOptions
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ def revision_of(name: str, number: int) -> str:
     return f"{name}-{number:05d}"
 
 
-def models_in(folder: Path, format: str, bounds: Bounds) -> list[Assignment]:
+def models_in(folder: Path, format: str, bounds: ModelBounds) -> list[Assignment]:
     """All of them, by name; `format` "" is found for each. Raises BadOptions, UnknownFormat."""
     if format:
         find_format(format, ())
@@ -40,7 +40,7 @@ def models_in(folder: Path, format: str, bounds: Bounds) -> list[Assignment]:
     return [_assignment(name, path, format, bounds) for name, path in found.items()]
 
 
-def find_model(folder: Path, name: str, format: str, bounds: Bounds) -> Assignment | None:
+def find_model(folder: Path, name: str, format: str, bounds: ModelBounds) -> Assignment | None:
     """The model `name`, which may have come to the folder only now. Raises BadOptions, UnknownFormat."""
     return next((model for model in models_in(folder, format, bounds) if model.name == name), None)
 
@@ -66,5 +66,5 @@ def _is_model(format: str, path: Path) -> bool:
     return name.endswith(made.suffixes) or name in made.names
 
 
-def _assignment(name: str, path: Path, format: str, bounds: Bounds) -> Assignment:
+def _assignment(name: str, path: Path, format: str, bounds: ModelBounds) -> Assignment:
     return Assignment(name, revision_of(name, FIRST), path.absolute().as_uri(), "", format, bounds)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from serving.modelserver.base.assignment import Bounds
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.assignment import ModelBounds
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.execution.memory import give_back, resident
 from serving.modelserver.pool.prewarm import rehearse_model
 
@@ -17,7 +17,7 @@ class Gauge:
     again nor the first gives back. So a model of a few bytes comes before it.
     """
 
-    def __init__(self, bounds: Bounds, limits: Limits) -> None:
+    def __init__(self, bounds: ModelBounds, limits: ServerLimits) -> None:
         self._bounds = bounds
         self._limits = limits
         self._seen: set[str] = set()

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from serving.modelserver.base.assignment import Assignment
 from serving.modelserver.base.errors import NotReady
-from serving.modelserver.base.stats import Startup
+from serving.modelserver.base.stats import StartupTimes
 from serving.modelserver.execution.lifecycle import ServedModel
 from serving.modelserver.execution.loading import size_of
 from serving.modelserver.execution.memory import give_back
@@ -95,7 +95,7 @@ class Loads:
         return task
 
     async def _load(self, model: Model, unit: Unit, allowance: Allowance, alone: bool) -> ServedModel:
-        startup = Startup()
+        startup = StartupTimes()
         if model.live is None:
             model.stats.startup = startup  # to be looked at meanwhile
         fetched, size = await allowance.do(lambda _: _fetched(unit, startup))
@@ -112,7 +112,7 @@ class Loads:
         model.memory = served.memory
         await self._make_room(model, served.memory, alone)
         model.stats.startup = startup
-        model.stats.served(served.memory)
+        model.stats.mark_served(served.memory)
         return served
 
     async def _make_room(self, model: Model, needed: int, alone: bool) -> None:
@@ -155,7 +155,7 @@ class Loads:
             log.exception("model=%s did not end well", unit.assignment.name)
 
 
-def _fetched(unit: Unit, startup: Startup) -> tuple[list[Artifact], int]:
+def _fetched(unit: Unit, startup: StartupTimes) -> tuple[list[Artifact], int]:
     """Its files, for one to take, and their bytes. Raises StorageError."""
     files = unit.fetch(startup.download)
     return [files], size_of(files)

@@ -15,13 +15,13 @@ from starlette.types import ASGIApp
 
 from clusters.base.errors import KnodelError
 from serving.engines.base.errors import LoadFailed
-from serving.modelserver.base.assignment import Assignment, reassigned
+from serving.modelserver.base.assignment import Assignment, update_assignment
 from serving.modelserver.base.errors import ServingError
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.endpoints.app import SERVER_NAME
 from serving.modelserver.endpoints.confirmation import Confirmation
-from serving.modelserver.endpoints.hold import Hold
-from serving.modelserver.endpoints.repository import READY, UNAVAILABLE, Entry
+from serving.modelserver.endpoints.pending_requests import PendingRequests
+from serving.modelserver.endpoints.repository import READY, UNAVAILABLE, IndexEntry
 from serving.modelserver.execution.lifecycle import Lifecycle
 from serving.modelserver.execution.target import Target, unknown
 from serving.modelserver.execution.workers import Workers
@@ -50,7 +50,7 @@ class ManyModels:
     Raises BadOptions.
     """
 
-    hold: Hold | None = None  # each model has its own
+    hold: PendingRequests | None = None  # each model has its own
     confirmation: Confirmation | None = None  # no record holds a server of many models
 
     def __init__(self, shared: Shared, stats: ManyStats, folder: Path) -> None:
@@ -96,7 +96,7 @@ class ManyModels:
             except Exception as error:  # whatever a library makes of a hostile model
                 model.fail(_reason(model, error))
         self.lifecycle.hold()
-        self._stats.served()
+        self._stats.mark_served()
         loaded = sum(model.live is not None for model in self._models.values())
         log.info("serving models=%d loaded=%d", len(self._models), loaded)
 
@@ -126,7 +126,7 @@ class ManyModels:
             model.close()
         self._workers.close()
 
-    def index(self) -> Sequence[Entry]:
+    def index(self) -> Sequence[IndexEntry]:
         """All models."""
         return [model.entry() for model in self._models.values()]
 
@@ -135,7 +135,7 @@ class ManyModels:
         async with self._loads.turn:
             model = self._models.get(name)
             known = await self._found(name) if model is None else model.upcoming
-            assignment = reassigned(known, body)
+            assignment = update_assignment(known, body)
             model = model or self._model(assignment)
             try:
                 await self._loads.bring(model, assignment)

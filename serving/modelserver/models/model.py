@@ -18,13 +18,13 @@ from typing import Final
 from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
-from serving.modelserver.base.answers import send_error
 from serving.modelserver.base.assignment import Assignment
 from serving.modelserver.base.errors import NotFound, NotReady, ServingError
+from serving.modelserver.base.responses import send_error
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.endpoints.app import NO_PATH
-from serving.modelserver.endpoints.hold import Hold
-from serving.modelserver.endpoints.repository import LOADING, READY, UNAVAILABLE, UNLOADING, Entry
+from serving.modelserver.endpoints.pending_requests import PendingRequests
+from serving.modelserver.endpoints.repository import LOADING, READY, UNAVAILABLE, UNLOADING, IndexEntry
 from serving.modelserver.execution.lifecycle import Lifecycle
 from serving.modelserver.execution.workers import Workers
 from serving.modelserver.model_host import LEAST_THREADS, Shared, Unit
@@ -59,7 +59,7 @@ class Model:
         self._now = now
         self._live: Live | None = None
         self._next: Unit | None = None
-        self._hold: Hold | None = None
+        self._hold: PendingRequests | None = None
         self._number = 0  # of the revisions that were served
         self._unloaded = False
         self._closed = ""
@@ -86,13 +86,13 @@ class Model:
         """How many requests wait for it."""
         return 0 if self._hold is None else self._hold.waiting
 
-    def entry(self) -> Entry:
+    def entry(self) -> IndexEntry:
         """Of the index."""
         live = self._live
         if live is not None:
-            return Entry(self.assignment.name, self.assignment.revision, UNLOADING if live.leaving else READY)
+            return IndexEntry(self.assignment.name, self.assignment.revision, UNLOADING if live.leaving else READY)
         state, reason = (LOADING, "") if self.loading else (UNAVAILABLE, self.reason)
-        return Entry(self.assignment.name, self.assignment.revision, state, reason)
+        return IndexEntry(self.assignment.name, self.assignment.revision, state, reason)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, now or when it is loaded."""
@@ -109,7 +109,7 @@ class Model:
             else:
                 await hold(scope, receive, send)
 
-    def hold(self) -> Hold:
+    def hold(self) -> PendingRequests:
         """Where to wait for it. Raises NotReady."""
         barred = self._barred()
         if barred:
@@ -117,7 +117,7 @@ class Model:
         if self._hold is None:
             bounds, shared = self.assignment.bounds, self._shared
             limit = bounds.slots + shared.options.queue
-            self._hold = Hold(_no_path, self.stats, shared.budget, limit, bounds.timeout)
+            self._hold = PendingRequests(_no_path, self.stats, shared.budget, limit, bounds.timeout)
             self._ask(self)
         return self._hold
 
@@ -149,7 +149,7 @@ class Model:
         if self._live is live:
             self._live = None
             self.reason = UNLOADED if self._unloaded else ON_USE
-            self.stats.gone()
+            self.stats.mark_unloaded()
 
     def unload(self) -> None:
         """Nobody is let in until it is loaded by a call."""
@@ -183,7 +183,7 @@ class Model:
         if self._hold is not None:
             self._hold.close(NotReady(reason))
 
-    def _take_hold(self) -> Hold | None:
+    def _take_hold(self) -> PendingRequests | None:
         """Who waits now; whoever comes next begins to wait anew."""
         hold, self._hold = self._hold, None
         return hold

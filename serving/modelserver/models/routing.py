@@ -11,9 +11,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.modelserver.base.answers import send_error
 from serving.modelserver.base.errors import NotFound
-from serving.modelserver.endpoints.app import NO_PATH, health_routes, json_answer, make_app, model_paths, server_routes
+from serving.modelserver.base.responses import send_error
+from serving.modelserver.endpoints.app import (
+    NO_PATH,
+    health_routes,
+    json_response,
+    make_app,
+    model_paths,
+    server_routes,
+)
 from serving.modelserver.execution.lifecycle import Lifecycle
 from serving.modelserver.execution.target import unknown
 
@@ -31,11 +38,11 @@ class Router:
         self._models = models
 
         async def names(_: Request) -> Response:
-            return json_answer({"models": list(models)})
+            return json_response({"models": list(models)})
 
         async def base(_: Request) -> Response:
             paths = {**model_paths("NAME"), "openapi": f"{DOCUMENT}?model=NAME"}
-            return json_answer({"models": list(models), "paths": paths})
+            return json_response({"models": list(models), "paths": paths})
 
         own = [Route("/", base), Route("/v1/models", names)]
         self._server = make_app([*health_routes(lifecycle), *server_routes(), *own], NO_PATH)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from serving.modelserver.base.stats import Startup, Stats
+from serving.modelserver.base.stats import StartupTimes, Stats
 
 
 class ManyStats(Stats):
     """Sums over the models that were added."""
 
-    def __init__(self, monotonic: Callable[[], float], startup: Startup | None = None) -> None:
+    def __init__(self, monotonic: Callable[[], float], startup: StartupTimes | None = None) -> None:
         super().__init__(monotonic, startup=startup)
         self._models: dict[str, Stats] = {}
 

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from clusters.net.exposition import Buckets, Family, Histogram, Labels, process_families, render
-from serving.modelserver.base.latency import LATENCY_BOUNDS, LATENCY_EDGES, by_bound
-from serving.modelserver.base.observations import Observations
-from serving.modelserver.base.split import SplitAnswers
+from serving.modelserver.base.latency import LATENCY_BOUNDS, LATENCY_EDGES, BucketCounter, by_bound
+from serving.modelserver.base.split import SplitStats
 from serving.modelserver.base.stats import Stats
 
 BATCH_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -29,20 +28,20 @@ class Metrics:
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.split = SplitAnswers(monotonic)
-        self._answers: dict[str, dict[int, Observations]] = {}
-        self._batches = Observations(BATCH_BOUNDS)
+        self.split = SplitStats(monotonic)
+        self._answers: dict[str, dict[int, BucketCounter]] = {}
+        self._batches = BucketCounter(BATCH_BOUNDS)
 
     def observe(self, protocol: str, code: int, seconds: float) -> None:
         """An answer: its status in the words of `protocol`, and the time from the request's head to its end."""
         try:
             self._answers[protocol][code].add(seconds)
         except KeyError:  # the first of its kind
-            made = self._answers.setdefault(protocol, {})[code] = Observations(LATENCY_EDGES)
+            made = self._answers.setdefault(protocol, {})[code] = BucketCounter(LATENCY_EDGES)
             made.add(seconds)
 
     @property
-    def answers(self) -> Mapping[str, Mapping[int, Observations]]:
+    def answers(self) -> Mapping[str, Mapping[int, BucketCounter]]:
         """Times of answers in seconds, by protocol and code."""
         return self._answers
 
@@ -74,7 +73,7 @@ class Metrics:
         ]
 
 
-def _latency(labels: Labels, times: Iterable[Observations]) -> Buckets:
+def _latency(labels: Labels, times: Iterable[BucketCounter]) -> Buckets:
     """Of all codes together."""
     parts = list(times)
     counts = tuple(map(sum, zip(*(by_bound(part.counts) for part in parts), strict=True)))

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from clusters.net.exposition import Family
 from serving.engines.base.engine import Cancellation
-from serving.modelserver.base.assignment import Bounds
+from serving.modelserver.base.assignment import ModelBounds
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.observability_options import ENDPOINTS, ObservabilityOptions, PayloadOptions
 from serving.modelserver.base.stats import Stats
@@ -75,7 +75,7 @@ class Observability:
         return Observed(app, self.metrics, self._access_log, self._monotonic, self.token)
 
     def inference(
-        self, lifecycle: Lifecycle, admission: Admission, workers: Workers, bounds: Bounds, loop: AbstractEventLoop
+        self, lifecycle: Lifecycle, admission: Admission, workers: Workers, bounds: ModelBounds, loop: AbstractEventLoop
     ) -> Inference:
         """What runs inferences, in batches and traced if that is on."""
         batcher = None

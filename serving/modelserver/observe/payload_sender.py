@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from serving.modelserver.base.limits import MEBIBYTE
-from serving.modelserver.base.observability_options import Target
+from serving.modelserver.base.observability_options import PayloadSink
 from serving.modelserver.observe.payload_event import PayloadEvent
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class PayloadSender:
     `monotonic` gives seconds.
     """
 
-    def __init__(self, target: Target, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, target: PayloadSink, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._target = target
         self._monotonic = monotonic
         self._connection: http.client.HTTPConnection | None = None  # of the thread
@@ -137,7 +137,7 @@ class PayloadSender:
             log.warning("payload log: %s does not take an event (%s): %s", self._target.host, reason, self.counts)
 
 
-def _connect(target: Target) -> http.client.HTTPConnection:
+def _connect(target: PayloadSink) -> http.client.HTTPConnection:
     """A connection that is not open yet."""
     if target.scheme == "https":
         context = ssl.create_default_context()

@@ -24,8 +24,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.engines.base.engine import Cancellation
-from serving.modelserver.base.limits import NOTHING, Held
-from serving.modelserver.codec.protocol_v2 import Call
+from serving.modelserver.base.limits import NO_LEASE, Lease
+from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.connections.connection import BROKEN_KEY, REFUSED_KEY
 from serving.modelserver.execution.admission import Admission
 from serving.modelserver.execution.inference import Ask, Encode, Inference, Left, ModelJob, Patience
@@ -99,7 +99,7 @@ class Tracing:
             return
         begun: list[Span] = []
 
-        def begins(model: ServedModel) -> tuple[Call, Encode[T]]:
+        def begins(model: ServedModel) -> tuple[PreparedRequest, Encode[T]]:
             tracer.start_span("queue", parent, start_time=asked).end()
             begun.append(tracer.start_span("inference", parent))
             return ask(model)
@@ -158,7 +158,7 @@ class TracedInference(Inference):
 
     async def run(
         self, job: ModelJob[T], size: int, left: Left, timeout: float | None = None, began: float | None = None,
-        body: Held = NOTHING,
+        body: Lease = NO_LEASE,
     ) -> T:  # fmt: skip
         """As it is without spans."""
         return await super().run(self._tracing.staged(job), size, left, timeout, began, body)

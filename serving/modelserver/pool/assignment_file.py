@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from serving.modelserver.base.assignment import Assignment, BadAssignment, Bounds, from_stored, to_stored
+from serving.modelserver.base.assignment import Assignment, BadAssignment, ModelBounds, from_stored, to_stored
 
 FILE_NAME: Final = "knodel-assignment.json"
 _UNFINISHED: Final = ".new"
@@ -17,7 +17,7 @@ _LARGEST: Final = 64 * 1024  # bytes; ours have some 300
 class AssignmentFile:
     """The file `FILE_NAME` in `folder`; `default` as in `assignment_of`."""
 
-    def __init__(self, folder: Path, default: Bounds) -> None:
+    def __init__(self, folder: Path, default: ModelBounds) -> None:
         self._path = folder / FILE_NAME
         self._default = default
 

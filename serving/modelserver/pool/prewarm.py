@@ -16,12 +16,12 @@ import msgspec
 
 from serving.engines.base.engine import ANY, Signature
 from serving.engines.base.registry import FORMATS
-from serving.modelserver.base.assignment import Assignment, Bounds
-from serving.modelserver.base.limits import MEBIBYTE, Limits
+from serving.modelserver.base.assignment import Assignment, ModelBounds
+from serving.modelserver.base.limits import MEBIBYTE, ServerLimits
 from serving.modelserver.base.options import Pool
-from serving.modelserver.base.stats import Startup
-from serving.modelserver.codec.body import Body
-from serving.modelserver.endpoints.infer import asked
+from serving.modelserver.base.stats import StartupTimes
+from serving.modelserver.codec.bounded_read import RequestBody
+from serving.modelserver.endpoints.infer import prepare_request
 from serving.modelserver.execution.inference import answer
 from serving.modelserver.execution.loading import load_model
 from serving.modelserver.pool.prewarm_models import MODELS
@@ -35,20 +35,20 @@ _LARGE: Final = 31 * MEBIBYTE
 memory that it keeps, and keeps twice as much of it."""
 
 
-def rehearse(pool: Pool, bounds: Bounds, limits: Limits) -> None:
+def rehearse(pool: Pool, bounds: ModelBounds, limits: ServerLimits) -> None:
     """Load and answer once, and touch `MEMORY`; blocks. Raises EngineError when the engine cannot even do that."""
     rehearse_model(pool.format, bounds, limits)
     _touch_memory()
 
 
-def rehearse_model(format: str, bounds: Bounds, limits: Limits) -> None:
+def rehearse_model(format: str, bounds: ModelBounds, limits: ServerLimits) -> None:
     """Load a model of this format, if there is a small one, and answer once; blocks. Raises EngineError."""
     make = MODELS.get(format)
     if make is not None:
         assignment = Assignment(NAME, NAME, "", "", format, bounds)
         artifact = Artifact(Path(NAME + FORMATS[format].suffixes[0]), make())
-        model = load_model(assignment, lambda: artifact, limits, Startup())
-        answer(asked(Body(request_of(model.signature), None)), model, None)
+        model = load_model(assignment, lambda: artifact, limits, StartupTimes())
+        answer(prepare_request(RequestBody(request_of(model.signature), None)), model, None)
         model.engine.close()
 
 

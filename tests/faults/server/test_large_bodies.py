@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.modelserver.base.limits import MEBIBYTE, Limits
+from serving.modelserver.base.limits import MEBIBYTE, ServerLimits
 from tests.faults.server.process import ServerProcess, server_process
 from tests.serving.modelserver.client import Answer, Caller, request
 from tests.support import models
@@ -53,7 +53,7 @@ async def test_one_without_a_length_is_refused_at_the_limit(tmp_path: Path) -> N
     async with server_process(models.write(tmp_path, "double"), tmp_path) as server:
         before = server.memory()
         assert (await chunked(server)).status == 413
-        assert server.memory("VmHWM") - before < 2 * Limits().body + OVERHEAD
+        assert server.memory("VmHWM") - before < 2 * ServerLimits().body + OVERHEAD
         assert (await server.infer(1.0)).status == 200
 
 
@@ -63,5 +63,5 @@ async def test_many_at_once_borrow_what_there_is_and_no_more(tmp_path: Path) -> 
         before = server.memory()
         statuses = [answer.status for answer in await asyncio.gather(*(chunked(server) for _ in range(AT_ONCE)))]
         assert set(statuses) <= {413, 429}, statuses
-        assert server.memory("VmHWM") - before < Limits().bodies + Limits().body + OVERHEAD
+        assert server.memory("VmHWM") - before < ServerLimits().bodies + ServerLimits().body + OVERHEAD
         assert (await server.infer(1.0)).status == 200

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from tests.faults.server.process import ServerProcess, call, server_process
 from tests.serving.modelserver.client import HOST, Caller
 from tests.support import models
@@ -18,7 +18,7 @@ from tests.support.wait import eventually
 SLOW = 200
 DRIP = 1.0  # s between two bytes
 LIMIT = 10.0  # s
-TOLERANCE = Limits().linger + 1.0
+TOLERANCE = ServerLimits().linger + 1.0
 """s; whoever is refused may go on sending for a while, to see the answer and not a reset."""
 REQUESTS = 1500
 CALLERS = 2
@@ -41,7 +41,7 @@ async def test_they_are_cut_off_and_others_hardly_notice(tmp_path: Path, beginni
         assert max(lived) < LIMIT + TOLERANCE, max(lived)
         assert during <= 2 * before + FEW_MS, (before, during)
         await eventually(lambda: server.files() <= files + 2 * CALLERS)  # it lingers for those that go on sending
-    assert Limits().head_time <= LIMIT
+    assert ServerLimits().head_time <= LIMIT
 
 
 async def lives(port: int, beginning: bytes) -> float:

@@ -15,7 +15,7 @@ from serving.makers.knative import make_configurations, make_route, make_service
 from serving.makers.knative_flags import VOLUME_CLAIMS
 from serving.makers.policy import make_policy
 from serving.makers.targets import first_traffic
-from serving.modelserver.base.assignment import Batching, Bounds, assignment_of
+from serving.modelserver.base.assignment import BatchBounds, ModelBounds, parse_assignment
 from serving.modelserver.base.options import parse_options
 from serving.storage.sources.local import VOLUMES
 from serving.storage.transfer.credentials import FOLDER
@@ -230,7 +230,7 @@ def test_the_server_understands_what_it_is_told_of_batches_and_code() -> None:
     options = parse_options(arguments, {})
 
     assert options.assignment is not None
-    assert options.assignment.bounds.batching == Batching(8, 0.0005)
+    assert options.assignment.bounds.batching == BatchBounds(8, 0.0005)
     assert (options.assignment.format, options.allow_code) == ("python", True)
     assert parse_options(container_of()["args"], {}).bounds.batching is None
 
@@ -240,9 +240,9 @@ def test_a_load_call_says_of_batches_what_the_arguments_say() -> None:
     call = claims.assignment_of(template, "magika-00001")
     assert call is not None
 
-    assignment = assignment_of(call.name, json.dumps(call.body()).encode(), Bounds(4, 300.0, 1.0))
+    assignment = parse_assignment(call.name, json.dumps(call.body()).encode(), ModelBounds(4, 300.0, 1.0))
 
-    assert assignment.bounds.batching == Batching(16, 0.001)
+    assert assignment.bounds.batching == BatchBounds(16, 0.001)
 
 
 def test_a_runtime_is_chosen_by_its_name_then_by_the_format() -> None:

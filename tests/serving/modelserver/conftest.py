@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.server import Server
@@ -74,7 +74,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
     """
     running: list[Server] = []
 
-    async def start(model: bytes | None, *options: str, limits: Limits | None = None, **environ: str) -> Running:
+    async def start(model: bytes | None, *options: str, limits: ServerLimits | None = None, **environ: str) -> Running:
         path = tmp_path / "model.onnx"
         path.write_bytes(model or b"")
         given = parse_options(
@@ -82,7 +82,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
             {"K_REVISION": REVISION, "HOST": HOST, **environ},
         )
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-        server = Server(given, sockets, limits or Limits())
+        server = Server(given, sockets, limits or ServerLimits())
         running.append(server)
         await server.start()
         if model is not None:

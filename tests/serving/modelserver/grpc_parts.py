@@ -13,12 +13,12 @@ import grpc
 import grpc.aio
 import numpy as np
 
-from serving.modelserver.base.assignment import Assignment, Bounds
+from serving.modelserver.base.assignment import Assignment, ModelBounds
 from serving.modelserver.base.errors import ServingError
-from serving.modelserver.base.limits import BodyBudget, Limits
-from serving.modelserver.base.stats import Startup, Stats
+from serving.modelserver.base.limits import BodyBudget, ServerLimits
+from serving.modelserver.base.stats import StartupTimes, Stats
 from serving.modelserver.endpoints.app import health_routes, make_app
-from serving.modelserver.endpoints.hold import Hold
+from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.execution.admission import Admission
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import Lifecycle
@@ -39,9 +39,11 @@ PATIENCE = 10.0  # s; a broken server must fail a test, not hang it
 class Parts:
     """A model server of one model, or of none yet, as far as gRPC needs it."""
 
-    def __init__(self, slots: int, queue: int, timeout: float, limits: Limits, holds: bool, token: bytes = b"") -> None:
+    def __init__(
+        self, slots: int, queue: int, timeout: float, limits: ServerLimits, holds: bool, token: bytes = b""
+    ) -> None:
         loop = asyncio.get_running_loop()
-        self.bounds = Bounds(slots, timeout, 1)
+        self.bounds = ModelBounds(slots, timeout, 1)
         self.limits = limits
         self.stats = Stats(monotonic)
         self.metrics = Metrics()
@@ -49,7 +51,7 @@ class Parts:
         self.workers = Workers(slots, loop)
         self.lifecycle = Lifecycle(self.workers, holds=holds)
         health = make_app(health_routes(self.lifecycle))
-        self.hold = Hold(health, self.stats, self.budget, slots + queue, timeout)
+        self.hold = PendingRequests(health, self.stats, self.budget, slots + queue, timeout)
         self.inference = Inference(self.lifecycle, Admission(slots, queue, self.stats), self.workers, timeout, loop)
         self.server = GrpcServer(self.lifecycle, self.hold, self.budget, limits, self.metrics, token=token)
         self.port = 0
@@ -65,7 +67,7 @@ class Parts:
         """Serve this ONNX model."""
         assignment = Assignment(NAME, REVISION, "", "", "onnx", self.bounds)
         artifact = Artifact(Path("model.onnx"), model)
-        self.lifecycle.serve(load_model(assignment, lambda: artifact, self.limits, Startup()))
+        self.lifecycle.serve(load_model(assignment, lambda: artifact, self.limits, StartupTimes()))
 
     def busy(self) -> tuple[int, int]:
         """How many are inside the model and in the queue."""
@@ -83,12 +85,12 @@ async def serving(
     slots: int = 4,
     queue: int = 1000,
     timeout: float = 300.0,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     holds: bool = False,
     token: bytes = b"",
 ) -> AsyncIterator[Parts]:
     """A server of an ONNX model (None: it loads for ever)."""
-    parts = Parts(slots, queue, timeout, limits or Limits(), holds, token)
+    parts = Parts(slots, queue, timeout, limits or ServerLimits(), holds, token)
     if model is not None:
         parts.load(model)
     parts.port = await parts.server.start(HOST, 0)

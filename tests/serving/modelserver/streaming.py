@@ -14,10 +14,10 @@ import numpy as np
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import ANY, Cancellation, Engine, Signature, TensorSpec
 from serving.engines.base.errors import InferenceFailed, InputRefused
-from serving.modelserver.base.limits import BodyBudget, Limits
+from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.stats import Stats
-from serving.modelserver.codec.protocol_v2 import Codec
-from serving.modelserver.connections.listener import Listener
+from serving.modelserver.codec.protocol_v2 import V2Codec
+from serving.modelserver.connections.listener import HttpListener
 from serving.modelserver.connections.sockets import bind
 from serving.modelserver.endpoints.app import DataApp
 from serving.modelserver.endpoints.endpoints import make_endpoints
@@ -88,7 +88,7 @@ class Streaming(Generic[EngineT]):
 
 @asynccontextmanager
 async def counting_server(
-    timeout: float = 30, slots: int = 2, queue: int = 4, width: int = 1, limits: Limits | None = None,
+    timeout: float = 30, slots: int = 2, queue: int = 4, width: int = 1, limits: ServerLimits | None = None,
 ) -> AsyncIterator[Streaming[Counting]]:  # fmt: skip
     """A server of `Counting` until the end of the context."""
     async with serving(Counting(width), timeout, slots, queue, limits) as running:
@@ -97,7 +97,7 @@ async def counting_server(
 
 @asynccontextmanager
 async def serving(
-    engine: EngineT, timeout: float = 30, slots: int = 2, queue: int = 4, limits: Limits | None = None
+    engine: EngineT, timeout: float = 30, slots: int = 2, queue: int = 4, limits: ServerLimits | None = None
 ) -> AsyncIterator[Streaming[EngineT]]:
     """A server of `engine` until the end of the context."""
     loop = asyncio.get_running_loop()
@@ -107,10 +107,10 @@ async def serving(
     app = DataApp(NAME, REVISION, lifecycle, make_endpoints(NAME, inference, budget))
     metrics = Metrics()
     observed = Observed(app, metrics, None, time.monotonic)
-    listener = Listener(observed, bind(HOST, 0, "PORT"), limits or Limits())
+    listener = HttpListener(observed, bind(HOST, 0, "PORT"), limits or ServerLimits())
     await listener.start()
     running = Streaming(listener.port, stats, budget, engine, metrics)
-    codec = Codec(NAME, REVISION, engine.signature, Limits())
+    codec = V2Codec(NAME, REVISION, engine.signature, ServerLimits())
     lifecycle.serve(ServedModel(NAME, REVISION, engine, codec, None))
     try:
         yield running

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from serving.modelserver.base.limits import MEBIBYTE, Limits
-from serving.modelserver.connections.connection import Connection, connection_of
-from serving.modelserver.connections.listener import Listener
+from serving.modelserver.base.limits import MEBIBYTE, ServerLimits
+from serving.modelserver.connections.connection import HttpConnection, connection_of
+from serving.modelserver.connections.listener import HttpListener
 from serving.modelserver.connections.sockets import bind
 from tests.serving.modelserver.client import HOST, Caller, ask, request
 from tests.serving.modelserver.streaming import NAME, counting_server
@@ -36,8 +36,8 @@ LIVE = request("GET", "/v2/health/live")
 WIDTH = 4 * MEBIBYTE
 SIZE = 8 * WIDTH
 IN_KERNEL = 16 * MEBIBYTE  # more than both sides' buffers of a connection on this machine hold
-HURRY = Limits(answer_check=0.1, end=0.2)
-PATIENT = Limits(answer_check=60.0)
+HURRY = ServerLimits(answer_check=0.1, end=0.2)
+PATIENT = ServerLimits(answer_check=60.0)
 """Seconds."""
 
 
@@ -81,7 +81,7 @@ def calls(deaf: list[Deaf], port: int, data: bytes) -> Deaf:
 
 
 async def test_a_server_that_ends_waits_until_its_last_answer_was_taken() -> None:
-    limits = Limits(end=30.0)
+    limits = ServerLimits(end=30.0)
     server = counting_server(width=WIDTH, limits=limits)
     running = await server.__aenter__()
     reader, writer = await asyncio.open_connection(HOST, running.port)
@@ -106,7 +106,7 @@ async def test_who_does_not_read_an_answer_is_cut_off(deaf: list[Deaf]) -> None:
 
 
 async def test_who_reads_slowly_gets_all_of_it() -> None:
-    limits = Limits(answer_check=0.05, body_rate=MEBIBYTE)
+    limits = ServerLimits(answer_check=0.05, body_rate=MEBIBYTE)
     async with counting_server(width=WIDTH // 2, limits=limits) as running:
         reader, writer = await asyncio.open_connection(HOST, running.port)
         writer.write(CALL)
@@ -120,13 +120,13 @@ async def test_who_reads_slowly_gets_all_of_it() -> None:
 
 
 async def test_a_server_ends_though_nobody_reads_and_much_was_asked(deaf: list[Deaf]) -> None:
-    async with counting_server(width=WIDTH, limits=Limits(end=0.1)) as running:
+    async with counting_server(width=WIDTH, limits=ServerLimits(end=0.1)) as running:
         calls(deaf, running.port, CALL + LIVE * 100)
         await eventually(lambda: running.stats.requests == 1 and running.stats.active == 0)
 
 
 async def test_answers_that_nobody_takes_are_answered_by_429_until_they_are_gone(deaf: list[Deaf]) -> None:
-    limits = Limits(answers=MEBIBYTE, answer_check=60.0, linger=0.01, end=0.1)
+    limits = ServerLimits(answers=MEBIBYTE, answer_check=60.0, linger=0.01, end=0.1)
     async with counting_server(width=WIDTH, limits=limits) as running:
         caller = calls(deaf, running.port, CALL)
 
@@ -148,14 +148,14 @@ async def test_answers_that_nobody_takes_are_answered_by_429_until_they_are_gone
 
 
 async def test_who_asks_whether_a_caller_left_learns_it_also_when_it_has_left_before() -> None:
-    connections: list[Connection] = []
+    connections: list[HttpConnection] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         connections.append(connection_of(scope))
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    listener = Listener(app, bind(HOST, 0, "PORT"), Limits())
+    listener = HttpListener(app, bind(HOST, 0, "PORT"), ServerLimits())
     await listener.start()
     caller = await Caller.connect(listener.port)
     await caller.send(LIVE)
@@ -163,5 +163,5 @@ async def test_who_asks_whether_a_caller_left_learns_it_also_when_it_has_left_be
     caller.reset()
     await listener.close()
     told = asyncio.Event()
-    connections[0].when_gone(told.set)
+    connections[0].on_disconnect(told.set)
     assert told.is_set()

@@ -10,20 +10,20 @@ import pytest
 from serving.modelserver.base.assignment import (
     BATCH_LATENCY,
     BadAssignment,
-    Batching,
-    Bounds,
-    assignment_of,
+    BatchBounds,
+    ModelBounds,
     from_stored,
+    parse_assignment,
     to_stored,
 )
 
-ALONE = Bounds(4, 300.0, 1.0)
-BATCHED = Bounds(4, 300.0, 1.0, Batching(8, 0.5))
+ALONE = ModelBounds(4, 300.0, 1.0)
+BATCHED = ModelBounds(4, 300.0, 1.0, BatchBounds(8, 0.5))
 
 
-def bounds(default: Bounds, **parameters: Any) -> Bounds:
+def bounds(default: ModelBounds, **parameters: Any) -> ModelBounds:
     given = {"storageUri": "file:///models/m", "revision": "m-00001", **parameters}
-    return assignment_of("m", json.dumps({"parameters": given}).encode(), default).bounds
+    return parse_assignment("m", json.dumps({"parameters": given}).encode(), default).bounds
 
 
 @pytest.mark.parametrize(
@@ -32,16 +32,16 @@ def bounds(default: Bounds, **parameters: Any) -> Bounds:
         (ALONE, {}, None),
         (ALONE, {"maxBatchSize": 1}, None),
         (ALONE, {"maxBatchLatency": 0.1}, None),
-        (ALONE, {"maxBatchSize": "16"}, Batching(16, BATCH_LATENCY)),
-        (ALONE, {"maxBatchSize": 16, "maxBatchLatency": 0}, Batching(16, 0)),
-        (BATCHED, {}, Batching(8, 0.5)),
-        (BATCHED, {"maxBatchSize": 0}, Batching(8, 0.5)),
+        (ALONE, {"maxBatchSize": "16"}, BatchBounds(16, BATCH_LATENCY)),
+        (ALONE, {"maxBatchSize": 16, "maxBatchLatency": 0}, BatchBounds(16, 0)),
+        (BATCHED, {}, BatchBounds(8, 0.5)),
+        (BATCHED, {"maxBatchSize": 0}, BatchBounds(8, 0.5)),
         (BATCHED, {"maxBatchSize": 1}, None),
-        (BATCHED, {"maxBatchLatency": "0.1"}, Batching(8, 0.1)),
+        (BATCHED, {"maxBatchLatency": "0.1"}, BatchBounds(8, 0.1)),
     ],
 )
 def test_what_is_left_out_is_the_servers_own(
-    default: Bounds, parameters: dict[str, Any], expected: Batching | None
+    default: ModelBounds, parameters: dict[str, Any], expected: BatchBounds | None
 ) -> None:
     assert bounds(default, **parameters).batching == expected
 
@@ -58,7 +58,7 @@ def test_there_are_slots_for_two_batches() -> None:
 
 
 @pytest.mark.parametrize("default", [ALONE, BATCHED])
-def test_a_stored_assignment_comes_back_as_it_was(default: Bounds) -> None:
+def test_a_stored_assignment_comes_back_as_it_was(default: ModelBounds) -> None:
     body = b'{"parameters": {"storageUri": "file:///models/m", "revision": "m-00001"}}'
-    made = assignment_of("m", body, default)
-    assert from_stored(to_stored(made), Bounds(1, 1.0, 1.0)) == made
+    made = parse_assignment("m", body, default)
+    assert from_stored(to_stored(made), ModelBounds(1, 1.0, 1.0)) == made

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from tests.serving.modelserver.client import Answer, ask, request, tensor
 from tests.serving.modelserver.conftest import NAME, REVISION, Running, Serve
 from tests.support import models
@@ -237,7 +237,7 @@ async def test_a_body_that_breaks_off_while_its_request_is_answered_is_no_fault_
 
 
 async def test_a_body_that_ends_behind_its_answer_does_not_keep_the_connection_for_ever(serve: Serve) -> None:
-    running = await serve(models.double(), limits=Limits(keep_alive=1))
+    running = await serve(models.double(), limits=ServerLimits(keep_alive=1))
     caller = await running.connect()
     await caller.send(request("POST", "/elsewhere", content_length="4") + b"12")
     assert (await caller.answer()).status == 404

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.engines.base.engine import ANY, Signature, TensorSpec
-from serving.modelserver.codec.protocol_v2 import Call
+from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.execution.batch import merged, parts, rows_of, unbatchable
 
 FLOAT = np.float32
 
 
-def call(*, outputs: tuple[str, ...] = ("y",), parameters: Any = None, id: str = "", **inputs: Any) -> Call:
-    return Call(inputs, list(outputs), [False] * len(outputs), id, parameters)
+def call(*, outputs: tuple[str, ...] = ("y",), parameters: Any = None, id: str = "", **inputs: Any) -> PreparedRequest:
+    return PreparedRequest(inputs, list(outputs), [False] * len(outputs), id, parameters)
 
 
-def kind(one: Call) -> Any:
+def kind(one: PreparedRequest) -> Any:
     found = rows_of(one)
     assert found is not None
     return found.kind
@@ -43,7 +43,7 @@ BASE = call(x=np.zeros((2, 3), FLOAT), z=np.zeros((2,), np.int64))
         call(x=np.zeros((2, 3), FLOAT), z=np.zeros((2,), np.int64), parameters={}),
     ],
 )
-def test_calls_that_differ_in_their_rows_only_are_of_one_kind(alike: Call) -> None:
+def test_calls_that_differ_in_their_rows_only_are_of_one_kind(alike: PreparedRequest) -> None:
     assert kind(alike) == kind(BASE)
 
 
@@ -58,7 +58,7 @@ def test_calls_that_differ_in_their_rows_only_are_of_one_kind(alike: Call) -> No
         call(x=np.zeros((2, 3), FLOAT), z=np.zeros((2,), np.int64), parameters={"temperature": 1}),
     ],
 )
-def test_what_differs_in_shape_type_outputs_or_parameters_is_of_another_kind(other: Call) -> None:
+def test_what_differs_in_shape_type_outputs_or_parameters_is_of_another_kind(other: PreparedRequest) -> None:
     assert kind(other) != kind(BASE)
 
 
@@ -75,7 +75,7 @@ def test_texts_and_bytes_are_not_mixed() -> None:
         call(x=np.zeros((2, 3), FLOAT), z=np.zeros((3,), np.int64)),
     ],
 )
-def test_a_call_without_rows_is_asked_alone(alone: Call) -> None:
+def test_a_call_without_rows_is_asked_alone(alone: PreparedRequest) -> None:
     assert rows_of(alone) is None
 
 

@@ -15,9 +15,9 @@ import pytest
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import ANY, Cancellation, Signature, TensorSpec
 from serving.engines.base.errors import Cancelled, InputRefused
-from serving.modelserver.base.assignment import Batching
+from serving.modelserver.base.assignment import BatchBounds
 from serving.modelserver.base.errors import BadRequest, ClientLeft, DeadlineExceeded, ModelFailed, QueueExpired
-from serving.modelserver.codec.protocol_v2 import Call
+from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.execution import batcher as batchers
 from serving.modelserver.execution.batch import rows_of
 from serving.modelserver.execution.batcher import Batcher
@@ -80,7 +80,7 @@ class Caller:
     def __init__(self) -> None:
         self.leave: Callable[[], object] | None = None
 
-    def when_gone(self, callback: Callable[[], object] | None) -> None:
+    def on_disconnect(self, callback: Callable[[], object] | None) -> None:
         """Keep it."""
         self.leave = callback
 
@@ -92,7 +92,7 @@ class Parts:
         self.loop = asyncio.get_running_loop()
         self.workers = Workers(4, self.loop)
         self.told: list[int] = []
-        self.batcher = Batcher(Batching(SIZE, latency), self.workers, self.loop, self.told.append)
+        self.batcher = Batcher(BatchBounds(SIZE, latency), self.workers, self.loop, self.told.append)
         self.serve(Sums())
 
     def serve(self, engine: Sums) -> None:
@@ -106,7 +106,7 @@ class Parts:
     ) -> asyncio.Future[Sequence[Tensor]]:
         """A request under way: each value a row."""
         inputs = {"x": np.array([[value, 1.0] for value in values])}
-        call = Call(inputs, ["y"], [False], "", **more)
+        call = PreparedRequest(inputs, ["y"], [False], "", **more)
         patience = Patience(self.loop.time() + timeout, timeout, left or Caller())
         return asyncio.ensure_future(self.batcher.infer(self.model, call, rows_of(call), patience))
 

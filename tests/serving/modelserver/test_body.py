@@ -7,7 +7,7 @@ from starlette.types import Message
 
 from serving.modelserver.base.errors import BadRequest, Overloaded, ServingError, UnsupportedType
 from serving.modelserver.base.limits import SMALL_BODY, BodyBudget
-from serving.modelserver.codec.body import Reread, read_body
+from serving.modelserver.codec.bounded_read import ReplayReceive, read_body
 
 
 async def whole() -> Message:
@@ -31,12 +31,12 @@ async def test_a_header_that_says_two_things_is_refused(
 @pytest.mark.parametrize(("size", "lent"), [(SMALL_BODY, 0), (SMALL_BODY + 1, SMALL_BODY + 1)])
 async def test_a_large_body_is_lent_also_when_it_comes_in_one_piece(size: int, lent: int) -> None:
     budget = BodyBudget(2 * SMALL_BODY)
-    body = await read_body({"headers": []}, Reread(b" " * size, whole), budget, size)
+    body = await read_body({"headers": []}, ReplayReceive(b" " * size, whole), budget, size)
     assert (body.lent, budget.lent) == (lent, lent)
 
 
 async def test_a_large_body_in_one_piece_is_refused_when_there_is_no_memory_left() -> None:
     budget = BodyBudget(SMALL_BODY)
     with pytest.raises(Overloaded):
-        await read_body({"headers": []}, Reread(b" " * (SMALL_BODY + 1), whole), budget, 2 * SMALL_BODY)
+        await read_body({"headers": []}, ReplayReceive(b" " * (SMALL_BODY + 1), whole), budget, 2 * SMALL_BODY)
     assert budget.lent == 0

@@ -14,7 +14,7 @@ import grpc.aio
 import numpy as np
 import pytest
 
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.server import Server
@@ -94,7 +94,7 @@ async def running(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     grpc_port = free_port()
     sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
     environ = {"K_REVISION": REVISION, "HOST": HOST, "GRPC_PORT": str(grpc_port)}
-    server = Server(parse_options(options, environ), sockets, Limits())
+    server = Server(parse_options(options, environ), sockets, ServerLimits())
     await server.start()
     await server.load()
     yield Running(server, sockets, grpc_port, table, request.param == "in batches")

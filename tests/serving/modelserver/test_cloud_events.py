@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.modelserver.base.errors import ServingError, TooLarge
-from serving.modelserver.codec.cloud_event import Event, from_binary, from_structured, to_binary
+from serving.modelserver.codec.cloud_event import CloudEvent, from_binary, from_structured, to_binary
 from tests.serving.modelserver.client import Answer, tensor
 from tests.serving.modelserver.conftest import NAME, Running, Serve
 from tests.support import models
@@ -210,7 +210,7 @@ def test_attributes_survive_headers(extensions: dict[str, str], given_id: str) -
     special = ("specversion", "source", "type", "time")
     attributes = {name: value for name, value in extensions.items() if name not in special}
     attributes |= {"id": given_id, "source": "/a", "type": "t"}
-    headers = to_binary(Event(attributes))
+    headers = to_binary(CloudEvent(attributes))
     assert all(0x20 < byte < 0x7F for _, value in headers for byte in value)
     assert from_binary(headers).attributes == attributes
 

@@ -17,20 +17,20 @@ from hypothesis.extra import numpy as arrays
 from serving.engines.base.datatypes import BF16, BYTES, DATATYPES, Tensor
 from serving.engines.base.engine import ANY, Signature, TensorSpec
 from serving.modelserver.base.errors import BadRequest, ServingError, TooLarge
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.codec import tensors
 from serving.modelserver.codec.messages import check_elements
-from serving.modelserver.codec.protocol_v2 import Codec, Reply
+from serving.modelserver.codec.protocol_v2 import ResponseBody, V2Codec
 
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
 NUMBERS = [name for name in DATATYPES if name not in (BYTES, "FP16", BF16)]
 
 
-def codec(datatype: str, rank: int) -> Codec:
+def codec(datatype: str, rank: int) -> V2Codec:
     """Of a model that gives what it gets."""
     shape = (ANY,) * rank
     spec = TensorSpec("x", datatype, shape)
-    return Codec("m", "m-00001", Signature("test", (spec,), (TensorSpec("y", datatype, shape),)), Limits())
+    return V2Codec("m", "m-00001", Signature("test", (spec,), (TensorSpec("y", datatype, shape),)), ServerLimits())
 
 
 @st.composite
@@ -208,7 +208,7 @@ def test_a_float_is_rounded_or_refused_and_never_becomes_infinite(value: float) 
 def test_a_reply_without_binary_data_is_json_alone() -> None:
     made = codec("FP32", 1)
     tensor = np.ones(1, np.float32)
-    assert made.encode(made.decode(message("FP32", tensor, [1.0])), [tensor]) == Reply(
+    assert made.encode(made.decode(message("FP32", tensor, [1.0])), [tensor]) == ResponseBody(
         b'{"model_name":"m","model_version":"m-00001","outputs":'
         b'[{"name":"y","datatype":"FP32","shape":[1],"data":[1.0]}]}'
     )

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.modelserver.base.errors import BadRequest, Overloaded, ServingError, TooLarge
-from serving.modelserver.base.limits import MEBIBYTE, BodyBudget, Limits
-from serving.modelserver.codec.compressed import MEMBERS, PIECE, STEP, inflated
+from serving.modelserver.base.limits import MEBIBYTE, BodyBudget, ServerLimits
+from serving.modelserver.codec.decompression import MEMBERS, PIECE, STEP, decompress
 from tests.serving.modelserver.client import tensor
 from tests.serving.modelserver.conftest import NAME, Running, Serve
 from tests.support import models
@@ -27,7 +27,7 @@ async def inflate(content: bytes, limit: int = ENOUGH, budget: int = ENOUGH) -> 
     """Whatever happens, the budget lends no more than what came."""
     lender = BodyBudget(budget)
     try:
-        made, lent = await inflated(content, lender, limit)
+        made, lent = await decompress(content, lender, limit)
     except ServingError:
         assert lender.lent == 0
         raise
@@ -52,7 +52,7 @@ async def test_other_codings_are_415(double: Running, coding: str) -> None:
 
 @pytest.mark.bad_input("infer-size")
 async def test_a_bomb_is_413_and_harms_nothing(serve: Serve) -> None:
-    running = await serve(models.double(), limits=Limits(body=MEBIBYTE))
+    running = await serve(models.double(), limits=ServerLimits(body=MEBIBYTE))
     bomb = gzip.compress(b'{"inputs": "' + b" " * 100 * MEBIBYTE, 1)
     assert len(bomb) < MEBIBYTE
     answer = await running.post(bomb, content_encoding="gzip")
@@ -61,7 +61,7 @@ async def test_a_bomb_is_413_and_harms_nothing(serve: Serve) -> None:
 
 
 async def test_a_request_in_deflate_is_answered_within_the_same_bounds(serve: Serve) -> None:
-    running = await serve(models.double(), limits=Limits(body=MEBIBYTE))
+    running = await serve(models.double(), limits=ServerLimits(body=MEBIBYTE))
     answer = await running.post(zlib.compress(BODY), content_encoding="deflate")
     assert answer.json["outputs"][0]["data"] == [2.0, 4.0]
     bomb = zlib.compress(b'{"inputs": "' + b" " * 100 * MEBIBYTE, 1)

@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from serving.modelserver.base.headers import Headers
-from serving.modelserver.connections.compressing import LEAST, STEP, Compressing, accepted_coding, compressed
+from serving.modelserver.connections.compression import LEAST, STEP, CompressionMiddleware, accepted_coding, compress
 from tests.serving.modelserver.client import tensor
 from tests.serving.modelserver.conftest import Running
 
@@ -62,7 +62,7 @@ async def answered(accepted: Sequence[bytes], headers: Headers, *bodies: bytes) 
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Compressing(app)({"headers": [(b"accept-encoding", value) for value in accepted]}, receive, send)
+    await CompressionMiddleware(app)({"headers": [(b"accept-encoding", value) for value in accepted]}, receive, send)
     return sent
 
 
@@ -120,8 +120,8 @@ def test_the_coding_is_one_that_is_accepted(accepted: bytes, coding: bytes | Non
 
 
 async def test_noise_is_given_up_after_its_first_step() -> None:
-    assert await compressed(os.urandom(LEAST), b"gzip") is None
-    assert await compressed(os.urandom(STEP) + bytes(10 * STEP), b"gzip") is None
+    assert await compress(os.urandom(LEAST), b"gzip") is None
+    assert await compress(os.urandom(STEP) + bytes(10 * STEP), b"gzip") is None
 
 
 @pytest.mark.parametrize("size", [LEAST, STEP - 1, STEP, STEP + 1, 5 * STEP])
@@ -136,7 +136,7 @@ async def test_the_event_loop_is_free_between_steps(size: int) -> None:
 
     beside = asyncio.create_task(others())
     body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
-    made = await compressed(body, b"gzip")
+    made = await compress(body, b"gzip")
     beside.cancel()
     assert made is not None and gzip.decompress(made) == body
     assert turns >= (size - 1) // STEP

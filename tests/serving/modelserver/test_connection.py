@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from serving.modelserver.base.limits import Limits
-from serving.modelserver.connections.connection import Connection
+from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.connections.connection import HttpConnection
 from tests.serving.modelserver.client import ask, request, tensor
 from tests.serving.modelserver.conftest import NAME, Running, Serve
 from tests.support import models
@@ -17,7 +17,7 @@ from tests.support.wait import eventually
 
 INFER = f"/v2/models/{NAME}/infer"
 BODY = json.dumps({"inputs": [tensor([1.0])]}).encode()
-HURRY = Limits(head_time=0.15, body_check=0.1, linger=0.05)
+HURRY = ServerLimits(head_time=0.15, body_check=0.1, linger=0.05)
 """Seconds, for tests that wait for a limit."""
 
 
@@ -69,7 +69,7 @@ REFUSED = {
 async def test_what_could_be_read_in_two_ways_is_refused_and_the_connection_ends(
     serve: Serve, sent: bytes, status: int
 ) -> None:
-    running = await serve(models.double(), limits=Limits(linger=0.01))
+    running = await serve(models.double(), limits=ServerLimits(linger=0.01))
     caller = await running.connect()
     await caller.send(sent)
     answer = await caller.answer()
@@ -157,7 +157,7 @@ async def test_a_body_too_large_is_refused_before_it_is_asked_for(double: Runnin
 @pytest.mark.bad_input("infer-size")
 @pytest.mark.fault("M8")
 async def test_a_body_in_chunks_is_counted_while_it_comes(serve: Serve) -> None:
-    running = await serve(models.double(), limits=Limits(body=300_000))
+    running = await serve(models.double(), limits=ServerLimits(body=300_000))
     caller = await running.connect()
     await caller.send(chunked(*[b" " * 50_000] * 10))
     answer = await caller.answer()
@@ -166,7 +166,7 @@ async def test_a_body_in_chunks_is_counted_while_it_comes(serve: Serve) -> None:
 
 
 async def test_more_bodies_than_there_is_memory_for_are_429(serve: Serve) -> None:
-    running = await serve(models.double(), limits=Limits(bodies=300_000))
+    running = await serve(models.double(), limits=ServerLimits(bodies=300_000))
     first = await running.connect()
     await first.send(request("POST", INFER, content_length="250000") + b" " * 200_000)
     answer = await ask(running.port, request("POST", INFER, b" " * 200_000))
@@ -176,7 +176,7 @@ async def test_more_bodies_than_there_is_memory_for_are_429(serve: Serve) -> Non
 
 @pytest.mark.bad_input("infer-size")
 async def test_more_json_numbers_than_allowed_are_413(serve: Serve) -> None:
-    running = await serve(models.double(), limits=Limits(json_numbers=1000))
+    running = await serve(models.double(), limits=ServerLimits(json_numbers=1000))
     assert (await running.infer(tensor([1.0] * 1100))).status == 413
     assert (await running.infer(tensor([1.0] * 900))).status == 200
 
@@ -227,7 +227,7 @@ async def test_a_body_that_stops_after_a_quick_start_is_408(serve: Serve) -> Non
 
 @pytest.mark.fault("M7")
 async def test_a_body_that_comes_slowly_without_end_is_408(serve: Serve) -> None:
-    limits = Limits(body_check=0.05, body_rate=1, body_time=0.2, linger=0.01)
+    limits = ServerLimits(body_check=0.05, body_rate=1, body_time=0.2, linger=0.01)
     running = await serve(models.double(), limits=limits)
     caller = await running.connect()
     await caller.send(request("POST", INFER, content_length="60000000"))
@@ -271,7 +271,7 @@ async def test_an_idle_connection_is_kept(serve: Serve) -> None:
 
 
 async def test_a_body_without_end_is_cut_off_though_its_answer_is_out(serve: Serve) -> None:
-    running = await serve(models.double(), limits=Limits(body=200_000))
+    running = await serve(models.double(), limits=ServerLimits(body=200_000))
     caller = await running.connect()
     await caller.send(request("POST", "/elsewhere", transfer_encoding="chunked"))
     assert (await caller.answer()).status == 404
@@ -286,7 +286,7 @@ async def test_a_connection_that_ended_and_what_it_sent_need_no_garbage_collecto
     running = await serve(models.double())
 
     def kept() -> int:
-        return sum(isinstance(one, Connection) for one in gc.get_objects())
+        return sum(isinstance(one, HttpConnection) for one in gc.get_objects())
 
     gc.collect()
     before = kept()

@@ -10,9 +10,9 @@ import pytest
 
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import LoadFailed
-from serving.modelserver.base.assignment import Assignment, Bounds
-from serving.modelserver.base.limits import Limits
-from serving.modelserver.base.stats import Startup
+from serving.modelserver.base.assignment import Assignment, ModelBounds
+from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.base.stats import StartupTimes
 from serving.modelserver.execution.lifecycle import ServedModel
 from serving.modelserver.execution.loading import load_model
 from serving.storage.fetch import fetch
@@ -30,16 +30,18 @@ class Model:
 """
 
 
-def loaded(folder: Path, example: Any, warm: bool = True, limits: Limits | None = None) -> ServedModel:
+def loaded(folder: Path, example: Any, warm: bool = True, limits: ServerLimits | None = None) -> ServedModel:
     """The model of a folder with this example."""
     folder.mkdir()
     (folder / "model.py").write_text(PICKY)
     if example is not None:
         (folder / "example.json").write_text(example if isinstance(example, str) else json.dumps(example))
-    assignment = Assignment("m", "m-00001", folder.as_uri(), "", "python", Bounds(1, 1.0, 1.0))
+    assignment = Assignment("m", "m-00001", folder.as_uri(), "", "python", ModelBounds(1, 1.0, 1.0))
     artifact = fetch(folder.as_uri(), "", folder.parent / "cache", frozenset())
     options = EngineOptions(allow_code=True)
-    return load_model(assignment, lambda: artifact, limits or Limits(), Startup(), engine_options=options, warm=warm)
+    return load_model(
+        assignment, lambda: artifact, limits or ServerLimits(), StartupTimes(), engine_options=options, warm=warm
+    )
 
 
 def request(*data: float, **more: Any) -> dict[str, Any]:
@@ -92,4 +94,4 @@ def test_an_example_that_does_not_fit_is_refused_with_what_is_wrong(tmp_path: Pa
 
 def test_an_example_is_no_larger_than_a_request_may_be(tmp_path: Path) -> None:
     with pytest.raises(LoadFailed, match=r"example\.json has \d+ bytes, and a request 50 bytes at most"):
-        loaded(tmp_path / "m", request(1), limits=Limits(body=50))
+        loaded(tmp_path / "m", request(1), limits=ServerLimits(body=50))

@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from serving.modelserver.base.errors import CannotListen, NotReady
-from serving.modelserver.base.limits import MEBIBYTE, Limits
+from serving.modelserver.base.limits import MEBIBYTE, ServerLimits
 from serving.modelserver.grpc import messages
 from serving.modelserver.grpc.reading import COMPRESSIONS
 from serving.modelserver.grpc.server import GrpcServer
@@ -139,7 +139,7 @@ async def test_errors_name_the_revision_too(double: Parts, channel: grpc.aio.Cha
 
 @pytest.mark.bad_input("infer-grpc")
 async def test_a_message_beyond_the_limit_is_refused_and_the_connection_goes_on() -> None:
-    async with serving(models.double(), limits=Limits(body=100_000)) as parts, channel_to(parts) as channel:
+    async with serving(models.double(), limits=ServerLimits(body=100_000)) as parts, channel_to(parts) as channel:
         error = await refused(begin(channel, "ModelInfer", b"\0" * 100_001))
         assert error.code() == Code.RESOURCE_EXHAUSTED
         assert (await infer(channel, floats(3.0))).outputs[0].contents.fp32_contents[0] == 6.0
@@ -150,7 +150,7 @@ async def test_a_message_as_large_as_the_limit_is_answered() -> None:
     largest = 8 * MEBIBYTE
     count = (largest - 100) // 4
     given = {"name": "x", "datatype": "FP32", "shape": [count]}
-    async with serving(models.double(), limits=Limits(body=largest)) as parts, channel_to(parts) as channel:
+    async with serving(models.double(), limits=ServerLimits(body=largest)) as parts, channel_to(parts) as channel:
         answer = await infer(channel, given, raw_input_contents=[b"\0" * (4 * count)])
         assert len(answer.raw_output_contents[0]) == 4 * count
         assert parts.budget.lent == 0
@@ -189,7 +189,7 @@ async def test_a_message_is_answered_as_it_came(double: Parts, compression: grpc
 @pytest.mark.bad_input("infer-grpc")
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
 async def test_what_a_compressed_message_inflates_to_is_bounded(compression: grpc.Compression) -> None:
-    async with serving(models.double(), limits=Limits(body=MEBIBYTE)) as parts:
+    async with serving(models.double(), limits=ServerLimits(body=MEBIBYTE)) as parts:
         address = f"{HOST}:{parts.port}"
         async with grpc.aio.insecure_channel(address, compression=compression) as channel:
             bomb = asked({"name": "x", "datatype": "FP32", "shape": [1]}, raw_input_contents=[bytes(32 * MEBIBYTE)])
@@ -272,7 +272,7 @@ async def test_callers_that_send_no_message_borrow_memory_and_others_are_served(
     silent = [channel.stream_unary(f"/{SERVICE}/ModelInfer")() for _ in range(10)]
     for call in silent:
         await call.wait_for_connection()
-    await eventually(lambda: double.budget.lent == Limits().bodies // 2)
+    await eventually(lambda: double.budget.lent == ServerLimits().bodies // 2)
     assert (await infer(channel, floats(1.0))).outputs[0].contents.fp32_contents[0] == 2.0
     await eventually(lambda: double.codes().get(("grpc", "8")) == 2)
     for call in silent:

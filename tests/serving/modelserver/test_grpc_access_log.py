@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.grpc.server import GrpcServer
 from serving.modelserver.observe.access_log import AccessLog
 from serving.modelserver.observe.grpc_observed import AccessLogInterceptor
@@ -43,7 +43,7 @@ class Logged:
 async def logged() -> AsyncIterator[Logged]:
     out = io.StringIO()
     log = AccessLog(1.0, out, lambda: 0.0)
-    parts = Parts(slots=1, queue=10, timeout=PATIENCE, limits=Limits(), holds=False)
+    parts = Parts(slots=1, queue=10, timeout=PATIENCE, limits=ServerLimits(), holds=False)
     interceptor = AccessLogInterceptor(log, lambda: TRACE, monotonic)
     parts.server = GrpcServer(parts.lifecycle, parts.hold, parts.budget, parts.limits, interceptors=[interceptor])
     parts.assign()

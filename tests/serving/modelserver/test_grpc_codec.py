@@ -17,9 +17,9 @@ from hypothesis.extra import numpy as arrays
 from serving.engines.base.datatypes import BF16, BYTES, DATATYPES, Tensor
 from serving.engines.base.engine import ANY, Signature, TensorSpec
 from serving.modelserver.base.errors import BadRequest, ServingError, TooLarge
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.codec import tensors
-from serving.modelserver.codec.protocol_v2 import Call, Codec
+from serving.modelserver.codec.protocol_v2 import PreparedRequest, V2Codec
 from serving.modelserver.grpc import codec as grpc_codec
 from serving.modelserver.grpc.codec import CONTENTS, GrpcCodec
 from serving.modelserver.grpc.messages import DESCRIPTIONS, ModelInferRequest, ModelInferResponse
@@ -29,11 +29,11 @@ SHAPES = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
 RAW = 7
 
 
-def codec(datatype: str, rank: int, limits: Limits | None = None) -> GrpcCodec:
+def codec(datatype: str, rank: int, limits: ServerLimits | None = None) -> GrpcCodec:
     """Of a model that gives what it gets."""
     shape = (ANY,) * rank
     signature = Signature("test", (TensorSpec("x", datatype, shape),), (TensorSpec("y", datatype, shape),))
-    return GrpcCodec(Codec("m", "m-00001", signature, limits or Limits()))
+    return GrpcCodec(V2Codec("m", "m-00001", signature, limits or ServerLimits()))
 
 
 @st.composite
@@ -58,7 +58,7 @@ def asked(name: str, tensor: Tensor, **more: Any) -> Any:
     return ModelInferRequest(model_name="m", inputs=[one], id="id")
 
 
-def decoded(made: GrpcCodec, message: Any) -> Call:
+def decoded(made: GrpcCodec, message: Any) -> PreparedRequest:
     """The call that a message asks for."""
     content = message if isinstance(message, bytes) else message.SerializeToString()
     return made.decode(made.parse(content))
@@ -104,7 +104,7 @@ def test_tensors_survive_in_the_field_of_their_type(case: tuple[str, Tensor]) ->
 def test_a_type_without_a_field_is_answered_raw_to_whom_ever(name: str) -> None:
     made = codec(name, 1)
     tensor = np.ones(2, DATATYPES[name].dtype)
-    call = Call({"x": tensor}, ["y"], [False], "")
+    call = PreparedRequest({"x": tensor}, ["y"], [False], "")
     answer = ModelInferResponse.FromString(made.encode(call, [tensor]))
     assert list(answer.raw_output_contents) == [tensors.to_bytes(tensor, DATATYPES[name])]
     assert answer.outputs[0].datatype == name
@@ -180,7 +180,7 @@ def test_requested_outputs_are_checked() -> None:
 
 
 def test_more_elements_than_allowed_are_refused() -> None:
-    few = codec("FP32", 1, Limits(json_numbers=2))
+    few = codec("FP32", 1, ServerLimits(json_numbers=2))
     one = {"name": "x", "datatype": "FP32", "shape": [3], "contents": {"fp32_contents": [1.0, 2.0, 3.0]}}
     with pytest.raises(TooLarge):
         decoded(few, ModelInferRequest(inputs=[one]))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from serving.modelserver.base.errors import ClientLeft, Overloaded, RequestTimeout
-from serving.modelserver.base.limits import SMALL_BODY, BodyBudget, Limits
+from serving.modelserver.base.limits import SMALL_BODY, BodyBudget, ServerLimits
 from serving.modelserver.grpc.library import grpc
 from serving.modelserver.grpc.reading import Messages
 
@@ -47,7 +47,7 @@ class Call:
 
 def messages(budget: BodyBudget, prompt: float = 0.0, longest: float = NEVER) -> Messages:
     """A receiver."""
-    return Messages(budget, Limits(body=LARGEST, bodies=2 * LARGEST), asyncio.get_running_loop(), prompt, longest)
+    return Messages(budget, ServerLimits(body=LARGEST, bodies=2 * LARGEST), asyncio.get_running_loop(), prompt, longest)
 
 
 async def begun(receiver: Messages) -> tuple[Call, asyncio.Task[bytes]]:
@@ -67,7 +67,7 @@ async def test_a_large_message_borrows_its_length_until_it_is_done() -> None:
     call.message.set_result(b"\0" * (SMALL_BODY + 1))
     message = await task
     assert budget.lent == SMALL_BODY + 1
-    receiver.held(message).let_go()
+    receiver.held(message).release()
     assert budget.lent == 0
 
 
@@ -76,7 +76,7 @@ async def test_a_small_message_borrows_nothing() -> None:
     receiver = messages(budget, prompt=NEVER)
     call, task = await begun(receiver)
     call.message.set_result(b"12345")
-    receiver.held(await task).let_go()
+    receiver.held(await task).release()
     assert budget.lent == 0
 
 

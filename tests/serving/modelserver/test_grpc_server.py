@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import LOAD_TOKEN, parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.server import Server
@@ -43,7 +43,7 @@ async def start() -> AsyncIterator[Start]:
         port = free_port()
         environ = {"K_REVISION": REVISION, "HOST": HOST, "GRPC_PORT": str(port), LOAD_TOKEN: pool.TOKEN_SHA256}
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-        running.append(Server(parse_options(options, environ), sockets, Limits()))
+        running.append(Server(parse_options(options, environ), sockets, ServerLimits()))
         await running[-1].start()
         return Both(running[-1], sockets, port)
 

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.execution.admission import Admission
 from serving.modelserver.grpc.server import GrpcServer
 from serving.modelserver.observe.grpc_tracing import NAME as SPAN
@@ -37,7 +37,7 @@ async def channel(spans: InMemorySpanExporter) -> AsyncIterator[grpc.aio.Channel
     tracing = Tracing(SimpleSpanProcessor(spans))
     tracing.assign(NAME, REVISION)
     loop = asyncio.get_running_loop()
-    parts = Parts(slots=4, queue=10, timeout=PATIENCE, limits=Limits(), holds=False)
+    parts = Parts(slots=4, queue=10, timeout=PATIENCE, limits=ServerLimits(), holds=False)
     interceptors = [TracingInterceptor(tracing)]
     parts.server = GrpcServer(parts.lifecycle, parts.hold, parts.budget, parts.limits, interceptors=interceptors)
     admission = Admission(4, 10, parts.stats)

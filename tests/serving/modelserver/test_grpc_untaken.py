@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import grpc.aio
 
-from serving.modelserver.base.limits import MEBIBYTE, Limits
+from serving.modelserver.base.limits import MEBIBYTE, ServerLimits
 from tests.serving.modelserver.deaf import wired
 from tests.serving.modelserver.grpc_parts import asked, begin, channel_to, floats, infer, refused, serving
 from tests.support import models
@@ -15,7 +15,7 @@ from tests.support.wait import eventually
 
 LARGE = 2 * MEBIBYTE
 """Numbers of 4 bytes: more than a connection holds on its way."""
-LIMITS = Limits(answers=MEBIBYTE)
+LIMITS = ServerLimits(answers=MEBIBYTE)
 
 
 async def is_answered(channel: grpc.aio.Channel) -> bool:

@@ -13,10 +13,10 @@ import pytest
 
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import ANY, Cancellation, Signature, TensorSpec
-from serving.modelserver.base.assignment import Batching
-from serving.modelserver.base.limits import SMALL_BODY, Held, Limits
+from serving.modelserver.base.assignment import BatchBounds
+from serving.modelserver.base.limits import SMALL_BODY, Lease, ServerLimits
 from serving.modelserver.base.stats import Stats
-from serving.modelserver.codec.protocol_v2 import Call, Codec
+from serving.modelserver.codec.protocol_v2 import PreparedRequest, V2Codec
 from serving.modelserver.execution import batcher as batchers
 from serving.modelserver.execution.admission import Admission
 from serving.modelserver.execution.batch import rows_of
@@ -85,7 +85,7 @@ class Text(str):
 class Nobody:
     """A caller that stays."""
 
-    def when_gone(self, callback: Callable[[], object] | None) -> None:
+    def on_disconnect(self, callback: Callable[[], object] | None) -> None:
         """Never."""
 
 
@@ -99,9 +99,9 @@ class Parts:
         self.stats = Stats(SteppedClock().monotonic)
         self.workers = Workers(2, loop, grace)
         self.given_back = 0
-        self.body = Held(self._give_back)
+        self.body = Lease(self._give_back)
         lifecycle = Lifecycle(self.workers)
-        batcher = Batcher(Batching(8, 0.0), self.workers, loop, lambda _: None)
+        batcher = Batcher(BatchBounds(8, 0.0), self.workers, loop, lambda _: None)
         admission = Admission(1, 10, self.stats)
         self.inference = Inference(lifecycle, admission, self.workers, 10.0, loop, batcher)
         engine: Any = self.engine
@@ -120,12 +120,12 @@ class Parts:
 
         def decode(_: ServedModel) -> Any:
             wait()
-            return Call({"x": np.zeros(1)}, ["y"], [False], ""), encode
+            return PreparedRequest({"x": np.zeros(1)}, ["y"], [False], ""), encode
 
         try:
             await self.inference.infer(decode, LARGE, Nobody(), body=self.body)
         finally:
-            self.body.let_go()
+            self.body.release()
         return idents
 
     async def left(self, wait: Callable[[], object] = bool) -> None:
@@ -156,7 +156,7 @@ async def test_the_elements_of_a_large_request_are_looked_at_in_its_thread(
 ) -> None:
     idents: list[int] = []
 
-    def watched(call: Call) -> Any:
+    def watched(call: PreparedRequest) -> Any:
         idents.append(threading.get_ident())
         return rows_of(call)
 
@@ -222,7 +222,7 @@ class Waiting(Counting):
 
 async def test_memory_is_lent_to_a_message_until_the_model_is_done_with_it_too(gate: Gate) -> None:
     engine = Waiting(gate)
-    codec = Codec(NAME, REVISION, engine.signature, Limits())
+    codec = V2Codec(NAME, REVISION, engine.signature, ServerLimits())
     sent = grpc_parts.asked(
         {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [1]}}, id="x" * SMALL_BODY
     ).SerializeToString()

@@ -7,13 +7,13 @@ import asyncio
 from starlette.types import Message, Receive, Scope, Send
 
 from serving.modelserver.base.errors import NotReady
-from serving.modelserver.base.limits import BodyBudget, Limits
+from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.stats import Stats
-from serving.modelserver.connections.connection import Connection, connection_of
-from serving.modelserver.connections.listener import Listener
+from serving.modelserver.connections.connection import HttpConnection, connection_of
+from serving.modelserver.connections.listener import HttpListener
 from serving.modelserver.connections.sockets import bind
 from serving.modelserver.endpoints.app import make_app
-from serving.modelserver.endpoints.hold import Hold
+from serving.modelserver.endpoints.pending_requests import PendingRequests
 from tests.serving.modelserver.client import HOST, Caller, request
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
@@ -33,7 +33,7 @@ async def test_what_arrived_before_it_opened_and_is_begun_after_it_is_passed_on(
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         answered.append(scope["path"])
 
-    hold = Hold(make_app([]), Stats(SteppedClock().monotonic), BodyBudget(1), limit=1, timeout=1.0)
+    hold = PendingRequests(make_app([]), Stats(SteppedClock().monotonic), BodyBudget(1), limit=1, timeout=1.0)
     late = asyncio.create_task(_asked(hold))
     hold.open(app)
     async with asyncio.timeout(5):
@@ -42,7 +42,7 @@ async def test_what_arrived_before_it_opened_and_is_begun_after_it_is_passed_on(
 
 
 async def test_a_load_that_failed_is_told_by_an_error_of_its_own_to_each() -> None:
-    hold = Hold(make_app([]), Stats(SteppedClock().monotonic), BodyBudget(1), limit=3, timeout=1.0)
+    hold = PendingRequests(make_app([]), Stats(SteppedClock().monotonic), BodyBudget(1), limit=3, timeout=1.0)
     waiting = [asyncio.create_task(hold.wait(work=True)) for _ in range(2)]
     await asyncio.sleep(0)
     hold.close(NotReady("broken"))
@@ -52,14 +52,14 @@ async def test_a_load_that_failed_is_told_by_an_error_of_its_own_to_each() -> No
 
 
 async def test_an_end_that_comes_with_the_rest_of_a_body_is_told_to_its_request_and_not_to_the_next() -> None:
-    hold = Hold(make_app([]), Stats(SteppedClock().monotonic), BodyBudget(100), limit=2, timeout=10.0)
-    connections: list[Connection] = []
+    hold = PendingRequests(make_app([]), Stats(SteppedClock().monotonic), BodyBudget(100), limit=2, timeout=10.0)
+    connections: list[HttpConnection] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         connections.append(connection_of(scope))
         await hold(scope, receive, send)
 
-    listener = Listener(app, bind(HOST, 0, "PORT"), Limits())
+    listener = HttpListener(app, bind(HOST, 0, "PORT"), ServerLimits())
     await listener.start()
     caller = await Caller.connect(listener.port)
     first, second = request("POST", "/1", b"body"), request("POST", "/2", b"body")
@@ -78,5 +78,5 @@ async def test_an_end_that_comes_with_the_rest_of_a_body_is_told_to_its_request_
     await listener.close()
 
 
-async def _asked(hold: Hold) -> None:
+async def _asked(hold: PendingRequests) -> None:
     await hold({"type": "http", "method": "GET", "path": "/v2/models/m"}, receive, send)

@@ -8,13 +8,13 @@ import pytest
 
 from clusters.net.hosts import LOOPBACK_NAMES, KnownHosts
 from serving.modelserver.base.errors import BadOptions
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import ServerOptions, parse_options
 from tests.serving.modelserver.client import ask
 from tests.serving.modelserver.conftest import NAME, Running, Serve
 from tests.support import models
 
-LIMITS = Limits(hosts=KnownHosts(frozenset(LOOPBACK_NAMES)))
+LIMITS = ServerLimits(hosts=KnownHosts(frozenset(LOOPBACK_NAMES)))
 BODY = b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}'
 
 

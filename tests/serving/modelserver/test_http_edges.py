@@ -12,12 +12,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.modelserver.base.limits import BodyBudget, Limits
+from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.stats import Stats
-from serving.modelserver.connections.listener import Listener
+from serving.modelserver.connections.listener import HttpListener
 from serving.modelserver.connections.sockets import bind
 from serving.modelserver.endpoints.app import make_app
-from serving.modelserver.endpoints.hold import Hold
+from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.observe.metrics import Metrics
 from serving.modelserver.observe.observed import Observed
 from tests.serving.modelserver.client import HOST, Caller, ask, request, tensor
@@ -122,8 +122,8 @@ async def test_what_is_refused_while_its_body_comes_counts_as_what_it_was_answer
     async def nothing(*_: object) -> None:
         """No health is asked for."""
 
-    hold = Hold(nothing, Stats(monotonic), budget, limit=1, timeout=0.05)
-    listener = Listener(Observed(hold, metrics, None, monotonic), bind(HOST, 0, "PORT"), Limits(linger=0.01))
+    hold = PendingRequests(nothing, Stats(monotonic), budget, limit=1, timeout=0.05)
+    listener = HttpListener(Observed(hold, metrics, None, monotonic), bind(HOST, 0, "PORT"), ServerLimits(linger=0.01))
     await listener.start()
     caller = await Caller.connect(listener.port)
     await caller.send(request("POST", INFER, content_length="100") + b"{")
@@ -152,7 +152,7 @@ async def broken_too(_: Request) -> Response:
 async def test_what_goes_wrong_in_the_server_itself_is_an_error_in_json(
     app: ASGIApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listener = Listener(app, bind(HOST, 0, "PORT"), Limits())
+    listener = HttpListener(app, bind(HOST, 0, "PORT"), ServerLimits())
     await listener.start()
     answer = await ask(listener.port, request("GET", "/v2"))
     assert (answer.status, answer.headers["content-type"]) == (500, "application/json")

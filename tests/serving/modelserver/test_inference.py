@@ -40,7 +40,7 @@ class Engine:
 class Nobody:
     """A caller that stays."""
 
-    def when_gone(self, callback: Callable[[], object] | None) -> None:
+    def on_disconnect(self, callback: Callable[[], object] | None) -> None:
         """Never."""
 
 

@@ -10,8 +10,7 @@ from collections import Counter
 import pytest
 
 from clusters.base.latency_buckets import bucket_of
-from serving.modelserver.base.latency import LATENCY_BOUNDS, LATENCY_EDGES, by_bound, by_bucket
-from serving.modelserver.base.observations import Observations
+from serving.modelserver.base.latency import LATENCY_BOUNDS, LATENCY_EDGES, BucketCounter, by_bound, by_bucket
 
 RANDOM = random.Random(7)
 TIMES = [
@@ -27,7 +26,7 @@ TIMES = [
 @pytest.fixture
 def cells() -> list[int]:
     """The times, counted."""
-    times = Observations(LATENCY_EDGES)
+    times = BucketCounter(LATENCY_EDGES)
     for seconds in TIMES:
         times.add(seconds)
     return list(times.counts)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from serving.modelserver.base.assignment import Assignment, Bounds
+from serving.modelserver.base.assignment import Assignment, ModelBounds
 from serving.modelserver.base.errors import ClientLeft
-from serving.modelserver.base.limits import Limits
-from serving.modelserver.base.stats import Startup, Stats
+from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.base.stats import StartupTimes, Stats
 from serving.modelserver.execution.loading import load_model
 from serving.modelserver.observe.metrics import Metrics, MetricsPage
 from serving.modelserver.observe.observed import OTHER, V1, V2, Observed, protocol_of
@@ -103,22 +103,24 @@ def test_who_is_inside_and_who_waits_is_told() -> None:
 
 
 def test_waiting_for_the_files_is_measured_as_a_part_of_the_load() -> None:
-    startup, clock = Startup(), iter([10.0, 11.5, 12.0, 12.25])
-    assignment = Assignment("m", "m-00001", "", "", "onnx", Bounds(1, 1.0, 1.0))
+    startup, clock = StartupTimes(), iter([10.0, 11.5, 12.0, 12.25])
+    assignment = Assignment("m", "m-00001", "", "", "onnx", ModelBounds(1, 1.0, 1.0))
     artifact = Artifact(Path("model.onnx"), models.double())
-    load_model(assignment, lambda: artifact, Limits(), startup, monotonic=lambda: next(clock))
+    load_model(assignment, lambda: artifact, ServerLimits(), startup, monotonic=lambda: next(clock))
     assert (startup.fetch, startup.load, startup.warmup) == (1500, 2000, 250)
 
 
 def test_each_stage_of_the_start_is_told_before_the_next_one_begins() -> None:
-    startup, told = Startup(), list[tuple[bool, ...]]()
+    startup, told = StartupTimes(), list[tuple[bool, ...]]()
 
     def clock() -> float:
         told.append((bool(startup.format), startup.fetch > 0, startup.load > 0, startup.warmup > 0))
         return float(len(told))
 
-    assignment = Assignment("m", "m-00001", "", "", "", Bounds(1, 1.0, 1.0))
-    load_model(assignment, lambda: Artifact(Path("model.onnx"), models.double()), Limits(), startup, monotonic=clock)
+    assignment = Assignment("m", "m-00001", "", "", "", ModelBounds(1, 1.0, 1.0))
+    load_model(
+        assignment, lambda: Artifact(Path("model.onnx"), models.double()), ServerLimits(), startup, monotonic=clock
+    )
     assert told[-2:] == [(True, True, False, False), (True, True, True, False)]  # loaded; warmed up
     assert startup.format == "onnx"
 

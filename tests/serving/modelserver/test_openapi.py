@@ -10,7 +10,7 @@ from openapi_spec_validator import validate
 
 from serving.engines.base.datatypes import DATATYPES
 from serving.engines.base.engine import ANY, Signature, TensorSpec
-from serving.modelserver.endpoints.openapi import document
+from serving.modelserver.endpoints.openapi import openapi_document
 from tests.serving.modelserver.client import tensor
 from tests.serving.modelserver.conftest import NAME, REVISION, Running, Serve
 from tests.support import models
@@ -47,7 +47,7 @@ async def test_the_document_is_valid_and_names_each_path(double: Running) -> Non
 def test_a_document_of_any_signature_is_valid(shape: tuple[int, ...] | None) -> None:
     specs = tuple(TensorSpec(f"of {datatype}", datatype, shape) for datatype in sorted(DATATYPES))
     for signature in (Signature("test", specs, specs), Signature("test", specs[:1], specs[:1])):
-        validate(document("m", "m-00001", signature, "0.1.0"))
+        validate(openapi_document("m", "m-00001", signature, "0.1.0"))
 
 
 async def test_the_example_is_answered_and_the_answer_is_as_described(double: Running) -> None:
@@ -69,14 +69,14 @@ async def test_the_example_is_answered_and_the_answer_is_as_described(double: Ru
 )
 def test_the_models_own_example_is_shown_if_it_is_one(own: bytes, shown: Any) -> None:
     specs = (TensorSpec("x", "FP32", (1,)),)
-    page = document(NAME, REVISION, Signature("test", specs, specs), "0.1.0", own)
+    page = openapi_document(NAME, REVISION, Signature("test", specs, specs), "0.1.0", own)
     assert page["paths"][f"{V2}/infer"]["post"]["requestBody"]["content"]["application/json"]["example"] == shown
 
 
 @pytest.mark.parametrize(("datatype", "sent"), [("FP64", "FP64"), ("FP32", "FP32"), ("FP16", "FP32"), ("INT8", "INT8")])
 def test_a_made_example_has_the_datatype_of_the_metadata_where_json_has_it(datatype: str, sent: str) -> None:
     specs = (TensorSpec("x", datatype, (1,)),)
-    page = document(NAME, REVISION, Signature("test", specs, specs), "0.1.0")
+    page = openapi_document(NAME, REVISION, Signature("test", specs, specs), "0.1.0")
     content = page["paths"][f"{V2}/infer"]["post"]["requestBody"]["content"]["application/json"]
     assert content["example"]["inputs"][0]["datatype"] == sent
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from serving.modelserver import preload
-from serving.modelserver.base.assignment import Batching
+from serving.modelserver.base.assignment import BatchBounds
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.options import ServerOptions, parse_options
 
@@ -67,8 +67,8 @@ def test_many_models_share_a_limit_and_a_token() -> None:
 def test_batches_are_off_unless_they_have_a_size() -> None:
     assert parse().bounds.batching is None
     assert parse("--max-batch-size", "1").bounds.batching is None
-    assert parse("--max-batch-size", "8").bounds.batching == Batching(8)
-    assert parse("--max-batch-size", "8", "--max-batch-latency", "0").bounds.batching == Batching(8, 0.0)
+    assert parse("--max-batch-size", "8").bounds.batching == BatchBounds(8)
+    assert parse("--max-batch-size", "8", "--max-batch-latency", "0").bounds.batching == BatchBounds(8, 0.0)
 
 
 @pytest.mark.parametrize(

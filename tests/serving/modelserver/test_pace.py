@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from serving.modelserver.base.limits import Limits
-from serving.modelserver.connections.body_rate import Pace
+from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.connections.body_rate import BodyRate
 
-LIMITS = Limits(body_check=1.0, body_rate=100, body_time=60.0)
+LIMITS = ServerLimits(body_check=1.0, body_rate=100, body_time=60.0)
 RESTS = -1
 """Instead of a size: nothing can come, for reasons that are ours."""
 
 
 def looks(sizes: Sequence[int]) -> int:
     """At how many looks, at which so many bytes were there, the body was fast enough."""
-    pace, last = Pace(LIMITS), 0
+    pace, last = BodyRate(LIMITS), 0
     for number, size in enumerate(sizes):
         if size == RESTS:
             pace.rest(last)

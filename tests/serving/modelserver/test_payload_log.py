@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from serving.modelserver.base.errors import BadOptions
-from serving.modelserver.base.observability_options import PayloadOptions, Target, target_of
+from serving.modelserver.base.observability_options import PayloadOptions, PayloadSink, parse_sink
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.observe.payload_event import (
     LONGEST_ID,
@@ -127,8 +127,8 @@ async def test_a_collector_that_hangs_delays_no_answer(serve: Serve, collector: 
 
 async def test_of_a_share_the_others_pass_untouched() -> None:
     drawn = iter([0.2, 0.7, 0.4, 0.5])
-    sender = PayloadSender(Target("http", "127.0.0.1", 9, "/"))
-    log = PayloadLog(PayloadOptions(Target("http", "127.0.0.1", 9, "/"), share=0.5), sender, lambda: next(drawn))
+    sender = PayloadSender(PayloadSink("http", "127.0.0.1", 9, "/"))
+    log = PayloadLog(PayloadOptions(PayloadSink("http", "127.0.0.1", 9, "/"), share=0.5), sender, lambda: next(drawn))
     given: list[Receive] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,7 +148,7 @@ async def test_of_a_share_the_others_pass_untouched() -> None:
 
 
 def sending(collector: Collector) -> PayloadSender:
-    return PayloadSender(target_of(collector.url + "/"))
+    return PayloadSender(parse_sink(collector.url + "/"))
 
 
 def test_what_does_not_fit_into_the_queue_is_dropped_and_the_rest_arrives_in_order(collector: Collector) -> None:
@@ -200,7 +200,7 @@ def test_what_the_collector_refuses_is_counted_and_logged_once(
 
 
 def test_a_collector_that_is_not_there_is_counted(caplog: pytest.LogCaptureFixture) -> None:
-    sender = PayloadSender(target_of("http://127.0.0.1:9/"))
+    sender = PayloadSender(parse_sink("http://127.0.0.1:9/"))
     sender.offer(EVENT)
     sender.close(patience=5)
     assert (sender.counts.failed, "refused" in caplog.text) == (1, True)
@@ -270,4 +270,6 @@ def test_it_is_off_unless_asked_for_and_knows_its_namespace() -> None:
     plain = ["--name", "m", "--storage-uri", "file:///m.onnx"]
     assert parse_options(plain, {}).observability.payload_log is None
     given = parse_options([*plain, "--payload-log", "https://log.svc"], {"POD_NAMESPACE": "shop"})
-    assert given.observability.payload_log == PayloadOptions(Target("https", "log.svc", None, "/"), 1.0, "all", "shop")
+    assert given.observability.payload_log == PayloadOptions(
+        PayloadSink("https", "log.svc", None, "/"), 1.0, "all", "shop"
+    )

@@ -13,7 +13,7 @@ import pytest
 
 from autoscaler.warmpool.claims.marks import ENV_TOKEN
 from clusters.base.errors import KnodelError
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import LOAD_TOKEN, parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.execution.workers import Workers
@@ -36,10 +36,10 @@ async def start(tmp_path: Path) -> AsyncIterator[StartMember]:
     """Start a pool member; more options as on its command line, more environment as keywords."""
     running: list[Member] = []
 
-    async def run(*options: str, limits: Limits | None = None, **environ: str) -> Member:
+    async def run(*options: str, limits: ServerLimits | None = None, **environ: str) -> Member:
         environment = {"HOST": HOST, "TMPDIR": str(tmp_path), LOAD_TOKEN: TOKEN_SHA256, "KNODEL_ALLOW_HOSTS": HOST}
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-        server = Server(parse_options(["--pool", *options], environment | environ), sockets, limits or Limits())
+        server = Server(parse_options(["--pool", *options], environment | environ), sockets, limits or ServerLimits())
         await server.start()
         running.append(Member(server, sockets))
         return running[-1]
@@ -191,7 +191,7 @@ async def test_a_body_that_comes_in_pieces_is_held_and_answered(member: Member, 
 
 
 async def test_more_than_slots_and_queue_is_429_and_more_than_the_budget_too(start: StartMember) -> None:
-    member = await start("--slots", "1", "--queue", "1", limits=Limits(bodies=200_000))
+    member = await start("--slots", "1", "--queue", "1", limits=ServerLimits(bodies=200_000))
     waiting = [await member.connect() for _ in range(2)]
     for number, caller in enumerate(waiting):
         await caller.send(infer_of("m", 1.0))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import LOAD_TOKEN, parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.server import Server
@@ -33,7 +33,7 @@ async def member(tmp_path: Path, collector: Collector) -> AsyncIterator[Member]:
     }  # fmt: skip
     options = parse_options(["--pool", "--access-log", "--payload-log", f"{collector.url}/log"], environ)
     sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-    server = Server(options, sockets, Limits())
+    server = Server(options, sockets, ServerLimits())
     await server.start()
     made = Member(server, sockets)
     try:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from serving.engines.base.engine import ANY, Signature, TensorSpec
 from serving.modelserver.base.errors import ServingError
-from serving.modelserver.base.limits import Limits
-from serving.modelserver.codec.protocol_generate import ProtocolGenerate
-from serving.modelserver.codec.protocol_v1 import ProtocolV1
-from serving.modelserver.codec.protocol_v2 import Codec, Dialect
+from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.codec.protocol_generate import GenerateCodec
+from serving.modelserver.codec.protocol_v1 import V1Codec
+from serving.modelserver.codec.protocol_v2 import ProtocolCodec, V2Codec
 from tests.serving.modelserver.client import Answer
 from tests.serving.modelserver.conftest import NAME, Running, Serve
 from tests.support import models
@@ -184,7 +184,7 @@ async def test_each_of_64_callers_at_once_gets_its_own_answer(double: Running) -
 
 
 SPECS = (TensorSpec("x", "FP32", (ANY, 2)), TensorSpec("t", "BYTES", None))
-CODEC = Codec("m", "m-00001", Signature("test", SPECS, (TensorSpec("y", "FP32", (ANY,)),)), Limits())
+CODEC = V2Codec("m", "m-00001", Signature("test", SPECS, (TensorSpec("y", "FP32", (ANY,)),)), ServerLimits())
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: (
@@ -195,10 +195,10 @@ JSON_VALUES = st.recursive(
 KEYS = st.sampled_from(["instances", "inputs", "signature_name", "parameters", "x", "t"])
 
 
-@pytest.mark.parametrize("dialect", [ProtocolV1(CODEC), ProtocolGenerate(CODEC)])
+@pytest.mark.parametrize("dialect", [V1Codec(CODEC), GenerateCodec(CODEC)])
 @given(body=st.dictionaries(KEYS, JSON_VALUES).map(msgspec.json.encode) | st.binary(max_size=100))
 @settings(max_examples=300, deadline=None)
-def test_odd_requests_are_decoded_or_refused(dialect: Dialect[Any], body: bytes) -> None:
+def test_odd_requests_are_decoded_or_refused(dialect: ProtocolCodec[Any], body: bytes) -> None:
     try:
         dialect.decode(body)
     except ServingError as error:

@@ -16,7 +16,7 @@ from clusters.base.latency_buckets import bucket_of
 from clusters.gateway import token as gateway_token
 from clusters.gateway.token import VARIABLE
 from serving.modelserver.base.errors import ClientLeft, DeadlineExceeded, QueueExpired
-from serving.modelserver.base.split import PRODUCED_KEY, RECEIVED_KEY, Outcome, SplitAnswers, is_of_split, outcome_of
+from serving.modelserver.base.split import PRODUCED_KEY, RECEIVED_KEY, Outcome, SplitStats, is_of_split, outcome_of
 from serving.modelserver.observe.metrics import Metrics
 from serving.modelserver.observe.observed import Observed
 from serving.reconciler.rollout.judging.counts import Counts
@@ -88,7 +88,7 @@ def test_callers_errors_are_told_from_the_models(status: int, outcome: Outcome) 
 
 def test_times_are_the_models_own() -> None:
     now = 100.0
-    split = SplitAnswers(lambda: now)
+    split = SplitStats(lambda: now)
     slow_sender = split.begin({}, 0.0)  # its body is not here yet
     slow_reader = split.begin({RECEIVED_KEY: 50.0}, 0.0)
     slow_reader.answered_at = 50.5

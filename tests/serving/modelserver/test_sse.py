@@ -17,8 +17,8 @@ from starlette.types import Message, Receive, Scope, Send
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import Cancelled
 from serving.engines.python.engine import load
-from serving.modelserver.base.limits import Limits
-from serving.modelserver.codec.event_gate import prefers_stream
+from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.codec.content_router import prefers_stream
 from serving.modelserver.execution.handover import Handover
 from serving.modelserver.observe.metrics import Metrics
 from serving.modelserver.observe.observed import Observed
@@ -171,7 +171,7 @@ async def test_a_caller_that_does_not_read_stops_the_model_and_not_the_memory() 
 
 @pytest.mark.parametrize("parts", [ENDLESS, 100])
 async def test_a_caller_that_never_reads_the_rest_is_cut_off_and_keeps_no_server_from_ending(parts: int) -> None:
-    async with counting_server(timeout=0.2, width=20_000, limits=Limits(answer_check=0.1)) as server:
+    async with counting_server(timeout=0.2, width=20_000, limits=ServerLimits(answer_check=0.1)) as server:
         caller = await Caller.connect(server.port)
         await caller.send(request("POST", STREAM, json.dumps({"n": parts}).encode()))
         await eventually(lambda: server.engine.ended)

@@ -20,7 +20,7 @@ from opentelemetry.trace import Span, StatusCode
 from starlette.types import Message, Receive, Scope, Send
 
 from serving.modelserver.base.errors import BadOptions
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.observability_options import wants_tracing
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.connections.connection import BROKEN_KEY
@@ -57,7 +57,7 @@ async def traced(tmp_path: Path, collector: Collector, monkeypatch: pytest.Monke
         environ = {"K_REVISION": REVISION, "HOST": HOST, ENDPOINT: to or collector.url}
         given = parse_options(["--name", NAME, "--storage-uri", path.as_uri(), *options], environ)
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-        server = Server(given, sockets, Limits())
+        server = Server(given, sockets, ServerLimits())
         started.append(server)
         await server.start()
         await server.load()

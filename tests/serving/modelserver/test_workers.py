@@ -10,7 +10,7 @@ import pytest
 
 from serving.engines.base.engine import Cancellation
 from serving.modelserver.base.errors import DeadlineExceeded, NotReady
-from serving.modelserver.base.limits import Held
+from serving.modelserver.base.limits import Lease
 from serving.modelserver.execution.hanging import MOST_THREADS, Hanging
 from serving.modelserver.execution.workers import Workers
 from tests.support.wait import eventually
@@ -202,7 +202,7 @@ async def test_a_job_that_waits_for_a_thread_has_its_time_when_it_has_one(worker
 async def test_bodies_of_threads_that_hang_are_half_of_the_memory_at_most() -> None:
     hanging, released = Hanging(bodies=100), threading.Event()
     workers = Workers(1, asyncio.get_running_loop(), 0.0, hanging)
-    running = workers.submit(lambda _: released.wait(10), body=Held(lambda: None, 51))
+    running = workers.submit(lambda _: released.wait(10), body=Lease(lambda: None, 51))
     await eventually(lambda: running.begun)
     assert not hanging.too_much
     workers.give_up(running, NotReady("nobody waits"))

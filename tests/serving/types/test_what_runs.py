@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from serving.modelserver.base.assignment import Batching
+from serving.modelserver.base.assignment import BatchBounds
 from serving.modelserver.base.options import parse_options
 from serving.storage.sources.source import Access
 from serving.storage.sources.sources import source_of
 from serving.storage.transfer.credentials import Credentials
 from serving.types import defaults
-from serving.types.model import Batching as ModelBatching
+from serving.types.model import BatchBounds as ModelBatching
 from serving.types.validation import read_model, validate_model
 from tests.manifests.bad_models import GOOD_STORES
 from tests.serving.models import model_object
@@ -35,7 +35,7 @@ def test_a_server_that_is_told_nothing_does_what_a_model_means_that_says_nothing
     assert (bounds.timeout, bounds.cpu) == (defaults.TIMEOUT, float(defaults.CPU))
     assert float(bounds.slots) == defaults.SCALE_TARGET
     assert (given.queue, given.load_timeout) == (defaults.HOLD_QUEUE, defaults.STARTUP_DEADLINE)
-    assert Batching(16).max_latency == defaults.MAX_BATCH_LATENCY
+    assert BatchBounds(16).max_latency == defaults.MAX_BATCH_LATENCY
 
 
 @pytest.mark.parametrize("uri", [uri for uri in GOOD_STORES if not uri.startswith("pvc:")])

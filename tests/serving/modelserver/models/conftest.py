@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from serving.modelserver.base.limits import Limits
+from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import LOAD_TOKEN, parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.server import Server
@@ -91,7 +91,7 @@ async def serve_many(folder: Path) -> AsyncIterator[ServeMany]:
     async def start(*options: str, load: bool = True, grpc_port: int = 0, **environ: str) -> Many:
         environment = {"HOST": HOST, LOAD_TOKEN: TOKEN_SHA256, "GRPC_PORT": str(grpc_port or ""), **environ}
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-        server = Server(parse_options(["--models", str(folder), *options], environment), sockets, Limits())
+        server = Server(parse_options(["--models", str(folder), *options], environment), sockets, ServerLimits())
         running.append(server)
         await server.start()
         if load:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from serving.engines.base.errors import UnknownFormat
-from serving.modelserver.base.assignment import Bounds
+from serving.modelserver.base.assignment import ModelBounds
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.models.folder import find_model, models_in
 
-BOUNDS = Bounds(4, 300.0, 1.0)
+BOUNDS = ModelBounds(4, 300.0, 1.0)
 
 
 def names(folder: Path, format: str = "") -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from serving.modelserver.base.assignment import Assignment
 from serving.modelserver.base.errors import NotReady
-from serving.modelserver.base.limits import BodyBudget, Limits
+from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.execution.hanging import Hanging
@@ -178,7 +178,7 @@ async def test_others_have_as_much_time_to_load_as_the_failure_of_one_took() -> 
     options = parse_options(["--models", "/models"], {})
     clock, stats, asked = [1000.0], Stats(time.monotonic), list[Model]()
     shared = Shared(
-        options, Limits(), BodyBudget(1), Hanging(1), Observability(options.observability, stats, sys.stderr)
+        options, ServerLimits(), BodyBudget(1), Hanging(1), Observability(options.observability, stats, sys.stderr)
     )
     assignment = Assignment("m", "m-00001", "", "", "", options.bounds)
     model = Model(assignment, shared, stats, asked.append, lambda: clock[0])

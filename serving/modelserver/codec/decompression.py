@@ -21,7 +21,7 @@ STEP: Final = 16 * 1024  # bytes that are given to zlib at once; it copies what 
 PIECE: Final = 128 * 1024  # bytes that are inflated between two looks at other requests: under a millisecond
 
 
-async def inflated(content: bytes, budget: BodyBudget, limit: int, coding: bytes = GZIP) -> tuple[bytes, int]:
+async def decompress(content: bytes, budget: BodyBudget, limit: int, coding: bytes = GZIP) -> tuple[bytes, int]:
     """Return what `content` inflates to, at most `limit` bytes, and how many of them `budget` lends: all.
 
     The content is one zlib stream, or gzip members one behind another (RFC 1952, 2.2).

@@ -14,12 +14,12 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from serving.modelserver.base.answers import send_error
 from serving.modelserver.base.errors import ClientLeft, Overloaded, QueueExpired, ServingError
 from serving.modelserver.base.limits import BodyBudget
+from serving.modelserver.base.responses import send_error
 from serving.modelserver.base.stats import Stats
-from serving.modelserver.codec.body import Reread, read_content
-from serving.modelserver.connections.connection import Connection, connection_of
+from serving.modelserver.codec.bounded_read import ReplayReceive, read_content
+from serving.modelserver.connections.connection import HttpConnection, connection_of
 from serving.modelserver.execution.admission import FULL, fail
 from serving.modelserver.execution.inference import BEGAN
 
@@ -28,7 +28,7 @@ WORK: Final = "POST"
 """Method of an inference; the application's other paths are read with GET."""
 
 
-class Hold:
+class PendingRequests:
     """ASGI application; at most `limit` requests wait, each at most `timeout` seconds."""
 
     def __init__(self, health: ASGIApp, stats: Stats, budget: BodyBudget, limit: int, timeout: float) -> None:
@@ -95,7 +95,7 @@ class Hold:
             await send_error(send, error)
             return
         self._budget.give_back(lent)  # who reads it again borrows it again, before anybody else can
-        await app(scope, Reread(content, receive), send)
+        await app(scope, ReplayReceive(content, receive), send)
 
     async def _counted(self, scope: Scope, receive: Receive) -> tuple[ASGIApp, bytes, int]:
         """As `_held`, which is work to be done or not. Raises ServingError."""
@@ -106,7 +106,7 @@ class Hold:
         finally:
             self._stats.change(queued=-work)
 
-    async def _held(self, connection: Connection, receive: Receive) -> tuple[ASGIApp, bytes, int]:
+    async def _held(self, connection: HttpConnection, receive: Receive) -> tuple[ASGIApp, bytes, int]:
         """Who answers, the body, and how much of it is lent. Raises ServingError."""
         place = self._join()
         refuse = partial(_refuse, connection, connection.answering)
@@ -114,14 +114,14 @@ class Hold:
         try:
             content, lent = await read_content(receive, self._budget)
             place.remove_done_callback(refuse)
-            connection.when_gone(partial(fail, place, ClientLeft()))
+            connection.on_disconnect(partial(fail, place, ClientLeft()))
             try:
                 return await place, content, lent
             except BaseException:
                 self._budget.give_back(lent)
                 raise
         finally:
-            connection.when_gone(None)
+            connection.on_disconnect(None)
             self._leave(place)
 
     def _join(self) -> asyncio.Future[ASGIApp]:
@@ -148,7 +148,7 @@ def _another(error: ServingError) -> ServingError:
     return type(error)(str(error))
 
 
-def _refuse(connection: Connection, cycle: RequestResponseCycle | None, place: asyncio.Future[ASGIApp]) -> None:
+def _refuse(connection: HttpConnection, cycle: RequestResponseCycle | None, place: asyncio.Future[ASGIApp]) -> None:
     """Only while the body comes: else whoever has read it tells, and what the connection reads is another request."""
     error = None if place.cancelled() else place.exception()
     is_coming = cycle is not None and cycle is connection.cycle and cycle.more_body

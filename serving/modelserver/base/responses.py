@@ -1,4 +1,4 @@
-"""Answers as ASGI messages: small JSON bodies, errors among them."""
+"""HTTP responses as ASGI messages: small JSON bodies and errors."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 def json_body(content: Any) -> bytes:
-    """`content` as JSON."""
+    """Return `content` as JSON."""
     return _ENCODE(content)
 
 
 def error_body(message: str) -> bytes:
-    """The JSON of an error."""
+    """Return the JSON body of an error: `{"error": message}`."""
     return json_body({"error": message})
 
 
 def error_headers(error: ServingError) -> list[tuple[bytes, bytes]]:
-    """What an error says besides its body."""
+    """Return the extra headers of an error response: Retry-After or WWW-Authenticate."""
     if error.retry_after is not None:
         return [(b"retry-after", b"%d" % error.retry_after)]
     return [(b"www-authenticate", b"Bearer")] if isinstance(error, Unauthorized) else []
 
 
 async def send_error(send: Send, error: ServingError) -> None:
-    """Answer with the error."""
+    """Send `error` as a JSON response."""
     await send_body(send, error.status, error_body(str(error)), JSON, error_headers(error))
 
 
 async def send_body(
     send: Send, status: int, body: bytes, content_type: bytes, headers: list[tuple[bytes, bytes]]
 ) -> None:
-    """Answer with a whole body."""
+    """Send a response with a complete body and its Content-Length."""
     head = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})

@@ -22,7 +22,7 @@ _JSON: Final = b"application/json"  # of nearly all requests
 _WEIGHT: Final = re.compile(rb"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 
 
-class EventGate:
+class ContentRouter:
     """ASGI endpoint: events are for what `make_events` makes, who accepts a stream is for `stream`, all else for `app`.
 
     An event is answered by one event, whatever its sender accepts.

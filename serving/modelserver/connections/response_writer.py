@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from serving.modelserver.base.headers import Headers
 
 
-class Answering:
+class ResponseWriter:
     """ASGI's `send` of one request, in front of uvicorn's."""
 
     __slots__ = ("_cycle", "_start", "_to_the_end")
@@ -55,7 +55,7 @@ class Answering:
     def _write(self, start: Message, body: bytes) -> None:
         cycle = self._cycle
         cycle.transport.write(
-            whole_answer(start["status"], cycle.default_headers + start["headers"], body, cycle.keep_alive)
+            encode_response(start["status"], cycle.default_headers + start["headers"], body, cycle.keep_alive)
         )
         cycle.response_started = cycle.response_complete = True
         cycle.message_event.set()
@@ -64,7 +64,7 @@ class Answering:
         cycle.on_response()
 
 
-def whole_answer(status: int, headers: Headers, body: bytes, keep_alive: bool) -> bytes:
+def encode_response(status: int, headers: Headers, body: bytes, keep_alive: bool) -> bytes:
     """An answer as it goes over the wire; its headers have the length of the body."""
     lines = [b"%s: %s\r\n" % header for header in headers]
     if not keep_alive:

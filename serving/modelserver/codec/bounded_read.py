@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope
 from serving.modelserver.base.errors import BadRequest, ClientLeft, UnsupportedType
 from serving.modelserver.base.headers import JSON_LENGTH, Headers, media_type
 from serving.modelserver.base.limits import SMALL_BODY, BodyBudget
-from serving.modelserver.codec.compressed import CODINGS, inflated
+from serving.modelserver.codec.decompression import CODINGS, decompress
 
 FORM: Final = b"application/x-www-form-urlencoded"
 """What curl calls all data, unless it is told."""
@@ -18,7 +18,7 @@ _OF_BROWSERS: Final = frozenset({b"origin", b"sec-fetch-site"})
 _LONGEST_NUMBER: Final = 12  # digits
 
 
-class Body(msgspec.Struct, frozen=True):
+class RequestBody(msgspec.Struct, frozen=True):
     """A whole body; `json_length` is where its binary data begins, None when all of it is JSON.
 
     `lent` bytes are to be given back to the budget when it is not needed any more.
@@ -29,7 +29,7 @@ class Body(msgspec.Struct, frozen=True):
     lent: int = 0
 
 
-async def read_body(scope: Scope, receive: Receive, budget: BodyBudget, limit: int) -> Body:
+async def read_body(scope: Scope, receive: Receive, budget: BodyBudget, limit: int) -> RequestBody:
     """The whole body, inflated to at most `limit` bytes.
 
     Raises BadRequest, ClientLeft, Overloaded, TooLarge, UnsupportedType.
@@ -37,12 +37,12 @@ async def read_body(scope: Scope, receive: Receive, budget: BodyBudget, limit: i
     json_length, coding = _described(scope["headers"])
     content, lent = await read_content(receive, budget)
     if coding is None:
-        return Body(content, json_length, lent)
+        return RequestBody(content, json_length, lent)
     try:
-        content, inflated_lent = await inflated(content, budget, limit, coding)
+        content, inflated_lent = await decompress(content, budget, limit, coding)
     finally:
         budget.give_back(lent)
-    return Body(content, json_length, inflated_lent)
+    return RequestBody(content, json_length, inflated_lent)
 
 
 async def read_content(receive: Receive, budget: BodyBudget) -> tuple[bytes, int]:
@@ -73,7 +73,7 @@ async def read_content(receive: Receive, budget: BodyBudget) -> tuple[bytes, int
         raise
 
 
-class Reread:
+class ReplayReceive:
     """ASGI's `receive` of a request whose body is known: that in one piece, then what else comes."""
 
     __slots__ = ("_content", "_receive")

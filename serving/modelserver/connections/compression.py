@@ -14,7 +14,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.modelserver.base.headers import Headers
-from serving.modelserver.codec.compressed import CODINGS
+from serving.modelserver.codec.decompression import CODINGS
 
 LEAST: Final = 1024
 """Bytes of an answer below which its head and the packet around it weigh more than what would be saved."""
@@ -26,7 +26,7 @@ _LENGTH: Final = b"content-length"
 _ENCODING: Final = b"content-encoding"
 
 
-class Compressing:
+class CompressionMiddleware:
     """ASGI application around another one; answers in one piece are compressed, streams pass as they are."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -59,7 +59,7 @@ class _Negotiated:
         body: bytes = message.get("body", b"")
         if len(body) >= LEAST and not message.get("more_body") and not _is_encoded(start["headers"]):
             headers = [*start["headers"], (b"vary", b"Accept-Encoding")]
-            if self._coding is not None and (smaller := await compressed(body, self._coding)) is not None:
+            if self._coding is not None and (smaller := await compress(body, self._coding)) is not None:
                 headers = [header for header in headers if header[0] != _LENGTH]
                 headers += [(_LENGTH, b"%d" % len(smaller)), (_ENCODING, self._coding)]
                 message = {**message, "body": smaller}
@@ -68,7 +68,7 @@ class _Negotiated:
         await self._send(message)
 
 
-async def compressed(body: bytes, coding: bytes) -> bytes | None:
+async def compress(body: bytes, coding: bytes) -> bytes | None:
     """Return the body in a coding of `CODINGS`, None when its beginning hardly becomes smaller."""
     deflater = zlib.compressobj(LEVEL, wbits=CODINGS[coding])
     view, pieces = memoryview(body), list[bytes]()
