@@ -34,14 +34,14 @@ class Ports(msgspec.Struct, frozen=True):
 
     def label(self, revision: str) -> None:
         """All answers are of this revision from now on."""
-        self.data.label(revision)
-        self.management.label(revision)
+        self.data.set_revision(revision)
+        self.management.set_revision(revision)
         if self.grpc is not None:
             self.grpc.label(revision)
 
     def answer_by(self, name: str, revision: str, app: ASGIApp, inference: Inference) -> None:
         """Requests of all protocols are for this model from now on."""
-        self.data.answer_by(self.observability.watch(app))
+        self.data.set_app(self.observability.watch(app))
         if self.grpc is not None:
             self.grpc.answer_by(name, revision, inference)
 

@@ -1,1 +1,1 @@
-"""Requests and answers as bytes: the inference protocols v1, v2 and generate, CloudEvents, compression."""
+"""Encoding and decoding of requests and responses: protocols v1, v2 and generate, CloudEvents, compression."""

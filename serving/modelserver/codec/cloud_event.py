@@ -1,7 +1,7 @@
-"""CloudEvents 1.0 over HTTP, binary and structured: an event of headers and body, headers and body of an event. Pure.
+"""Codec of CloudEvents 1.0 over HTTP, in binary and structured mode. Pure.
 
-Sources: CloudEvents `spec.md`, `http-protocol-binding.md`, `json-format.md`. The Python SDK (2.2) is not used here: it
-takes an event without id and makes one up, and answers bad bytes with exceptions of five unrelated kinds.
+Sources: CloudEvents `spec.md`, `http-protocol-binding.md`, `json-format.md`. The Python SDK (2.2) is not used: it
+invents an id for an event without one, and raises five unrelated exceptions for invalid bytes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from serving.modelserver.codec.event_members import parse_members
 SPECVERSION: Final = "1.0"
 STRUCTURED: Final = b"application/cloudevents+json"
 JSON_TYPE: Final = "application/json"
-LONGEST: Final = 2048  # bytes of an attribute as a header has it: answers repeat some, and a head has 32 KiB
-_MOST_FAULTS: Final = 10  # that are told
-_SHOWN: Final = 100  # characters of a sender's word that an error repeats
+LONGEST: Final = 2048  # bytes of an attribute as a header: responses repeat some, and a head has at most 32 KiB
+_MOST_FAULTS: Final = 10  # faults in one message
+_SHOWN: Final = 100  # characters of a name that a message repeats
 _REQUIRED: Final = ("id", "source", "type")
 _TEXTS: Final = frozenset({"specversion", *_REQUIRED, "datacontenttype", "dataschema", "subject", "time"})
 """Attributes of the specification, all of which are strings in JSON (`json-format.md`, 2.2)."""
@@ -36,12 +36,12 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _URI_REFERENCE: Final = re.compile(r"(?:[\w.~:/?#\[\]@!$&'()*+,;=-]|%[0-9a-fA-F]{2})+", re.ASCII)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _IN_HEADERS: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
-"""What stands for itself in a header; the rest is percent-encoded (`http-protocol-binding.md`, 3.1.3.2)."""
+"""Characters that are not percent-encoded in headers (`http-protocol-binding.md`, 3.1.3.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloudEvent:
-    """Attributes by name, `specversion` and `datacontenttype` left out, and the data of type `content_type`."""
+    """The attributes of an event, without `specversion` and `datacontenttype`, and its data of type `content_type`."""
 
     attributes: Mapping[str, str]
     content_type: str = JSON_TYPE
@@ -49,29 +49,31 @@ class CloudEvent:
 
 
 def is_structured(headers: Headers) -> bool:
-    """Whether the event is the body, and not its data only. Raises UnsupportedType for batches and other formats."""
+    """Return whether the event is in structured mode. Raises UnsupportedType for batches and other formats."""
     for name, value in headers:
         if name == b"content-type" and value.lower().startswith(EVENT_TYPES):
             if media_type(value) != (STRUCTURED, True):
-                raise UnsupportedType(f"an event is {STRUCTURED.decode()} in UTF-8, one at a time, or in binary mode")
+                raise UnsupportedType(
+                    f"unsupported event format: send one {STRUCTURED.decode()} in UTF-8, or use binary mode"
+                )
             return True
     return False
 
 
 def from_binary(headers: Headers) -> CloudEvent:
-    """The event whose attributes are `headers`; its data is left where it is. Raises BadRequest."""
+    """Return the event with the attributes in `headers`, and no data. Raises BadRequest."""
     attributes: dict[str, str] = {}
     for name, value in headers:
         if name[:3] == PREFIX:
             key = name[3:].decode("latin-1")
             if key in attributes:
-                raise BadRequest(f"the event has two headers {name.decode('latin-1')!r}")
+                raise BadRequest(f"the event has a duplicate header {name.decode('latin-1')!r}")
             attributes[key] = _unquoted(key, value)
     return CloudEvent(_checked(attributes))
 
 
 def from_structured(body: bytes) -> CloudEvent:
-    """The event that is `body`, its data as bytes. Raises BadRequest."""
+    """Return the event in the JSON `body`. Raises BadRequest."""
     members, data = parse_members(body)
     attributes = {name: _canonical(name, value) for name, value in members.items() if value is not None}
     content_type = attributes.pop("datacontenttype", JSON_TYPE)
@@ -79,13 +81,13 @@ def from_structured(body: bytes) -> CloudEvent:
 
 
 def to_binary(event: CloudEvent) -> list[tuple[bytes, bytes]]:
-    """The headers of an answer whose body is the event's data."""
+    """Return the headers of a response in binary mode, whose body is the data of the event."""
     attributes = {"specversion": SPECVERSION, **event.attributes}
     return [(PREFIX + name.encode(), _quoted(value).encode("ascii")) for name, value in attributes.items()]
 
 
 def to_structured(event: CloudEvent) -> bytes:
-    """The event in JSON; its data is JSON."""
+    """Return the event in JSON; its data must be JSON."""
     members: dict[str, Any] = {"specversion": SPECVERSION, **event.attributes, "datacontenttype": event.content_type}
     return msgspec.json.encode({**members, "data": msgspec.Raw(event.data)})
 
@@ -93,7 +95,7 @@ def to_structured(event: CloudEvent) -> bytes:
 def _checked(attributes: dict[str, str]) -> dict[str, str]:
     faults = "; ".join(islice(_faults(attributes), _MOST_FAULTS))
     if faults:
-        raise BadRequest(f"the event is no CloudEvent: {faults}")
+        raise BadRequest(f"invalid CloudEvent: {faults}")
     return {name: value for name, value in attributes.items() if name != "specversion"}
 
 
@@ -103,13 +105,13 @@ def _faults(attributes: Mapping[str, str]) -> Iterator[str]:
     yield from (f"{name} is missing" for name in _REQUIRED if not attributes.get(name))
     for name, value in attributes.items():
         if not _NAME.fullmatch(name):
-            yield "an attribute's name has other characters than a-z and 0-9"
+            yield "an attribute's name has characters other than a-z and 0-9"
         elif len(value) > LONGEST or _CONTROL.search(value) or len(_quoted(value)) > LONGEST:
             yield f"{name[:_SHOWN]} has control characters, or more than {LONGEST} bytes as a header"
     if attributes.get("source") and not _URI_REFERENCE.fullmatch(attributes["source"]):
-        yield "source is no URI reference"
+        yield "source is not a URI reference"
     if "time" in attributes and not _is_time(attributes["time"]):
-        yield "time is no RFC 3339 time"
+        yield "time is not an RFC 3339 time"
 
 
 def _is_time(value: str) -> bool:
@@ -127,25 +129,25 @@ def _quoted(value: str) -> str:
 
 
 def _unquoted(name: str, value: bytes) -> str:
-    """Without the quotes that a value may have, then without percent-encoding (`http-protocol-binding.md`, 3.1.3.2)."""
+    """Remove the optional quotes, then decode percent-encoding (`http-protocol-binding.md`, 3.1.3.2)."""
     if len(value) > 1 and value[:1] == value[-1:] == b'"':
         value = _ESCAPED.sub(rb"\1", value[1:-1])
     try:
         return unquote_to_bytes(value).decode()
     except UnicodeDecodeError as error:
-        raise BadRequest(f"the event's {name[:_SHOWN]!r} is no UTF-8") from error
+        raise BadRequest(f"attribute {name[:_SHOWN]!r} of the event is not UTF-8") from error
 
 
 def _canonical(name: str, value: str | bool | int) -> str:
-    """As text, the way the specification writes booleans and integers ("Type System"), which extensions may be."""
+    """Return a value as text. Extensions may be booleans and integers, whose format is in "Type System" of the spec."""
     if isinstance(value, str):
         return value
     if name in _TEXTS:
-        raise BadRequest(f"the event's {name} is no text")
+        raise BadRequest(f"attribute {name} of the event is not a string")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _checked_type(content_type: str) -> str:
     if not content_type.isascii() or _CONTROL.search(content_type) or len(content_type) > LONGEST:
-        raise BadRequest("the event's datacontenttype is no media type")
+        raise BadRequest("the event's datacontenttype is not a media type")
     return content_type

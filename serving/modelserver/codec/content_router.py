@@ -1,7 +1,7 @@
-"""What kind of inference a request is, by its headers: a plain one, one whose answer is streamed, or a CloudEvent.
+"""Route inference requests by their headers: plain ones, ones with a streamed response, CloudEvents.
 
-On the way of every inference. What reads and writes events is imported when the first one comes: few servers get any,
-and all of them start.
+All inferences pass here. The code for CloudEvents is imported with the first event: few servers receive any, and the
+import would slow down the start of all.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 PREFIX: Final = b"ce-"
-"""Of the headers that carry attributes in binary mode."""
+"""Prefix of headers that carry attributes of an event in binary mode."""
 EVENT_TYPES: Final = b"application/cloudevents"
-"""How every media type of events begins."""
+"""Prefix of all media types of CloudEvents."""
 EVENT_STREAM: Final = b"text/event-stream"
-"""What a caller accepts that reads a stream of events."""
-_JSON: Final = b"application/json"  # of nearly all requests
+"""Media type in Accept that asks for a stream of server-sent events."""
+_JSON: Final = b"application/json"  # the type of nearly all requests
 _WEIGHT: Final = re.compile(rb"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 
 
 class ContentRouter:
-    """ASGI endpoint: events are for what `make_events` makes, who accepts a stream is for `stream`, all else for `app`.
+    """An ASGI endpoint that routes to `make_events(app)` for CloudEvents, to `stream` for streams, and else to `app`.
 
-    An event is answered by one event, whatever its sender accepts.
+    The response to a CloudEvent is one CloudEvent, even if the sender accepts a stream.
     """
 
     def __init__(self, app: ASGIApp, stream: ASGIApp, make_events: Callable[[ASGIApp], ASGIApp]) -> None:
@@ -35,7 +35,7 @@ class ContentRouter:
         self._events: ASGIApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Route one request."""
         app = self._app
         for name, value in scope["headers"]:
             if name == b"content-type":
@@ -57,7 +57,7 @@ class ContentRouter:
 
 
 def prefers_stream(accepted: bytes) -> bool:
-    """Return whether a caller with this Accept wants a stream of events rather than JSON. Pure.
+    """Return whether this Accept header prefers a stream of events to JSON. Pure.
 
     Example:
         prefers_stream(b"application/json, text/event-stream;q=0.5")  # False
@@ -71,5 +71,5 @@ def prefers_stream(accepted: bytes) -> bool:
 
 
 def _weight(text: bytes) -> float:
-    """Return a weight (RFC 9110, 12.4.2); one that is malformed counts as 1."""
+    """Return a weight (RFC 9110, 12.4.2); a malformed one counts as 1."""
     return float(text) if _WEIGHT.fullmatch(text) else 1.0

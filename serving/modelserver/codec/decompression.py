@@ -1,4 +1,4 @@
-"""Inflate compressed bodies piece by piece, so that they take neither all memory nor the event loop."""
+"""Decompress bodies in pieces, so that they exhaust neither the memory nor the event loop."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ GZIP: Final = b"gzip"
 DEFLATE: Final = b"deflate"
 GZIPS: Final = (GZIP, b"x-gzip")
 CODINGS: Final = {**dict.fromkeys(GZIPS, 16 + zlib.MAX_WBITS), DEFLATE: zlib.MAX_WBITS}
-"""Codings (RFC 9110, 8.4.1) and their windows in zlib's terms; deflate is zlib's own format with a check sum."""
+"""Content codings (RFC 9110, 8.4.1) and their `wbits` for zlib; deflate is the zlib format with a checksum."""
 MEMBERS: Final = 10_000
-"""Members of a gzip body. Each costs time even when it is empty; tools that write blocks have one for 64 KiB."""
-STEP: Final = 16 * 1024  # bytes that are given to zlib at once; it copies what it does not take
-PIECE: Final = 128 * 1024  # bytes that are inflated between two looks at other requests: under a millisecond
+"""Maximum number of members of a gzip body. Even an empty member costs time; block tools write one per 64 KiB."""
+STEP: Final = 16 * 1024  # compressed bytes per call of zlib, which copies the rest that it does not consume
+PIECE: Final = 128 * 1024  # bytes to decompress before other requests get their turn: under a millisecond
 
 
 async def decompress(content: bytes, budget: BodyBudget, limit: int, coding: bytes = GZIP) -> tuple[bytes, int]:
-    """Return what `content` inflates to, at most `limit` bytes, and how many of them `budget` lends: all.
+    """Return the decompressed `content`, at most `limit` bytes, and its size, which is taken from `budget`.
 
-    The content is one zlib stream, or gzip members one behind another (RFC 1952, 2.2).
-    Raises BadRequest, Overloaded, TooLarge; then nothing is lent.
+    The content is one zlib stream, or a sequence of gzip members (RFC 1952, 2.2).
+    Raises BadRequest, Overloaded, TooLarge; then nothing is taken from the budget.
     """
-    inflating = _Inflating(content, coding)
+    decompressor = _Decompressor(content, coding)
     pieces: list[bytes] = []
     lent = 0
     try:
-        while not inflating.done:
-            piece = inflating.next_piece()
+        while not decompressor.done:
+            piece = decompressor.next_piece()
             budget.borrow(len(piece))
             lent += len(piece)
             pieces.append(piece)
             if lent > limit:
-                raise TooLarge(f"a request has at most {format_size(limit)}, those that it is inflated to included")
+                raise TooLarge(
+                    f"the request is too large: at most {format_size(limit)} are allowed after decompression"
+                )
             await asyncio.sleep(0)
     except BaseException:
         budget.give_back(lent)
@@ -45,24 +47,24 @@ async def decompress(content: bytes, budget: BodyBudget, limit: int, coding: byt
     return b"".join(pieces), lent
 
 
-class _Inflating:
-    """A body on its way, of one zlib stream or of gzip members."""
+class _Decompressor:
+    """An incremental decompressor of one zlib stream or of gzip members."""
 
     def __init__(self, content: bytes, coding: bytes) -> None:
         self._coding = coding
         self._inflater = zlib.decompressobj(CODINGS[coding])
         self._members = 1
-        self._behind = b""  # what came with the last step of the member before this one
+        self._behind = b""  # bytes behind the previous member in its last step
         self._rest = memoryview(content)
-        self._more = False  # whether there is output that the last piece had no room for
+        self._more = False  # whether zlib has output that did not fit into the last piece
 
     @property
     def done(self) -> bool:
-        """Whether all was inflated."""
+        """Return whether all of the content was decompressed."""
         return self._inflater.eof and not self._inflater.unused_data and not self._rest
 
     def next_piece(self) -> bytes:
-        """At most `PIECE` bytes, perhaps none. Raises BadRequest."""
+        """Return at most `PIECE` bytes, possibly none. Raises BadRequest."""
         if self._inflater.eof:
             self._begin_member()
         given: bytes | memoryview = self._inflater.unconsumed_tail
@@ -71,22 +73,22 @@ class _Inflating:
         if not given and not self._more:
             given, self._rest = self._rest[:STEP], self._rest[STEP:]
             if not given:
-                raise BadRequest(f"the {self._coding.decode()} body is cut off")
+                raise BadRequest(f"the {self._coding.decode()} body is truncated")
         try:
             piece = self._inflater.decompress(given, PIECE)
         except zlib.error as error:
             if self._members > 1:
-                raise BadRequest(f"the bytes behind member {self._members - 1} are not a gzip member") from error
+                raise BadRequest(f"the bytes after gzip member {self._members - 1} are not a gzip member") from error
             raise BadRequest(f"the body is not {self._coding.decode()}") from error
         self._more = len(piece) == PIECE
         return piece
 
     def _begin_member(self) -> None:
-        """Go on behind a member that ended. Raises BadRequest where nothing may follow, or too much did."""
+        """Start the next member. Raises BadRequest if the coding has none, or after too many."""
         if self._coding not in GZIPS:
-            raise BadRequest(f"bytes are left over behind the {self._coding.decode()} body")
+            raise BadRequest(f"extra bytes after the end of the {self._coding.decode()} body")
         if self._members == MEMBERS:
-            raise BadRequest(f"the body has more than {MEMBERS} gzip members: compress it as one")
+            raise BadRequest(f"the body has more than {MEMBERS} gzip members: compress it as one member")
         self._members += 1
         self._behind = self._inflater.unused_data
         self._inflater = zlib.decompressobj(CODINGS[self._coding])

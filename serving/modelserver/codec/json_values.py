@@ -1,4 +1,4 @@
-"""Between arrays and the values of JSON, as the protocols have them: flat, or nested as the shape is. Pure."""
+"""Convert between arrays and JSON values, which are flat or nested by the shape. Pure."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from serving.modelserver.codec import tensors
 from serving.modelserver.codec.messages import element_type
 
 BASE64: Final = "b64"
-"""Key of an object that stands for bytes that are no text (TensorFlow Serving, "Encoding binary values")."""
-_FEW: Final = 64  # numbers that are added up in Python sooner than NumPy looks at them
+"""Key of a JSON object with bytes in base64 (TensorFlow Serving, "Encoding binary values")."""
+_FEW: Final = 64  # numbers; up to this count a sum in Python is faster than NumPy
 
 
 def to_flat(name: str, datatype: Datatype, tensor: Tensor) -> list[Any]:
-    """The elements of an output in row-major order. Raises BadRequest, ModelFailed for what JSON cannot carry."""
+    """Return the elements of an output in row-major order. Raises BadRequest, ModelFailed if not possible in JSON."""
     if not tensors.carries(datatype):
-        raise BadRequest(f"output {name!r} is {datatype.name}, which JSON cannot carry: ask for it as binary data")
+        raise BadRequest(f"output {name!r} is {datatype.name}, which JSON cannot express: request it as binary data")
     values: list[Any] = tensor.ravel().tolist()
-    _check_finite(name, tensor, values, "ask for it as binary data")
+    _check_finite(name, tensor, values, "request it as binary data")
     if datatype.name == BYTES:
-        return [_text(name, value, "ask for it as binary data") for value in values]
+        return [_text(name, value, "request it as binary data") for value in values]
     return values
 
 
 def to_nested(name: str, tensor: Tensor) -> Any:
-    """An output nested as its shape is, of a protocol that names no types. Raises ModelFailed."""
-    remedy = "ask for it over /v2 as binary data"
+    """Return an output as lists nested by its shape, for protocols without datatypes. Raises ModelFailed."""
+    remedy = "request it over /v2 as binary data"
     _check_finite(name, tensor, None, remedy)
     if datatype_of(tensor).name != BYTES:
         return tensor.tolist()
@@ -44,9 +44,9 @@ def to_nested(name: str, tensor: Tensor) -> Any:
 
 
 def from_nested(spec: TensorSpec, value: Any, least_rank: int = 0) -> Tensor:
-    """The input that `value` nests, exactly of the model's type. Raises BadRequest.
+    """Return the input in the nested `value`, whose elements must have exactly the model's type. Raises BadRequest.
 
-    Outer dimensions that it lacks for `least_rank` have size 1.
+    If its rank is less than `least_rank`, dimensions of size 1 are added in front.
     """
     shape, flat = _unnested(spec.name, value)
     shape = [1] * (least_rank - len(shape)) + shape
@@ -61,26 +61,26 @@ def from_nested(spec: TensorSpec, value: Any, least_rank: int = 0) -> Tensor:
 
 
 def _unnested(name: str, value: Any) -> tuple[list[int], list[Any]]:
-    """The shape of nested lists, and their elements."""
+    """Return the shape of nested lists, and their elements in row-major order."""
     shape: list[int] = []
     level = [value]
     while level and isinstance(level[0], list):
         size = len(level[0])
         if len(shape) == tensors.MOST_DIMENSIONS or not tensors.are_lists(level, size):
-            raise BadRequest(f"input {name!r}: lists of one depth differ in length, or are nested too deeply")
+            raise BadRequest(f"input {name!r} has lists of different lengths at one level, or too many levels")
         shape.append(size)
         level = list(chain.from_iterable(level))
     return shape, level
 
 
 def _check_finite(name: str, tensor: Tensor, values: list[float] | None, remedy: str) -> None:
-    """`values` are the elements, if they are at hand: NumPy takes longer to begin than to add up some numbers."""
+    """Raise ModelFailed for NaN or infinity. `values` are the elements, if known: a short sum is faster than NumPy."""
     if tensor.dtype.kind != "f":
         return
     if values is not None and len(values) <= _FEW and math.isfinite(sum(values)):
         return
     if not np.isfinite(tensor).all():
-        raise ModelFailed(f"output {name!r} has NaN or infinity, which JSON cannot carry: {remedy}")
+        raise ModelFailed(f"output {name!r} has NaN or infinity, which JSON cannot express: {remedy}")
 
 
 def _text(name: str, value: Any, remedy: str) -> str:
@@ -89,14 +89,14 @@ def _text(name: str, value: Any, remedy: str) -> str:
     try:
         return bytes(value).decode()
     except UnicodeDecodeError as error:
-        raise ModelFailed(f"output {name!r} is no UTF-8, as JSON needs: {remedy}") from error
+        raise ModelFailed(f"output {name!r} is not UTF-8, which JSON requires: {remedy}") from error
 
 
 def _from_base64(name: str, item: dict[str, Any]) -> bytes:
     encoded = item.get(BASE64)
     if len(item) != 1 or not isinstance(encoded, str):
-        raise BadRequest(f'input {name!r}: an element is a text, or {{"{BASE64}": its bytes in base64}}')
+        raise BadRequest(f'input {name!r} has an element that is neither a string nor {{"{BASE64}": "BASE64"}}')
     try:
         return base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise BadRequest(f"input {name!r}: an element is no base64") from error
+        raise BadRequest(f"input {name!r} has an element that is not valid base64") from error

@@ -1,7 +1,8 @@
-"""The JSON messages of the inference protocol as types, and their decoders.
+"""Types and decoders of the JSON messages of the inference protocol.
 
-An input's `datatype` is the tag of a union, so that `data` is read straight into a list of the right type: one pass, no
-conversion (1.5 is no INT32, "yes" no BOOL, 1 no BOOL; integers are read as floats where the type is FP32 or FP64).
+The `datatype` of an input is the tag of a union. So `data` is decoded directly into a list of the right type, in one
+pass and without conversion: 1.5 is not an INT32, "yes" and 1 are not a BOOL. For FP32 and FP64, integers are decoded as
+floats.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Parameters = dict[str, bool | int | float | str]
 
 
 class InputTensor(msgspec.Struct):
-    """One input; subclasses say what `data` holds."""
+    """One input; subclasses define the element type of `data`."""
 
     name: str
     shape: list[int]
@@ -30,12 +31,12 @@ class InputTensor(msgspec.Struct):
 
     @property
     def datatype(self) -> str:
-        """The protocol's name of the type."""
+        """Return the protocol's name of the datatype."""
         return str(self.__struct_config__.tag)
 
 
 class NestedInput(msgspec.Struct):
-    """One input whose data may be nested and is checked later."""
+    """One input whose data may be nested; the elements are checked later."""
 
     name: str
     shape: list[int]
@@ -45,14 +46,14 @@ class NestedInput(msgspec.Struct):
 
 
 class RequestedOutput(msgspec.Struct):
-    """One output that the caller wants."""
+    """One output that the caller requests."""
 
     name: str
     parameters: Parameters | None = None
 
 
 class OutputTensor(msgspec.Struct, omit_defaults=True):
-    """One output of an answer."""
+    """One output of a response."""
 
     name: str
     datatype: str
@@ -62,7 +63,7 @@ class OutputTensor(msgspec.Struct, omit_defaults=True):
 
 
 class InferResponse(msgspec.Struct, omit_defaults=True):
-    """An answer."""
+    """The response to an inference request."""
 
     model_name: str
     model_version: str
@@ -88,7 +89,7 @@ def _input_of(datatype: str) -> Any:
 
 
 class InferRequest(msgspec.Struct):
-    """A request."""
+    """An inference request."""
 
     inputs: list[Any]
     outputs: list[RequestedOutput] | None = None
@@ -97,7 +98,7 @@ class InferRequest(msgspec.Struct):
 
     @property
     def members(self) -> int:
-        """How many members all of its objects have, as far as they are known."""
+        """Return the total number of members of all JSON objects that the decoder recognised."""
         count = 1 + (self.id is not None)
         for one in self.inputs:
             count += 3 + (one.data is not None)
@@ -117,30 +118,32 @@ def _request_of(inputs: Any) -> Any:
 REQUEST: Final[msgspec.json.Decoder[InferRequest]] = msgspec.json.Decoder(
     _request_of(reduce(or_, map(_input_of, DATATYPES)))
 )
-"""For data that is flat, as most clients send it."""
+"""Decoder for flat data, which most clients send."""
 
 NESTED: Final[msgspec.json.Decoder[InferRequest]] = msgspec.json.Decoder(_request_of(NestedInput))
+"""Decoder for nested data."""
 
 
 def metadata_shape(spec: TensorSpec) -> Sequence[int]:
-    """As metadata tells it: the protocol has no word for an unknown rank."""
+    """Return the shape for the metadata of a model: the protocol cannot express an unknown rank, which becomes [-1]."""
     return (ANY,) if spec.shape is None else spec.shape
 
 
 def check_elements(message: bytes, most: int) -> None:
-    """Before anything of JSON is decoded: each element takes many times its bytes. Raises TooLarge.
+    """Raise TooLarge if a JSON message may have more than `most` elements.
 
-    Brackets count, too: lists within lists need no comma.
+    Call this before decoding: a decoded element takes many times the memory of its text. Brackets are counted as well
+    as commas, because nested lists of one element contain no comma.
     """
     if len(message) > most and sum(map(message.count, (b",", b"[", b"{"))) > most:
-        raise TooLarge(f"JSON has more than {most} elements: send them as binary data")
+        raise TooLarge(f"the JSON has more than {most} elements: send them as binary data")
 
 
 def explain_decode_error(error: Exception) -> str:
-    """What was wrong and where (`inputs[0].data[2]: Expected `int`, got `float``), in words for the caller."""
+    """Return the place and reason of a decoding error, such as "inputs[0].data[2]: Expected `int`, got `float`"."""
     if isinstance(error, RecursionError):
-        return "it is nested too deeply"
+        return "too many levels of nesting"
     if isinstance(error, UnicodeDecodeError):
-        return "it is no UTF-8"
+        return "not valid UTF-8"
     words, _, place = str(error).partition(" - at `$")
     return f"{place.strip('`').lstrip('.')}: {words}" if place else words

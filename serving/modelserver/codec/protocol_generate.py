@@ -1,9 +1,11 @@
-"""The generate extension: inputs by name, as a person would write them, and outputs likewise. Pure.
+"""Codec of the generate extension: inputs and outputs as plain JSON properties. Pure.
 
-Sources: Triton's `protocol/extension_generate.md`, and `generate_rest.yaml` of the Open Inference Protocol. A property
-of the request, or of its `parameters`, is the input of that name; a lone value is a tensor of one element. Properties
-that name no input are parameters, wherever they stand ("additional properties … are passed either as parameters or
-tensors"): they are for models that have them. What is no lone value, and not in `parameters`, can only be an input.
+Sources: Triton's `protocol/extension_generate.md`, and `generate_rest.yaml` of the Open Inference Protocol.
+
+- A property of the request, or of its `parameters`, with the name of an input is that input. A single value is a tensor
+  of one element.
+- All other properties are parameters ("additional properties … are passed either as parameters or tensors").
+- A list or an object outside of `parameters` is always an input.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 class GenerateCodec:
-    """Messages of the model whose v2 messages are `codec`."""
+    """Codec of the generate extension for the model of the v2 `codec`."""
 
     __slots__ = ("_codec",)
 
@@ -34,10 +36,10 @@ class GenerateCodec:
         self._codec = codec
 
     def decode(self, body: bytes, json_length: int | None = None) -> PreparedRequest:
-        """A request. Raises BadRequest, TooLarge."""
+        """Return the decoded request. Raises BadRequest, TooLarge."""
         if json_length is not None:
-            raise BadRequest("binary data is for /v2/…/infer: a generate request is JSON")
-        values, parameters = self._sorted(body, self._parse(body))
+            raise BadRequest("a generate request must be JSON: send binary data to /v2/…/infer")
+        values, parameters = self._separate(body, self._parse(body))
         check_extensions(parameters)
         specs = {name: self._codec.spec(name)[0] for name in values}
         inputs = {name: from_nested(specs[name], value, len(specs[name].shape or ())) for name, value in values.items()}
@@ -45,9 +47,9 @@ class GenerateCodec:
         outputs = self._codec.outputs
         return PreparedRequest(inputs, outputs, [False] * len(outputs), "", parameters or None)
 
-    def encode(self, call: PreparedRequest, answers: Sequence[Tensor]) -> ResponseBody:
-        """The answer, or a part of it. Raises ModelFailed."""
-        named = zip(call.outputs, answers, strict=True)
+    def encode(self, request: PreparedRequest, results: Sequence[Tensor]) -> ResponseBody:
+        """Return the response, or one part of a stream. Raises ModelFailed."""
+        named = zip(request.outputs, results, strict=True)
         values = {name: to_nested(name, tensor.reshape(()) if tensor.size == 1 else tensor) for name, tensor in named}
         return ResponseBody(_ENCODE({"model_name": self._codec.name, "model_version": self._codec.version, **values}))
 
@@ -56,19 +58,19 @@ class GenerateCodec:
         try:
             return _DECODER.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is no JSON object: {explain_decode_error(error)}") from error
+            raise BadRequest(f"the body is not a JSON object: {explain_decode_error(error)}") from error
 
-    def _sorted(self, body: bytes, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is given for inputs, and the parameters."""
+    def _separate(self, body: bytes, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the values of inputs, and the parameters."""
         specs = self._codec.specs
         inner = None if PARAMETERS in specs else request.get(PARAMETERS)
         inner = {} if inner is None else inner
         if not isinstance(inner, dict):
-            raise BadRequest(f"{PARAMETERS!r} is an object")
+            raise BadRequest(f"{PARAMETERS!r} is not an object")
         check_names(body, len(request) + len(inner))
         outer = {name: value for name, value in request.items() if name in specs or name != PARAMETERS}
         if inner.keys() & outer.keys():
-            raise BadRequest(f"a name is given twice, alone and in {PARAMETERS!r}")
+            raise BadRequest(f"a name is present both at the top level and in {PARAMETERS!r}")
         values = {name: value for name, value in outer.items() if name in specs or isinstance(value, list | dict)}
         values |= {name: value for name, value in inner.items() if name in specs}
         return values, {name: value for name, value in (outer | inner).items() if name not in values}

@@ -1,11 +1,11 @@
-"""The v1 protocol, which KServe and TensorFlow Serving share: messages in, arrays; arrays, messages out. Pure.
+"""Codec of the v1 protocol, which KServe and TensorFlow Serving share. Pure.
 
-Sources: KServe, "V1 Protocol" (data plane); TensorFlow Serving, "RESTful API". It names no datatypes: values are what
-the model takes, exactly, with the shape that their nesting has. Readings where the two differ:
+Sources: KServe, "V1 Protocol" (data plane); TensorFlow Serving, "RESTful API". The protocol has no datatypes: values
+must have exactly the model's type, and their nesting is the shape. Where the two sources differ:
 
-- `instances`, and `inputs` when it is a list, are rows, answered by `predictions` (KServe);
-- `inputs` as an object has a whole tensor by name, answered by `outputs` (TensorFlow Serving's column form);
-- of a model with several inputs or outputs a row is an object; `{"b64": …}` stands for bytes that are no text.
+- `instances`, and `inputs` if it is a list, contain rows; the response has `predictions` (KServe).
+- `inputs` as an object contains whole tensors by name; the response has `outputs` (TensorFlow Serving, column form).
+- A row of a model with several inputs or outputs is an object. `{"b64": …}` contains bytes in base64.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from serving.modelserver.codec.messages import check_elements, explain_decode_er
 from serving.modelserver.codec.protocol_v2 import PreparedRequest, ResponseBody, V2Codec
 
 SIGNATURE: Final = "serving_default"
-"""TensorFlow Serving's name of the signature that is meant when none is named."""
-_SHOWN: Final = 100  # characters of a caller's name that an error repeats
+"""TensorFlow Serving's name of the default signature."""
+_SHOWN: Final = 100  # characters of a name that a message repeats
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
@@ -39,13 +39,13 @@ _DECODER: Final = msgspec.json.Decoder(_Request)
 
 
 class TabularRequest(PreparedRequest, frozen=True):
-    """A decoded request: `rows` is how many instances it has, None in column form."""
+    """A decoded request; `rows` is its number of instances, None in column form."""
 
     rows: int | None = None
 
 
 class V1Codec:
-    """Messages of the model whose v2 messages are `codec`."""
+    """Codec of the v1 protocol for the model of the v2 `codec`."""
 
     __slots__ = ("_codec",)
 
@@ -53,34 +53,36 @@ class V1Codec:
         self._codec = codec
 
     def decode(self, body: bytes, json_length: int | None = None) -> TabularRequest:
-        """A request. Raises BadRequest, TooLarge."""
+        """Return the decoded request. Raises BadRequest, TooLarge."""
         if json_length is not None:
-            raise BadRequest("binary data is for /v2: a v1 request is JSON")
+            raise BadRequest("a v1 request must be JSON: send binary data to /v2")
         request = self._parse(body)
         check_names(body, _members(request))
         if request.signature_name not in ("", SIGNATURE):
-            raise BadRequest(
-                f"the model has no signature {request.signature_name[:_SHOWN]!r}: leave signature_name out"
-            )
+            raise BadRequest(f"the model has no signature {request.signature_name[:_SHOWN]!r}: omit signature_name")
         if (request.instances is None) == (request.inputs is None):
-            raise BadRequest("a request has either instances or inputs")
+            raise BadRequest("a request must have either instances or inputs")
         given = request.inputs if request.instances is None else request.instances
         if isinstance(given, dict):
-            return self._call(self._tensors(given), None)
-        return self._call(self._of_rows(given or []), len(given or []))
+            return self._prepare(self._tensors(given), None)
+        return self._prepare(self._of_rows(given or []), len(given or []))
 
-    def encode(self, call: TabularRequest, answers: Sequence[Tensor]) -> ResponseBody:
-        """The answer. Raises BadRequest, ModelFailed."""
-        values = {name: to_nested(name, tensor) for name, tensor in zip(call.outputs, answers, strict=True)}
+    def encode(self, request: TabularRequest, results: Sequence[Tensor]) -> ResponseBody:
+        """Return the response. Raises BadRequest, ModelFailed."""
+        values = {name: to_nested(name, tensor) for name, tensor in zip(request.outputs, results, strict=True)}
         single = next(iter(values.values())) if len(values) == 1 else None
-        if call.rows is None:
+        if request.rows is None:
             return ResponseBody(_ENCODE({"outputs": values if single is None else single}))
         if single is None:
-            _check_rows(call, answers)
+            for name, tensor in zip(request.outputs, results, strict=True):
+                if not tensor.ndim or len(tensor) != request.rows:
+                    raise BadRequest(
+                        f"output {name!r} does not have one row per instance: send inputs as an object, or use /v2"
+                    )
             single = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
         return ResponseBody(_ENCODE({"predictions": single}))
 
-    def _call(self, inputs: Mapping[str, Tensor], rows: int | None) -> TabularRequest:
+    def _prepare(self, inputs: Mapping[str, Tensor], rows: int | None) -> TabularRequest:
         outputs = self._codec.outputs
         return TabularRequest(inputs, outputs, [False] * len(outputs), "", rows=rows)
 
@@ -89,7 +91,7 @@ class V1Codec:
         try:
             return _DECODER.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is no v1 request: {explain_decode_error(error)}") from error
+            raise BadRequest(f"the body is not a v1 request: {explain_decode_error(error)}") from error
 
     def _of_rows(self, rows: list[Any]) -> dict[str, Tensor]:
         specs = self._codec.specs
@@ -97,7 +99,7 @@ class V1Codec:
         if only is not None and not (rows and _is_named(rows[0], only)):
             return {only.name: from_nested(only, rows)}
         if not rows or not all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows):
-            raise BadRequest(f"each instance is an object with {', '.join(map(repr, specs))}")
+            raise BadRequest(f"each instance must be an object with {', '.join(map(repr, specs))}")
         return self._tensors({name: [row[name] for row in rows] for name in rows[0]})
 
     def _tensors(self, values: dict[str, Any]) -> dict[str, Tensor]:
@@ -107,7 +109,7 @@ class V1Codec:
 
 
 def _members(request: _Request) -> int:
-    """How many members its objects have, as far as is seen at once."""
+    """Return the number of members of the request and of its rows."""
     given = request.inputs if request.instances is None else request.instances
     objects = [given] if isinstance(given, dict) else given or []
     inner = sum(len(one) for one in objects if isinstance(one, dict))
@@ -115,11 +117,5 @@ def _members(request: _Request) -> int:
 
 
 def _is_named(row: Any, spec: TensorSpec) -> bool:
-    """Whether the row is an object of inputs, and not one that stands for bytes."""
+    """Return whether the row is an object of inputs, rather than bytes in base64."""
     return isinstance(row, dict) and not (spec.datatype == BYTES and spec.name != BASE64 and row.keys() == {BASE64})
-
-
-def _check_rows(call: TabularRequest, answers: Sequence[Tensor]) -> None:
-    for name, tensor in zip(call.outputs, answers, strict=True):
-        if not tensor.ndim or len(tensor) != call.rows:
-            raise BadRequest(f"output {name!r} has no row for each instance: send inputs as an object, or ask over /v2")

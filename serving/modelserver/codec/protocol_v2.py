@@ -1,7 +1,8 @@
-"""The Open Inference Protocol v2 over HTTP: messages in, arrays; arrays, messages out. Pure.
+"""Codec of the Open Inference Protocol v2 over HTTP. Pure.
 
-Specification: https://github.com/kserve/open-inference-protocol, `specification/protocol/inference_rest.md`; the binary
-tensor data extension is Triton's (`protocol/extension_binary_data.md`). Readings where both are silent: `tensors`.
+Specification: https://github.com/kserve/open-inference-protocol, `specification/protocol/inference_rest.md`. The binary
+tensor data extension is Triton's (`protocol/extension_binary_data.md`). The module `tensors` has the rules that both
+leave open.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from serving.modelserver.codec.messages import (
 )
 
 UNSUPPORTED: Final = frozenset({"classification", "shared_memory_region"})
-"""Parameters of extensions that change what a request means, and that this server does not have."""
+"""Parameters of unsupported extensions that would change the meaning of a request."""
 
 _ENCODER: Final = msgspec.json.Encoder()
 Flags: TypeAlias = Sequence[bool]
 
 
 class PreparedRequest(msgspec.Struct, frozen=True):
-    """A decoded request: what the engine is asked, and how each output travels.
+    """A decoded request: inputs for the engine, requested outputs, and whether each output is sent as binary data.
 
-    `parameters` are the request's own: no engine sees them, requests with others share no batch.
+    `parameters` are not passed to engines. Requests with different parameters never share a batch.
     """
 
     inputs: Mapping[str, Tensor]
@@ -52,31 +53,32 @@ class PreparedRequest(msgspec.Struct, frozen=True):
 
 
 class ResponseBody(msgspec.Struct, frozen=True):
-    """A body; `json_length` is where binary data begins, None without any."""
+    """The body of a response; binary data begins at offset `json_length`, None without binary data."""
 
     body: bytes
     json_length: int | None = None
 
 
-CallT = TypeVar("CallT", bound=PreparedRequest)
+RequestT = TypeVar("RequestT", bound=PreparedRequest)
 
 
-class ProtocolCodec(Protocol[CallT]):
-    """A protocol over HTTP, of one model: what a body asks the engine, and what its answer is as a body."""
+class ProtocolCodec(Protocol[RequestT]):
+    """Codec of one HTTP protocol for one model: request bodies to arrays, and arrays to response bodies."""
 
-    def decode(self, body: bytes, json_length: int | None = None) -> CallT:
-        """A request, whose JSON has `json_length` bytes (None: all). Raises BadRequest, TooLarge."""
+    def decode(self, body: bytes, json_length: int | None = None) -> RequestT:
+        """Return the decoded request; its JSON has `json_length` bytes (None: all). Raises BadRequest, TooLarge."""
         ...
 
-    def encode(self, call: CallT, answers: Sequence[Tensor]) -> ResponseBody:
-        """The answer to `call`. Raises BadRequest, ModelFailed."""
+    def encode(self, request: RequestT, results: Sequence[Tensor]) -> ResponseBody:
+        """Return the response to `request`. Raises BadRequest, ModelFailed."""
         ...
 
 
 class V2Codec:
-    """Messages of one model.
+    """Codec of the v2 protocol for one model.
 
-    `specs` are its inputs by name, `outputs` those of a request that names none; the other protocols use both, too.
+    `specs` are the inputs by name, `outputs` the outputs of a request that names none. The codecs of other protocols
+    use both as well.
     """
 
     def __init__(self, name: str, version: str, signature: Signature, limits: ServerLimits) -> None:
@@ -89,7 +91,7 @@ class V2Codec:
         self._bf16 = frozenset(spec.name for spec in signature.outputs if spec.datatype == BF16)
 
     def decode(self, body: bytes, json_length: int | None = None) -> PreparedRequest:
-        """A request, whose JSON has `json_length` bytes (None: all). Raises BadRequest, TooLarge."""
+        """Return the decoded request; its JSON has `json_length` bytes (None: all). Raises BadRequest, TooLarge."""
         if json_length is None:
             message, rest = body, memoryview(b"")
         elif 0 <= json_length <= len(body):
@@ -105,11 +107,11 @@ class V2Codec:
             self._inputs(request.inputs, rest), outputs, binary, request.id or "", request.parameters
         )
 
-    def encode(self, call: PreparedRequest, answers: Sequence[Tensor]) -> ResponseBody:
-        """The answer. Raises BadRequest, ModelFailed."""
+    def encode(self, request: PreparedRequest, results: Sequence[Tensor]) -> ResponseBody:
+        """Return the response. Raises BadRequest, ModelFailed."""
         blobs: list[bytes] = []
         outputs = []
-        for name, binary, tensor in zip(call.outputs, call.binary, answers, strict=True):
+        for name, binary, tensor in zip(request.outputs, request.binary, results, strict=True):
             datatype = self.datatype_of(name, tensor)
             if binary:
                 blob = tensors.to_bytes(tensor, datatype)
@@ -119,34 +121,34 @@ class V2Codec:
                 )
             else:
                 outputs.append(OutputTensor(name, datatype.name, tensor.shape, data=to_flat(name, datatype, tensor)))
-        message = _ENCODER.encode(InferResponse(self.name, self.version, outputs, call.id))
+        message = _ENCODER.encode(InferResponse(self.name, self.version, outputs, request.id))
         return ResponseBody(message + b"".join(blobs), len(message)) if blobs else ResponseBody(message)
 
     def datatype_of(self, output: str, tensor: Tensor) -> Datatype:
-        """The datatype of the model's answer `output`; engines give BF16 as FP32."""
+        """Return the datatype of an output; engines return BF16 as FP32."""
         return DATATYPES[BF16] if output in self._bf16 else datatype_of(tensor)
 
     def spec(self, name: str) -> tuple[TensorSpec, Datatype]:
-        """Of the input `name`. Raises BadRequest."""
+        """Return the specification and datatype of the input `name`. Raises BadRequest."""
         found = self.specs.get(name)
         if found is None:
-            raise BadRequest(f"the model has no input {name[:100]!r}: it takes {', '.join(map(repr, self.specs))}")
+            raise BadRequest(f"the model has no input {name[:100]!r}: use {', '.join(map(repr, self.specs))}")
         return found
 
     def check_complete(self, inputs: Mapping[str, object]) -> None:
-        """Raise BadRequest unless all inputs are there."""
+        """Raise BadRequest if an input is missing."""
         if len(inputs) < len(self.specs):
             missing = ", ".join(repr(name) for name in self.specs if name not in inputs)
-            raise BadRequest(f"the model needs input {missing} too")
+            raise BadRequest(f"missing input {missing}")
 
     def check_outputs(self, names: Sequence[str]) -> None:
-        """Raise BadRequest unless the model gives all of them, and each is named once."""
+        """Raise BadRequest for an unknown or repeated output."""
         for name in names:
             if name not in self._outputs:
                 known = ", ".join(map(repr, sorted(self._outputs)))
-                raise BadRequest(f"the model has no output {name[:100]!r}: it gives {known}")
+                raise BadRequest(f"the model has no output {name[:100]!r}: use {known}")
         if len(set(names)) < len(names):
-            raise BadRequest("an output is requested twice")
+            raise BadRequest("duplicate requested output")
 
     def _parse(self, message: bytes) -> InferRequest:
         check_elements(message, self.limits.json_numbers)
@@ -155,10 +157,13 @@ class V2Codec:
         except msgspec.ValidationError as error:
             return self._parse_nested(message, error)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is no JSON: {explain_decode_error(error)}") from error
+            raise BadRequest(f"the body is not JSON: {explain_decode_error(error)}") from error
 
     def _parse_nested(self, message: bytes, first: msgspec.ValidationError) -> InferRequest:
-        """Nested data fails the fast decoder; so does what is wrong, and then `first` says why."""
+        """Decode a request with nested data, which the fast decoder refused with the error `first`.
+
+        Raises BadRequest with the reason of `first` if the data is not nested.
+        """
         try:
             request = NESTED.decode(message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -177,7 +182,7 @@ class V2Codec:
         inputs: dict[str, Tensor] = {}
         for one in given:
             if one.name in inputs:
-                raise BadRequest(f"input {one.name!r} is given twice")
+                raise BadRequest(f"duplicate input {one.name!r}")
             spec, taken = self.spec(one.name)
             datatype = DATATYPES[one.datatype]
             tensors.check_against(spec, datatype, one.shape)
@@ -189,7 +194,7 @@ class V2Codec:
                 array = tensors.from_bytes(one.name, datatype, one.shape, content)
                 inputs[one.name] = tensors.narrowed(one.name, array, taken) if taken.is_float else array
         if len(rest):
-            raise BadRequest(f"{len(rest)} bytes are left over behind the binary data of the inputs")
+            raise BadRequest(f"{len(rest)} extra bytes after the binary data of the inputs")
         self.check_complete(inputs)
         return inputs
 
@@ -204,10 +209,10 @@ class V2Codec:
 
 
 def check_extensions(names: Iterable[str]) -> None:
-    """Raise BadRequest for a parameter that would change what a request means."""
+    """Raise BadRequest for a parameter of an unsupported extension that would change the meaning of the request."""
     for name in names:
         if name in UNSUPPORTED:
-            raise BadRequest(f"parameter {name!r} belongs to an extension that this server does not have")
+            raise BadRequest(f"parameter {name!r} belongs to an unsupported extension")
 
 
 def _check_parameters(parameters: Parameters | None) -> Parameters:
@@ -220,7 +225,7 @@ def _check_parameters(parameters: Parameters | None) -> Parameters:
 def _flag(parameters: Parameters | None, name: str, default: bool) -> bool:
     value = (parameters or {}).get(name, default)
     if not isinstance(value, bool):
-        raise BadRequest(f"parameter {name!r} is true or false")
+        raise BadRequest(f"parameter {name!r} must be true or false")
     return value
 
 
@@ -228,7 +233,7 @@ def _cut(one: InputTensor, size: Any, rest: memoryview) -> tuple[memoryview, mem
     if one.data is not None:
         raise BadRequest(f"input {one.name!r} has both data and binary_data_size")
     if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(rest):
-        raise BadRequest(f"input {one.name!r}: binary_data_size is no size, or more than the body has left")
+        raise BadRequest(f"input {one.name!r}: invalid binary_data_size: not a size, or exceeds the remaining body")
     return rest[:size], rest[size:]
 
 
@@ -236,5 +241,5 @@ def _from_json(one: InputTensor, datatype: Datatype, taken: Datatype) -> Tensor:
     if one.data is None:
         raise BadRequest(f"input {one.name!r} has no data")
     if not tensors.carries(datatype):
-        raise BadRequest(f"input {one.name!r}: {datatype.name} travels as binary data only")
+        raise BadRequest(f"input {one.name!r}: {datatype.name} can be sent only as binary data")
     return tensors.from_numbers(one.name, taken if datatype.is_float else datatype, one.shape, one.data)

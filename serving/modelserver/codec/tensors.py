@@ -1,7 +1,7 @@
-"""Between the numbers of a message and arrays: every rule that says what is refused. Pure.
+"""Convert between numbers of messages and arrays, and validate types and shapes. Pure.
 
-Nothing is converted silently: types are exact, but that FP32 and FP64 are both taken where the model takes floats.
-Sizes are checked before anything of that size is allocated. All functions raise BadRequest.
+Nothing is converted silently: types must match exactly, except that models of floats accept FP32 and FP64. Sizes are
+checked before memory of that size is allocated. All functions raise BadRequest.
 """
 
 from __future__ import annotations
@@ -21,64 +21,64 @@ from serving.engines.base.shapes import fits
 from serving.modelserver.base.errors import BadRequest
 
 MOST_DIMENSIONS: Final = 32
-LARGEST_SIZE: Final = (1 << 63) - 1  # of one dimension: an int64 in every engine
-_LENGTH_SIZE: Final = 4  # bytes in front of each element of BYTES in binary form
-_JSON_FLOATS: Final = ("FP32", "FP64")  # FP16 and BF16 only as binary data
+LARGEST_SIZE: Final = (1 << 63) - 1  # of one dimension, which is an int64 in all engines
+_LENGTH_SIZE: Final = 4  # bytes of the length before each BYTES element in binary data
+_JSON_FLOATS: Final = ("FP32", "FP64")  # FP16 and BF16 are sent only as binary data
 _FP32: Final = DATATYPES["FP32"].dtype
-_HALF: Final = 16  # bits of an FP32 that BF16 has
+_HALF: Final = 16  # bits: BF16 is the upper half of FP32
 
 
 def check_shape(name: str, shape: Sequence[int]) -> int:
-    """The number of elements."""
+    """Return the number of elements of the shape."""
     if len(shape) > MOST_DIMENSIONS or min(shape, default=0) < 0 or max(shape, default=0) > LARGEST_SIZE:
         raise BadRequest(f"input {name!r}: shape {_short(shape)} has a negative or huge size, or too many dimensions")
     return math.prod(shape)
 
 
 def check_against(spec: TensorSpec, datatype: Datatype, shape: Sequence[int]) -> None:
-    """Whether the model takes a tensor of this type and shape."""
+    """Raise BadRequest unless the model accepts this type and shape."""
     taken = DATATYPES[spec.datatype]
     if datatype is not taken and not (datatype.is_float and taken.is_float):
-        raise BadRequest(f"input {spec.name!r} is {datatype.name}: the model takes {taken.name}")
+        raise BadRequest(f"input {spec.name!r} is {datatype.name}: the model expects {taken.name}")
     expected = spec.shape
     if expected is not None and expected != tuple(shape) and not fits(expected, shape):
-        raise BadRequest(f"input {spec.name!r} has shape {_short(shape)}: the model takes {list(expected)}")
+        raise BadRequest(f"input {spec.name!r} has shape {_short(shape)}: the model expects {list(expected)}")
 
 
 def from_numbers(name: str, datatype: Datatype, shape: Sequence[int], values: list[Any]) -> Tensor:
-    """An array of values that have the type's own kind in Python, flat in row-major order."""
+    """Return an array of flat `values` in row-major order, which have the Python type of `datatype`."""
     count = check_shape(name, shape)
     if len(values) != count:
         raise BadRequest(f"input {name!r}: shape {_short(shape)} has {count} elements, data has {len(values)}")
     try:
-        if datatype.dtype == _FP32:  # `pack` refuses what does not fit, where NumPy makes infinity
+        if datatype.dtype == _FP32:  # `pack` raises for numbers that do not fit; NumPy would convert them to infinity
             return np.frombuffer(struct.pack(f"<{count}f", *values), dtype=datatype.dtype).reshape(shape)
         if datatype.name == "FP16":
             return narrowed(name, np.array(values, dtype=np.float64), datatype).reshape(shape)
         return np.array(values, dtype=datatype.dtype).reshape(shape)
     except OverflowError as error:
-        raise BadRequest(f"input {name!r}: data has a number beyond {datatype.name}") from error
-    except ValueError as error:  # sizes whose product is 0, but too large for an array
+        raise BadRequest(f"input {name!r}: data has a number outside the range of {datatype.name}") from error
+    except ValueError as error:  # sizes with a product of 0 that are too large for an array
         raise BadRequest(f"input {name!r}: shape {_short(shape)} is too large") from error
 
 
 def narrowed(name: str, array: Tensor, datatype: Datatype) -> Tensor:
-    """The floats as `datatype`, rounded; a finite number that would become infinite is refused."""
+    """Return the floats rounded to `datatype`; refuses finite numbers that would become infinite."""
     if array.dtype == datatype.dtype:
         return array
     with np.errstate(over="ignore", invalid="ignore"):
         made: Tensor = array.astype(datatype.dtype)
     if made.dtype.itemsize < array.dtype.itemsize and not np.array_equal(np.isinf(made), np.isinf(array)):
-        raise BadRequest(f"input {name!r}: data has a number beyond {datatype.name}")
+        raise BadRequest(f"input {name!r}: data has a number outside the range of {datatype.name}")
     return made
 
 
 def flattened(name: str, shape: Sequence[int], data: list[Any]) -> list[Any]:
-    """Data that nests as the shape does, as one list; data without nesting as it is."""
+    """Return `data`, which is flat or nested by the shape, as a flat list."""
     if not any(isinstance(item, list) for item in data):
         return data
     level, expected = data, 1
-    for size, below in zip(shape, [*shape[1:], None], strict=False):  # of a scalar, nothing nests
+    for size, below in zip(shape, [*shape[1:], None], strict=False):  # a scalar has no nesting
         expected *= size
         if len(level) != expected:
             break
@@ -87,16 +87,16 @@ def flattened(name: str, shape: Sequence[int], data: list[Any]) -> list[Any]:
         if not are_lists(level, below):
             break
         level = list(chain.from_iterable(level))
-    raise BadRequest(f"input {name!r}: data is neither flat nor nested as its shape {_short(shape)} says")
+    raise BadRequest(f"input {name!r}: data is neither flat nor nested by its shape {_short(shape)}")
 
 
 def are_lists(items: list[Any], size: int) -> bool:
-    """Whether each is a list of `size` elements; without a loop of our own, for there may be millions."""
+    """Return whether each item is a list of `size` elements. Avoids a Python loop, as there may be millions."""
     return set(map(type, items)) <= {list} and set(map(len, items)) <= {size}
 
 
 def from_bytes(name: str, datatype: Datatype, shape: Sequence[int], content: memoryview) -> Tensor:
-    """An array of the binary tensor extension's bytes."""
+    """Return an array of the bytes of the binary tensor extension."""
     count = check_shape(name, shape)
     if datatype.name == BYTES:
         return _shaped(name, _texts(name, count, content), shape)
@@ -109,14 +109,14 @@ def from_bytes(name: str, datatype: Datatype, shape: Sequence[int], content: mem
         return _shaped(name, (np.frombuffer(content, "<u2").astype("<u4") << _HALF).view(_FP32), shape)
     array = np.frombuffer(content, dtype=datatype.dtype)
     if datatype.name == "BOOL" and np.any(array.view(np.uint8) > 1):
-        raise BadRequest(f"input {name!r}: a BOOL is a byte 0 or 1")
+        raise BadRequest(f"input {name!r}: a BOOL must be a byte 0 or 1")
     return _shaped(name, array if array.flags.aligned else array.copy(), shape)
 
 
 def _shaped(name: str, array: Tensor, shape: Sequence[int]) -> Tensor:
     try:
         return array.reshape(shape)
-    except ValueError as error:  # sizes whose product is 0, but too large for an array
+    except ValueError as error:  # sizes with a product of 0 that are too large for an array
         raise BadRequest(f"input {name!r}: shape {_short(shape)} is too large") from error
 
 
@@ -128,15 +128,15 @@ def _texts(name: str, count: int, content: memoryview) -> Tensor:
         begin = at + _LENGTH_SIZE
         at = begin + int.from_bytes(content[at:begin], "little")
         if begin > len(content) or at > len(content):
-            raise BadRequest(f"input {name!r}: element {index} ends behind the data")
+            raise BadRequest(f"input {name!r}: element {index} exceeds the data")
         array[index] = bytes(content[begin:at])
     if at != len(content):
-        raise BadRequest(f"input {name!r}: {len(content) - at} bytes are left over behind the last element")
+        raise BadRequest(f"input {name!r}: {len(content) - at} extra bytes after the last element")
     return array
 
 
 def to_bytes(tensor: Tensor, datatype: Datatype) -> bytes:
-    """As the binary tensor extension wants it; BF16 is rounded to the nearest."""
+    """Return the tensor as bytes of the binary tensor extension; BF16 is rounded to the nearest."""
     if datatype.name == BF16:
         return _to_bf16(tensor)
     if datatype.name != BYTES:
@@ -146,7 +146,7 @@ def to_bytes(tensor: Tensor, datatype: Datatype) -> bytes:
 
 
 def _to_bf16(tensor: Tensor) -> bytes:
-    """Ties go to the even neighbour; rounding must not carry a NaN into infinity."""
+    """Round ties to even, and keep a NaN from becoming infinity by rounding."""
     values = np.ascontiguousarray(tensor, dtype=_FP32)
     bits = values.view("<u4").astype("<u8")
     rounded = (bits + 0x7FFF + (bits >> _HALF & 1)) >> _HALF
@@ -155,12 +155,12 @@ def _to_bf16(tensor: Tensor) -> bytes:
 
 
 def carries(datatype: Datatype) -> bool:
-    """Whether JSON can carry the type."""
+    """Return whether JSON can express the datatype."""
     return not datatype.is_float or datatype.name in _JSON_FLOATS
 
 
 def strict(values: list[Any], kind: Any, where: str) -> list[Any]:
-    """The values, each of them exactly of type `kind`."""
+    """Return the values, each of which must have exactly the type `kind`."""
     try:
         checked: list[Any] = msgspec.convert(values, kind, strict=True)
     except msgspec.ValidationError as error:

@@ -1,7 +1,8 @@
-"""How fast a body comes, looked at from time to time. Pure.
+"""Check that a request body arrives fast enough, at regular intervals. Pure.
 
-Seconds are the currency: each second of a look costs one, `ServerLimits.body_rate` bytes earn one, and who has none left is
-too slow. Nobody saves up more than a few looks' worth, so that a body that came quickly at first cannot rest for long.
+The check keeps a balance in seconds. Each check costs its interval (`ServerLimits.body_check`), and each
+`ServerLimits.body_rate` bytes earn one second. A body whose balance runs out is too slow. The balance is capped, so
+that a body that started fast cannot pause for long.
 """
 
 from __future__ import annotations
@@ -10,30 +11,30 @@ from typing import Final
 
 from serving.modelserver.base.limits import ServerLimits
 
-SAVED: Final = 2  # looks without a byte that a quick start pays for
+SAVED: Final = 2  # intervals; the cap of the balance
 
 
 class BodyRate:
-    """Of one body; looks are `ServerLimits.body_check` seconds apart. It begins with one look's worth."""
+    """The balance of one body, which starts with one interval."""
 
-    __slots__ = ("_left", "_limits", "_seen", "_spent")
+    __slots__ = ("_balance", "_elapsed", "_limits", "_received")
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
-        self._left = limits.body_check
-        self._seen = 0
-        self._spent = 0.0
+        self._balance = limits.body_check
+        self._received = 0
+        self._elapsed = 0.0
 
     def is_enough(self, size: int) -> bool:
-        """A look: `size` bytes have come so far."""
+        """Return whether the body is fast enough; `size` bytes have arrived so far."""
         limits = self._limits
-        left = self._left - limits.body_check + (size - self._seen) / limits.body_rate
-        self._left = min(left, SAVED * limits.body_check)
-        self._seen = size
-        self._spent += limits.body_check
-        return left > 0 and self._spent < limits.body_time
+        balance = self._balance - limits.body_check + (size - self._received) / limits.body_rate
+        self._balance = min(balance, SAVED * limits.body_check)
+        self._received = size
+        self._elapsed += limits.body_check
+        return balance > 0 and self._elapsed < limits.body_time
 
-    def rest(self, size: int) -> None:
-        """A look while nothing can come, for reasons that are ours: it costs nothing."""
-        self._left = max(self._left, self._limits.body_check)
-        self._seen = size
+    def skip(self, size: int) -> None:
+        """Skip a check without cost, because the server itself had paused reading."""
+        self._balance = max(self._balance, self._limits.body_check)
+        self._received = size

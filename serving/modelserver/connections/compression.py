@@ -1,8 +1,8 @@
-"""Compress answers for callers that accept it, piece by piece, so that the event loop is free in between.
+"""Compress responses for clients that accept it, in pieces, so that the event loop can serve others in between.
 
-Each answer that could be compressed says `Vary: Accept-Encoding`, also to a caller that accepts no coding: a cache must
-not give it to another one (RFC 9110, 12.5.5). Answers that are never compressed do not: small ones, streams, and those
-that have a coding already.
+Each response that could be compressed has `Vary: Accept-Encoding`, even if the client accepts no coding: a cache must
+not serve it to other clients (RFC 9110, 12.5.5). Small responses, streams, and responses with their own coding are never
+compressed, and do not have the header.
 """
 
 from __future__ import annotations
@@ -13,33 +13,32 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.modelserver.base.headers import Headers
 from serving.modelserver.codec.decompression import CODINGS
 
 LEAST: Final = 1024
-"""Bytes of an answer below which its head and the packet around it weigh more than what would be saved."""
-STEP: Final = 64 * 1024  # bytes that are compressed between two looks at other requests: under a millisecond
-LEVEL: Final = 1  # the fastest: it saves most of what the slower ones do
-WORTH: Final = 0.9  # the share of its first step that an answer may keep; numbers without a pattern keep more
+"""Minimum size of a body in bytes; the savings of smaller ones are less than the head and the packet."""
+STEP: Final = 64 * 1024  # bytes to compress before other requests get their turn: under a millisecond
+LEVEL: Final = 1  # the fastest level, which already saves most
+WORTH: Final = 0.9  # maximum compressed share of the first step; else the body is sent plain, as for random numbers
 _ACCEPTED: Final = b"accept-encoding"
 _LENGTH: Final = b"content-length"
 _ENCODING: Final = b"content-encoding"
 
 
 class CompressionMiddleware:
-    """ASGI application around another one; answers in one piece are compressed, streams pass as they are."""
+    """ASGI middleware that compresses responses in one piece, and forwards streams unchanged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Serve one request."""
         offers = [value for name, value in scope["headers"] if name == _ACCEPTED]
-        await self._app(scope, receive, _Negotiated(accepted_coding(b",".join(offers)) if offers else None, send))
+        await self._app(scope, receive, _CompressingSend(accepted_coding(b",".join(offers)) if offers else None, send))
 
 
-class _Negotiated:
-    """ASGI's `send` for an answer in `coding`, None for no coding."""
+class _CompressingSend:
+    """An ASGI `send` that compresses with `coding`, None for no compression."""
 
     __slots__ = ("_coding", "_send", "_start")
 
@@ -57,7 +56,11 @@ class _Negotiated:
                 await self._send(message)
             return
         body: bytes = message.get("body", b"")
-        if len(body) >= LEAST and not message.get("more_body") and not _is_encoded(start["headers"]):
+        if (
+            len(body) >= LEAST
+            and not message.get("more_body")
+            and not any(name == _ENCODING for name, _ in start["headers"])
+        ):
             headers = [*start["headers"], (b"vary", b"Accept-Encoding")]
             if self._coding is not None and (smaller := await compress(body, self._coding)) is not None:
                 headers = [header for header in headers if header[0] != _LENGTH]
@@ -69,7 +72,7 @@ class _Negotiated:
 
 
 async def compress(body: bytes, coding: bytes) -> bytes | None:
-    """Return the body in a coding of `CODINGS`, None when its beginning hardly becomes smaller."""
+    """Return the body in a coding of `CODINGS`, or None if its beginning hardly shrinks."""
     deflater = zlib.compressobj(LEVEL, wbits=CODINGS[coding])
     view, pieces = memoryview(body), list[bytes]()
     for begin in range(0, len(body), STEP):
@@ -85,7 +88,7 @@ async def compress(body: bytes, coding: bytes) -> bytes | None:
 
 
 def accepted_coding(accepted: bytes) -> bytes | None:
-    """Return the coding for an answer to a caller that sent this Accept-Encoding, None for no coding. Pure.
+    """Return the coding for a response to this Accept-Encoding, None for no coding. Pure.
 
     Example:
         accepted_coding(b"br, gzip;q=0.8, deflate")  # b"gzip"
@@ -99,7 +102,3 @@ def accepted_coding(accepted: bytes) -> bytes | None:
         if not weight.startswith(b"q=0") or weight.strip(b"q=0."):
             return coding
     return None
-
-
-def _is_encoded(headers: Headers) -> bool:
-    return any(name == _ENCODING for name, _ in headers)

@@ -1,7 +1,7 @@
-"""One caller's connection: uvicorn's HTTP protocol with limits on what a caller may send, and how slowly.
+"""The HTTP connection of a client: uvicorn's protocol with limits on sizes, rates and framing.
 
-uvicorn waits for ever for a head or a body, and lets through what `framing` refuses. What is refused is answered here,
-in JSON, before the application sees it. The application reaches the connection by `connection_of(scope)`.
+uvicorn waits without a limit for a head or a body, and accepts heads that `framing` refuses. This class answers such
+requests with a JSON error before the application sees them. `connection_of(scope)` returns the connection of a request.
 """
 
 from __future__ import annotations
@@ -29,116 +29,116 @@ from serving.modelserver.connections.write_backpressure import ListenerState, Wr
 
 log = logging.getLogger(__name__)
 
-FAILED: Final = "the server failed: its log has the details"
+FAILED: Final = "internal error: see the log of the server"
 REFUSED_KEY: Final = "knodel.refused"
-"""Of the scope: the status of a request that was answered here, while the application read its body."""
+"""Key of the ASGI scope: the status of a request that was refused while the application read its body."""
 BROKEN_KEY: Final = "knodel.broken"
-"""Of the scope: the status of what went wrong after the answer's own status had left."""
+"""Key of the ASGI scope: the status of an error that occurred after the status of the response was sent."""
 _KEY: Final = "knodel.connection"
 
 
 class HttpConnection(HttpToolsProtocol):
-    """A connection with a guard."""
+    """A connection that enforces `ServerLimits`; `listener` is the state that it shares with other connections."""
 
     def __init__(
         self,
         config: Config,
         state: ServerState,
         limits: ServerLimits,
-        traffic: ListenerState,
+        listener: ListenerState,
         outbox: Outbox | None = None,
     ) -> None:
         super().__init__(config=config, server_state=state, app_state={})
         self._limits = limits
-        self._traffic = traffic
+        self._listener = listener
         self._outbox = outbox
         self._timer: asyncio.TimerHandle | None = None
-        self._in_head = True  # or before it
+        self._in_head = True  # in a head, or before one
         self._head_size = 0
         self._body_size = 0
-        self._pace = BodyRate(limits)
-        self.answering: RequestResponseCycle | None = None  # what the application was given last
-        self._untaken: WriteBackpressure | None = None
+        self._body_rate = BodyRate(limits)
+        self.current_cycle: RequestResponseCycle | None = None  # the last request that the application received
+        self._backpressure: WriteBackpressure | None = None
         self._refused: ServingError | None = None
-        self._lost = False
-        self._on_gone: Callable[[], object] | None = None
+        self._disconnected = False
+        self._disconnect_callback: Callable[[], object] | None = None
 
     def on_disconnect(self, callback: Callable[[], object] | None) -> None:
-        """Call `callback` once when the caller leaves, at once if it has left; None takes it back."""
-        if callback is not None and self._lost:
+        """Call `callback` once when the client disconnects, or now if it has; None cancels the callback."""
+        if callback is not None and self._disconnected:
             callback()
         else:
-            self._on_gone = callback
+            self._disconnect_callback = callback
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A caller that says nothing is cut off, too."""
+        """Start the timeout of the first head, so that a silent client is disconnected, too."""
         if self._outbox is not None:
             gathering: Any = GatheringTransport(transport, self._outbox)
             transport = gathering
         super().connection_made(transport)
-        self._untaken = WriteBackpressure(transport, self._limits, self._traffic)
-        transport.set_write_buffer_limits(high=1, low=0)  # writing is paused while anything is left to write
+        self._backpressure = WriteBackpressure(transport, self._limits, self._listener)
+        transport.set_write_buffer_limits(high=1, low=0)  # pause writing while any data is pending
         self._arm(self._limits.head_time)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever serves the request."""
-        self._lost = True
+        """Release resources, and notify the application and a waiting shutdown."""
+        self._disconnected = True
         self._disarm()
         if isinstance(self.transport, GatheringTransport):
-            self.transport.lost()
+            self.transport.discard()
         super().connection_lost(exc)
-        if self.answering is not None and not self.answering.response_complete:
-            self.answering.disconnected = True  # uvicorn tells the last request of a pipeline only
-        elif self.scope is not None:  # nobody asks for it any more: without this, bodies wait for the garbage collector
+        if self.current_cycle is not None and not self.current_cycle.response_complete:
+            self.current_cycle.disconnected = True  # uvicorn marks only the last request of a pipeline
+        elif self.scope is not None:  # break the cycle, which would keep bodies until the next garbage collection
             self.scope.pop(_KEY, None)  # type: ignore[typeddict-item]
-        if self._untaken is not None:
-            self._untaken.end()
-        if self._traffic.all_gone is not None and not self.connections:
-            self._traffic.all_gone.set()
-        callback, self._on_gone = self._on_gone, None
+        if self._backpressure is not None:
+            self._backpressure.stop()
+        if self._listener.all_closed is not None and not self.connections:
+            self._listener.all_closed.set()
+        callback, self._disconnect_callback = self._disconnect_callback, None
         if callback is not None:
             callback()
 
     def pause_writing(self) -> None:
-        """Something of an answer is left: from now on the caller is to take it."""
+        """Watch how fast the client reads the pending data."""
         super().pause_writing()
-        if self._untaken is not None:
-            self._untaken.begin()
+        if self._backpressure is not None:
+            self._backpressure.start()
 
     def resume_writing(self) -> None:
-        """All was taken."""
+        """Stop watching: all data was written."""
         super().resume_writing()
-        if self._untaken is not None:
-            self._untaken.end()
+        if self._backpressure is not None:
+            self._backpressure.stop()
 
     def shutdown(self) -> None:
-        """Give the answer that is being made, none to what is behind it, and end; who does not take it is cut off."""
-        cycle = self.answering or self.cycle
+        """Finish the current response and close, without serving pipelined requests. Resets slow readers."""
+        cycle = self.current_cycle or self.cycle
         if cycle is None or cycle.response_complete:
             self.transport.close()
         else:
             cycle.keep_alive = False
-        self.loop.call_later(self._limits.end, self._give_up)
+        self.loop.call_later(self._limits.end, self._end_shutdown)
 
-    def _give_up(self) -> None:
+    def _end_shutdown(self) -> None:
         if self.flow.write_paused:
-            self.cut_off()
-        elif not self._lost:
-            self.loop.call_later(self._limits.end, self._give_up)
+            self.reset()
+        elif not self._disconnected:
+            self.loop.call_later(self._limits.end, self._end_shutdown)
 
-    def reset_connection(self) -> None:
-        """End the connection, whatever is left to write."""
-        if not self._lost:
+    def reset(self) -> None:
+        """Close the connection with a reset, and drop pending data."""
+        if not self._disconnected:
             reset_connection(self.transport)
 
     def eof_received(self) -> None:
-        """The caller writes nothing more: the transport closes, behind what is kept for it."""
+        """Write the delayed data before the transport closes, because the client has stopped sending."""
         if isinstance(self.transport, GatheringTransport):
             self.transport.flush()
         super().eof_received()
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and start or stop the clock of what is incomplete."""
+        """Parse the data, and start the timeout of an incomplete head or body."""
         if self._refused is not None:
             return
         self._head_size += len(data)
@@ -148,68 +148,72 @@ class HttpConnection(HttpToolsProtocol):
             return
         if not self._in_head:
             self._check_incomplete_body(before)
+        elif self._head_size > self._limits.head:
+            self.refuse(
+                HeadTooLarge(f"the headers are too large: at most {format_size(self._limits.head)} are allowed")
+            )
         elif self._head_size:
-            self._check_incomplete_head()
+            if self._timer is None:
+                self._arm(self._limits.head_time)
         elif self.cycle is not None and self.cycle.response_complete and self.timeout_keep_alive_task is None:
-            self._await_another()
-
-    def _await_another(self) -> None:
-        """As uvicorn does, unless the rest of a body comes behind the answer and ends its waiting."""
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+            # uvicorn starts this timeout after a response, but data of the rest of a body cancels it
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def on_message_begin(self) -> None:
-        """A head begins, perhaps behind a request in the same packet."""
+        """Start a head, possibly after another request in the same packet."""
         super().on_message_begin()
         self._in_head = True
         self._head_size = max(self._head_size, 1)
 
     def on_headers_complete(self) -> None:
-        """Refuse the head, or begin the request; trailers, which the parser also calls headers, are left out."""
-        refused = find_head_error(self.parser.get_http_version(), self.url, self.headers, self._limits)
-        if self._traffic.untaken > self._limits.answers and self.parser.get_method() == b"POST":
-            refused = refused or Overloaded("callers do not take their answers: try again")
-        if refused is not None:
-            self._refused = refused
-            raise BadFraming(str(refused))  # ends the parser, which calls send_400_response
+        """Refuse the head or start the request, and drop the headers, to which the parser would add trailers."""
+        error = find_head_error(self.parser.get_http_version(), self.url, self.headers, self._limits)
+        if self._listener.unread > self._limits.answers and self.parser.get_method() == b"POST":
+            error = error or Overloaded("too much response data is unread: try again")
+        if error is not None:
+            self._refused = error
+            raise BadFraming(str(error))  # stops the parser, which calls send_400_response
         self._disarm()
         self._in_head = False
         self._head_size = 0
         self._body_size = 0
-        self._traffic.requests += 1
+        self._listener.requests += 1
         self.scope[_KEY] = self  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
         self.headers = []
-        if self._traffic.draining or self.parser.should_upgrade():  # the parser reads nothing behind an upgrade
+        if self._listener.draining or self.parser.should_upgrade():  # the parser stops after an upgrade
             self.cycle.keep_alive = False
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Hand our own way to answer to the application that the listener has now, not when the caller connected."""
-        present: Any = self.config.loaded_app
-        self.answering = cycle
+        """Serve the request by the current application of the listener, with our own `send`."""
+        current: Any = self.config.loaded_app
+        self.current_cycle = cycle
 
-        async def answering(scope: Scope, receive: Receive, _: Send) -> None:
+        async def serve(scope: Scope, receive: Receive, _: Send) -> None:
             send = ResponseWriter(cycle)
             try:
-                await present(scope, receive, send)
+                await current(scope, receive, send)
             except Exception:
                 if cycle.response_started or cycle.disconnected:
                     raise
-                log.exception("a request failed")
+                log.exception("unhandled error in a request")
                 cycle.keep_alive = False
                 await send_error(send, ServingError(FAILED))
 
-        super()._start_asgi_task(cycle, answering)  # type: ignore[arg-type]
+        super()._start_asgi_task(cycle, serve)  # type: ignore[arg-type]
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body, counted whether its length was announced or not."""
+        """Count a piece of the body, which may have no announced length, and refuse a body that is too large."""
         self._body_size += len(body)
         if self._body_size > self._limits.body:
-            self._refused = TooLarge(f"a request has at most {format_size(self._limits.body)}")
-            raise BadFraming(str(self._refused))  # ends the parser, as above
+            self._refused = TooLarge(f"the request is too large: at most {format_size(self._limits.body)} are allowed")
+            raise BadFraming(str(self._refused))  # stops the parser, as above
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is complete."""
+        """Record that the request is complete."""
         self._disarm()
         self.scope[RECEIVED_KEY] = self.loop.time()  # type: ignore[typeddict-unknown-key]
         self._in_head = True
@@ -217,89 +221,82 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what the parser, or `find_head_error`, does not take."""
-        self.refuse(self._refused or BadFraming("the request is no HTTP/1.1"))
+        """Send the error of a request that the parser or `find_head_error` refused."""
+        self.refuse(self._refused or BadFraming("the request is not valid HTTP/1.1"))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Nothing: an upgrade that a server does not know is ignored (RFC 9110, 7.8)."""
-
-    def _check_incomplete_head(self) -> None:
-        if self._head_size > self._limits.head:
-            self.refuse(HeadTooLarge(f"the headers of a request have at most {format_size(self._limits.head)}"))
-        elif self._timer is None:
-            self._arm(self._limits.head_time)
+        """Do nothing: unknown upgrades are ignored (RFC 9110, 7.8)."""
 
     def _check_incomplete_body(self, before: int) -> None:
-        """What is no head is the body, or surrounds it: extensions of chunks, and trailers, which may have no end."""
+        """Bound the bytes around the body (extensions of chunks, and trailers), and start its timeout."""
         if self._body_size != before:
             self._head_size = 0
         elif self._head_size > self._limits.head:
-            self.refuse(HeadTooLarge(f"the trailers of a request have at most {format_size(self._limits.head)}"))
+            self.refuse(
+                HeadTooLarge(f"the trailers are too large: at most {format_size(self._limits.head)} are allowed")
+            )
             return
         if self._timer is None:
-            self._pace = BodyRate(self._limits)
+            self._body_rate = BodyRate(self._limits)
             self._arm(self._limits.body_check)
 
     def refuse(self, error: ServingError) -> None:
-        """Answer the request that is being read with `error` and end the connection."""
+        """Respond with `error` to the request that is being read, and close the connection."""
         self._disarm()
         self._refused = error
         cycle = self.cycle
         if cycle is not None and not cycle.more_body and not cycle.response_complete:
-            cycle.keep_alive = False  # answers come in order: first that one, and then the end
+            cycle.keep_alive = False  # finish its response first, then close
             return
         if cycle is not None and cycle.more_body:
             if cycle.response_started or self.pipeline:
                 self.transport.abort()
                 return
             cycle.response_started = cycle.response_complete = True
-            cycle.waiting_for_100_continue = False  # else whoever reads the body would write it behind the end
+            cycle.waiting_for_100_continue = False  # or the reader of the body would write it after the response
             cycle.scope[REFUSED_KEY] = error.status  # type: ignore[typeddict-unknown-key]
-            cycle.message_event.set()  # whoever reads the body learns that nobody sends it
+            cycle.message_event.set()  # wakes the reader of the body
         if not self.transport.is_closing():
-            self.transport.write(_refusal(error, self.server_state.default_headers))
+            body = error_body(str(error))
+            headers = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), *error_headers(error)]
+            headers = [*self.server_state.default_headers, *headers]
+            self.transport.write(encode_response(error.status, headers, body, keep_alive=False))
             self._linger()
 
     def _linger(self) -> None:
-        """Close for writing, and drop what still comes: closing at once would reset the answer away."""
+        """Close for writing, and discard input for a while: closing with unread input would send a reset."""
         self.flow.resume_reading()
-        if self.transport.can_write_eof():  # TLS cannot
+        if self.transport.can_write_eof():  # not possible with TLS
             self.transport.write_eof()
         self._timer = self.loop.call_later(self._limits.linger, self.transport.close)
 
     def _arm(self, delay: float) -> None:
-        self._timer = self.loop.call_later(delay, self._too_slow)
+        self._timer = self.loop.call_later(delay, self._on_timeout)
 
     def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _too_slow(self) -> None:
+    def _on_timeout(self) -> None:
         self._timer = None
         if self._in_head and not self._head_size:
             self.transport.close()
             return
         if self._in_head:
-            self.refuse(RequestTimeout("the head of the request came too slowly"))
+            self.refuse(RequestTimeout("the head of the request arrived too slowly"))
             return
-        if self.flow.read_paused:  # it waits behind another request, or for the application
-            self._pace.rest(self._body_size)
-        elif not self._pace.is_enough(self._body_size):
-            self.refuse(RequestTimeout("the body of the request came too slowly"))
+        if self.flow.read_paused:  # waiting for another request or the application
+            self._body_rate.skip(self._body_size)
+        elif not self._body_rate.is_enough(self._body_size):
+            self.refuse(RequestTimeout("the body of the request arrived too slowly"))
             return
         self._arm(self._limits.body_check)
 
 
 def connection_of(scope: Mapping[str, Any]) -> HttpConnection:
-    """The connection that this request came on. Raises TypeError under another server than ours."""
+    """Return the connection of this request. Raises TypeError if the server is not ours."""
     connection = scope.get(_KEY)
     if not isinstance(connection, HttpConnection):
-        raise TypeError("the model server runs on Connection only")
+        raise TypeError("the request is not from an HttpConnection")
     return connection
-
-
-def _refusal(error: ServingError, default_headers: list[tuple[bytes, bytes]]) -> bytes:
-    body = error_body(str(error))
-    headers = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), *error_headers(error)]
-    return encode_response(error.status, default_headers + headers, body, keep_alive=False)

@@ -1,7 +1,7 @@
-"""Which heads of requests are refused, so that no two parties can read one request as two. Pure.
+"""Validate the heads of requests, which prevents request smuggling: all parties must agree where a request ends. Pure.
 
-The parser (llhttp) lets through what RFC 9112 forbids or leaves to the server: a missing Host, two lengths, any number
-of headers. Rules with their source:
+The parser (llhttp) accepts requests that RFC 9112 forbids, or leaves to the server: a missing Host, two lengths, any
+number of headers. The rules, their sources and their status:
 
 1. at most `ServerLimits.head` bytes and `ServerLimits.headers` headers                    431
 2. HTTP/1.1 has exactly one Host (RFC 9112, 3.2)                               400
@@ -26,13 +26,13 @@ from serving.modelserver.base.limits import ServerLimits
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade"})
 _GUARDED: Final = _FRAMING | {b"origin"}
 _PER_HEADER: Final = 4  # bytes: colon, space, line end
-_LONGEST_LENGTH: Final = 19  # digits of Content-Length that can be meant
+_LONGEST_LENGTH: Final = 19  # digits of a plausible Content-Length
 
 
 def find_head_error(http_version: str, target: bytes, headers: Headers, limits: ServerLimits) -> ServingError | None:
-    """Why this head is refused, or None."""
+    """Return the error for a head that must be refused, or None for a valid head."""
     if len(headers) > limits.headers:
-        return HeadTooLarge(f"a request has at most {limits.headers} headers")
+        return HeadTooLarge(f"too many headers: a request may have at most {limits.headers}")
     size, found = len(target), []
     kept = _FRAMING if limits.hosts is None else _GUARDED
     for name, value in headers:
@@ -40,13 +40,13 @@ def find_head_error(http_version: str, target: bytes, headers: Headers, limits: 
         if name in kept:
             found.append((name, value))
     if size > limits.head:
-        return HeadTooLarge(f"the headers of a request have at most {format_size(limits.head)}")
+        return HeadTooLarge(f"the headers are too large: at most {format_size(limits.head)} are allowed")
     if not target.startswith(b"/"):
-        return BadFraming("the target of a request is a path")
+        return BadFraming("the request target is not a path")
     if len(found) == 1 and found[0][0] == b"host":
-        return None if limits.hosts is None else _foreign(limits.hosts, found)
+        return None if limits.hosts is None else _check_hosts(limits.hosts, found)
     refused = _framing(http_version, found, limits)
-    return refused if refused is not None or limits.hosts is None else _foreign(limits.hosts, found)
+    return refused if refused is not None or limits.hosts is None else _check_hosts(limits.hosts, found)
 
 
 def _framing(http_version: str, found: Headers, limits: ServerLimits) -> ServingError | None:
@@ -56,23 +56,23 @@ def _framing(http_version: str, found: Headers, limits: ServerLimits) -> Serving
     hosts, lengths = values.get(b"host", []), values.get(b"content-length", [])
     encodings = values.get(b"transfer-encoding", [])
     if len(hosts) > 1 or (not hosts and http_version == "1.1"):
-        return BadFraming("a request has exactly one Host header")
+        return BadFraming("a request must have exactly one Host header")
     if len(lengths) > 1 or (lengths and encodings):
-        return BadFraming("a request has one Content-Length, or Transfer-Encoding, not both")
+        return BadFraming("a request must have one Content-Length or a Transfer-Encoding, not both")
     if encodings and (http_version != "1.1" or [value.strip().lower() for value in encodings] != [b"chunked"]):
-        return BadFraming("the only Transfer-Encoding is chunked, and only in HTTP/1.1")
+        return BadFraming("unsupported Transfer-Encoding: only chunked is allowed, and only in HTTP/1.1")
     if lengths and (not lengths[0].isdigit() or len(lengths[0]) > _LONGEST_LENGTH):
-        return BadFraming("Content-Length is no number")
+        return BadFraming("Content-Length is not a number")
     if lengths and int(lengths[0]) > limits.body:
-        return TooLarge(f"a request has at most {format_size(limits.body)}")
+        return TooLarge(f"the request is too large: at most {format_size(limits.body)} are allowed")
     if b"upgrade" in values and (encodings or (lengths and int(lengths[0]))):
         return BadFraming("a request with a body cannot be upgraded to another protocol")
     return None
 
 
-def _foreign(hosts: KnownHosts, found: Headers) -> ServingError | None:
-    """Refuse what a web page of somebody else sends; more than one Origin is none that is known."""
-    named = {b"host": None, b"origin": None} | {name: value.decode("latin-1") for name, value in found}
+def _check_hosts(hosts: KnownHosts, found: Headers) -> ServingError | None:
+    """Return an error for a Host or Origin that is not allowed, which blocks requests from other web pages."""
+    values = {b"host": None, b"origin": None} | {name: value.decode("latin-1") for name, value in found}
     several = len([name for name, _ in found if name == b"origin"]) > 1
-    reason = hosts.refusal(named[b"host"], "several" if several else named[b"origin"])
+    reason = hosts.refusal(values[b"host"], "several" if several else values[b"origin"])
     return None if reason is None else Forbidden(reason)

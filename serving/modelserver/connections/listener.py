@@ -1,4 +1,4 @@
-"""uvicorn's parts without its main loop: nothing wakes up while nothing happens, and a drain ends in time."""
+"""An HTTP server of uvicorn's parts, without its main loop: idle, it never wakes up, and its drain is bounded."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from serving.modelserver.connections.connection import HttpConnection
 from serving.modelserver.connections.outbox import Outbox
 from serving.modelserver.connections.write_backpressure import ListenerState
 
-logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are about callers, who get an answer
+logging.getLogger("uvicorn.error").setLevel(
+    logging.ERROR
+)  # its warnings are about clients, which get an error response
 
 
 class HttpListener:
-    """Serves `app` on one socket; every answer tells the revision (`headers.REVISION`) once that is known."""
+    """Serves `app` on one socket. Once the revision is known, all responses have it in `headers.REVISION`."""
 
     def __init__(self, app: ASGIApp, sock: socket.socket, limits: ServerLimits) -> None:
         self._socket = sock
         self._limits = limits
-        self._traffic = ListenerState()
-        self._state = ServerState()
-        self._outbox = Outbox(asyncio.get_running_loop(), self._state.tasks)
+        self._state = ListenerState()
+        self._server_state = ServerState()
+        self._outbox = Outbox(asyncio.get_running_loop(), self._server_state.tasks)
         self._config = Config(
             CompressionMiddleware(app),
             http=HttpConnection,
@@ -49,66 +51,67 @@ class HttpListener:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """Return the port number."""
         return int(self._socket.getsockname()[1])
 
-    def label(self, revision: str) -> None:
-        """The revision of all answers from now on, those to requests under way included."""
-        self._state.default_headers[:] = [(REVISION, revision.encode("latin-1"))]
+    def set_revision(self, revision: str) -> None:
+        """Set the revision header of all responses from now on, including those to requests in progress."""
+        self._server_state.default_headers[:] = [(REVISION, revision.encode("latin-1"))]
 
-    def answer_by(self, app: ASGIApp) -> None:
-        """Requests that begin from now on are for `app`, on connections that there are, too."""
+    def set_app(self, app: ASGIApp) -> None:
+        """Serve new requests by `app`, including those on existing connections."""
         self._config.loaded_app = CompressionMiddleware(app)
 
     async def start(self) -> None:
-        """Serve."""
+        """Start serving."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connect, sock=self._socket, backlog=BACKLOG)
+        self._server = await loop.create_server(
+            lambda: HttpConnection(self._config, self._server_state, self._limits, self._state, self._outbox),
+            sock=self._socket,
+            backlog=BACKLOG,
+        )
 
     async def drain(self, quiet: float, limit: float) -> None:
-        """Go on serving, ask connections to end, and return when `quiet` seconds brought no request and none is open.
+        """Serve until no request arrived for `quiet` seconds and none is in progress, at most for `limit` seconds.
 
-        After `limit` seconds it returns anyway.
+        Responses ask clients to close their connections.
         """
-        self._traffic.draining = True
+        self._state.draining = True
         try:
             async with asyncio.timeout(limit):
                 await self._until_quiet(quiet)
         except TimeoutError:
-            logging.getLogger(__name__).warning("requests still come after %g s: ending", limit)
+            logging.getLogger(__name__).warning("requests still arrive after draining for %g s: shutting down", limit)
 
     async def close(self) -> None:
-        """Accept nothing more, close idle connections, let those with a request end and callers take their answers."""
+        """Stop accepting, close idle connections, finish requests, and wait until clients have read their responses."""
         if self._server is not None:
             self._server.close()
-        for connection in list(self._state.connections):
+        for connection in list(self._server_state.connections):
             connection.shutdown()
         await self._requests_done()
-        await self._answers_taken()
-
-    def _connect(self) -> HttpConnection:
-        return HttpConnection(self._config, self._state, self._limits, self._traffic, self._outbox)
+        await self._responses_read()
 
     async def _until_quiet(self, quiet: float) -> None:
         seen = -1
-        while seen != self._traffic.requests:
+        while seen != self._state.requests:
             await self._requests_done()
-            seen = self._traffic.requests
+            seen = self._state.requests
             await asyncio.sleep(quiet)
 
     async def _requests_done(self) -> None:
-        while self._state.tasks:
-            await asyncio.wait(self._state.tasks)
+        while self._server_state.tasks:
+            await asyncio.wait(self._server_state.tasks)
 
-    async def _answers_taken(self) -> None:
-        """What the applications have said is still on its way: return when no connection is left."""
-        gone = self._traffic.all_gone = asyncio.Event()
-        connections: list[Any] = [*self._state.connections]
+    async def _responses_read(self) -> None:
+        """Wait until all connections are closed; after `ServerLimits.end` seconds, reset those that remain."""
+        closed = self._state.all_closed = asyncio.Event()
+        connections: list[Any] = [*self._server_state.connections]
         if not connections:
             return
         try:
             async with asyncio.timeout(self._limits.end):
-                await gone.wait()
+                await closed.wait()
         except TimeoutError:
             for connection in connections:
-                connection.cut_off()
+                connection.reset()

@@ -1,9 +1,9 @@
-"""Answers to several requests leave together, once the event loop has made all of them.
+"""Write the responses to several requests together, at the end of a turn of the event loop.
 
-Each write to a socket wakes whoever reads it, and on a busy machine the waking takes as long as making the answer.
-When several requests came in one turn of the loop, their answers are kept until its end: the caller, often one gateway
-with many connections, wakes up once for all. With 16 connections this server answers half as many requests again; an
-answer that is alone is written at once.
+Each write to a socket wakes its reader, which on a busy machine costs as much as making the response. If several
+requests arrive in one turn of the loop, their responses are kept until its end. So the client, often one gateway with
+many connections, wakes up once for all. With 16 connections this raises the throughput by half. A single response is
+written at once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Final
 
 log = logging.getLogger(__name__)
 
-LARGEST_KEPT: Final = 64 * 1024  # bytes; the waking is nothing beside writing more
+LARGEST_KEPT: Final = 64 * 1024  # bytes; for larger responses the wake-up is negligible
 
 
 class Outbox:
-    """What the connections of one listener have to write; `requests` are those under way."""
+    """Pending writes of all connections of one listener; `requests` are the requests in progress."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, requests: Sized) -> None:
         self._loop = loop
@@ -28,11 +28,11 @@ class Outbox:
 
     @property
     def gathers(self) -> bool:
-        """Whether more answers may be made in this turn of the loop."""
+        """Return whether more responses may be made in this turn of the loop."""
         return len(self._requests) > 1
 
     def at_end_of_turn(self, flush: Callable[[], None]) -> None:
-        """Call `flush` when everything that is due in the loop now was done."""
+        """Call `flush` after all callbacks that are due in the loop now."""
         self._due.append(flush)
         if len(self._due) == 1:
             self._loop.call_soon(self._flush)
@@ -42,12 +42,12 @@ class Outbox:
         for flush in due:
             try:
                 flush()
-            except RuntimeError as error:  # of a transport that has ended: the others have nothing to do with it
-                log.debug("an answer could not be written: %s", error)
+            except RuntimeError as error:  # from a closed transport: flush the others all the same
+                log.debug("cannot write a response: %s", error)
 
 
 class GatheringTransport:
-    """A connection's transport whose writes may be kept; nothing overtakes what is kept."""
+    """A transport that may delay writes to the end of the turn of the loop, and keeps their order."""
 
     def __init__(self, transport: asyncio.Transport, outbox: Outbox) -> None:
         self._transport = transport
@@ -56,7 +56,7 @@ class GatheringTransport:
         self._ended = False
 
     def write(self, data: bytes) -> None:
-        """Now, or at the end of this turn of the loop; nothing once the connection ends, as uvloop's raise then."""
+        """Write now or at the end of this turn of the loop. Ignores a closed connection, where uvloop would raise."""
         if self._ended:
             return
         if self._kept:
@@ -68,37 +68,37 @@ class GatheringTransport:
             self._transport.write(data)
 
     def flush(self) -> None:
-        """Write what is kept."""
+        """Write the delayed data."""
         if self._kept:
             kept, self._kept = self._kept, []
             self._transport.write(kept[0] if len(kept) == 1 else b"".join(kept))
 
     def close(self) -> None:
-        """End the connection behind what was written."""
+        """Close the connection after all data was written."""
         self.flush()
         self._ended = True
         self._transport.close()
 
     def write_eof(self) -> None:
-        """Say that nothing more is written."""
+        """Close the connection for writing, after all data was written."""
         self.flush()
         self._ended = True
         self._transport.write_eof()
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that are written and not on their way."""
+        """Return the number of bytes that the kernel has not accepted."""
         return sum(map(len, self._kept)) + self._transport.get_write_buffer_size()
 
     def abort(self) -> None:
-        """End the connection at once."""
-        self.lost()
+        """Close the connection at once."""
+        self.discard()
         self._transport.abort()
 
-    def lost(self) -> None:
-        """The connection is no more: drop what is kept."""
+    def discard(self) -> None:
+        """Drop the delayed data: the connection is lost."""
         self._ended = True
         self._kept.clear()
 
     def __getattr__(self, name: str) -> Any:
-        """All else is the transport's."""
+        """Forward all other attributes to the transport."""
         return getattr(self._transport, name)

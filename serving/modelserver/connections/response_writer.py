@@ -1,7 +1,7 @@
-"""How answers leave: head and body in one write.
+"""Write the head and the body of a response together.
 
-uvicorn writes the head when it is told of it and the body later: two system calls, two packets, and the receiver wakes
-up twice. Here a head waits for its body when the application sends them one after the other, as it does nearly always.
+uvicorn writes the head as soon as the application sends it: two system calls, two packets, and the client wakes up
+twice. Here the head is kept until the body follows, which it nearly always does at once.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from serving.modelserver.base.headers import Headers
 
 
 class ResponseWriter:
-    """ASGI's `send` of one request, in front of uvicorn's."""
+    """An ASGI `send` for one request, in front of uvicorn's own."""
 
-    __slots__ = ("_cycle", "_start", "_to_the_end")
+    __slots__ = ("_cycle", "_start", "_until_close")
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
         self._start: Message | None = None
-        self._to_the_end = False
+        self._until_close = False
 
     async def __call__(self, message: Message) -> None:
-        """Keep a head; write it with what follows."""
+        """Keep the head of the response, and write it together with the next message."""
         start = self._start
         if start is None and message["type"] == "http.response.start":
             self._start = message
             return
         self._start = None
-        cycle: Any = self._cycle  # its messages are typed more narrowly than Starlette's
+        cycle: Any = self._cycle  # its types of messages are narrower than Starlette's
         if start is not None and cycle.response_complete:
-            return  # the connection has refused the rest of the request meanwhile
+            return  # the connection has refused the rest of the request
         if start is None:
-            await self._pass_on(message)
+            await self._forward(message)
         elif message.get("more_body") or cycle.flow.write_paused or cycle.disconnected or not _is_plain(cycle, start):
-            self._to_the_end = cycle.scope["http_version"] == "1.0" and not _has_length(start)
-            if self._to_the_end:
+            self._until_close = cycle.scope["http_version"] == "1.0" and not _has_length(start)
+            if self._until_close:
                 cycle.chunked_encoding = False
             await cycle.send(start)
-            await self._pass_on(message)
+            await self._forward(message)
         else:
             self._write(start, message.get("body", b""))
 
-    async def _pass_on(self, message: Message) -> None:
-        """To HTTP/1.0, which knows no chunks, a body without a length ends with the connection (RFC 9112, 6.3)."""
+    async def _forward(self, message: Message) -> None:
+        """Forward to uvicorn. In HTTP/1.0, without chunks, closing ends a body of unknown length (RFC 9112, 6.3)."""
         cycle: Any = self._cycle
-        if self._to_the_end:
+        if self._until_close:
             cycle.expected_content_length = len(message.get("body", b""))
         await cycle.send(message)
 
@@ -65,7 +65,7 @@ class ResponseWriter:
 
 
 def encode_response(status: int, headers: Headers, body: bytes, keep_alive: bool) -> bytes:
-    """An answer as it goes over the wire; its headers have the length of the body."""
+    """Return the bytes of a response; `headers` must include the Content-Length."""
     lines = [b"%s: %s\r\n" % header for header in headers]
     if not keep_alive:
         lines.append(b"connection: close\r\n")
@@ -73,7 +73,7 @@ def encode_response(status: int, headers: Headers, body: bytes, keep_alive: bool
 
 
 def _is_plain(cycle: RequestResponseCycle, start: Message) -> bool:
-    """Whether nothing about the answer is special: it has a length, and it has a body."""
+    """Return whether the response has a length and a body, and no Connection header of its own."""
     has_length = False
     for name, _ in start["headers"]:
         if name == b"content-length":

@@ -1,4 +1,4 @@
-"""The server's two sockets, inherited or bound before anything heavy is imported."""
+"""The two sockets of the server, inherited or bound before heavy imports."""
 
 from __future__ import annotations
 
@@ -12,27 +12,31 @@ from clusters.net.authority import authority
 from clusters.net.sockets import BACKLOG, find_inherited
 from serving.modelserver.base.errors import CannotListen
 
-FREE_PORT: Final = "end what listens there, or choose another port with {}"
-"""The remedy for a taken port."""
+FREE_PORT: Final = "stop the process that uses it, or choose another port with {}"
+"""The advice for a port that is in use."""
 
 
 class Sockets(msgspec.Struct, frozen=True):
-    """What callers and what the platform connect to."""
+    """The sockets for clients (`data`) and for the platform (`management`)."""
 
     data: socket.socket
     management: socket.socket
 
 
 def bind_or_inherit(inherited: str, host: str, port: int, setting: str) -> socket.socket:
-    """Return the inherited socket for this address (`inherited` lists them, as LISTEN_FDS does), or bind a new one.
+    """Return the inherited socket of this address, or bind a new one. Raises CannotListen.
 
-    The embedded kubelet passes sockets on; on Kubernetes and by `knodel serve` none are inherited. Raises CannotListen.
+    `inherited` lists inherited sockets, as LISTEN_FDS does. The embedded kubelet passes sockets; on Kubernetes and with
+    `knodel serve` there are none.
     """
     return find_inherited(inherited, host, port) or bind(host, port, setting)
 
 
 def bind(host: str, port: int, setting: str) -> socket.socket:
-    """Return a socket that takes connections from now on, served or not. Raises CannotListen, which names `setting`."""
+    """Return a new listening socket, whose backlog takes connections before they are served.
+
+    Raises CannotListen, whose advice names `setting`.
+    """
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,8 @@
-"""Answers that callers do not take: memory that nobody lent, and a server that cannot end.
+"""Bound response data that slow clients have not read, and cut such clients off on shutdown.
 
-A connection is watched from the moment on when the kernel does not take all of an answer at once. Who takes less than
-`ServerLimits.body_rate` from then on is cut off; what all of them have not taken is counted in `ListenerState`.
+A connection is watched from the moment when the kernel does not accept all of a response at once. A client that reads
+less than `ServerLimits.body_rate` from then on is disconnected. `ListenerState` counts the unread bytes of all
+connections.
 """
 
 from __future__ import annotations
@@ -15,68 +16,80 @@ import termios
 from typing import Final
 
 from serving.modelserver.base.limits import ServerLimits
-from serving.modelserver.connections.write_backpressure import ListenerState
 
 _INT: Final = bytes(4)
 _DROP: Final = struct.pack("ii", 1, 0)
-"""Of SO_LINGER: closing drops what the kernel still has, and tells the other side by a reset (`socket(7)`)."""
+"""Value of SO_LINGER: `close` drops unsent data and sends a reset (`socket(7)`)."""
+
+
+class ListenerState:
+    """State that all connections of a listener share.
+
+    - `draining`: whether each response is the last one on its connection
+    - `requests`: number of requests so far
+    - `unread`: bytes of responses that clients have not read
+    - `all_closed`: set when the last connection closes, if a shutdown waits for that
+    """
+
+    def __init__(self) -> None:
+        self.draining = False
+        self.requests = 0
+        self.unread = 0
+        self.all_closed: asyncio.Event | None = None
 
 
 class WriteBackpressure:
-    """What one connection has written and its caller has not taken."""
+    """Watches how fast the client of one connection reads, while written data is pending."""
 
-    def __init__(self, transport: asyncio.Transport, limits: ServerLimits, traffic: ListenerState) -> None:
+    def __init__(self, transport: asyncio.Transport, limits: ServerLimits, state: ListenerState) -> None:
         self._transport = transport
         self._limits = limits
-        self._traffic = traffic
+        self._state = state
         self._counted = 0
-        self._left = 0
+        self._pending = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self) -> None:
-        """Something is left. Nothing is written until `end`, so that it only becomes less."""
-        self._left = self._size()
-        self._watch()
+    def start(self) -> None:
+        """Watch the pending data. Nothing more is written before `stop`, so it can only shrink."""
+        self._pending = self._size()
+        self._schedule()
 
-    def end(self) -> None:
-        """Nothing is left, or nobody to take it."""
+    def stop(self) -> None:
+        """Stop watching: the data was read, or the connection is lost."""
         self._count(0)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _watch(self) -> None:
+    def _schedule(self) -> None:
         self._count(self._transport.get_write_buffer_size())
-        self._timer = asyncio.get_running_loop().call_later(self._limits.answer_check, self._look)
+        self._timer = asyncio.get_running_loop().call_later(self._limits.answer_check, self._check)
 
-    def _look(self) -> None:
-        before, self._left = self._left, self._size()
-        if before - self._left < min(before, self._limits.body_rate * self._limits.answer_check):
+    def _check(self) -> None:
+        before, self._pending = self._pending, self._size()
+        if before - self._pending < min(before, self._limits.body_rate * self._limits.answer_check):
             reset_connection(self._transport)
         else:
-            self._watch()
+            self._schedule()
 
     def _size(self) -> int:
-        return self._transport.get_write_buffer_size() + _in_kernel(self._transport)
+        """Return the number of bytes that the client has not acknowledged, in the process and in the kernel.
+
+        The kernel accepts data in large steps, seconds apart for a slow client, while the client acknowledges all the
+        time (`tcp(7)`: SIOCOUTQ). Without SIOCOUTQ, bytes in the kernel count as 0.
+        """
+        try:
+            number = fcntl.ioctl(self._transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, _INT)
+        except (OSError, ValueError):
+            number = _INT
+        return self._transport.get_write_buffer_size() + int.from_bytes(number, sys.byteorder)
 
     def _count(self, size: int) -> None:
-        self._traffic.untaken += size - self._counted
+        self._state.unread += size - self._counted
         self._counted = size
 
 
 def reset_connection(transport: asyncio.Transport) -> None:
-    """End a connection that is there, and what is left of its answers; nobody takes a part for the whole."""
+    """Close an open connection with a reset, so that the client cannot mistake a part of a response for all of it."""
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
     transport.abort()
-
-
-def _in_kernel(transport: asyncio.Transport) -> int:
-    """Bytes that the kernel has and the other side did not acknowledge (`tcp(7)`: SIOCOUTQ); 0 where it cannot tell.
-
-    It takes them in large steps, seconds apart for a slow caller; the other side takes them all the time.
-    """
-    try:
-        number = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, _INT)
-    except (OSError, ValueError):
-        return 0
-    return int.from_bytes(number, sys.byteorder)

@@ -109,7 +109,7 @@ class PendingRequests:
     async def _held(self, connection: HttpConnection, receive: Receive) -> tuple[ASGIApp, bytes, int]:
         """Who answers, the body, and how much of it is lent. Raises ServingError."""
         place = self._join()
-        refuse = partial(_refuse, connection, connection.answering)
+        refuse = partial(_refuse, connection, connection.current_cycle)
         place.add_done_callback(refuse)  # a body that comes slowly keeps nobody waiting for the refusal
         try:
             content, lent = await read_content(receive, self._budget)

@@ -19,7 +19,7 @@ def looks(sizes: Sequence[int]) -> int:
     pace, last = BodyRate(LIMITS), 0
     for number, size in enumerate(sizes):
         if size == RESTS:
-            pace.rest(last)
+            pace.skip(last)
         elif not pace.is_enough(last := size):
             return number
     return len(sizes)
