@@ -96,7 +96,7 @@ class OneModel:
             unit = self._unit or await self._claimed()
             await self._load(unit, artifact)
         except Exception:
-            self.hold.close(NotReady(FAILED))
+            self.hold.reject(NotReady(FAILED))
             raise
 
     @property
@@ -109,7 +109,7 @@ class OneModel:
         self.lifecycle.drain()
         self.confirmation.close()
         if not self.lifecycle.serves:
-            self.hold.close(NotReady(self.lifecycle.reason))
+            self.hold.reject(NotReady(self.lifecycle.reason))
         return None if self._unit is None else self._unit.assignment.bounds.timeout
 
     def give_up(self) -> None:
@@ -167,7 +167,7 @@ class OneModel:
         self._shared.observability.assign(assignment.name, assignment.revision)
         if self._ports is not None:
             self._ports.label(assignment.revision)
-        self.hold.bound(bounds.slots + self._options.queue, bounds.timeout)
+        self.hold.set_limits(bounds.slots + self._options.queue, bounds.timeout)
         return self._unit
 
     async def _load(self, unit: Unit, artifact: Callable[[], Artifact] | None) -> None:
@@ -179,7 +179,7 @@ class OneModel:
             remember(self._options.scratch, startup.digest)
         self._stats.mark_served(model.memory)
         self._answer_by(unit)
-        self.hold.open(unit.app)
+        self.hold.resolve(unit.app)
 
     def _reported(self, artifact: Callable[[], Artifact]) -> Callable[[], Artifact]:
         """Return a fetch that reports the digest of the files at once: recording it takes as long as loading them."""
@@ -187,7 +187,7 @@ class OneModel:
 
         def fetch() -> Artifact:
             files = artifact()
-            loop.call_soon_threadsafe(self.confirmation.found, files.digest)
+            loop.call_soon_threadsafe(self.confirmation.set_digest, files.digest)
             return files
 
         return fetch

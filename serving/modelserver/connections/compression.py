@@ -1,8 +1,8 @@
 """Compress responses for clients that accept it, in pieces, so that the event loop can serve others in between.
 
-Each response that could be compressed has `Vary: Accept-Encoding`, even if the client accepts no coding: a cache must
-not serve it to other clients (RFC 9110, 12.5.5). Small responses, streams, and responses with their own coding are never
-compressed, and do not have the header.
+Each response that could be compressed has `Vary: Accept-Encoding`, even if the client accepts no coding: caches must
+not serve it to other clients (RFC 9110, 12.5.5). Small responses, streams, and responses with their own coding are
+never compressed, and do not have the header.
 """
 
 from __future__ import annotations

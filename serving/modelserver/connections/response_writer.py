@@ -37,7 +37,9 @@ class ResponseWriter:
         if start is None:
             await self._forward(message)
         elif message.get("more_body") or cycle.flow.write_paused or cycle.disconnected or not _is_plain(cycle, start):
-            self._until_close = cycle.scope["http_version"] == "1.0" and not _has_length(start)
+            self._until_close = cycle.scope["http_version"] == "1.0" and not any(
+                name == b"content-length" for name, _ in start["headers"]
+            )
             if self._until_close:
                 cycle.chunked_encoding = False
             await cycle.send(start)
@@ -81,7 +83,3 @@ def _is_plain(cycle: RequestResponseCycle, start: Message) -> bool:
         elif name == b"connection":
             return False
     return has_length and cycle.scope["method"] != "HEAD"
-
-
-def _has_length(start: Message) -> bool:
-    return any(name == b"content-length" for name, _ in start["headers"])

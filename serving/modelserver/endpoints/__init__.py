@@ -1,1 +1,1 @@
-"""The HTTP endpoints of the data port and of the management port."""
+"""HTTP endpoints of the data port (inference) and of the management port (platform)."""

@@ -1,4 +1,4 @@
-"""The data port: paths of the inference protocols v2 and v1, and what answers them."""
+"""The application of the data port: routes of the inference protocols v2 and v1, health and metadata."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from serving.modelserver.execution.target import check_asked
 
 SERVER_NAME: Final = "knodel"
 EXTENSIONS: Final = ("binary_tensor_data",)
-"""What `/v2` announces: only what works."""
+"""Extensions in the server metadata (`/v2`)."""
 MODEL: Final = "/v2/models/{name}"
 VERSION: Final = MODEL + "/versions/{version}"
 MODEL_V1: Final = "/v1/models/{name}"
 VERSION_V1: Final = MODEL_V1 + "/versions/{version}"
 
-NO_PATH: Final = "no such path: GET / answers the paths of this server"
+NO_PATH: Final = "no such path: GET / lists the paths of this server"
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -50,7 +50,7 @@ class DataApp:
         self._app = make_app([*health_routes(lifecycle), *self._routes()], NO_PATH)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Route one request; past the middle layers when it is what almost all requests are (a third of their time)."""
+        """Route one request. Inferences bypass Starlette, which would take a third of their time."""
         common = self._common.get(scope["path"])
         if common is not None and scope["method"] == "POST":
             await common(scope, receive, send)
@@ -58,10 +58,10 @@ class DataApp:
             await self._app(scope, receive, send)
 
     def _routes(self) -> list[BaseRoute]:
-        ends = self._endpoints
+        endpoints = self._endpoints
         routes: list[BaseRoute] = [
             *server_routes(),
-            Route("/", self._base),
+            Route("/", self._root),
             Route("/", self._no_post, methods=["POST"]),
             Route("/v1/models", self._names),
             Route("/openapi.json", self._document),
@@ -70,27 +70,27 @@ class DataApp:
             routes += [
                 Route(model, self._metadata),
                 Route(f"{model}/ready", self._ready),
-                self._post(f"{model}/infer", ends.infer),
-                self._post(f"{model}/generate", ends.generate),
-                self._post(f"{model}/generate_stream", ends.generate_stream),
+                self._post(f"{model}/infer", endpoints.infer),
+                self._post(f"{model}/generate", endpoints.generate),
+                self._post(f"{model}/generate_stream", endpoints.generate_stream),
             ]
         for model in (VERSION_V1, MODEL_V1):
-            routes += [self._post(f"{model}:predict", ends.predict), Route(model, self._ready)]
+            routes += [self._post(f"{model}:predict", endpoints.predict), Route(model, self._ready)]
         return routes
 
     def _post(self, path: str, endpoint: ASGIApp) -> Route:
-        return Route(path, _Posted(self._check, endpoint))
+        return Route(path, _PostEndpoint(self._check, endpoint))
 
-    async def _base(self, _: Request) -> Response:
-        """Answer a GET of the model's address with the paths below it."""
+    async def _root(self, _: Request) -> Response:
+        """Return the name of the model and its paths."""
         return json_response({"name": self._name, "paths": model_paths(self._name)})
 
     async def _no_post(self, _: Request) -> Response:
-        """Refuse the events of a broker to which only the model's address was given."""
+        """Refuse a POST to the root, as from a broker that has only the address of the model."""
         raise HTTPException(
             405,
-            f"only GET and HEAD are possible at /: requests and events are for /v2/models/{self._name}/infer; "
-            "the subscriber of a Trigger names it as `uri`",
+            f"/ accepts only GET and HEAD: send requests and events to /v2/models/{self._name}/infer, "
+            "for a Trigger with subscriber.uri",
             headers={"Allow": "GET, HEAD"},
         )
 
@@ -98,8 +98,8 @@ class DataApp:
         return json_response({"models": [self._name]})
 
     async def _document(self, _: Request) -> Response:
-        from clusters.base.version import VERSION as version  # reads the distribution's metadata
-        from serving.modelserver.endpoints.openapi import openapi_document  # only who asks needs it
+        from clusters.base.version import VERSION as version  # slow import: reads the metadata of the distribution
+        from serving.modelserver.endpoints.openapi import openapi_document  # rarely needed
 
         model = self._lifecycle.model()
         return json_response(openapi_document(model.name, model.revision, model.signature, version, model.example))
@@ -113,8 +113,8 @@ class DataApp:
                 "name": model.name,
                 "versions": list(model.versions),
                 "platform": signature.platform,
-                "inputs": _described(signature.inputs),
-                "outputs": _described(signature.outputs),
+                "inputs": _tensor_metadata(signature.inputs),
+                "outputs": _tensor_metadata(signature.outputs),
             }
         )
 
@@ -123,12 +123,15 @@ class DataApp:
         return _readiness(self._lifecycle, {"name": self._name})
 
     def _check(self, params: dict[str, Any]) -> None:
-        """Raise NotFound for another model or version than this server has."""
+        """Raise NotFound for an unknown model or version."""
         check_asked(self._name, self._revision, params["name"], params.get("version", ""))
 
 
-class _Posted:
-    """An ASGI endpoint for POST behind a check of its path. To Starlette, `m:predict` is a model's name in a GET."""
+class _PostEndpoint:
+    """An ASGI endpoint that checks the path, then the method POST.
+
+    A Route with methods=["POST"] would let a GET of `m:predict` match the route of a model's name.
+    """
 
     def __init__(self, check: Callable[[dict[str, Any]], None], app: ASGIApp) -> None:
         self._check = check
@@ -142,26 +145,28 @@ class _Posted:
 
 
 def make_app(routes: Sequence[BaseRoute], no_path: str = "no such path") -> Starlette:
-    """Make an application whose errors are all `{"error": "…"}`; `no_path` is the message of a path without a route."""
+    """Return an application whose errors are `{"error": "…"}`; `no_path` is the message for unknown paths."""
 
     async def on_http_error(request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
             raise error
         allowed = (error.headers or {}).get("Allow", "")
-        wrong_method = f"{request.method} is not possible here: use {allowed}"
+        wrong_method = f"method {request.method} is not allowed here: use {allowed}"
         has_reason = error.detail != HTTPStatus(error.status_code).phrase
         message = error.detail if has_reason else {404: no_path, 405: wrong_method}.get(error.status_code, error.detail)
         headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
-        return _error_answer(error.status_code, message, headers)
+        return _error_response(error.status_code, message, headers)
 
     handlers = {HTTPException: on_http_error, ServingError: _on_error, Exception: _on_failure}
     app = Starlette(routes=routes, exception_handlers=handlers)
-    app.router.redirect_slashes = False  # a redirect is no answer to a POST, and names what the caller said is our host
+    app.router.redirect_slashes = (
+        False  # clients do not repeat a POST, and the target would contain the Host of the request
+    )
     return app
 
 
 def health_routes(lifecycle: Lifecycle) -> list[BaseRoute]:
-    """`/v2/health/live` and `/v2/health/ready`."""
+    """Return the routes `/v2/health/live` and `/v2/health/ready`."""
 
     async def live(_: Request) -> Response:
         if lifecycle.live:
@@ -175,7 +180,7 @@ def health_routes(lifecycle: Lifecycle) -> list[BaseRoute]:
 
 
 def model_paths(name: str) -> dict[str, str]:
-    """Return the paths of a model below its server's address, by their purpose."""
+    """Return the paths of a model on its server, by purpose."""
     v1, v2 = f"/v1/models/{name}", f"/v2/models/{name}"
     return {
         "metadata": v2,
@@ -188,17 +193,17 @@ def model_paths(name: str) -> dict[str, str]:
 
 
 def server_routes() -> list[BaseRoute]:
-    """`/v2`."""
+    """Return the routes of the server metadata, `/v2`."""
     return [Route("/v2", _server), Route("/v2/", _server)]
 
 
 def json_response(content: Any, status: int = 200) -> Response:
-    """`content` as JSON."""
+    """Return a response with `content` as JSON."""
     return Response(json_body(content), status, media_type=JSON.decode())
 
 
 async def _server(_: Request) -> Response:
-    from clusters.base.version import VERSION as version  # reads the distribution's metadata
+    from clusters.base.version import VERSION as version  # slow import: reads the metadata of the distribution
 
     return json_response({"name": SERVER_NAME, "version": version, "extensions": EXTENSIONS})
 
@@ -206,27 +211,27 @@ async def _server(_: Request) -> Response:
 def _readiness(lifecycle: Lifecycle, about: dict[str, Any]) -> Response:
     if lifecycle.ready:
         return json_response({**about, "ready": True})
-    answer = json_response({**about, "ready": False, "error": lifecycle.reason}, NotReady.status)
-    answer.headers["retry-after"] = str(NotReady.retry_after)
-    return answer
+    response = json_response({**about, "ready": False, "error": lifecycle.reason}, NotReady.status)
+    response.headers["retry-after"] = str(NotReady.retry_after)
+    return response
 
 
-def _described(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
+def _tensor_metadata(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
     return [{"name": spec.name, "datatype": spec.datatype, "shape": metadata_shape(spec)} for spec in specs]
 
 
 async def _on_error(_: Request, error: Exception) -> Response:
     if not isinstance(error, ServingError):
         raise error
-    return _error_answer(error.status, str(error), error_headers(error))
+    return _error_response(error.status, str(error), error_headers(error))
 
 
 async def _on_failure(_: Request, __: Exception) -> Response:
-    """Starlette raises the error again, which logs it."""
-    return _error_answer(ServingError.status, FAILED, [])
+    """Return a response without details; Starlette raises the error again, which logs it."""
+    return _error_response(ServingError.status, FAILED, [])
 
 
-def _error_answer(status: int, message: str, headers: list[tuple[bytes, bytes]]) -> Response:
-    answer = Response(error_body(message), status, media_type=JSON.decode())
-    answer.raw_headers.extend(headers)
-    return answer
+def _error_response(status: int, message: str, headers: list[tuple[bytes, bytes]]) -> Response:
+    response = Response(error_body(message), status, media_type=JSON.decode())
+    response.raw_headers.extend(headers)
+    return response

@@ -1,7 +1,7 @@
-"""Events for the endpoints of inference: a CloudEvent whose data is a request is answered by a CloudEvent.
+"""Inference by CloudEvents: the data of the event is a request, and the response is a CloudEvent with the result.
 
-So a broker can send its events to a model as they are, and the answers go back to it. An answer comes in the mode in
-which the event came; one that is an error is answered as to any caller, since senders of events look at the status.
+So a broker can send events to a model directly, and receives the responses. The response has the mode (binary or
+structured) of the event. Errors are plain responses, because senders of events only check the status.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from serving.modelserver.execution.inference import Inference
 
 TYPE: Final = "io.kserve.inference.response"
 SOURCE: Final = "io.kserve.inference.{name}"
-"""As KServe names the event of an answer (`create_response_cloudevent`)."""
+"""KServe's source of response events (`create_response_cloudevent`)."""
 CARRIED: Final = ("correlationid", "traceparent", "tracestate")
-"""Extension attributes that an answer has from its request."""
+"""Extension attributes that are copied from the request to the response."""
 CAUSE: Final = "causationid"
-"""Extension attribute: the id of the event that an event answers."""
-QUICK: Final = 256 * 1024  # bytes; such an event is read in a millisecond, larger ones in a thread
+"""Extension attribute with the id of the event that caused the response."""
+QUICK: Final = 256 * 1024  # bytes; such an event is parsed in a millisecond, and larger ones in a thread
 _OK: Final = 200
-_OF_ANOTHER: Final = frozenset({b"content-type", b"content-length", b"content-encoding", b"accept"})
+_NOT_OF_DATA: Final = frozenset({b"content-type", b"content-length", b"content-encoding", b"accept"})
 """Headers that do not describe the data of a structured event."""
 
 
 class CloudEventEndpoint:
-    """Wraps the endpoint `app` of the model `name`, for events only; `now` gives the time of answers."""
+    """An ASGI endpoint for CloudEvents around the endpoint `app` of the model `name`; `now` returns the time."""
 
     def __init__(
         self, app: ASGIApp, inference: Inference, budget: BodyBudget, name: str, now: Callable[[], datetime]
@@ -55,7 +55,7 @@ class CloudEventEndpoint:
         self._now = now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one event."""
+        """Serve one event."""
         try:
             if is_structured(scope["headers"]):
                 await self._structured(scope, receive, send)
@@ -69,14 +69,16 @@ class CloudEventEndpoint:
     async def _binary(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope["headers"]
         event = from_binary(headers)
-        plain = [(name, value) for name, value in headers if name != b"accept"]  # an event is no stream of them
-        answer = _Answer()
-        await self._app({**scope, "headers": plain}, receive, answer)
-        if answer.status != _OK:
-            await answer.send_on(send)
+        plain = [
+            (name, value) for name, value in headers if name != b"accept"
+        ]  # the response is one event, not a stream
+        response = _CapturedResponse()
+        await self._app({**scope, "headers": plain}, receive, response)
+        if response.status != _OK:
+            await response.forward(send)
             return
-        content_type, others = answer.described()
-        await send_body(send, _OK, answer.body, content_type, [*to_binary(self._answer_to(event)), *others])
+        content_type, others = response.split_headers()
+        await send_body(send, _OK, response.body, content_type, [*to_binary(self._response_to(event)), *others])
 
     async def _structured(self, scope: Scope, receive: Receive, send: Send) -> None:
         limit = self._inference.model().codec.limits.body
@@ -84,22 +86,22 @@ class CloudEventEndpoint:
         untyped = [(name, value) for name, value in headers if name != b"content-type"]
         body = await read_body({**scope, "headers": untyped}, receive, self._budget, limit)
         try:
-            event = await _read(body.content)
-            plain = [(name, value) for name, value in headers if name not in _OF_ANOTHER]
+            event = await _parse(body.content)
+            plain = [(name, value) for name, value in headers if name not in _NOT_OF_DATA]
             typed = [*plain, (b"content-type", event.content_type.encode("ascii"))]
-            answer = _Answer()
-            await self._app({**scope, "headers": typed}, ReplayReceive(event.data, receive), answer)
+            response = _CapturedResponse()
+            await self._app({**scope, "headers": typed}, ReplayReceive(event.data, receive), response)
         finally:
             self._budget.give_back(body.lent)
-        if answer.status != _OK:
-            await answer.send_on(send)
+        if response.status != _OK:
+            await response.forward(send)
             return
-        if answer.described()[0] != JSON:
-            raise BadRequest("a structured event has no binary tensors: send it in binary mode, or ask for JSON")
-        await send_body(send, _OK, to_structured(self._answer_to(event, answer.body)), STRUCTURED, [])
+        if response.split_headers()[0] != JSON:
+            raise BadRequest("a structured event cannot have binary tensors: use binary mode, or request JSON")
+        await send_body(send, _OK, to_structured(self._response_to(event, response.body)), STRUCTURED, [])
 
-    def _answer_to(self, event: CloudEvent, data: bytes = b"") -> CloudEvent:
-        """A copy of the event is answered under the same id, so that copies of the answer are known as such."""
+    def _response_to(self, event: CloudEvent, data: bytes = b"") -> CloudEvent:
+        """Return the response event. Its id is a function of the event, so that a broker can discard duplicates."""
         given = event.attributes
         attributes = {
             "id": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self._source} {given['source']} {given['id']}")),
@@ -112,16 +114,16 @@ class CloudEventEndpoint:
         return CloudEvent(attributes, JSON.decode(), data)
 
 
-async def _read(content: bytes) -> CloudEvent:
-    """Raises BadRequest, TooLarge."""
+async def _parse(content: bytes) -> CloudEvent:
+    """Return the structured event in `content`. Raises BadRequest, TooLarge."""
     return from_structured(content) if len(content) <= QUICK else await asyncio.to_thread(from_structured, content)
 
 
-class _Answer:
-    """ASGI's `send` of an endpoint: keeps the answer."""
+class _CapturedResponse:
+    """An ASGI `send` that stores the response."""
 
     def __init__(self) -> None:
-        self.status = 0  # of no answer: the caller left
+        self.status = 0  # 0 without a response: the client disconnected
         self.body = b""
         self._headers: list[tuple[bytes, bytes]] = []
 
@@ -131,14 +133,14 @@ class _Answer:
         else:
             self.body += message.get("body", b"")
 
-    async def send_on(self, send: Send) -> None:
-        """Answer with it as it is."""
+    async def forward(self, send: Send) -> None:
+        """Send the stored response."""
         if self.status:
             await send({"type": "http.response.start", "status": self.status, "headers": self._headers})
             await send({"type": "http.response.body", "body": self.body})
 
-    def described(self) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-        """The type of the body, and headers besides type and length."""
+    def split_headers(self) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+        """Return the content type, and the headers other than content type and length."""
         headers = dict(self._headers)
         content_type = headers.pop(b"content-type")
         headers.pop(b"content-length", None)

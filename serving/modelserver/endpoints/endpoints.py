@@ -1,4 +1,4 @@
-"""The endpoints of one model's inferences, a protocol each, and what they share. Composes."""
+"""Compose the inference endpoints of one model, one for each protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from serving.modelserver.execution.lifecycle import ServedModel
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """ASGI applications: `…/infer`, `:predict`, `…/generate` and `…/generate_stream`."""
+    """ASGI applications for `…/infer`, `…:predict`, `…/generate` and `…/generate_stream`."""
 
     infer: ASGIApp
     predict: ASGIApp
@@ -33,28 +33,24 @@ def make_endpoints(
     budget: BodyBudget,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Endpoints:
-    """Of the model `name`; `now` gives the time of events."""
+    """Return the endpoints of the model `name`; `now` returns the time of CloudEvents in responses."""
 
     def events(app: ASGIApp) -> ASGIApp:
-        from serving.modelserver.endpoints.cloud_events import CloudEventEndpoint  # when the first one comes
+        from serving.modelserver.endpoints.cloud_events import CloudEventEndpoint  # imported with the first event
 
         return CloudEventEndpoint(app, inference, budget, name, now)
 
-    def gated(dialect_of: CodecOf) -> ASGIApp:
+    def routed(codec_of: CodecOf) -> ASGIApp:
         return ContentRouter(
-            UnaryEndpoint(inference, budget, dialect_of), StreamingEndpoint(inference, budget, dialect_of), events
+            UnaryEndpoint(inference, budget, codec_of), StreamingEndpoint(inference, budget, codec_of), events
         )
 
     return Endpoints(
-        infer=gated(V2),
-        predict=gated(_v1),
-        generate=gated(_generate),
+        infer=routed(V2),
+        predict=routed(lambda model: V1Codec(model.codec)),
+        generate=routed(_generate),
         generate_stream=StreamingEndpoint(inference, budget, _generate),
     )
-
-
-def _v1(model: ServedModel) -> V1Codec:
-    return V1Codec(model.codec)
 
 
 def _generate(model: ServedModel) -> GenerateCodec:

@@ -1,4 +1,4 @@
-"""ASGI endpoint of an inference: body in, the model's answer out, in the messages of one protocol."""
+"""ASGI endpoints of inferences in one HTTP protocol."""
 
 from __future__ import annotations
 
@@ -21,68 +21,68 @@ from serving.modelserver.execution.inference import BEGAN, Ask, Encode, Inferenc
 from serving.modelserver.execution.lifecycle import ServedModel
 
 CodecOf = Callable[[ServedModel], ProtocolCodec[Any]]
-"""The messages of a protocol, for a model."""
+"""Returns the codec of a protocol for a model."""
 V2: Final[CodecOf] = attrgetter("codec")
 
 
 class InferenceEndpoint(ABC):
-    """ASGI endpoint: a body is read, answered, and given back."""
+    """The base class of endpoints: reads the body, and gives its memory back after the response."""
 
-    def __init__(self, inference: Inference, budget: BodyBudget, dialect_of: CodecOf = V2) -> None:
+    def __init__(self, inference: Inference, budget: BodyBudget, codec_of: CodecOf = V2) -> None:
         self._inference = inference
         self._budget = budget
-        self._dialect_of = dialect_of
+        self._codec_of = codec_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Serve one request."""
         try:
-            reply = await self._reply(scope, receive, send)
+            response = await self._respond(scope, receive, send)
         except ServingError as error:
             release_frames(error)
             if not isinstance(error, ClientLeft):
                 await send_error(send, error)
             return
-        if reply is None:
+        if response is None:
             return
-        if reply.json_length is None:
-            await send_body(send, 200, reply.body, JSON, [])
+        if response.json_length is None:
+            await send_body(send, 200, response.body, JSON, [])
         else:
-            await send_body(send, 200, reply.body, BINARY, [(JSON_LENGTH, b"%d" % reply.json_length)])
+            await send_body(send, 200, response.body, BINARY, [(JSON_LENGTH, b"%d" % response.json_length)])
 
-    async def _reply(self, scope: Scope, receive: Receive, send: Send) -> ResponseBody | None:
-        """Read the body and return its answer; the body is gone before a slow caller takes the answer."""
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> ResponseBody | None:
+        """Read the body and return the response, so that the body is freed before a slow client reads the response."""
         model = self._inference.model()
         body = await read_body(scope, receive, self._budget, model.codec.limits.body)
-        held = Lease(partial(self._budget.give_back, body.lent), body.lent)
+        lease = Lease(partial(self._budget.give_back, body.lent), body.lent)
         try:
-            return await self.answer(body, held, scope, send)
+            return await self.respond(body, lease, scope, send)
         finally:
-            held.release()
+            lease.release()
 
     @abstractmethod
-    async def answer(self, body: RequestBody, held: Lease, scope: Scope, send: Send) -> ResponseBody | None:
-        """The answer; None when it has been sent. Raises ServingError, if nothing was sent yet.
+    async def respond(self, body: RequestBody, lease: Lease, scope: Scope, send: Send) -> ResponseBody | None:
+        """Return the response, or None if it was sent. Raises ServingError if nothing was sent.
 
-        `held` is the memory of the body, for whoever works on it longer than this lasts.
+        A thread that uses the body for longer than this call must retain `lease`, its memory.
         """
 
 
 class UnaryEndpoint(InferenceEndpoint):
-    """ASGI endpoint of `POST …/infer`, or of another protocol's inference."""
+    """An endpoint whose response is sent as a whole."""
 
-    async def answer(self, body: RequestBody, held: Lease, scope: Scope, _: Send) -> ResponseBody | None:
-        """The whole answer. Raises ServingError."""
-        ask = prepare_request(body, self._dialect_of)
+    async def respond(self, body: RequestBody, lease: Lease, scope: Scope, _: Send) -> ResponseBody | None:
+        """Return the response. Raises ServingError."""
+        prepare = prepare_request(body, self._codec_of)
         return await self._inference.infer(
-            ask, len(body.content), connection_of(scope), began=scope.get(BEGAN), body=held
+            prepare, len(body.content), connection_of(scope), began=scope.get(BEGAN), body=lease
         )
 
 
-def prepare_request(body: RequestBody, dialect_of: CodecOf = V2) -> Ask[ResponseBody]:
-    """The request in `body`, for `Inference`."""
+def prepare_request(body: RequestBody, codec_of: CodecOf = V2) -> Ask[ResponseBody]:
+    """Return the function that decodes `body` for a model, for `Inference.infer`."""
 
-    def ask(model: ServedModel) -> tuple[PreparedRequest, Encode[ResponseBody]]:
-        dialect = dialect_of(model)
-        return dialect.decode(body.content, body.json_length), dialect.encode
+    def prepare(model: ServedModel) -> tuple[PreparedRequest, Encode[ResponseBody]]:
+        codec = codec_of(model)
+        return codec.decode(body.content, body.json_length), codec.encode
 
-    return ask
+    return prepare

@@ -1,4 +1,4 @@
-"""The management port: what the platform asks a server, apart from what callers ask the model."""
+"""The application of the management port: statistics, metrics, digest, model repository and health."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def make_management_app(
     repository: RepositoryRoutes,
     confirmation: Confirmation | None = None,
 ) -> ASGIApp:
-    """Make the application of `/stats`, `/stats/answers`, `/metrics` (text), `/digest`, the repository and health.
+    """Return the application with `/stats`, `/stats/answers`, `/metrics`, `/digest`, the repository and health.
 
-    A server of many models has no `confirmation`, and no `/digest`.
+    A server of many models has no `confirmation`, and therefore no `/digest`.
     """
 
-    async def page(_: Request) -> Response:
+    async def stats_page(_: Request) -> Response:
         return json_response(stats.to_json())
 
     async def answers_page(_: Request) -> Response:
@@ -40,6 +40,6 @@ def make_management_app(
     async def metrics_page(_: Request) -> Response:
         return Response(metrics(), headers={"content-type": CONTENT_TYPE})
 
-    pages = [Route("/stats", page), Route("/stats/answers", answers_page), Route("/metrics", metrics_page)]
+    pages = [Route("/stats", stats_page), Route("/stats/answers", answers_page), Route("/metrics", metrics_page)]
     digest = [] if confirmation is None else confirmation.routes()
     return make_app([*pages, *digest, *repository.routes(), *health_routes(lifecycle)])

@@ -1,7 +1,7 @@
-"""The OpenAPI document of a served model, made from its signature. Pure.
+"""Make the OpenAPI document of a served model from its signature. Pure.
 
-It says what is taken and given, as narrowly as JSON Schema can: not that data has as many elements as its shape, nor
-that 1.0 is no integer. What is taken besides (nested data, binary tensors, `/versions/…`) is told in words.
+The document is as precise as JSON Schema allows. It cannot express that the number of elements follows from the shape,
+nor that 1.0 is not an integer. Nested data, binary tensors and `/versions/…` are described in prose.
 """
 
 from __future__ import annotations
@@ -30,42 +30,66 @@ Object: TypeAlias = dict[str, Any]
 OPENAPI: Final = "3.1.0"
 JSON: Final = "application/json"
 EVENTS: Final[Object] = {"text/event-stream": {}}
-"""Without a schema: OpenAPI has none for a stream before 3.2."""
-DEFAULT_ERROR: Final = {"description": "What went wrong", "content": {JSON: {"schema": {"$ref": ERROR}}}}
+"""A media type without a schema, as OpenAPI has none for streams before 3.2."""
+DEFAULT_ERROR: Final = {"description": "An error", "content": {JSON: {"schema": {"$ref": ERROR}}}}
 _READY: Final[Object] = {"type": "object", "required": ["ready"], "properties": {"ready": {"type": "boolean"}}}
 _LIVE: Final[Object] = {"type": "object", "required": ["live"], "properties": {"live": {"const": True}}}
 _BINARY_ALONE: Final = frozenset({"BF16", "FP16"})
-"""Datatypes that JSON data cannot have; such inputs take FP32 too."""
-_MOST_EXAMPLE: Final = 256  # elements of all inputs; a larger example helps nobody
+"""Datatypes that JSON cannot express; such inputs accept FP32 as well."""
+_MOST_EXAMPLE: Final = 256  # elements of all inputs; a larger example is not useful
 _LIMITS: Final = (
-    "A Content-Encoding of gzip is read. Inputs and outputs travel as binary data too, by the binary tensor data "
-    "extension (Inference-Header-Content-Length). Who accepts text/event-stream gets the answer bit by bit. Each path "
-    "is there with /versions/VERSION behind the model's name."
+    "Requests may have a Content-Encoding of gzip. Inputs and outputs can be binary data, by the binary tensor data "
+    "extension (Inference-Header-Content-Length). A request that accepts text/event-stream receives a stream of "
+    "server-sent events. Each path also exists with /versions/VERSION after the model name."
 )
 
 
 def openapi_document(
     name: str, revision: str, signature: Signature, version: str, example: bytes | None = None
 ) -> Object:
-    """The document of the model `name`; `version` is the server's, `example` a request that the model came with."""
+    """Return the document of the model `name`.
+
+    `version` is that of the server, `example` a request from the model files.
+    """
     v1, v2 = f"/v1/models/{name}", f"/v2/models/{name}"
     return {
         "openapi": OPENAPI,
         "info": {"title": f"{name} ({revision})", "version": version, "description": _LIMITS},
         "servers": [{"url": "/"}],
         "paths": {
-            "/": {"get": _get("paths", "The model's name and its paths, below this address", _object("name", "paths"))},
-            "/v2": {"get": _get("server", "The server", _object("name", "version", "extensions"))},
-            "/v2/health/live": {"get": _get("live", "Whether the server lives", _LIVE)},
+            "/": {"get": _get("paths", "The name of the model and its paths", _object("name", "paths"))},
+            "/v2": {"get": _get("server", "Server metadata", _object("name", "version", "extensions"))},
+            "/v2/health/live": {"get": _get("live", "Whether the server is live", _LIVE)},
             "/v2/health/ready": {"get": _get("ready", "Whether the server is ready", _READY)},
-            v2: {"get": _get("metadata", "The model's inputs and outputs", metadata(name, revision))},
+            v2: {"get": _get("metadata", "Model metadata: inputs and outputs", metadata(name, revision))},
             f"{v2}/ready": {"get": _get("modelReady", "Whether the model is ready", _READY)},
-            "/v1/models": {"get": _get("models", "The names of models", _object("models"))},
+            "/v1/models": {"get": _get("models", "Names of the models", _object("models"))},
             v1: {"get": _get("modelReadyV1", "Whether the model is ready", _READY)},
             f"{v2}/infer": {"post": _infer(name, revision, signature, example)},
-            f"{v1}:predict": {"post": _predict(signature)},
-            f"{v2}/generate": {"post": _generate(name, revision, signature)},
-            f"{v2}/generate_stream": {"post": _generate_stream(signature)},
+            f"{v1}:predict": {
+                "post": _post(
+                    "predict",
+                    "Inference by the v1 protocol",
+                    predict_request(signature),
+                    {JSON: {"schema": predict_response()}, **EVENTS},
+                )
+            },
+            f"{v2}/generate": {
+                "post": _post(
+                    "generate",
+                    "Inference with named values",
+                    generate_request(signature),
+                    {JSON: {"schema": generate_response(name, revision, signature)}, **EVENTS},
+                )
+            },
+            f"{v2}/generate_stream": {
+                "post": _post(
+                    "generateStream",
+                    "Inference with named values, streamed as server-sent events",
+                    generate_request(signature),
+                    EVENTS,
+                )
+            },
         },
         "components": {"schemas": {ERROR.rpartition("/")[2]: _object("error", error={"type": "string"})}},
     }
@@ -74,39 +98,25 @@ def openapi_document(
 def _infer(name: str, revision: str, signature: Signature, own: bytes | None) -> Object:
     return _post(
         "infer",
-        "An inference by the Open Inference Protocol v2",
+        "Inference by the Open Inference Protocol v2",
         infer_request(signature),
         {JSON: {"schema": infer_response(name, revision, signature)}, **EVENTS},
         _own_example(own) or _made_example(signature.inputs),
     )
 
 
-def _predict(signature: Signature) -> Object:
-    answers = {JSON: {"schema": predict_response()}, **EVENTS}
-    return _post("predict", "An inference by the v1 protocol", predict_request(signature), answers)
-
-
-def _generate(name: str, revision: str, signature: Signature) -> Object:
-    answers = {JSON: {"schema": generate_response(name, revision, signature)}, **EVENTS}
-    return _post("generate", "An inference by names", generate_request(signature), answers)
-
-
-def _generate_stream(signature: Signature) -> Object:
-    return _post("generateStream", "The same, bit by bit as server-sent events", generate_request(signature), EVENTS)
-
-
 def _get(operation: str, summary: str, schema: Mapping[str, Any]) -> Object:
-    answer = {"description": summary, "content": {JSON: {"schema": schema}}}
-    return {"operationId": operation, "summary": summary, "responses": {"200": answer, "default": DEFAULT_ERROR}}
+    response = {"description": summary, "content": {JSON: {"schema": schema}}}
+    return {"operationId": operation, "summary": summary, "responses": {"200": response, "default": DEFAULT_ERROR}}
 
 
-def _post(operation: str, summary: str, schema: Object, answers: Object, example: Object | None = None) -> Object:
+def _post(operation: str, summary: str, schema: Object, responses: Object, example: Object | None = None) -> Object:
     body = {"schema": schema} if example is None else {"schema": schema, "example": example}
     return {
         "operationId": operation,
         "summary": summary,
         "requestBody": {"required": True, "content": {JSON: body}},
-        "responses": {"200": {"description": "The answer", "content": answers}, "default": DEFAULT_ERROR},
+        "responses": {"200": {"description": "The response", "content": responses}, "default": DEFAULT_ERROR},
     }
 
 
@@ -115,16 +125,16 @@ def _object(*required: str, **properties: Object) -> Object:
 
 
 def _own_example(content: bytes | None) -> Object | None:
-    """Return the model's own example, None without one or for one that is no JSON object."""
+    """Return the example from the model files, or None if it is missing or not a JSON object."""
     try:
         found = json.loads(content or b"null")
-    except (ValueError, RecursionError):  # not checked by a server that did not warm up
+    except (ValueError, RecursionError):  # the warm-up validates it, which may be off
         return None
     return found if isinstance(found, dict) else None
 
 
 def _made_example(specs: Sequence[TensorSpec]) -> Object | None:
-    """Return a request of zeros, with size 1 where a size varies; None when it would be long."""
+    """Return a request of zeros, with 1 for variable sizes; None if it would be too long."""
     shapes = [[1 if size == ANY else size for size in metadata_shape(spec)] for spec in specs]
     if sum(math.prod(shape) for shape in shapes) > _MOST_EXAMPLE:
         return None
@@ -133,14 +143,9 @@ def _made_example(specs: Sequence[TensorSpec]) -> Object | None:
             "name": spec.name,
             "datatype": "FP32" if spec.datatype in _BINARY_ALONE else spec.datatype,
             "shape": shape,
-            "data": [_zero(spec.datatype)] * math.prod(shape),
+            "data": ["" if spec.datatype == BYTES else DATATYPES[spec.datatype].dtype.type(0).item()]
+            * math.prod(shape),
         }
         for spec, shape in zip(specs, shapes, strict=True)
     ]
     return {"inputs": inputs}
-
-
-def _zero(datatype: str) -> Any:
-    if datatype == BYTES:
-        return ""
-    return DATATYPES[datatype].dtype.type(0).item()

@@ -1,4 +1,4 @@
-"""JSON Schemas of a model's messages, made from its signature. Pure."""
+"""Make the JSON Schemas of the messages of a model from its signature. Pure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PARAMETERS: Final[Schema] = {
     "propertyNames": {"not": {"enum": sorted(UNSUPPORTED)}},
 }
 _NULL: Final[Schema] = {"type": "null"}
-_JSON_BITS: Final = 64  # of numbers in JSON as all decoders read them
+_JSON_BITS: Final = 64  # bits of a JSON number in common decoders
 _SIZE: Final[Schema] = {"type": "integer", "minimum": 0}
 
 
 def infer_request(signature: Signature) -> Schema:
-    """Of the Open Inference Protocol v2, in JSON; inputs in the model's order, which callers need not keep."""
+    """Return the schema of a v2 request, with inputs in the order of the model; the server accepts any order."""
     inputs = [_input(spec) for spec in signature.inputs]
     output = _object({"name": {"enum": [spec.name for spec in signature.outputs]}, "parameters": PARAMETERS}, "name")
     properties = {
@@ -46,7 +46,7 @@ def infer_request(signature: Signature) -> Schema:
 
 
 def infer_response(name: str, revision: str, signature: Signature) -> Schema:
-    """Of the Open Inference Protocol v2, in JSON."""
+    """Return the schema of a v2 response."""
     output = {
         "name": {"enum": [spec.name for spec in signature.outputs]},
         "datatype": {"enum": sorted(DATATYPES)},
@@ -55,15 +55,15 @@ def infer_response(name: str, revision: str, signature: Signature) -> Schema:
         "parameters": {"type": "object"},
     }
     properties = {
-        **_who(name, revision),
+        **_model_fields(name, revision),
         "id": {"type": "string"},
         "outputs": {"type": "array", "items": _object(output, "name", "datatype", "shape", "data")},
     }
-    return _object(properties, *_who(name, revision), "outputs")
+    return _object(properties, *_model_fields(name, revision), "outputs")
 
 
 def predict_request(signature: Signature) -> Schema:
-    """Of the v1 protocol: rows, by either name, or whole tensors by name."""
+    """Return the schema of a v1 request: rows as `instances` or `inputs`, or whole tensors by name."""
     specs = signature.inputs
     rows = _rows(signature)
     columns = _closed({spec.name: _nested(spec) for spec in specs})
@@ -78,12 +78,12 @@ def predict_request(signature: Signature) -> Schema:
 
 
 def predict_response() -> Schema:
-    """Of the v1 protocol: `predictions` of rows, `outputs` of whole tensors."""
+    """Return the schema of a v1 response: `predictions` for rows, `outputs` for whole tensors."""
     return {"oneOf": [_object({"predictions": {}}, "predictions"), _object({"outputs": {}}, "outputs")]}
 
 
 def generate_request(signature: Signature) -> Schema:
-    """Of the generate extension: the inputs by name, and parameters."""
+    """Return the schema of a generate request: the inputs by name, and parameters."""
     values = {spec.name: _value(spec) for spec in signature.inputs}
     names = {"not": {"enum": [*values, *sorted(UNSUPPORTED)]}}
     others = {"type": ["object", "null"], "propertyNames": names}
@@ -95,9 +95,9 @@ def generate_request(signature: Signature) -> Schema:
 
 
 def generate_response(name: str, revision: str, signature: Signature) -> Schema:
-    """Of the generate extension: the outputs by name."""
-    who = _who(name, revision)
-    return _object({**who, **{output: {} for output in signature.usual}}, *who)
+    """Return the schema of a generate response: the outputs by name."""
+    fields = _model_fields(name, revision)
+    return _object({**fields, **{output: {} for output in signature.usual}}, *fields)
 
 
 def metadata(name: str, revision: str) -> Schema:
@@ -138,34 +138,35 @@ def _shape(shape: Sequence[int] | None) -> Schema:
 
 
 def _length(shape: Sequence[int] | None) -> Schema:
-    """Bounds of flat data, where they are known."""
+    """Return the bounds on the length of flat data, if known."""
     if shape is None or ANY in shape:
         return {}
     return {"minItems": math.prod(shape), "maxItems": math.prod(shape)}
 
 
 def _value(spec: TensorSpec) -> Schema:
-    """A tensor, or its only element where it may have one."""
+    """Return the schema of a tensor, or of a single value if the shape allows one element."""
     if spec.shape is not None and not {1, ANY} >= set(spec.shape):
         return _nested(spec)
     return {"anyOf": [_element(spec.datatype), _nested(spec)]}
 
 
 def _rows(signature: Signature) -> Schema:
-    """An object of inputs each; of a model with one input its values, or such objects."""
+    """Return the schema of rows: objects by input name, or plain values of a single input."""
     specs = signature.inputs
     objects = {"type": "array", "items": _closed({spec.name: _nested(spec, 1) for spec in specs}), "minItems": 1}
     return objects if len(specs) > 1 else {"anyOf": [{**_nested(specs[0]), "type": "array"}, objects]}
 
 
 def _nested(spec: TensorSpec, outer: int = 0) -> Schema:
-    """A value nested as the shape is, without its `outer` dimensions; anything where the rank varies."""
+    """Return the schema of a value nested by the shape without its `outer` dimensions; {} for an unknown rank."""
     if spec.shape is None:
         return {}
     nested, least = _element(spec.datatype), 0
     for size in reversed(spec.shape[outer:]):
         bounds = {"minItems": least} if size == ANY else {"minItems": size, "maxItems": size}
-        nested, least = {"type": "array", "items": nested, **bounds}, 1  # of no lists, nobody knows how they nest
+        # only the innermost list may be empty: an empty outer one would hide the number of levels below it
+        nested, least = {"type": "array", "items": nested, **bounds}, 1
     return nested
 
 
@@ -182,22 +183,22 @@ def _element(datatype: str) -> Schema:
 
 
 def _float_bounds(info: np.finfo[Any]) -> Schema:
-    """What is rounded to a finite number: below the middle between the largest one and the next that there would be."""
+    """Return the bounds of numbers that round to a finite value: half a step above the largest one."""
     if info.bits == _JSON_BITS:
         return {}
     beyond = float(info.max) + 2.0 ** (info.maxexp - info.nmant - 2)
     return {"exclusiveMinimum": -beyond, "exclusiveMaximum": beyond}
 
 
-def _who(name: str, revision: str) -> Schema:
+def _model_fields(name: str, revision: str) -> Schema:
     return {"model_name": {"const": name}, "model_version": {"const": revision}}
 
 
 def _closed(properties: Schema) -> Schema:
-    """An object with exactly these properties."""
+    """Return the schema of an object with exactly these properties."""
     return {**_object(properties, *properties), "additionalProperties": False}
 
 
 def _object(properties: Schema, *required: str) -> Schema:
-    """An object with these properties; others are let through, as the protocols do."""
+    """Return the schema of an object with these properties; others are allowed, as in the protocols."""
     return {"type": "object", "required": list(required), "properties": properties}

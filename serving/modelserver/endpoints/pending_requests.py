@@ -1,8 +1,7 @@
-"""The data port of a server that has no model yet: health is answered, all else waits for the model.
+"""The data port of a server without a model: answer health checks, and hold all other requests.
 
-Inferences that wait count as queued, so that the autoscaler sees them; questions about the model are no work of its.
-Bodies are read meanwhile, within the budget of all bodies, and handed on when the model is there: whatever was asked is
-answered by the application of that model alone.
+Held inferences count as queued, so that the autoscaler sees them; requests for metadata do not. Bodies are read
+meanwhile, within the budget of all bodies. When the model is loaded, its application serves the held requests.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from serving.modelserver.execution.inference import BEGAN
 
 HEALTH: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
 WORK: Final = "POST"
-"""Method of an inference; the application's other paths are read with GET."""
+"""The method of inferences; all other paths of the application use GET."""
 
 
 class PendingRequests:
-    """ASGI application; at most `limit` requests wait, each at most `timeout` seconds."""
+    """An ASGI application that holds at most `limit` requests, each for at most `timeout` seconds."""
 
     def __init__(self, health: ASGIApp, stats: Stats, budget: BodyBudget, limit: int, timeout: float) -> None:
         self._health = health
@@ -43,74 +42,73 @@ class PendingRequests:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait."""
+        """Return the number of held requests."""
         return len(self._waiting)
 
-    def bound(self, limit: int, timeout: float) -> None:
-        """Other bounds from now on; who waits keeps its deadline."""
+    def set_limits(self, limit: int, timeout: float) -> None:
+        """Set limits for new requests; held ones keep their deadlines."""
         self._limit = limit
         self._timeout = timeout
 
-    def open(self, app: ASGIApp) -> None:
-        """There is a model: `app` answers what waits, in order, and what was on its way here and comes only now."""
+    def resolve(self, app: ASGIApp) -> None:
+        """Serve held requests by `app`, in order, and all later ones that still arrive here."""
         self._app = app
         for place in self._waiting:
             if not place.done():
                 place.set_result(app)
 
-    def close(self, error: ServingError) -> None:
-        """There will be no model: what waits and what still comes is answered with `error`."""
+    def reject(self, error: ServingError) -> None:
+        """Answer held and later requests with `error`: no model will be loaded."""
         self._closed = error
         for place in self._waiting:
-            fail(place, _another(error))
+            fail(place, _copy(error))
 
     async def wait(self, *, work: bool) -> None:
-        """Of a request by another protocol, which is work or not: until there is a model. Raises ServingError."""
+        """Hold a request of another protocol until there is a model. Raises ServingError.
+
+        `work` is true for inferences, which count as queued.
+        """
         if self._app is not None:
             return
         self._stats.change(queued=int(work))
         try:
-            place = self._join()
+            place = self._enqueue()
             try:
                 await place
             finally:
-                self._leave(place)
+                self._dequeue(place)
         finally:
             self._stats.change(queued=-int(work))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, now or later."""
+        """Serve one request, now or later."""
         if scope["path"] in HEALTH:
             await self._health(scope, receive, send)
             return
-        if self._app is not None:  # its task was made before `open`, and began after it
+        if self._app is not None:  # the task was created before `resolve`, and started after it
             await self._app(scope, receive, send)
             return
-        scope.setdefault(BEGAN, asyncio.get_running_loop().time())  # the time that the request may take begins here
+        scope.setdefault(BEGAN, asyncio.get_running_loop().time())  # the start of the request's timeout
         try:
-            app, content, lent = await self._counted(scope, receive)
+            work = int(scope["method"] == WORK)
+            self._stats.change(queued=work)
+            try:
+                app, content, lent = await self._read_and_wait(connection_of(scope), receive)
+            finally:
+                self._stats.change(queued=-work)
         except ClientLeft:
             return
         except ServingError as error:
             await send_error(send, error)
             return
-        self._budget.give_back(lent)  # who reads it again borrows it again, before anybody else can
+        self._budget.give_back(lent)  # `app` takes it again before other tasks can
         await app(scope, ReplayReceive(content, receive), send)
 
-    async def _counted(self, scope: Scope, receive: Receive) -> tuple[ASGIApp, bytes, int]:
-        """As `_held`, which is work to be done or not. Raises ServingError."""
-        work = int(scope["method"] == WORK)
-        self._stats.change(queued=work)
-        try:
-            return await self._held(connection_of(scope), receive)
-        finally:
-            self._stats.change(queued=-work)
-
-    async def _held(self, connection: HttpConnection, receive: Receive) -> tuple[ASGIApp, bytes, int]:
-        """Who answers, the body, and how much of it is lent. Raises ServingError."""
-        place = self._join()
+    async def _read_and_wait(self, connection: HttpConnection, receive: Receive) -> tuple[ASGIApp, bytes, int]:
+        """Return the application, the body, and its bytes from the budget. Raises ServingError."""
+        place = self._enqueue()
         refuse = partial(_refuse, connection, connection.current_cycle)
-        place.add_done_callback(refuse)  # a body that comes slowly keeps nobody waiting for the refusal
+        place.add_done_callback(refuse)  # a slow body must not delay the refusal
         try:
             content, lent = await read_content(receive, self._budget)
             place.remove_done_callback(refuse)
@@ -122,11 +120,11 @@ class PendingRequests:
                 raise
         finally:
             connection.on_disconnect(None)
-            self._leave(place)
+            self._dequeue(place)
 
-    def _join(self) -> asyncio.Future[ASGIApp]:
+    def _enqueue(self) -> asyncio.Future[ASGIApp]:
         if self._closed is not None:
-            raise _another(self._closed)
+            raise _copy(self._closed)
         if len(self._waiting) >= self._limit:
             raise Overloaded(FULL)
         loop = asyncio.get_running_loop()
@@ -137,19 +135,19 @@ class PendingRequests:
         self._waiting[place] = None
         return place
 
-    def _leave(self, place: asyncio.Future[ASGIApp]) -> None:
+    def _dequeue(self, place: asyncio.Future[ASGIApp]) -> None:
         del self._waiting[place]
         if not place.cancel() and not place.cancelled():
-            place.exception()  # seen, though nobody may have waited for it
+            place.exception()  # mark it as retrieved, as there may be no waiter
 
 
-def _another(error: ServingError) -> ServingError:
-    """One for each request: an error that is raised keeps all that was on its way, bodies included."""
+def _copy(error: ServingError) -> ServingError:
+    """Return a new error for each request: the traceback of a raised one keeps frames, and bodies, in memory."""
     return type(error)(str(error))
 
 
 def _refuse(connection: HttpConnection, cycle: RequestResponseCycle | None, place: asyncio.Future[ASGIApp]) -> None:
-    """Only while the body comes: else whoever has read it tells, and what the connection reads is another request."""
+    """Refuse a request whose body is still arriving. After that, the connection may be reading another request."""
     error = None if place.cancelled() else place.exception()
     is_coming = cycle is not None and cycle is connection.cycle and cycle.more_body
     if is_coming and isinstance(error, ServingError):

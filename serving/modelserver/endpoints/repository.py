@@ -1,11 +1,13 @@
-"""The model repository extension on the management port: which models there are, loading and unloading them.
+"""The model repository extension on the management port: list, load and unload models.
 
-As Triton has it (`protocol/extension_model_repository.md`), and with the parameters of `assignment`. To load and unload
-needs the token; to look needs it in a pool only, where nobody else knows yet what is served.
+The protocol is Triton's (`protocol/extension_model_repository.md`), with the parameters of `base.assignment`. Load and
+unload calls need the bearer token. The index needs it only in a member of a warm pool, whose model is not public.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Awaitable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
@@ -15,28 +17,28 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from clusters.base.errors import KnodelError
-from serving.modelserver.base.errors import BadRequest, NotReady, ServingError
+from serving.modelserver.base.errors import BadRequest, NotReady, ServingError, Unauthorized
 from serving.modelserver.base.limits import BodyBudget
+from serving.modelserver.base.options import LOAD_TOKEN
 from serving.modelserver.codec.bounded_read import read_content
 from serving.modelserver.endpoints.app import SERVER_NAME, json_response
-from serving.modelserver.endpoints.repository import BearerToken
 from serving.modelserver.execution.lifecycle import Lifecycle
 
 T = TypeVar("T")
 
-LARGEST_BODY: Final = 64 * 1024  # bytes; ours have some 300
+LARGEST_BODY: Final = 64 * 1024  # bytes; calls of the platform have about 300
 EXTENSIONS: Final = ("model_repository",)
-"""What `/v2` of the management port announces."""
+"""Extensions in the server metadata (`/v2`) of the management port."""
 READY: Final = "READY"
 LOADING: Final = "LOADING"
 UNLOADING: Final = "UNLOADING"
 UNAVAILABLE: Final = "UNAVAILABLE"
-"""States of a model, in the extension's words."""
+"""States of a model, as the extension names them."""
 _MODELS: Final = "/v2/repository/models/{name}"
 
 
 class IndexEntry(msgspec.Struct, frozen=True):
-    """A model of the index; `reason` says why it is in this state, "" where that goes without saying."""
+    """An entry of the index; `reason` explains the state, "" if there is nothing to explain."""
 
     name: str
     version: str
@@ -44,28 +46,28 @@ class IndexEntry(msgspec.Struct, frozen=True):
     reason: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """As the index has it."""
+        """Return the JSON of the index."""
         return {"name": self.name, "version": self.version, "state": self.state, "reason": self.reason}
 
 
 class ModelRepository(Protocol):
-    """The models of a server: one, or many."""
+    """The models of a server, one or many."""
 
     @property
     def lifecycle(self) -> Lifecycle:
-        """Of the server."""
+        """Return the lifecycle of the server."""
         ...
 
     def index(self) -> Sequence[IndexEntry]:
-        """All of them."""
+        """Return all models."""
         ...
 
     async def load_call(self, name: str, body: bytes) -> str:
-        """The state of the model that a load call asks for. Raises ServingError, KnodelError."""
+        """Load a model by the body of a load call, and return its state. Raises ServingError, KnodelError."""
         ...
 
     async def unload_call(self, name: str) -> str:
-        """The state of the model that an unload call names. Raises ServingError, KnodelError."""
+        """Unload a model, and return its state. Raises ServingError, KnodelError."""
         ...
 
 
@@ -77,8 +79,21 @@ class _Unload(msgspec.Struct, forbid_unknown_fields=True):
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class BearerToken(msgspec.Struct, frozen=True):
+    """Authorization of load and unload calls by a token; `sha256` is its digest in hex, "" to refuse all calls."""
+
+    sha256: str
+
+    def check(self, authorization: str) -> None:
+        """Raise Unauthorized unless the header is `Bearer TOKEN` with the right token."""
+        scheme, _, token = authorization.partition(" ")
+        found = hashlib.sha256(token.strip().encode("latin-1", "replace")).hexdigest().encode()
+        if scheme.lower() != "bearer" or not hmac.compare_digest(found, self.sha256.encode()):
+            raise Unauthorized(f"this call needs the bearer token whose SHA-256 is in {LOAD_TOKEN} of the server")
+
+
 class RepositoryRoutes:
-    """`bearer` knows the token, `is_open`: who only looks needs none."""
+    """The routes of the extension; if `is_open`, the index needs no token."""
 
     def __init__(self, models: ModelRepository, bearer: BearerToken, *, is_open: bool) -> None:
         self._models = models
@@ -87,7 +102,7 @@ class RepositoryRoutes:
         self._budget = BodyBudget(LARGEST_BODY)
 
     def routes(self) -> list[BaseRoute]:
-        """Of the management port."""
+        """Return the routes for the management port."""
         return [
             Route("/v2", _announce),
             Route("/v2/repository/index", self._index, methods=["GET", "POST"]),
@@ -106,16 +121,16 @@ class RepositoryRoutes:
         self._check(request)
         name, body = request.path_params["name"], await self._body(request)
         self._refuse_while_draining()
-        return await _told(name, self._models.load_call(name, body))
+        return await _state_response(name, self._models.load_call(name, body))
 
     async def _unload(self, request: Request) -> Response:
         self._check(request)
         name, body = request.path_params["name"], await self._body(request)
         parameters = _decoded(body, _Unload, '{"parameters": {…}}').parameters
-        if parameters.keys() - {"unload_dependents"}:  # there are none: models here know nothing of each other
-            raise BadRequest("the only parameter of an unload call is unload_dependents")
+        if parameters.keys() - {"unload_dependents"}:  # models have no dependents here, so the parameter has no effect
+            raise BadRequest("unsupported parameter: an unload call has only unload_dependents")
         self._refuse_while_draining()
-        return await _told(name, self._models.unload_call(name))
+        return await _state_response(name, self._models.unload_call(name))
 
     def _check(self, request: Request) -> None:
         self._bearer.check(request.headers.get("authorization", ""))
@@ -131,13 +146,13 @@ class RepositoryRoutes:
 
 
 async def _announce(_: Request) -> Response:
-    from clusters.base.version import VERSION  # reads the distribution's metadata
+    from clusters.base.version import VERSION  # slow import: reads the metadata of the distribution
 
     return json_response({"name": SERVER_NAME, "version": VERSION, "extensions": EXTENSIONS})
 
 
-async def _told(name: str, work: Awaitable[str]) -> Response:
-    """The state that a model is in now. Raises ServingError; what else went wrong is told, for the platform asks."""
+async def _state_response(name: str, work: Awaitable[str]) -> Response:
+    """Return a response with the state that `work` returns. Raises ServingError, also for other errors of Knodel."""
     try:
         return json_response({"name": name, "state": await work})
     except ServingError:
@@ -147,8 +162,8 @@ async def _told(name: str, work: Awaitable[str]) -> Response:
 
 
 def _decoded(body: bytes, kind: type[T], form: str) -> T:
-    """The body, or, as it may be left out, what is in none. Raises BadRequest."""
+    """Return the decoded body, which may be empty. Raises BadRequest."""
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"the body is {form}: {error}") from error
+        raise BadRequest(f"the body is not {form}: {error}") from error

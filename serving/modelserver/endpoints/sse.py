@@ -1,9 +1,8 @@
-"""Answers that come bit by bit, as server-sent events: `text/event-stream` (WHATWG HTML, 9.2).
+"""Streamed responses as server-sent events: `text/event-stream` (WHATWG HTML, 9.2).
 
-Each part of the answer is an event whose data is one JSON message of a protocol. What goes wrong before the first part
-is answered with its status; what goes wrong later, when the status has left, is an event `{"error": "…"}`, the last one
-(as Triton's generate extension has it), and the scope tells those who count its status. A stream has the slot and the
-deadline of an inference; it ends when the caller leaves.
+The data of each event is one JSON message of a protocol. An error before the first event is a response with its status.
+A later error is a final event `{"error": "…"}`, as in Triton's generate extension; the ASGI scope has its status for
+metrics. A stream occupies a slot, and has the deadline of an inference. It ends when the client disconnects.
 """
 
 from __future__ import annotations
@@ -35,21 +34,21 @@ from serving.modelserver.execution.lifecycle import ServedModel
 HEAD: Final = [
     (b"content-type", EVENT_STREAM + b"; charset=utf-8"),
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # proxies that collect answers pass this one on at once
+    (b"x-accel-buffering", b"no"),  # disables buffering in proxies
 ]
 IN_A_THREAD: Final = INLINE_BODY + 1
-"""As large as bodies that the event loop does not take: a stream would keep it for as long as it lasts."""
+"""A body size that always runs in a thread: a stream would block the event loop for its whole duration."""
 
 
 class StreamingEndpoint(InferenceEndpoint):
-    """ASGI endpoint of an inference whose answer is a stream of events."""
+    """An endpoint whose response is a stream of events."""
 
-    async def answer(self, body: RequestBody, held: Lease, scope: Scope, send: Send) -> None:
-        """Send the events. Raises ServingError, of what goes wrong before the first one."""
+    async def respond(self, body: RequestBody, lease: Lease, scope: Scope, send: Send) -> None:
+        """Send the events. Raises ServingError for an error before the first one."""
         loop = asyncio.get_running_loop()
         parts: Handover[bytes] = Handover(loop)
         inferring = self._inference.run(
-            partial(self._produce, body, parts), IN_A_THREAD, connection_of(scope), began=scope.get(BEGAN), body=held
+            partial(self._produce, body, parts), IN_A_THREAD, connection_of(scope), began=scope.get(BEGAN), body=lease
         )
         running = loop.create_task(inferring)
 
@@ -67,17 +66,20 @@ class StreamingEndpoint(InferenceEndpoint):
     def _produce(
         self, body: RequestBody, parts: Handover[bytes], model: ServedModel, cancellation: Cancellation | None
     ) -> None:
-        """Decode, and hand over each part as it comes. Runs in a thread. Raises ServingError, EngineError."""
-        dialect = self._dialect_of(model)
-        call = dialect.decode(body.content, body.json_length)
+        """Decode the request, and hand over each part of the response. Runs in a thread.
+
+        Raises ServingError, EngineError.
+        """
+        codec = self._codec_of(model)
+        request = codec.decode(body.content, body.json_length)
         with closing(
-            stream_outputs(model.engine, call, cancellation)
-        ) as stream:  # at once, not when memory is collected
-            for answers in stream:
-                reply = dialect.encode(call, answers)
-                if reply.json_length is not None:
-                    raise BadRequest("a stream of events has no binary tensors: ask for JSON")
-                parts.put(reply.body)
+            stream_outputs(model.engine, request, cancellation)
+        ) as stream:  # closed at once, not by the garbage collector
+            for outputs in stream:
+                part = codec.encode(request, outputs)
+                if part.json_length is not None:
+                    raise BadRequest("a stream of events cannot have binary tensors: request JSON")
+                parts.put(part.body)
                 if cancellation is not None and cancellation.cancelled:
                     raise Cancelled("the stream was cancelled")
 
@@ -90,7 +92,7 @@ async def _deliver(
             await events.send(part)
         await running
     except ServingError as error:
-        if not events.begun or isinstance(error, ClientLeft):
+        if not events.started or isinstance(error, ClientLeft):
             raise
         release_frames(error)
         scope[BROKEN_KEY] = error.status
@@ -99,32 +101,32 @@ async def _deliver(
 
 
 class EventStreamWriter:
-    """The answer; `begun` says whether its status has left."""
+    """Writes events to the client; `started` is true once the status is sent."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.begun = False
+        self.started = False
 
     async def send(self, data: bytes) -> None:
-        """One more event; `data` is one line. Waits for a caller that reads slowly."""
-        if not self.begun:
-            self.begun = True
+        """Send an event with the single line `data`. Waits for a slow client."""
+        if not self.started:
+            self.started = True
             await self._send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
         await self._send({"type": "http.response.body", "body": b"data: %b\n\n" % data, "more_body": True})
 
     async def end(self) -> None:
-        """There are no more; a stream may have none."""
-        if not self.begun:
+        """End the stream, which may have no events."""
+        if not self.started:
             await self._send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
         await self._send({"type": "http.response.body", "body": b""})
 
 
 def stream_outputs(
-    engine: Engine, call: PreparedRequest, cancellation: Cancellation | None
+    engine: Engine, request: PreparedRequest, cancellation: Cancellation | None
 ) -> Generator[Sequence[Tensor], None, None]:
-    """The parts of the answer; its whole from an engine that does not stream. Raises EngineError at any part."""
+    """Yield the parts of the response; one part if the engine does not stream. Raises EngineError at any part."""
     stream = getattr(engine, "stream", None)
     if stream is None:
-        yield engine.infer(call.inputs, call.outputs, cancellation)
+        yield engine.infer(request.inputs, request.outputs, cancellation)
     else:
-        yield from stream(call.inputs, call.outputs, cancellation)
+        yield from stream(request.inputs, request.outputs, cancellation)

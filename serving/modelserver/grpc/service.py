@@ -113,8 +113,8 @@ class Service:
     """
 
     def __init__(
-        self, lifecycle: Lifecycle, hold: PendingRequests | None, receiver: Messages, untaken: Untaken, metrics: Observer | None,
-        monotonic: Callable[[], float], token: bytes = b"",
+        self, lifecycle: Lifecycle, hold: PendingRequests | None, receiver: Messages, untaken: Untaken,
+        metrics: Observer | None, monotonic: Callable[[], float], token: bytes = b"",
     ) -> None:  # fmt: skip
         self._token = token
         self._lifecycle = lifecycle

@@ -156,13 +156,13 @@ class Model:
         self._unloaded, self.reason = True, UNLOADED
         hold = self._take_hold()
         if hold is not None:
-            hold.close(NotReady(_UNLOADED))
+            hold.reject(NotReady(_UNLOADED))
 
     def release(self) -> None:
         """It is loaded: answer who waits."""
         hold = self._take_hold()
         if hold is not None:
-            hold.open(self)
+            hold.resolve(self)
 
     def fail(self, reason: str) -> None:
         """It could not be loaded for those who wait. Others have as much time to load as its failure took."""
@@ -170,7 +170,7 @@ class Model:
         self._retry_at = self._now() + max(RETRY, self.cost)
         hold = self._take_hold()
         if hold is not None:
-            hold.close(NotReady(_FAILED))
+            hold.reject(NotReady(_FAILED))
 
     def close(self) -> None:
         """Let go of it; no request follows."""
@@ -181,7 +181,7 @@ class Model:
         """It is not loaded any more: who waits, or comes, is told so."""
         self._closed = reason
         if self._hold is not None:
-            self._hold.close(NotReady(reason))
+            self._hold.reject(NotReady(reason))
 
     def _take_hold(self) -> PendingRequests | None:
         """Who waits now; whoever comes next begins to wait anew."""

@@ -97,7 +97,7 @@ async def serving(
     try:
         yield parts
     finally:
-        parts.hold.close(ServingError("the test is over"))
+        parts.hold.reject(ServingError("the test is over"))
         async with asyncio.timeout(PATIENCE):
             await parts.server.close()
         parts.workers.close()

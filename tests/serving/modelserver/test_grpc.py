@@ -322,7 +322,7 @@ async def test_a_pool_member_holds_inferences_until_it_has_its_model() -> None:
         assert parts.busy() == (0, 1)
         parts.assign()
         parts.load(models.double())
-        parts.hold.open(make_nothing)
+        parts.hold.resolve(make_nothing)
         assert (await held).outputs[0].contents.fp32_contents[0] == 2.0
         assert messages.ModelMetadataResponse.FromString(await asks).name == NAME
         assert parts.busy() == (0, 0)
@@ -335,7 +335,7 @@ async def test_what_was_held_is_told_when_there_will_be_no_model() -> None:
         await eventually(lambda: parts.hold.waiting == 2)
         left.cancel()
         await eventually(lambda: parts.busy() == (0, 1))
-        parts.hold.close(NotReady("the model could not be loaded here: try again"))
+        parts.hold.reject(NotReady("the model could not be loaded here: try again"))
         assert (await refused(held)).code() == Code.UNAVAILABLE
 
 

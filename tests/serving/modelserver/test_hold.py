@@ -35,7 +35,7 @@ async def test_what_arrived_before_it_opened_and_is_begun_after_it_is_passed_on(
 
     hold = PendingRequests(make_app([]), Stats(SteppedClock().monotonic), BodyBudget(1), limit=1, timeout=1.0)
     late = asyncio.create_task(_asked(hold))
-    hold.open(app)
+    hold.resolve(app)
     async with asyncio.timeout(5):
         await late
     assert (answered, hold.waiting) == (["/v2/models/m"], 0)
@@ -45,7 +45,7 @@ async def test_a_load_that_failed_is_told_by_an_error_of_its_own_to_each() -> No
     hold = PendingRequests(make_app([]), Stats(SteppedClock().monotonic), BodyBudget(1), limit=3, timeout=1.0)
     waiting = [asyncio.create_task(hold.wait(work=True)) for _ in range(2)]
     await asyncio.sleep(0)
-    hold.close(NotReady("broken"))
+    hold.reject(NotReady("broken"))
     errors = [*await asyncio.gather(*waiting, hold.wait(work=True), return_exceptions=True)]
     assert [str(error) for error in errors] == ["broken"] * 3
     assert len({id(error) for error in errors}) == 3
@@ -67,7 +67,7 @@ async def test_an_end_that_comes_with_the_rest_of_a_body_is_told_to_its_request_
     await eventually(lambda: hold.waiting == 1)
 
     connections[0].data_received(first[-1:] + second[:-1])  # in one turn of the loop with the end of the waiting
-    hold.close(NotReady("broken"))
+    hold.reject(NotReady("broken"))
     answers = [await caller.answer(), await caller.answer()]
     await caller.send(second[-1:] + first)
     answers.append(await caller.answer())
