@@ -63,9 +63,9 @@ def test_a_taken_port_of_grpc_is_not_announced(model: str, taken: str) -> None:
         (("--host", "2001:db8::1"), ["'2001:db8::1' is not an address of this machine", "set --host to"]),
         (("--host", "a..b"), ["'a..b' is not an address of this machine", "set --host to"]),
         (("--host", ""), ["--host is empty"]),
-        (("--allowed-host", "http://x"), ["--allowed-host 'http://x': is not a host name: write NAME"]),
+        (("--allowed-host", "http://x"), ["--allowed-host 'http://x' is not a host name: write NAME"]),
         (("--grpc-port", "9000", "--port", "9000"), ["--grpc-port 9000: --port has this port already"]),
-        (("--load-timeout", "nan", "--models"), ["argument --load-timeout: nan is no positive number"]),
+        (("--load-timeout", "nan", "--models"), ["argument --load-timeout: nan is not a positive number"]),
     ],
 )
 def test_wrong_options_are_refused(knodel: Knodel, model: str, options: tuple[str, ...], words: list[str]) -> None:

@@ -135,12 +135,12 @@ async def test_a_request_of_two_members_is_answered(double: Running) -> None:
 @pytest.mark.parametrize(
     ("behind", "fault"),
     [
-        (b"x" * 20, "the bytes behind member 1 are not a gzip member"),
-        (b"\0" * 512, "the bytes behind member 1 are not a gzip member"),
-        (gzip.compress(b"b") + b"{}" * 9, "the bytes behind member 2 are not a gzip member"),
-        (gzip.compress(b"b")[:-1], "cut off"),
-        (gzip.compress(b"b")[:5], "cut off"),
-        (zlib.compress(b"b"), "the bytes behind member 1 are not a gzip member"),
+        (b"x" * 20, "the bytes after gzip member 1 are not a gzip member"),
+        (b"\0" * 512, "the bytes after gzip member 1 are not a gzip member"),
+        (gzip.compress(b"b") + b"{}" * 9, "the bytes after gzip member 2 are not a gzip member"),
+        (gzip.compress(b"b")[:-1], "truncated"),
+        (gzip.compress(b"b")[:5], "truncated"),
+        (zlib.compress(b"b"), "the bytes after gzip member 1 are not a gzip member"),
         (gzip.compress(b"") * MEMBERS, f"more than {MEMBERS} gzip members"),
     ],
     # a gzip member has the time in it, and each process of the tests must have the same ids

@@ -79,10 +79,10 @@ def test_who_is_not_to_warm_up_does_not_look_at_the_example(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("example", "words"),
     [
-        ("no JSON", "example.json is no request that the model takes: the body is no JSON"),
+        ("no JSON", "example.json is no request that the model takes: the body is not JSON"),
         ({"inputs": []}, "example.json is no request that the model takes: .*'input-0'"),
         (request(1, name="x"), "no input 'x'"),
-        (request(1, datatype="INT64"), "is INT64: the model takes FP64"),
+        (request(1, datatype="INT64"), "is INT64: the model expects FP64"),
         (request(1, 2, shape=[3]), "3 elements"),
         (request(0), "the model fails on its own example: ValueError: a meaning is needed"),
     ],

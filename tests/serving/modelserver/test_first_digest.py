@@ -56,5 +56,5 @@ def test_a_promised_digest_goes_first_and_without_a_platform_there_is_no_record(
 
 def test_a_record_that_is_no_digest_is_refused(tmp_path: Path, record: Path) -> None:
     record.write_text("sha256:evil")
-    with pytest.raises(BadOptions, match="the recorded digest of m-00001 cannot be used"):
+    with pytest.raises(BadOptions, match="cannot use the recorded digest of m-00001"):
         digest_of(tmp_path)

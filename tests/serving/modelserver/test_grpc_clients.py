@@ -95,7 +95,7 @@ async def test_errors_reach_the_client_in_words(double: Parts) -> None:
         with pytest.raises(InferenceServerException, match="unknown model 'other'") as unknown:
             await client.infer("other", [given(np.array([1.0], np.float32), "FP32")])
         assert unknown.value.status() == "StatusCode.NOT_FOUND"
-        with pytest.raises(InferenceServerException, match="the model takes FP32"):
+        with pytest.raises(InferenceServerException, match="the model expects FP32"):
             await client.infer(NAME, [given(np.array([1], np.int32), "INT32")])
         with pytest.raises(InferenceServerException, match="management port"):
             await client.load_model(NAME)

@@ -85,7 +85,7 @@ def test_names_are_checked_on_loopback_and_where_they_are_listed() -> None:
 
 @pytest.mark.parametrize("name", ["http://models.lan", "models.lan:80", "models.lan/x", "", "a b", "*.", "*x", "::1"])
 def test_what_is_not_a_host_name_is_refused(name: str) -> None:
-    with pytest.raises(BadOptions, match=f"--allowed-host '{re.escape(name)}': is not a host name: write NAME"):
+    with pytest.raises(BadOptions, match=f"--allowed-host '{re.escape(name)}' is not a host name: write NAME"):
         options("--allowed-host", name)
     if name:
         with pytest.raises(BadOptions, match="KNODEL_ALLOWED_HOSTS"):

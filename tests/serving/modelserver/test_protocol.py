@@ -98,13 +98,13 @@ async def test_the_address_of_a_model_answers_its_name_and_paths(double: Running
 
 @pytest.mark.parametrize("path", [f"/v2/models/{NAME}/infer/", f"/v2/models/{NAME}/config", "/predict"])
 async def test_a_path_that_is_not_there_names_where_the_paths_are(double: Running, path: str) -> None:
-    assert "GET / answers the paths" in (await double.post({}, path)).error
+    assert "GET / lists the paths" in (await double.post({}, path)).error
 
 
 async def test_a_wrong_method_is_405_and_names_the_right_one(double: Running) -> None:
     answer = await double.get(f"/v2/models/{NAME}/infer")
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
-    assert answer.error == "GET is not possible here: use POST"
+    assert answer.error == "method GET is not allowed here: use POST"
     assert (await double.post({}, "/v2/health/ready")).status == 405
 
 
