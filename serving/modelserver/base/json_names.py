@@ -56,17 +56,12 @@ def _scan(message: bytes) -> None:
         elif token == b"}":
             names.pop()
         else:
-            name = _plain(token)
+            name = token[1:-1]
+            if b"\\" in name:  # decoders do not validate escape sequences in names that they skip
+                try:
+                    name = msgspec.json.decode(token, type=str).encode()
+                except (msgspec.DecodeError, UnicodeError) as error:
+                    raise BadRequest("the name of a member is not a valid string") from error
             if name in names[-1]:
                 raise BadRequest(f"{name[:_SHOWN].decode(errors='replace')!r} is given twice")
             names[-1].add(name)
-
-
-def _plain(token: bytes) -> bytes:
-    """Return the name in UTF-8. Validates escape sequences, because decoders do not do so in unknown names."""
-    if b"\\" not in token:
-        return token[1:-1]
-    try:
-        return msgspec.json.decode(token, type=str).encode()
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise BadRequest("the name of a member is not a valid string") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TextIO
 
 MOST_LINES: Final = 10_000  # in the queue, some MB; more are dropped while a reader stalls
@@ -33,7 +34,10 @@ class LineWriter:
             if len(self._waiting) == 1:
                 self._changed.notify()
             if self._thread is None:
-                self._thread = _started(self._work)
+                thread = threading.Thread(target=self._work, name="access-log", daemon=True)
+                with suppress(RuntimeError):  # the system has no more threads now: the next line tries again
+                    thread.start()
+                    self._thread = thread
 
     def close(self, timeout: float) -> None:
         """Write the queued lines. Blocks for at most `timeout` seconds."""
@@ -44,31 +48,20 @@ class LineWriter:
             self._thread.join(timeout)
 
     def _work(self) -> None:
-        while lines := self._next():
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closing.is_set():
+                    self._changed.wait()
+                lines = [*self._waiting]
+                self._waiting.clear()
+                if self._dropped:
+                    lines.append(self._lost(self._dropped))
+                    self._dropped = 0
+            if not lines:
+                return
             try:
                 self._out.write("".join(lines))
                 self._out.flush()
             except (OSError, ValueError):  # the reader closed it
                 return
             self._closing.wait(PAUSE)
-
-    def _next(self) -> list[str]:
-        with self._changed:
-            while not self._waiting and not self._closing.is_set():
-                self._changed.wait()
-            lines = [*self._waiting]
-            self._waiting.clear()
-            if self._dropped:
-                lines.append(self._lost(self._dropped))
-                self._dropped = 0
-            return lines
-
-
-def _started(work: Callable[[], None]) -> threading.Thread | None:
-    """Return a started thread, or None if the system has none now; the next line tries again."""
-    thread = threading.Thread(target=work, name="access-log", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:
-        return None
-    return thread

@@ -68,7 +68,12 @@ def from_binary(headers: Headers) -> CloudEvent:
             key = name[3:].decode("latin-1")
             if key in attributes:
                 raise BadRequest(f"the event has a duplicate header {name.decode('latin-1')!r}")
-            attributes[key] = _unquoted(key, value)
+            if len(value) > 1 and value[:1] == value[-1:] == b'"':  # optional quotes (3.1.3.2)
+                value = _ESCAPED.sub(rb"\1", value[1:-1])
+            try:
+                attributes[key] = unquote_to_bytes(value).decode()
+            except UnicodeDecodeError as error:
+                raise BadRequest(f"attribute {key[:_SHOWN]!r} of the event is not UTF-8") from error
     return CloudEvent(_checked(attributes))
 
 
@@ -77,7 +82,9 @@ def from_structured(body: bytes) -> CloudEvent:
     members, data = parse_members(body)
     attributes = {name: _canonical(name, value) for name, value in members.items() if value is not None}
     content_type = attributes.pop("datacontenttype", JSON_TYPE)
-    return CloudEvent(_checked(attributes), _checked_type(content_type), data)
+    if not content_type.isascii() or _CONTROL.search(content_type) or len(content_type) > LONGEST:
+        raise BadRequest("the event's datacontenttype is not a media type")
+    return CloudEvent(_checked(attributes), content_type, data)
 
 
 def to_binary(event: CloudEvent) -> list[tuple[bytes, bytes]]:
@@ -110,32 +117,18 @@ def _faults(attributes: Mapping[str, str]) -> Iterator[str]:
             yield f"{name[:_SHOWN]} has control characters, or more than {LONGEST} bytes as a header"
     if attributes.get("source") and not _URI_REFERENCE.fullmatch(attributes["source"]):
         yield "source is not a URI reference"
-    if "time" in attributes and not _is_time(attributes["time"]):
-        yield "time is not an RFC 3339 time"
-
-
-def _is_time(value: str) -> bool:
-    if not _TIME.fullmatch(value):
-        return False
-    try:
-        datetime.fromisoformat(value.upper())
-    except ValueError:
-        return False
-    return True
+    if "time" in attributes:
+        time = attributes["time"]
+        try:
+            is_time = _TIME.fullmatch(time) is not None and bool(datetime.fromisoformat(time.upper()))
+        except ValueError:
+            is_time = False
+        if not is_time:
+            yield "time is not an RFC 3339 time"
 
 
 def _quoted(value: str) -> str:
     return quote(value, safe=_IN_HEADERS)
-
-
-def _unquoted(name: str, value: bytes) -> str:
-    """Remove the optional quotes, then decode percent-encoding (`http-protocol-binding.md`, 3.1.3.2)."""
-    if len(value) > 1 and value[:1] == value[-1:] == b'"':
-        value = _ESCAPED.sub(rb"\1", value[1:-1])
-    try:
-        return unquote_to_bytes(value).decode()
-    except UnicodeDecodeError as error:
-        raise BadRequest(f"attribute {name[:_SHOWN]!r} of the event is not UTF-8") from error
 
 
 def _canonical(name: str, value: str | bool | int) -> str:
@@ -145,9 +138,3 @@ def _canonical(name: str, value: str | bool | int) -> str:
     if name in _TEXTS:
         raise BadRequest(f"attribute {name} of the event is not a string")
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _checked_type(content_type: str) -> str:
-    if not content_type.isascii() or _CONTROL.search(content_type) or len(content_type) > LONGEST:
-        raise BadRequest("the event's datacontenttype is not a media type")
-    return content_type

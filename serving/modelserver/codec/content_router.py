@@ -19,7 +19,7 @@ EVENT_TYPES: Final = b"application/cloudevents"
 EVENT_STREAM: Final = b"text/event-stream"
 """Media type in Accept that asks for a stream of server-sent events."""
 _JSON: Final = b"application/json"  # the type of nearly all requests
-_WEIGHT: Final = re.compile(rb"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
+_WEIGHT: Final = re.compile(rb"0(\.[0-9]{0,3})?|1(\.0{0,3})?")  # RFC 9110, 12.4.2
 
 
 class ContentRouter:
@@ -66,10 +66,6 @@ def prefers_stream(accepted: bytes) -> bool:
     for offer in accepted.lower().split(b","):
         kind, *parameters = (part.strip() for part in offer.split(b";"))
         if kind in weights:
-            weights[kind] = next((_weight(one[2:]) for one in parameters if one.startswith(b"q=")), 1.0)
+            weight = next((one[2:] for one in parameters if one.startswith(b"q=")), b"1")
+            weights[kind] = float(weight) if _WEIGHT.fullmatch(weight) else 1.0  # a malformed one counts as 1
     return weights[EVENT_STREAM] > 0 and weights[EVENT_STREAM] >= weights[_JSON]
-
-
-def _weight(text: bytes) -> float:
-    """Return a weight (RFC 9110, 12.4.2); a malformed one counts as 1."""
-    return float(text) if _WEIGHT.fullmatch(text) else 1.0

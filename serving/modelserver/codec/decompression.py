@@ -66,7 +66,14 @@ class _Decompressor:
     def next_piece(self) -> bytes:
         """Return at most `PIECE` bytes, possibly none. Raises BadRequest."""
         if self._inflater.eof:
-            self._begin_member()
+            if self._coding not in GZIPS:
+                raise BadRequest(f"extra bytes after the end of the {self._coding.decode()} body")
+            if self._members == MEMBERS:
+                raise BadRequest(f"the body has more than {MEMBERS} gzip members: compress it as one member")
+            self._members += 1
+            self._behind = self._inflater.unused_data
+            self._inflater = zlib.decompressobj(CODINGS[self._coding])
+            self._more = False
         given: bytes | memoryview = self._inflater.unconsumed_tail
         if not given:
             given, self._behind = self._behind, b""
@@ -82,14 +89,3 @@ class _Decompressor:
             raise BadRequest(f"the body is not {self._coding.decode()}") from error
         self._more = len(piece) == PIECE
         return piece
-
-    def _begin_member(self) -> None:
-        """Start the next member. Raises BadRequest if the coding has none, or after too many."""
-        if self._coding not in GZIPS:
-            raise BadRequest(f"extra bytes after the end of the {self._coding.decode()} body")
-        if self._members == MEMBERS:
-            raise BadRequest(f"the body has more than {MEMBERS} gzip members: compress it as one member")
-        self._members += 1
-        self._behind = self._inflater.unused_data
-        self._inflater = zlib.decompressobj(CODINGS[self._coding])
-        self._more = False

@@ -39,7 +39,12 @@ class GenerateCodec:
         """Return the decoded request. Raises BadRequest, TooLarge."""
         if json_length is not None:
             raise BadRequest("a generate request must be JSON: send binary data to /v2/…/infer")
-        values, parameters = self._separate(body, self._parse(body))
+        check_elements(body, self._codec.limits.json_numbers)
+        try:
+            request = _DECODER.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadRequest(f"the body is not a JSON object: {explain_decode_error(error)}") from error
+        values, parameters = self._separate(body, request)
         check_extensions(parameters)
         specs = {name: self._codec.spec(name)[0] for name in values}
         inputs = {name: from_nested(specs[name], value, len(specs[name].shape or ())) for name, value in values.items()}
@@ -52,13 +57,6 @@ class GenerateCodec:
         named = zip(request.outputs, results, strict=True)
         values = {name: to_nested(name, tensor.reshape(()) if tensor.size == 1 else tensor) for name, tensor in named}
         return ResponseBody(_ENCODE({"model_name": self._codec.name, "model_version": self._codec.version, **values}))
-
-    def _parse(self, body: bytes) -> dict[str, Any]:
-        check_elements(body, self._codec.limits.json_numbers)
-        try:
-            return _DECODER.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is not a JSON object: {explain_decode_error(error)}") from error
 
     def _separate(self, body: bytes, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the values of inputs, and the parameters."""

@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from serving.engines.base.datatypes import BYTES, Tensor
-from serving.engines.base.engine import TensorSpec
 from serving.modelserver.base.errors import BadRequest
 from serving.modelserver.base.json_names import check_names
 from serving.modelserver.codec.json_values import BASE64, from_nested, to_nested
@@ -56,7 +55,11 @@ class V1Codec:
         """Return the decoded request. Raises BadRequest, TooLarge."""
         if json_length is not None:
             raise BadRequest("a v1 request must be JSON: send binary data to /v2")
-        request = self._parse(body)
+        check_elements(body, self._codec.limits.json_numbers)
+        try:
+            request = _DECODER.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadRequest(f"the body is not a v1 request: {explain_decode_error(error)}") from error
         check_names(body, _members(request))
         if request.signature_name not in ("", SIGNATURE):
             raise BadRequest(f"the model has no signature {request.signature_name[:_SHOWN]!r}: omit signature_name")
@@ -86,18 +89,16 @@ class V1Codec:
         outputs = self._codec.outputs
         return TabularRequest(inputs, outputs, [False] * len(outputs), "", rows=rows)
 
-    def _parse(self, body: bytes) -> _Request:
-        check_elements(body, self._codec.limits.json_numbers)
-        try:
-            return _DECODER.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is not a v1 request: {explain_decode_error(error)}") from error
-
     def _of_rows(self, rows: list[Any]) -> dict[str, Tensor]:
         specs = self._codec.specs
         only = next(iter(specs.values()))[0] if len(specs) == 1 else None
-        if only is not None and not (rows and _is_named(rows[0], only)):
-            return {only.name: from_nested(only, rows)}
+        if only is not None:
+            first = rows[0] if rows else None
+            has_base64 = only.datatype == BYTES and only.name != BASE64
+            if not isinstance(first, dict) or (
+                has_base64 and first.keys() == {BASE64}
+            ):  # values, not objects of inputs
+                return {only.name: from_nested(only, rows)}
         if not rows or not all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows):
             raise BadRequest(f"each instance must be an object with {', '.join(map(repr, specs))}")
         return self._tensors({name: [row[name] for row in rows] for name in rows[0]})
@@ -114,8 +115,3 @@ def _members(request: _Request) -> int:
     objects = [given] if isinstance(given, dict) else given or []
     inner = sum(len(one) for one in objects if isinstance(one, dict))
     return (request.instances is not None) + (request.inputs is not None) + bool(request.signature_name) + inner
-
-
-def _is_named(row: Any, spec: TensorSpec) -> bool:
-    """Return whether the row is an object of inputs, rather than bytes in base64."""
-    return isinstance(row, dict) and not (spec.datatype == BYTES and spec.name != BASE64 and row.keys() == {BASE64})

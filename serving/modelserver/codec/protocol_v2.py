@@ -99,7 +99,13 @@ class V2Codec:
             message, rest = bytes(view[:json_length]), view[json_length:]
         else:
             raise BadRequest(f"Inference-Header-Content-Length is {json_length}, the body has {len(body)} bytes")
-        request = self._parse(message)
+        check_elements(message, self.limits.json_numbers)
+        try:
+            request = REQUEST.decode(message)
+        except msgspec.ValidationError as error:
+            request = self._parse_nested(message, error)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadRequest(f"the body is not JSON: {explain_decode_error(error)}") from error
         check_names(message, request.members)
         _check_parameters(request.parameters)
         outputs, binary = self._requested(request)
@@ -150,15 +156,6 @@ class V2Codec:
         if len(set(names)) < len(names):
             raise BadRequest("duplicate requested output")
 
-    def _parse(self, message: bytes) -> InferRequest:
-        check_elements(message, self.limits.json_numbers)
-        try:
-            return REQUEST.decode(message)
-        except msgspec.ValidationError as error:
-            return self._parse_nested(message, error)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is not JSON: {explain_decode_error(error)}") from error
-
     def _parse_nested(self, message: bytes, first: msgspec.ValidationError) -> InferRequest:
         """Decode a request with nested data, which the fast decoder refused with the error `first`.
 
@@ -188,9 +185,20 @@ class V2Codec:
             tensors.check_against(spec, datatype, one.shape)
             size = _check_parameters(one.parameters).get("binary_data_size")
             if size is None:
-                inputs[one.name] = _from_json(one, datatype, taken)
+                if one.data is None:
+                    raise BadRequest(f"input {one.name!r} has no data")
+                if not tensors.carries(datatype):
+                    raise BadRequest(f"input {one.name!r}: {datatype.name} can be sent only as binary data")
+                kind = taken if datatype.is_float else datatype
+                inputs[one.name] = tensors.from_numbers(one.name, kind, one.shape, one.data)
             else:
-                content, rest = _cut(one, size, rest)
+                if one.data is not None:
+                    raise BadRequest(f"input {one.name!r} has both data and binary_data_size")
+                if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(rest):
+                    raise BadRequest(
+                        f"input {one.name!r}: invalid binary_data_size: not a size, or exceeds the remaining body"
+                    )
+                content, rest = rest[:size], rest[size:]
                 array = tensors.from_bytes(one.name, datatype, one.shape, content)
                 inputs[one.name] = tensors.narrowed(one.name, array, taken) if taken.is_float else array
         if len(rest):
@@ -227,19 +235,3 @@ def _flag(parameters: Parameters | None, name: str, default: bool) -> bool:
     if not isinstance(value, bool):
         raise BadRequest(f"parameter {name!r} must be true or false")
     return value
-
-
-def _cut(one: InputTensor, size: Any, rest: memoryview) -> tuple[memoryview, memoryview]:
-    if one.data is not None:
-        raise BadRequest(f"input {one.name!r} has both data and binary_data_size")
-    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(rest):
-        raise BadRequest(f"input {one.name!r}: invalid binary_data_size: not a size, or exceeds the remaining body")
-    return rest[:size], rest[size:]
-
-
-def _from_json(one: InputTensor, datatype: Datatype, taken: Datatype) -> Tensor:
-    if one.data is None:
-        raise BadRequest(f"input {one.name!r} has no data")
-    if not tensors.carries(datatype):
-        raise BadRequest(f"input {one.name!r}: {datatype.name} can be sent only as binary data")
-    return tensors.from_numbers(one.name, taken if datatype.is_float else datatype, one.shape, one.data)

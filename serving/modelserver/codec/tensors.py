@@ -138,20 +138,15 @@ def _texts(name: str, count: int, content: memoryview) -> Tensor:
 def to_bytes(tensor: Tensor, datatype: Datatype) -> bytes:
     """Return the tensor as bytes of the binary tensor extension; BF16 is rounded to the nearest."""
     if datatype.name == BF16:
-        return _to_bf16(tensor)
+        values = np.ascontiguousarray(tensor, dtype=_FP32)
+        bits = values.view("<u4").astype("<u8")
+        rounded = (bits + 0x7FFF + (bits >> _HALF & 1)) >> _HALF  # ties to even
+        quiet = bits >> _HALF | 0x40  # rounding must not turn a NaN into infinity
+        return np.where(np.isnan(values), quiet, rounded).astype("<u2").tobytes()
     if datatype.name != BYTES:
         return np.ascontiguousarray(tensor, dtype=datatype.dtype).tobytes()
     texts = (item if isinstance(item, bytes) else str(item).encode() for item in tensor.ravel())
     return b"".join(len(text).to_bytes(_LENGTH_SIZE, "little") + text for text in texts)
-
-
-def _to_bf16(tensor: Tensor) -> bytes:
-    """Round ties to even, and keep a NaN from becoming infinity by rounding."""
-    values = np.ascontiguousarray(tensor, dtype=_FP32)
-    bits = values.view("<u4").astype("<u8")
-    rounded = (bits + 0x7FFF + (bits >> _HALF & 1)) >> _HALF
-    quiet = bits >> _HALF | 0x40
-    return np.where(np.isnan(values), quiet, rounded).astype("<u2").tobytes()
 
 
 def carries(datatype: Datatype) -> bool:

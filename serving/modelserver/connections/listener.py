@@ -79,32 +79,24 @@ class HttpListener:
         self._state.draining = True
         try:
             async with asyncio.timeout(limit):
-                await self._until_quiet(quiet)
+                seen = -1
+                while seen != self._state.requests:
+                    await self._requests_done()
+                    seen = self._state.requests
+                    await asyncio.sleep(quiet)
         except TimeoutError:
             logging.getLogger(__name__).warning("requests still arrive after draining for %g s: shutting down", limit)
 
     async def close(self) -> None:
-        """Stop accepting, close idle connections, finish requests, and wait until clients have read their responses."""
+        """Stop accepting, close idle connections, finish requests, and wait until clients have read their responses.
+
+        Connections that are still open after `ServerLimits.end` seconds are reset.
+        """
         if self._server is not None:
             self._server.close()
         for connection in list(self._server_state.connections):
             connection.shutdown()
         await self._requests_done()
-        await self._responses_read()
-
-    async def _until_quiet(self, quiet: float) -> None:
-        seen = -1
-        while seen != self._state.requests:
-            await self._requests_done()
-            seen = self._state.requests
-            await asyncio.sleep(quiet)
-
-    async def _requests_done(self) -> None:
-        while self._server_state.tasks:
-            await asyncio.wait(self._server_state.tasks)
-
-    async def _responses_read(self) -> None:
-        """Wait until all connections are closed; after `ServerLimits.end` seconds, reset those that remain."""
         closed = self._state.all_closed = asyncio.Event()
         connections: list[Any] = [*self._server_state.connections]
         if not connections:
@@ -115,3 +107,7 @@ class HttpListener:
         except TimeoutError:
             for connection in connections:
                 connection.reset()
+
+    async def _requests_done(self) -> None:
+        while self._server_state.tasks:
+            await asyncio.wait(self._server_state.tasks)

@@ -45,7 +45,13 @@ class ResponseWriter:
             await cycle.send(start)
             await self._forward(message)
         else:
-            self._write(start, message.get("body", b""))
+            headers, body = cycle.default_headers + start["headers"], message.get("body", b"")
+            cycle.transport.write(encode_response(start["status"], headers, body, cycle.keep_alive))
+            cycle.response_started = cycle.response_complete = True
+            cycle.message_event.set()
+            if not cycle.keep_alive:
+                cycle.transport.close()
+            cycle.on_response()
 
     async def _forward(self, message: Message) -> None:
         """Forward to uvicorn. In HTTP/1.0, without chunks, closing ends a body of unknown length (RFC 9112, 6.3)."""
@@ -53,17 +59,6 @@ class ResponseWriter:
         if self._until_close:
             cycle.expected_content_length = len(message.get("body", b""))
         await cycle.send(message)
-
-    def _write(self, start: Message, body: bytes) -> None:
-        cycle = self._cycle
-        cycle.transport.write(
-            encode_response(start["status"], cycle.default_headers + start["headers"], body, cycle.keep_alive)
-        )
-        cycle.response_started = cycle.response_complete = True
-        cycle.message_event.set()
-        if not cycle.keep_alive:
-            cycle.transport.close()
-        cycle.on_response()
 
 
 def encode_response(status: int, headers: Headers, body: bytes, keep_alive: bool) -> bytes:

@@ -157,7 +157,16 @@ def make_app(routes: Sequence[BaseRoute], no_path: str = "no such path") -> Star
         headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
         return _error_response(error.status_code, message, headers)
 
-    handlers = {HTTPException: on_http_error, ServingError: _on_error, Exception: _on_failure}
+    async def on_serving_error(_: Request, error: Exception) -> Response:
+        if not isinstance(error, ServingError):
+            raise error
+        return _error_response(error.status, str(error), error_headers(error))
+
+    async def on_failure(_: Request, __: Exception) -> Response:
+        """Return a response without details; Starlette raises the error again, which logs it."""
+        return _error_response(ServingError.status, FAILED, [])
+
+    handlers = {HTTPException: on_http_error, ServingError: on_serving_error, Exception: on_failure}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = (
         False  # clients do not repeat a POST, and the target would contain the Host of the request
@@ -192,20 +201,20 @@ def model_paths(name: str) -> dict[str, str]:
     }
 
 
-def server_routes() -> list[BaseRoute]:
-    """Return the routes of the server metadata, `/v2`."""
-    return [Route("/v2", _server), Route("/v2/", _server)]
+def server_routes(extensions: Sequence[str] = EXTENSIONS, paths: Sequence[str] = ("/v2", "/v2/")) -> list[BaseRoute]:
+    """Return the routes of the server metadata, which lists `extensions`."""
+
+    async def server(_: Request) -> Response:
+        from clusters.base.version import VERSION as version  # slow import: reads the metadata of the distribution
+
+        return json_response({"name": SERVER_NAME, "version": version, "extensions": extensions})
+
+    return [Route(path, server) for path in paths]
 
 
 def json_response(content: Any, status: int = 200) -> Response:
     """Return a response with `content` as JSON."""
     return Response(json_body(content), status, media_type=JSON.decode())
-
-
-async def _server(_: Request) -> Response:
-    from clusters.base.version import VERSION as version  # slow import: reads the metadata of the distribution
-
-    return json_response({"name": SERVER_NAME, "version": version, "extensions": EXTENSIONS})
 
 
 def _readiness(lifecycle: Lifecycle, about: dict[str, Any]) -> Response:
@@ -218,17 +227,6 @@ def _readiness(lifecycle: Lifecycle, about: dict[str, Any]) -> Response:
 
 def _tensor_metadata(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
     return [{"name": spec.name, "datatype": spec.datatype, "shape": metadata_shape(spec)} for spec in specs]
-
-
-async def _on_error(_: Request, error: Exception) -> Response:
-    if not isinstance(error, ServingError):
-        raise error
-    return _error_response(error.status, str(error), error_headers(error))
-
-
-async def _on_failure(_: Request, __: Exception) -> Response:
-    """Return a response without details; Starlette raises the error again, which logs it."""
-    return _error_response(ServingError.status, FAILED, [])
 
 
 def _error_response(status: int, message: str, headers: list[tuple[bytes, bytes]]) -> Response:

@@ -86,7 +86,9 @@ class CloudEventEndpoint:
         untyped = [(name, value) for name, value in headers if name != b"content-type"]
         body = await read_body({**scope, "headers": untyped}, receive, self._budget, limit)
         try:
-            event = await _parse(body.content)
+            content = body.content
+            is_quick = len(content) <= QUICK
+            event = from_structured(content) if is_quick else await asyncio.to_thread(from_structured, content)
             plain = [(name, value) for name, value in headers if name not in _NOT_OF_DATA]
             typed = [*plain, (b"content-type", event.content_type.encode("ascii"))]
             response = _CapturedResponse()
@@ -112,11 +114,6 @@ class CloudEventEndpoint:
             **{name: given[name] for name in CARRIED if name in given},
         }
         return CloudEvent(attributes, JSON.decode(), data)
-
-
-async def _parse(content: bytes) -> CloudEvent:
-    """Return the structured event in `content`. Raises BadRequest, TooLarge."""
-    return from_structured(content) if len(content) <= QUICK else await asyncio.to_thread(from_structured, content)
 
 
 class _CapturedResponse:

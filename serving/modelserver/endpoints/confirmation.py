@@ -82,8 +82,15 @@ class Confirmation:
         return [Route("/digest", self._get), Route("/digest", self._put, methods=["PUT"])]
 
     async def _get(self, request: Request) -> Response:
+        text = request.query_params.get("wait", "0")
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = math.nan
+        if not seconds >= 0:
+            raise BadRequest(f"wait={text[:20]} is not a number of seconds")
         with suppress(TimeoutError):
-            async with asyncio.timeout(_seconds(request.query_params.get("wait", "0"))):
+            async with asyncio.timeout(min(seconds, LONGEST_WAIT)):
                 await self._has_digest.wait()
         return json_response({"digest": self._digest or None, "confirmed": self.confirmed})
 
@@ -96,14 +103,3 @@ class Confirmation:
             raise BadRequest(f'the body is not {{"digest": "sha256:…"}}: {error}') from error
         self.confirm(recorded)
         return Response(status_code=204)
-
-
-def _seconds(text: str) -> float:
-    """Return the seconds of `wait`, at most LONGEST_WAIT. Raises BadRequest."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not seconds >= 0:
-        raise BadRequest(f"wait={text[:20]} is not a number of seconds")
-    return min(seconds, LONGEST_WAIT)

@@ -65,7 +65,15 @@ def openapi_document(
             f"{v2}/ready": {"get": _get("modelReady", "Whether the model is ready", _READY)},
             "/v1/models": {"get": _get("models", "Names of the models", _object("models"))},
             v1: {"get": _get("modelReadyV1", "Whether the model is ready", _READY)},
-            f"{v2}/infer": {"post": _infer(name, revision, signature, example)},
+            f"{v2}/infer": {
+                "post": _post(
+                    "infer",
+                    "Inference by the Open Inference Protocol v2",
+                    infer_request(signature),
+                    {JSON: {"schema": infer_response(name, revision, signature)}, **EVENTS},
+                    _own_example(example) or _made_example(signature.inputs),
+                )
+            },
             f"{v1}:predict": {
                 "post": _post(
                     "predict",
@@ -93,16 +101,6 @@ def openapi_document(
         },
         "components": {"schemas": {ERROR.rpartition("/")[2]: _object("error", error={"type": "string"})}},
     }
-
-
-def _infer(name: str, revision: str, signature: Signature, own: bytes | None) -> Object:
-    return _post(
-        "infer",
-        "Inference by the Open Inference Protocol v2",
-        infer_request(signature),
-        {JSON: {"schema": infer_response(name, revision, signature)}, **EVENTS},
-        _own_example(own) or _made_example(signature.inputs),
-    )
 
 
 def _get(operation: str, summary: str, schema: Mapping[str, Any]) -> Object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -65,7 +64,8 @@ def infer_response(name: str, revision: str, signature: Signature) -> Schema:
 def predict_request(signature: Signature) -> Schema:
     """Return the schema of a v1 request: rows as `instances` or `inputs`, or whole tensors by name."""
     specs = signature.inputs
-    rows = _rows(signature)
+    objects = {"type": "array", "items": _closed({spec.name: _nested(spec, 1) for spec in specs}), "minItems": 1}
+    rows = objects if len(specs) > 1 else {"anyOf": [{**_nested(specs[0]), "type": "array"}, objects]}
     columns = _closed({spec.name: _nested(spec) for spec in specs})
     named = {"signature_name": {"enum": ["", SIGNATURE]}}
     return {
@@ -84,7 +84,11 @@ def predict_response() -> Schema:
 
 def generate_request(signature: Signature) -> Schema:
     """Return the schema of a generate request: the inputs by name, and parameters."""
-    values = {spec.name: _value(spec) for spec in signature.inputs}
+    values = {}
+    for spec in signature.inputs:
+        nested = _nested(spec)
+        has_one_element = spec.shape is None or {1, ANY} >= set(spec.shape)
+        values[spec.name] = {"anyOf": [_element(spec.datatype), nested]} if has_one_element else nested
     names = {"not": {"enum": [*values, *sorted(UNSUPPORTED)]}}
     others = {"type": ["object", "null"], "propertyNames": names}
     return {
@@ -120,42 +124,22 @@ def metadata(name: str, revision: str) -> Schema:
 
 def _input(spec: TensorSpec) -> Schema:
     datatypes = ["FP32", "FP64"] if DATATYPES[spec.datatype].is_float else [spec.datatype]
+    shape: Schema = {"type": "array", "items": _SIZE, "maxItems": MOST_DIMENSIONS}
+    length = {}
+    if spec.shape is not None:
+        sizes = [_SIZE if size == ANY else {"const": size} for size in spec.shape]
+        shape = {"type": "array", "minItems": len(sizes), "maxItems": len(sizes)}
+        shape |= {"prefixItems": sizes} if sizes else {}
+        if ANY not in spec.shape:
+            length = {"minItems": math.prod(spec.shape), "maxItems": math.prod(spec.shape)}
     properties = {
         "name": {"const": spec.name},
         "datatype": {"enum": datatypes},
-        "shape": _shape(spec.shape),
-        "data": {"type": "array", "items": _element(spec.datatype), **_length(spec.shape)},
+        "shape": shape,
+        "data": {"type": "array", "items": _element(spec.datatype), **length},
         "parameters": {**PARAMETERS, "properties": {"binary_data_size": False}},
     }
     return _object(properties, "name", "datatype", "shape", "data")
-
-
-def _shape(shape: Sequence[int] | None) -> Schema:
-    if shape is None:
-        return {"type": "array", "items": _SIZE, "maxItems": MOST_DIMENSIONS}
-    sizes = [_SIZE if size == ANY else {"const": size} for size in shape]
-    return {"type": "array", "minItems": len(sizes), "maxItems": len(sizes)} | ({"prefixItems": sizes} if sizes else {})
-
-
-def _length(shape: Sequence[int] | None) -> Schema:
-    """Return the bounds on the length of flat data, if known."""
-    if shape is None or ANY in shape:
-        return {}
-    return {"minItems": math.prod(shape), "maxItems": math.prod(shape)}
-
-
-def _value(spec: TensorSpec) -> Schema:
-    """Return the schema of a tensor, or of a single value if the shape allows one element."""
-    if spec.shape is not None and not {1, ANY} >= set(spec.shape):
-        return _nested(spec)
-    return {"anyOf": [_element(spec.datatype), _nested(spec)]}
-
-
-def _rows(signature: Signature) -> Schema:
-    """Return the schema of rows: objects by input name, or plain values of a single input."""
-    specs = signature.inputs
-    objects = {"type": "array", "items": _closed({spec.name: _nested(spec, 1) for spec in specs}), "minItems": 1}
-    return objects if len(specs) > 1 else {"anyOf": [{**_nested(specs[0]), "type": "array"}, objects]}
 
 
 def _nested(spec: TensorSpec, outer: int = 0) -> Schema:
@@ -177,17 +161,13 @@ def _element(datatype: str) -> Schema:
     if kind == "b":
         return {"type": "boolean"}
     if kind == "f":
-        return {"type": "number", **_float_bounds(np.finfo(DATATYPES[datatype].dtype))}
+        info = np.finfo(DATATYPES[datatype].dtype)
+        if info.bits == _JSON_BITS:
+            return {"type": "number"}
+        beyond = float(info.max) + 2.0 ** (info.maxexp - info.nmant - 2)  # half a step above: rounds to infinity
+        return {"type": "number", "exclusiveMinimum": -beyond, "exclusiveMaximum": beyond}
     bounds = np.iinfo(DATATYPES[datatype].dtype)
     return {"type": "integer", "minimum": int(bounds.min), "maximum": int(bounds.max)}
-
-
-def _float_bounds(info: np.finfo[Any]) -> Schema:
-    """Return the bounds of numbers that round to a finite value: half a step above the largest one."""
-    if info.bits == _JSON_BITS:
-        return {}
-    beyond = float(info.max) + 2.0 ** (info.maxexp - info.nmant - 2)
-    return {"exclusiveMinimum": -beyond, "exclusiveMaximum": beyond}
 
 
 def _model_fields(name: str, revision: str) -> Schema:

@@ -21,7 +21,7 @@ from serving.modelserver.base.errors import BadRequest, NotReady, ServingError, 
 from serving.modelserver.base.limits import BodyBudget
 from serving.modelserver.base.options import LOAD_TOKEN
 from serving.modelserver.codec.bounded_read import read_content
-from serving.modelserver.endpoints.app import SERVER_NAME, json_response
+from serving.modelserver.endpoints.app import json_response, server_routes
 from serving.modelserver.execution.lifecycle import Lifecycle
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class RepositoryRoutes:
     def routes(self) -> list[BaseRoute]:
         """Return the routes for the management port."""
         return [
-            Route("/v2", _announce),
+            *server_routes(EXTENSIONS, ["/v2"]),
             Route("/v2/repository/index", self._index, methods=["GET", "POST"]),
             Route(f"{_MODELS}/load", self._load, methods=["POST"]),
             Route(f"{_MODELS}/unload", self._unload, methods=["POST"]),
@@ -143,12 +143,6 @@ class RepositoryRoutes:
     def _refuse_while_draining(self) -> None:
         if self._models.lifecycle.draining:
             raise NotReady(self._models.lifecycle.reason)
-
-
-async def _announce(_: Request) -> Response:
-    from clusters.base.version import VERSION  # slow import: reads the metadata of the distribution
-
-    return json_response({"name": SERVER_NAME, "version": VERSION, "extensions": EXTENSIONS})
 
 
 async def _state_response(name: str, work: Awaitable[str]) -> Response:

@@ -57,8 +57,19 @@ class StreamingEndpoint(InferenceEndpoint):
             parts.end()
 
         running.add_done_callback(produced)
+        events = EventStreamWriter(send)
         try:
-            await _deliver(running, parts, EventStreamWriter(send), scope)
+            try:
+                async for part in parts:
+                    await events.send(part)
+                await running
+            except ServingError as error:
+                if not events.started or isinstance(error, ClientLeft):
+                    raise
+                release_frames(error)
+                scope[BROKEN_KEY] = error.status
+                await events.send(error_body(str(error)))
+            await events.end()
         finally:
             parts.end()
             running.cancel()
@@ -72,9 +83,8 @@ class StreamingEndpoint(InferenceEndpoint):
         """
         codec = self._codec_of(model)
         request = codec.decode(body.content, body.json_length)
-        with closing(
-            stream_outputs(model.engine, request, cancellation)
-        ) as stream:  # closed at once, not by the garbage collector
+        # `closing` closes the stream at once; otherwise the garbage collector would do so later
+        with closing(stream_outputs(model.engine, request, cancellation)) as stream:
             for outputs in stream:
                 part = codec.encode(request, outputs)
                 if part.json_length is not None:
@@ -82,22 +92,6 @@ class StreamingEndpoint(InferenceEndpoint):
                 parts.put(part.body)
                 if cancellation is not None and cancellation.cancelled:
                     raise Cancelled("the stream was cancelled")
-
-
-async def _deliver(
-    running: asyncio.Task[None], parts: Handover[bytes], events: EventStreamWriter, scope: Scope
-) -> None:
-    try:
-        async for part in parts:
-            await events.send(part)
-        await running
-    except ServingError as error:
-        if not events.started or isinstance(error, ClientLeft):
-            raise
-        release_frames(error)
-        scope[BROKEN_KEY] = error.status
-        await events.send(error_body(str(error)))
-    await events.end()
 
 
 class EventStreamWriter:

@@ -41,7 +41,10 @@ def test_what_the_pipe_does_not_take_is_lost_and_counted(pipe: tuple[int, int]) 
     handler.emit(record("again"))
     kept = taken.count(b"\n")
     assert 0 < kept < 100
-    assert os.read(reading, 1 << 20) == f"{100 - kept} lines of this log were dropped: its reader was too slow\nagain\n".encode()
+    assert (
+        os.read(reading, 1 << 20)
+        == f"{100 - kept} lines of this log were dropped: its reader was too slow\nagain\n".encode()
+    )
 
 
 @pytest.mark.fault("M10")
