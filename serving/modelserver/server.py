@@ -104,8 +104,8 @@ class Server:
         self.stats, make_models = _stats_and_models(options, startup)
         observability = Observability(options.observability, self.stats, own_stderr(), options.gateway_token)
         self._observability = observability
-        self._hanging = Hanging(limits.bodies)
-        shared = Shared(options, limits, BodyBudget(limits.bodies), self._hanging, observability)
+        self._hanging = Hanging(limits.body_memory)
+        shared = Shared(options, limits, BodyBudget(limits.body_memory), self._hanging, observability)
         self._models = make_models(shared)
         self._ports = self._make_ports(sockets, shared)
         self._models.attach(self._ports)

@@ -11,7 +11,7 @@ from tests.serving.modelserver.test_grpc_untaken import LARGE, is_answered
 from tests.support import models
 from tests.support.wait import eventually
 
-LIMITS = ServerLimits(answers=MEBIBYTE, ping=1.0, pong=1.0)
+LIMITS = ServerLimits(unread_responses=MEBIBYTE, ping=1.0, pong=1.0)
 
 
 async def test_a_caller_that_does_not_read_its_answer_is_cut_off() -> None:

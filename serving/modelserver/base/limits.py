@@ -17,8 +17,8 @@ class ServerLimits(msgspec.Struct, frozen=True):
     """Limits of the HTTP and gRPC servers, in bytes and seconds."""
 
     body: int = 64 * MEBIBYTE  # of one request; an OCR page as JSON has 13 MB
-    bodies: int = 256 * MEBIBYTE  # of all requests; a body is in memory twice while its pieces are joined
-    answers: int = 256 * MEBIBYTE  # of all responses that clients have not read; above it, inferences are refused
+    body_memory: int = 256 * MEBIBYTE  # of all requests; a body is in memory twice while its pieces are joined
+    unread_responses: int = 256 * MEBIBYTE  # of responses that clients have not read; above it, POST is refused
     json_numbers: int = 8 * MEBIBYTE  # elements in JSON; each takes 32 bytes in Python before it is in an array
     head: int = 32 * 1024
     headers: int = 100
@@ -26,7 +26,7 @@ class ServerLimits(msgspec.Struct, frozen=True):
     body_check: float = 5.0  # between checks of a body's progress: one byte by the first check, and from then on …
     body_rate: int = 16 * 1024  # … this many bytes per second; bytes received early make up for at most two checks
     body_time: float = 300.0  # for a whole body, at any rate: the default timeout of a request
-    answer_check: float = 10.0  # between checks that the client reads a response at `body_rate` or faster
+    response_check: float = 10.0  # between checks that the client reads a response at `body_rate` or faster
     ping: float = 60.0  # of silence on a gRPC connection with open calls before a ping; without a reply within …
     pong: float = 20.0  # … this time, the connection is closed
     end: float = 10.0  # for clients to read their responses on shutdown; Kubernetes allows 30 for the whole shutdown

@@ -109,7 +109,8 @@ def _check_headers(headers: Headers) -> tuple[int | None, bytes | None]:
                 raise UnsupportedType("unsupported Content-Encoding: use gzip or deflate, once")
             coding = value.strip().lower()
     if not content_type:
-        if any(name in _BROWSER_HEADERS for name, _ in headers):  # browsers send such bodies cross-site without asking
+        # browsers send bodies without a type to other sites without a preflight request
+        if any(name in _BROWSER_HEADERS for name, _ in headers):
             raise UnsupportedType("a request from a web page must have Content-Type: application/json")
     elif content_type != b"application/json":
         _check_type(content_type)

@@ -72,7 +72,7 @@ class InferResponse(msgspec.Struct, omit_defaults=True):
 
 
 def element_type(datatype: str) -> Any:
-    """The type of a list of such elements, as decoders know it."""
+    """Return the type of a list of elements of the datatype, for decoders."""
     if datatype == BYTES:
         return list[str]
     return {"b": list[bool], "f": list[float]}.get(DATATYPES[datatype].dtype.kind, list[int])

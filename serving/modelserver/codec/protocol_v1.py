@@ -94,10 +94,9 @@ class V1Codec:
         only = next(iter(specs.values()))[0] if len(specs) == 1 else None
         if only is not None:
             first = rows[0] if rows else None
-            has_base64 = only.datatype == BYTES and only.name != BASE64
-            if not isinstance(first, dict) or (
-                has_base64 and first.keys() == {BASE64}
-            ):  # values, not objects of inputs
+            # {"b64": …} is a value of a BYTES input, and any other object has inputs by name
+            is_bytes = only.datatype == BYTES and only.name != BASE64
+            if not isinstance(first, dict) or (is_bytes and first.keys() == {BASE64}):
                 return {only.name: from_nested(only, rows)}
         if not rows or not all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows):
             raise BadRequest(f"each instance must be an object with {', '.join(map(repr, specs))}")

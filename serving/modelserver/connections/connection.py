@@ -170,7 +170,7 @@ class HttpConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Refuse the head or start the request, and drop the headers, to which the parser would add trailers."""
         error = find_head_error(self.parser.get_http_version(), self.url, self.headers, self._limits)
-        if self._listener.unread > self._limits.answers and self.parser.get_method() == b"POST":
+        if self._listener.unread > self._limits.unread_responses and self.parser.get_method() == b"POST":
             error = error or Overloaded("too much response data is unread: try again")
         if error is not None:
             self._refused = error

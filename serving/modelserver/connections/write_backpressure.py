@@ -63,11 +63,11 @@ class WriteBackpressure:
 
     def _schedule(self) -> None:
         self._count(self._transport.get_write_buffer_size())
-        self._timer = asyncio.get_running_loop().call_later(self._limits.answer_check, self._check)
+        self._timer = asyncio.get_running_loop().call_later(self._limits.response_check, self._check)
 
     def _check(self) -> None:
         before, self._pending = self._pending, self._size()
-        if before - self._pending < min(before, self._limits.body_rate * self._limits.answer_check):
+        if before - self._pending < min(before, self._limits.body_rate * self._limits.response_check):
             reset_connection(self._transport)
         else:
             self._schedule()

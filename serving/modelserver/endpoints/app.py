@@ -168,9 +168,8 @@ def make_app(routes: Sequence[BaseRoute], no_path: str = "no such path") -> Star
 
     handlers = {HTTPException: on_http_error, ServingError: on_serving_error, Exception: on_failure}
     app = Starlette(routes=routes, exception_handlers=handlers)
-    app.router.redirect_slashes = (
-        False  # clients do not repeat a POST, and the target would contain the Host of the request
-    )
+    # no redirects: clients do not repeat a POST, and the target would contain the Host of the request
+    app.router.redirect_slashes = False
     return app
 
 

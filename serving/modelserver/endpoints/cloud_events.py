@@ -69,9 +69,8 @@ class CloudEventEndpoint:
     async def _binary(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope["headers"]
         event = from_binary(headers)
-        plain = [
-            (name, value) for name, value in headers if name != b"accept"
-        ]  # the response is one event, not a stream
+        # without Accept: the response is one event, not a stream
+        plain = [(name, value) for name, value in headers if name != b"accept"]
         response = _CapturedResponse()
         await self._app({**scope, "headers": plain}, receive, response)
         if response.status != _OK:

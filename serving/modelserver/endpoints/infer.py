@@ -21,7 +21,7 @@ from serving.modelserver.execution.inference import BEGAN, Ask, Encode, Inferenc
 from serving.modelserver.execution.lifecycle import ServedModel
 
 CodecOf = Callable[[ServedModel], ProtocolCodec[Any]]
-"""Returns the codec of a protocol for a model."""
+"""A function that returns the codec of a protocol for a model."""
 V2: Final[CodecOf] = attrgetter("codec")
 
 

@@ -105,7 +105,7 @@ def generate_response(name: str, revision: str, signature: Signature) -> Schema:
 
 
 def metadata(name: str, revision: str) -> Schema:
-    """Of a model."""
+    """Return the schema of the metadata of a model."""
     tensor = {
         "name": {"type": "string"},
         "datatype": {"enum": sorted(DATATYPES)},

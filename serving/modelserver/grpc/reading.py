@@ -72,7 +72,7 @@ class Messages:
         self._budget = budget
         self._largest = limits.body
         self._loan = min(LOAN, limits.body)
-        self._most_slow = max(1, limits.bodies // SHARE // self._loan)
+        self._most_slow = max(1, limits.body_memory // SHARE // self._loan)
         self._loop = loop
         self._prompt = prompt
         self._longest = longest

@@ -48,7 +48,7 @@ class GrpcServer:
         interceptors: Sequence[Any] = (), token: bytes = b"",
     ) -> None:  # fmt: skip
         receiver = Messages(budget, limits, asyncio.get_running_loop())
-        self._service = Service(lifecycle, hold, receiver, Untaken(limits.answers), metrics, monotonic, token)
+        self._service = Service(lifecycle, hold, receiver, Untaken(limits.unread_responses), metrics, monotonic, token)
         with batch_threads():
             self._server = grpc.aio.server(
                 interceptors=interceptors, options=_options(limits), maximum_concurrent_rpcs=MOST_CALLS

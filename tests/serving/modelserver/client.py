@@ -1,4 +1,4 @@
-"""A client that sends exactly the bytes that a test wants, and says exactly what came back."""
+"""An HTTP client that sends exactly the given bytes, and returns the exact response."""
 
 from __future__ import annotations
 

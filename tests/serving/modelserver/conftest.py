@@ -1,4 +1,4 @@
-"""Real servers on free ports, in the test's own event loop."""
+"""Fixtures that start real servers on free ports, in the event loop of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A caller over gRPC that stops to read: its connection goes through here."""
+"""A proxy between a gRPC client and a server, through which the client can stop reading."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Parts:
         self.limits = limits
         self.stats = Stats(monotonic)
         self.metrics = Metrics()
-        self.budget = BodyBudget(limits.bodies)
+        self.budget = BodyBudget(limits.body_memory)
         self.workers = Workers(slots, loop)
         self.lifecycle = Lifecycle(self.workers, holds=holds)
         health = make_app(health_routes(self.lifecycle))

@@ -1,4 +1,4 @@
-"""A server whose model counts, bit by bit: the parts of a real one around an engine that a test looks into."""
+"""A real server with an engine that streams numbers, which a test controls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a load call, or a file that outlives a restart, says of batches."""
+"""Batch limits in load calls and in stored assignments."""
 
 from __future__ import annotations
 

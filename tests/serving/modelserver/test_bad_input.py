@@ -1,7 +1,7 @@
-"""Bad input that other servers had to learn of, through every door of the data port: an error in JSON, and it lives on.
+"""Bad input that broke other servers, over all protocols: the response is a JSON error, and the server continues.
 
-What a door's own tests have already (`test_protocol`, `test_protocol_v1`, `test_cloud_events`, `test_connection`,
-`test_compressed`, `test_grpc_codec`) is not here again.
+Cases of `test_protocol`, `test_protocol_v1`, `test_cloud_events`, `test_connection`, `test_compressed` and
+`test_grpc_codec` are not repeated here.
 """
 
 from __future__ import annotations

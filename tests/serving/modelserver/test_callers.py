@@ -1,4 +1,4 @@
-"""Many callers at once, over all protocols, in batches and not: each gets its own answer, whatever the others send."""
+"""Many concurrent clients of all protocols, with and without batches: each gets its own response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CloudEvents as requests: what an event broker sends, and what it gets."""
+"""CloudEvents as requests: the events of a broker and the responses to it."""
 
 from __future__ import annotations
 

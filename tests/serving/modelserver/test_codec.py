@@ -1,4 +1,4 @@
-"""Messages against random tensors and random bytes."""
+"""Messages with random tensors and random bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compressed bodies: what is read, what they may inflate to, and what is refused."""
+"""Compressed request bodies: accepted codings, size limits and errors."""
 
 from __future__ import annotations
 

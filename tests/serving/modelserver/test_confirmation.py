@@ -1,4 +1,4 @@
-"""A replica without a recorded digest takes no request before the platform has confirmed what it loaded."""
+"""A replica without a recorded digest becomes ready only after the platform has confirmed its digest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection lets through, and how long it waits: bytes as a hostile or broken caller sends them."""
+"""Limits of a connection on framing, sizes and time, with the bytes of hostile and broken clients."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ async def test_a_body_in_chunks_is_counted_while_it_comes(serve: Serve) -> None:
 
 
 async def test_more_bodies_than_there_is_memory_for_are_429(serve: Serve) -> None:
-    running = await serve(models.double(), limits=ServerLimits(bodies=300_000))
+    running = await serve(models.double(), limits=ServerLimits(body_memory=300_000))
     first = await running.connect()
     await first.send(request("POST", INFER, content_length="250000") + b" " * 200_000)
     answer = await ask(running.port, request("POST", INFER, b" " * 200_000))

@@ -1,4 +1,4 @@
-"""What a replica is held to: the platform's record, else its container's own memory; without a platform, nothing."""
+"""The digest that a replica must match: the platform's record, else that of its container; none without a platform."""
 
 from __future__ import annotations
 

@@ -47,7 +47,9 @@ class Call:
 
 def messages(budget: BodyBudget, prompt: float = 0.0, longest: float = NEVER) -> Messages:
     """A receiver."""
-    return Messages(budget, ServerLimits(body=LARGEST, bodies=2 * LARGEST), asyncio.get_running_loop(), prompt, longest)
+    return Messages(
+        budget, ServerLimits(body=LARGEST, body_memory=2 * LARGEST), asyncio.get_running_loop(), prompt, longest
+    )
 
 
 async def begun(receiver: Messages) -> tuple[Call, asyncio.Task[bytes]]:

@@ -15,7 +15,7 @@ from tests.support.wait import eventually
 
 LARGE = 2 * MEBIBYTE
 """Numbers of 4 bytes: more than a connection holds on its way."""
-LIMITS = ServerLimits(answers=MEBIBYTE)
+LIMITS = ServerLimits(unread_responses=MEBIBYTE)
 
 
 async def is_answered(channel: grpc.aio.Channel) -> bool:

@@ -1,4 +1,4 @@
-"""A server on loopback answers its own names, not web pages of somebody else."""
+"""A server on loopback accepts its own host names, and refuses other web pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of others over HTTP, Triton's and the CloudEvents SDK: each side understands what the other sends."""
+"""Third-party HTTP clients: Triton's and the CloudEvents SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients of other servers send, at the edges of the protocols, and what they get here."""
+"""Edge cases of the protocols, as clients of other servers send them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that come twice in an object: refused over every door, found by the same rule as a slow decoder's."""
+"""Duplicate names in JSON objects are refused in all protocols, by the same rule as a slow decoder."""
 
 from __future__ import annotations
 

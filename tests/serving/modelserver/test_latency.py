@@ -1,4 +1,4 @@
-"""Times counted once, read by the bounds of Prometheus' page and by the judge's buckets."""
+"""Response times counted once, read by Prometheus' bounds and by the judge's buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's log, whose reader may stall."""
+"""The log of the server with a reader that stalls."""
 
 from __future__ import annotations
 

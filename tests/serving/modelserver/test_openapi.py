@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, and true of the server that gives it."""
+"""The OpenAPI document is valid, and matches the behaviour of the server."""
 
 from __future__ import annotations
 

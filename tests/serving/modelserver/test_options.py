@@ -1,4 +1,4 @@
-"""What a server can be started with."""
+"""Valid and invalid options of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes of one turn of the loop leave together, in order, and nothing is lost on the way."""
+"""Writes in one turn of the loop are sent together, in order and without loss."""
 
 from __future__ import annotations
 

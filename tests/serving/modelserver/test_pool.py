@@ -191,7 +191,7 @@ async def test_a_body_that_comes_in_pieces_is_held_and_answered(member: Member, 
 
 
 async def test_more_than_slots_and_queue_is_429_and_more_than_the_budget_too(start: StartMember) -> None:
-    member = await start("--slots", "1", "--queue", "1", limits=ServerLimits(bodies=200_000))
+    member = await start("--slots", "1", "--queue", "1", limits=ServerLimits(body_memory=200_000))
     waiting = [await member.connect() for _ in range(2)]
     for number, caller in enumerate(waiting):
         await caller.send(infer_of("m", 1.0))

@@ -1,4 +1,4 @@
-"""The inference protocol as callers see it."""
+"""The v2 protocol, as clients see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The v1 protocol as callers see it."""
+"""The v1 protocol, as clients see it."""
 
 from __future__ import annotations
 

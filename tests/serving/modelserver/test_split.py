@@ -1,4 +1,4 @@
-"""Which requests the judge of a rollout counts, and what it counts of them."""
+"""The requests that count for the judge of a rollout, and their statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that come bit by bit, as a browser or a client of Triton reads them."""
+"""Streamed responses, as a browser or a Triton client reads them."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ async def test_a_caller_that_does_not_read_stops_the_model_and_not_the_memory() 
 
 @pytest.mark.parametrize("parts", [ENDLESS, 100])
 async def test_a_caller_that_never_reads_the_rest_is_cut_off_and_keeps_no_server_from_ending(parts: int) -> None:
-    async with counting_server(timeout=0.2, width=20_000, limits=ServerLimits(answer_check=0.1)) as server:
+    async with counting_server(timeout=0.2, width=20_000, limits=ServerLimits(response_check=0.1)) as server:
         caller = await Caller.connect(server.port)
         await caller.send(request("POST", STREAM, json.dumps({"n": parts}).encode()))
         await eventually(lambda: server.engine.ended)

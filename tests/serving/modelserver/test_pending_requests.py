@@ -1,4 +1,4 @@
-"""Requests before there is a model: the cases that real sockets meet too rarely."""
+"""Requests before a model is loaded: cases that are rare on real sockets."""
 
 from __future__ import annotations
 

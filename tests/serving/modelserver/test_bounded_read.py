@@ -1,4 +1,4 @@
-"""What a request's headers say about its body: once, or not at all."""
+"""Headers of a request that describe its body, and the memory that the body takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a body has to come: a written timeline of looks, one second apart."""
+"""The minimum rate of a body, by a timeline of checks one second apart."""
 
 from __future__ import annotations
 

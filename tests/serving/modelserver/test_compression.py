@@ -1,4 +1,4 @@
-"""Compressed answers: for whom, which, and what they cost."""
+"""Compressed responses: negotiation, exceptions and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request has of the server's stays its own for as long as a thread works on it, whoever waits for that."""
+"""A request keeps its slot and body memory while a thread works on it, even after the client has left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers on their way: who reads slowly gets all of it, also when the server ends; who does not read is cut off."""
+"""Pending responses: slow readers get them completely, even on shutdown; clients that do not read are disconnected."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ LIVE = request("GET", "/v2/health/live")
 WIDTH = 4 * MEBIBYTE
 SIZE = 8 * WIDTH
 IN_KERNEL = 16 * MEBIBYTE  # more than both sides' buffers of a connection on this machine hold
-HURRY = ServerLimits(answer_check=0.1, end=0.2)
-PATIENT = ServerLimits(answer_check=60.0)
+HURRY = ServerLimits(response_check=0.1, end=0.2)
+PATIENT = ServerLimits(response_check=60.0)
 """Seconds."""
 
 
@@ -106,7 +106,7 @@ async def test_who_does_not_read_an_answer_is_cut_off(deaf: list[Deaf]) -> None:
 
 
 async def test_who_reads_slowly_gets_all_of_it() -> None:
-    limits = ServerLimits(answer_check=0.05, body_rate=MEBIBYTE)
+    limits = ServerLimits(response_check=0.05, body_rate=MEBIBYTE)
     async with counting_server(width=WIDTH // 2, limits=limits) as running:
         reader, writer = await asyncio.open_connection(HOST, running.port)
         writer.write(CALL)
@@ -115,7 +115,7 @@ async def test_who_reads_slowly_gets_all_of_it() -> None:
         while taken < SIZE // 2:
             taken += len(await reader.read(MEBIBYTE))
             await asyncio.sleep(0.01)  # slow, and steady
-        assert loop.time() - begun > 2 * limits.answer_check
+        assert loop.time() - begun > 2 * limits.response_check
         writer.close()
 
 
@@ -126,7 +126,7 @@ async def test_a_server_ends_though_nobody_reads_and_much_was_asked(deaf: list[D
 
 
 async def test_answers_that_nobody_takes_are_answered_by_429_until_they_are_gone(deaf: list[Deaf]) -> None:
-    limits = ServerLimits(answers=MEBIBYTE, answer_check=60.0, linger=0.01, end=0.1)
+    limits = ServerLimits(unread_responses=MEBIBYTE, response_check=60.0, linger=0.01, end=0.1)
     async with counting_server(width=WIDTH, limits=limits) as running:
         caller = calls(deaf, running.port, CALL)
 
