@@ -14,13 +14,13 @@ from typing import Any
 from clusters.net import unix_sockets
 
 HOST = "127.0.0.1"
-PATIENCE = 10.0  # s; a broken server must fail a test, not hang it
+PATIENCE = 10.0  # s; the timeout, so that a broken server fails a test
 CHUNK = 64 * 1024
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer; `headers` in lower case."""
+    """One response; names of `headers` are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -28,25 +28,25 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body as JSON, or its JSON part."""
+        """Return the body, or its JSON part, as JSON."""
         length = self.headers.get("inference-header-content-length")
         return json.loads(self.body if length is None else self.body[: int(length)])
 
     @property
     def binary(self) -> bytes:
-        """What is behind the JSON part."""
+        """Return the bytes after the JSON part."""
         return self.body[int(self.headers["inference-header-content-length"]) :]
 
     @property
     def error(self) -> str:
-        """The message of an error."""
+        """Return the message of an error response."""
         message = self.json["error"]
         assert isinstance(message, str)
         return message
 
 
 class Caller:
-    """One connection."""
+    """A connection to a server."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -54,22 +54,22 @@ class Caller:
 
     @classmethod
     async def connect(cls, place: int | Path) -> Caller:
-        """Connect to a server on this machine: its port, or its unix socket."""
+        """Connect to a local server by its port or Unix socket."""
         if isinstance(place, Path):
             return cls(*await unix_sockets.open_connection(place))
         return cls(*await asyncio.open_connection(HOST, place))
 
     def write(self, data: bytes) -> None:
-        """Give it to the kernel, if that takes it at once."""
+        """Write the data without waiting."""
         self._writer.write(data)
 
     async def send(self, data: bytes) -> None:
-        """Send, and wait until the kernel has it."""
+        """Send, and wait until the kernel has accepted the data."""
         self._writer.write(data)
         await self._writer.drain()
 
     async def answer(self) -> Answer:
-        """The next answer."""
+        """Return the next response."""
         async with asyncio.timeout(PATIENCE):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:-2])}
@@ -77,7 +77,7 @@ class Caller:
         return Answer(int(head[0].split()[1]), headers, body)
 
     async def ended(self) -> bytes:
-        """What still comes until the server ends the connection."""
+        """Return the remaining bytes until the server closes the connection."""
         async with asyncio.timeout(PATIENCE):
             try:
                 return await self._reader.read()
@@ -85,11 +85,11 @@ class Caller:
                 return b""
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._writer.close()
 
     def reset(self) -> None:
-        """Leave without a word: the other side gets a reset."""
+        """Close the connection with a reset."""
         if self._writer.is_closing():
             return
         taken = self._writer.get_extra_info("socket")
@@ -98,7 +98,7 @@ class Caller:
 
 
 async def ask(place: int | Path, request: bytes) -> Answer:
-    """One request on a connection of its own."""
+    """Send one request on a new connection."""
     caller = await Caller.connect(place)
     try:
         await caller.send(request)
@@ -108,7 +108,7 @@ async def ask(place: int | Path, request: bytes) -> Answer:
 
 
 def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
-    """A whole request; `content_type="…"` and the like give headers, with `-` for `_`."""
+    """Return the bytes of a request. Keyword arguments become headers, for example `content_type="…"`."""
     lines = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
     if body:
         lines["content-length"] = str(len(body))
@@ -117,5 +117,5 @@ def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 def tensor(values: Any, datatype: str = "FP32", shape: list[int] | None = None, name: str = "x") -> dict[str, Any]:
-    """One input."""
+    """Return one input of a v2 request."""
     return {"name": name, "datatype": datatype, "shape": [len(values)] if shape is None else shape, "data": values}

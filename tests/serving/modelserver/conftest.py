@@ -23,7 +23,7 @@ REVISION = "m-00007"
 
 
 class Running:
-    """A server that runs, and a client for it."""
+    """A running server, and a client for it."""
 
     def __init__(self, server: Server, sockets: Sockets) -> None:
         self.server = server
@@ -31,24 +31,24 @@ class Running:
         self.management_port = int(sockets.management.getsockname()[1])
 
     async def get(self, path: str, **headers: str) -> Answer:
-        """GET on the data port."""
+        """Send a GET to the data port."""
         return await ask(self.port, request("GET", path, b"", **headers))
 
     async def stats(self) -> Any:
-        """The page `/stats`."""
+        """Return the page `/stats`."""
         return (await ask(self.management_port, request("GET", "/stats"))).json
 
     async def post(self, body: Any, path: str = f"/v2/models/{NAME}/infer", **headers: str) -> Answer:
-        """POST of JSON, or of bytes as they are."""
+        """Send a POST with JSON or bytes."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         return await ask(self.port, request("POST", path, content, **headers))
 
     async def infer(self, *inputs: dict[str, Any], **more: Any) -> Answer:
-        """An inference request in JSON."""
+        """Send an inference request in JSON."""
         return await self.post({"inputs": list(inputs), **more})
 
     async def ask_and_leave(self) -> None:
-        """An inference request whose caller is gone once it is inside the model."""
+        """Send an inference request, and disconnect once it is inside of the model."""
         caller = await self.connect()
         await caller.send(request("POST", f"/v2/models/{NAME}/infer", json.dumps({"inputs": [tensor([1.0])]}).encode()))
 
@@ -59,7 +59,7 @@ class Running:
         caller.reset()
 
     async def connect(self) -> Caller:
-        """A connection to the data port."""
+        """Return a connection to the data port."""
         return await Caller.connect(self.port)
 
 
@@ -97,5 +97,5 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def double(serve: Serve) -> Running:
-    """A server of FP32 x [n] → y = 2x."""
+    """Return a server of the model FP32 x [n] → y = 2x."""
     return await serve(models.double())

@@ -31,11 +31,11 @@ from tests.serving.modelserver.client import HOST
 
 NAME, REVISION = "m", "m-00007"
 FAILS_AFTER = 13
-"""So many parts the engine makes and then fails."""
+"""Number of parts after which the engine fails."""
 
 
 class Counting:
-    """INT64 n [1] → y [width]: 0, 1, … below n, one part each, repeated. `ended` counts streams that are over."""
+    """INT64 n [1] → y [width]: streams 0, 1, … n - 1, each repeated in one part. `ended` counts finished streams."""
 
     signature = Signature("test", (TensorSpec("n", "INT64", (1,)),), (TensorSpec("y", "INT64", (ANY,)),))
     bounded = True
@@ -49,13 +49,13 @@ class Counting:
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Sequence[Tensor]:
-        """The last part."""
+        """Return the last part."""
         return list(self.stream(inputs, outputs, cancellation))[-1]
 
     def stream(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Iterator[Sequence[Tensor]]:
-        """All parts."""
+        """Yield all parts."""
         last = int(inputs["n"][0])
         if last < 0:
             raise InputRefused("negative")
@@ -69,7 +69,7 @@ class Counting:
             self.ended += 1
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no resources."""
 
 
 EngineT = TypeVar("EngineT", bound=Engine)
@@ -77,7 +77,7 @@ EngineT = TypeVar("EngineT", bound=Engine)
 
 @dataclass
 class Streaming(Generic[EngineT]):
-    """A server that runs."""
+    """A running server."""
 
     port: int
     stats: Stats
@@ -90,7 +90,7 @@ class Streaming(Generic[EngineT]):
 async def counting_server(
     timeout: float = 30, slots: int = 2, queue: int = 4, width: int = 1, limits: ServerLimits | None = None,
 ) -> AsyncIterator[Streaming[Counting]]:  # fmt: skip
-    """A server of `Counting` until the end of the context."""
+    """Run a server of `Counting` in the context."""
     async with serving(Counting(width), timeout, slots, queue, limits) as running:
         yield running
 
@@ -99,7 +99,7 @@ async def counting_server(
 async def serving(
     engine: EngineT, timeout: float = 30, slots: int = 2, queue: int = 4, limits: ServerLimits | None = None
 ) -> AsyncIterator[Streaming[EngineT]]:
-    """A server of `engine` until the end of the context."""
+    """Run a server of `engine` in the context."""
     loop = asyncio.get_running_loop()
     stats, budget, workers = Stats(time.monotonic), BodyBudget(1 << 20), Workers(slots, loop)
     lifecycle = Lifecycle(workers)

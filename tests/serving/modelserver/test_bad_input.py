@@ -61,18 +61,18 @@ KINDS: Mapping[str, Mapping[str, str]] = {
 }
 NAMES = ("..", "../x", "%2e%2e", "%2e%2e%2f", "..%5c", "%00", "m%00", "m%0d%0aX:1", "%C0%AE", "%ff", "м", "m.", "M",
          "m;x", "m%20", "x" * 10_000, "{name}", "${jndi:x}", "%25s")  # fmt: skip
-"""What no model is called; `м` is Cyrillic."""
+"""Invalid names of models; `м` is Cyrillic."""
 
 
 async def lives(running: Running) -> None:
-    """The server is well, and nothing is in flight."""
+    """Assert that the server works, and that no request is in flight."""
     assert (await running.infer(tensor([1.0]))).json["outputs"][0]["data"] == [2.0]
     assert (await running.get("/v2/health/live")).status == 200
     assert (await running.stats())["active"] == 0
 
 
 def refused(answer: Answer, *statuses: int) -> None:
-    """It says what is wrong, in a few words that tell nothing of this machine."""
+    """Assert that the error is short, and reveals nothing about this machine."""
     assert answer.status in statuses, (answer.status, answer.body[:300])
     assert answer.headers["content-type"] == "application/json"
     assert 0 < len(answer.error) < 500

@@ -11,11 +11,11 @@ from serving.modelserver.connections.body_rate import BodyRate
 
 LIMITS = ServerLimits(body_check=1.0, body_rate=100, body_time=60.0)
 RESTS = -1
-"""Instead of a size: nothing can come, for reasons that are ours."""
+"""Replaces a size in a timeline: the server had paused reading."""
 
 
 def looks(sizes: Sequence[int]) -> int:
-    """At how many looks, at which so many bytes were there, the body was fast enough."""
+    """Return the number of checks that a body passes, given its size at each check."""
     pace, last = BodyRate(LIMITS), 0
     for number, size in enumerate(sizes):
         if size == RESTS:

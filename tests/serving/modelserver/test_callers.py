@@ -33,11 +33,11 @@ INDEX_OUT_OF_RANGE, WRONG_TYPE = ENTRIES, "no number"
 
 Row = list[float]
 Asked = Callable[[str, list[Any]], Awaitable[tuple[int, str, list[Row]]]]
-"""Ask about these entries under an id: the status of HTTP, the answer's id (the same if it has none), and its rows."""
+"""Send a request for entries with an id; returns the HTTP status, the id of the response, and its rows."""
 
 
 class Table:
-    """INT64 x [n] → y [n, 2]: of each entry its own numbers, by way of many weights. An unknown entry is refused."""
+    """INT64 x [n] → y [n, 2]: looks up each entry in a table of many weights. Refuses unknown entries."""
 
     def __init__(self) -> None:
         noise = np.random.default_rng(64)
@@ -45,12 +45,12 @@ class Table:
         self._parts = [noise.standard_normal(shape, np.float32) / np.sqrt(shape[0]) for shape in shapes]
 
     def rows(self, entries: list[int]) -> Row:
-        """The right answer, flat."""
+        """Return the correct response as a flat list."""
         table, first, second = (part.astype(np.float64) for part in self._parts)
         return [float(value) for value in (table[entries] @ first @ second).ravel()]
 
     def onnx(self) -> bytes:
-        """The model."""
+        """Return the model."""
         names = ("table", "first", "second")
         pairs = zip(names, self._parts, strict=True)
         return models.model(
@@ -66,7 +66,7 @@ class Table:
 
 
 class Running:
-    """A server with all its ports."""
+    """A server with all ports."""
 
     def __init__(self, server: Server, sockets: Sockets, grpc_port: int, table: Table, batched: bool) -> None:
         self.server = server
@@ -76,7 +76,7 @@ class Running:
         self.table = table
 
     async def batches(self) -> tuple[int, int]:
-        """How many there were, and how many requests were in them."""
+        """Return the number of batches, and of the requests in them."""
         page = (await ask(self.management_port, request("GET", "/metrics"))).body.decode()
         numbers = [re.findall(rf"knodel_batch_size_{word}{{.*}} (\S+)", page) for word in ("count", "sum")]
         count, total = (int(float(found[0])) for found in numbers)
@@ -85,7 +85,7 @@ class Running:
 
 @pytest.fixture(params=["one by one", "in batches"])
 async def running(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Running]:
-    """A server of `Table`."""
+    """Return a server of `Table`."""
     table, path = Table(), tmp_path / "model.onnx"
     path.write_bytes(table.onnx())
     options = ["--name", NAME, "--storage-uri", path.as_uri()]

@@ -27,7 +27,7 @@ NUMBERS = [name for name in DATATYPES if name not in (BYTES, "FP16", BF16)]
 
 
 def codec(datatype: str, rank: int) -> V2Codec:
-    """Of a model that gives what it gets."""
+    """Return the codec of an identity model."""
     shape = (ANY,) * rank
     spec = TensorSpec("x", datatype, shape)
     return V2Codec("m", "m-00001", Signature("test", (spec,), (TensorSpec("y", datatype, shape),)), ServerLimits())
@@ -35,7 +35,7 @@ def codec(datatype: str, rank: int) -> V2Codec:
 
 @st.composite
 def numbers(draw: st.DrawFn) -> tuple[str, Tensor]:
-    """A datatype and a tensor of it, with what JSON can carry."""
+    """Generate a datatype, and a tensor of it that JSON can express."""
     name = draw(st.sampled_from(NUMBERS))
     dtype = DATATYPES[name].dtype
     elements: Any = {"allow_nan": False, "allow_infinity": False} if dtype.kind == "f" else None
@@ -43,7 +43,7 @@ def numbers(draw: st.DrawFn) -> tuple[str, Tensor]:
 
 
 def message(name: str, tensor: Tensor, data: Any) -> bytes:
-    """A request in JSON."""
+    """Return a request in JSON."""
     given = {"name": "x", "shape": list(tensor.shape), "datatype": name, "data": data}
     return json.dumps({"inputs": [given]}).encode()
 
@@ -105,7 +105,7 @@ def test_an_fp32_becomes_the_nearest_bf16(value: float) -> None:
 
 
 def neighbours(value: float) -> tuple[int, int]:
-    """The BF16 next to an FP32 on either side, as bits."""
+    """Return the bits of the BF16 values next to an FP32 on either side."""
     half = struct.unpack("<I", struct.pack("<f", value))[0] >> 16
     return half, half + 1
 
@@ -173,7 +173,7 @@ ODD_REQUESTS = st.fixed_dictionaries(
 
 
 def decode_or_refuse(body: bytes, json_length: int | None) -> None:
-    """Whatever comes is decoded, or refused by an error that the caller caused."""
+    """Assert that any bytes are decoded, or refused with an error of the caller."""
     try:
         codec("FP32", 1).decode(body, json_length)
     except ServingError as error:

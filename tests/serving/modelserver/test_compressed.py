@@ -24,7 +24,7 @@ ENOUGH = 4 * MEBIBYTE
 
 
 async def inflate(content: bytes, limit: int = ENOUGH, budget: int = ENOUGH) -> bytes:
-    """Whatever happens, the budget lends no more than what came."""
+    """Decompress, and assert that the budget covers exactly the result."""
     lender = BodyBudget(budget)
     try:
         made, lent = await decompress(content, lender, limit)

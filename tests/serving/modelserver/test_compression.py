@@ -47,7 +47,7 @@ async def test_small_answers_and_errors_stay_as_they_are(double: Running) -> Non
 
 
 async def answered(accepted: Sequence[bytes], headers: Headers, *bodies: bytes) -> list[Message]:
-    """Return what is sent of an answer in pieces to a caller with these Accept-Encoding headers."""
+    """Return the messages of a response in `pieces` to a client with these Accept-Encoding headers."""
     sent: list[Message] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

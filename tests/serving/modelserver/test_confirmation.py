@@ -36,7 +36,7 @@ class Replica:
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Start it, once it answers on its management port."""
+        """Start the server, and wait until its management port answers."""
         environment = {
             "PATH": os.environ["PATH"], "TMPDIR": str(self.scratch), "K_REVISION": "m-00001",
             "KNODEL_DIGESTS": str(self.record.parent), "PORT": str(self.port),
@@ -55,13 +55,13 @@ class Replica:
         await eventually(answers)
 
     async def end(self) -> None:
-        """End it as the kubelet does."""
+        """Stop the server, as the kubelet does."""
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
             await asyncio.wait_for(self.process.wait(), 20.0)
 
     async def loaded(self) -> Answer:
-        """Return the page that the autoscaler reads, once the files are there."""
+        """Return the digest page once the files are local."""
         return await ask(self.management, request("GET", "/digest?wait=20"))
 
     async def confirm(self, digest: str) -> Answer:
@@ -69,11 +69,11 @@ class Replica:
         return await ask(self.management, request("PUT", "/digest", json.dumps({"digest": digest}).encode()))
 
     async def ready(self) -> Answer:
-        """Return the answer to the readiness probe."""
+        """Return the response to the readiness probe."""
         return await ask(self.port, request("GET", "/v2/health/ready"))
 
     async def is_ready(self) -> bool:
-        """Whether it may be sent requests."""
+        """Return whether the replica is ready."""
         return (await self.ready()).status == 200
 
 
@@ -85,7 +85,7 @@ async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
 
 
 async def waits(replica: Replica) -> bool:
-    """Whether it has loaded its model, and is not ready only for want of a confirmation."""
+    """Return whether the model is loaded, and the confirmation is the only thing missing."""
     return "not recorded yet" in (await ready_error(replica))
 
 

@@ -18,17 +18,17 @@ from tests.support.wait import eventually
 INFER = f"/v2/models/{NAME}/infer"
 BODY = json.dumps({"inputs": [tensor([1.0])]}).encode()
 HURRY = ServerLimits(head_time=0.15, body_check=0.1, linger=0.05)
-"""Seconds, for tests that wait for a limit."""
+"""Limits with short times (s), for tests that wait for them."""
 
 
 def chunked(*chunks: bytes, trailers: bytes = b"") -> bytes:
-    """A POST whose length is not known beforehand."""
+    """Return a chunked POST."""
     head = request("POST", INFER, transfer_encoding="chunked")
     return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n" + trailers + b"\r\n"
 
 
 def head(*lines: str, target: str = "/v2", method: str = "GET") -> bytes:
-    """A head with exactly these lines."""
+    """Return a head with exactly these lines."""
     return "\r\n".join((f"{method} {target} HTTP/1.1", *lines, "", "")).encode()
 
 

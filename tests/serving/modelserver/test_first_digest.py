@@ -15,7 +15,7 @@ WORDS = ["--name", "m", "--storage-uri", "https://models.test/m.onnx"]
 
 
 def digest_of(tmp_path: Path, *words: str, **more: str) -> str:
-    """The digest that a server of revision m-00001 is started with."""
+    """Return the digest with which a server of revision m-00001 starts."""
     environ = {"K_REVISION": "m-00001", "KNODEL_DIGESTS": str(tmp_path / "record"), "TMPDIR": str(tmp_path), **more}
     assignment = parse_options([*WORDS, *words], environ).assignment
     assert assignment is not None

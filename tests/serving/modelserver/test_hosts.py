@@ -19,7 +19,7 @@ BODY = b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]
 
 
 def raw(*headers: str, body: bytes = BODY) -> bytes:
-    """A request for an inference with exactly these headers, and its length."""
+    """Return an inference request with exactly these headers and its length."""
     lines = [f"POST /v2/models/{NAME}/infer HTTP/1.1", *headers, f"Content-Length: {len(body)}", "", ""]
     return "\r\n".join(lines).encode() + body
 

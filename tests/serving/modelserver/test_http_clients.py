@@ -26,13 +26,13 @@ with warnings.catch_warnings():
 
 @pytest.fixture
 async def client(double: Running) -> AsyncIterator[Any]:
-    """Triton's client of a server of y = 2x."""
+    """Return Triton's client for a server of y = 2x."""
     async with InferenceServerClient(f"127.0.0.1:{double.port}") as made:
         yield made
 
 
 def given(values: list[Any], datatype: str, dtype: Any, *, binary: bool) -> Any:
-    """An input as Triton's client wants it."""
+    """Return an input of Triton's client."""
     made = triton.InferInput("x", [len(values)], datatype)
     made.set_data_from_numpy(np.array(values, dtype=dtype), binary_data=binary)
     return made

@@ -120,7 +120,7 @@ async def test_what_is_refused_while_its_body_comes_counts_as_what_it_was_answer
     budget = BodyBudget(1 << 20)
 
     async def nothing(*_: object) -> None:
-        """No health is asked for."""
+        """Fail: the test does not check health."""
 
     hold = PendingRequests(nothing, Stats(monotonic), budget, limit=1, timeout=0.05)
     listener = HttpListener(Observed(hold, metrics, None, monotonic), bind(HOST, 0, "PORT"), ServerLimits(linger=0.01))

@@ -16,11 +16,11 @@ from tests.serving.modelserver.conftest import NAME, Running
 V2 = f"/v2/models/{NAME}"
 PREDICT = f"/v1/models/{NAME}:predict"
 UNKNOWN = -1
-"""As a number of members: it has to look."""
+"""A wrong number of members, which makes `check_names` scan the message."""
 
 
 class Twice(Exception):
-    """A slow decoder has found one."""
+    """Raised by the slow decoder for a duplicate name."""
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ OBJECTS = st.recursive(
 
 
 def written(value: Any, ascii: bool, spaces: str) -> str:
-    """JSON in which a tuple of pairs is an object, whatever its names are."""
+    """Return JSON, in which tuples of pairs become objects, even with duplicate names."""
     if isinstance(value, tuple):
         pairs = (f"{json.dumps(name, ensure_ascii=ascii)}{spaces}:{written(of, ascii, spaces)}" for name, of in value)
         return "{" + f",{spaces}".join(pairs) + "}"
@@ -113,7 +113,7 @@ async def test_the_same_name_in_different_objects_is_none_twice(double: Running,
 def test_colons_are_counted_alike_in_small_and_large_messages(padding: int) -> None:
     space = b" " * padding
     check_names(b'{"a":1,' + space + b'"b":{"c":2}}', 3)
-    check_names(b'{"a":"x:y",' + space + b'"b":2}', 2)  # a colon in a text: looked at closely, and well
+    check_names(b'{"a":"x:y",' + space + b'"b":2}', 2)  # a colon in a string needs a scan, and is valid
     check_names(b'{"a":1,' + space + b'"b":2}', 3)
     for members in (1, 2, 3):
         with pytest.raises(BadRequest, match="twice"):

@@ -25,7 +25,7 @@ TIMES = [
 
 @pytest.fixture
 def cells() -> list[int]:
-    """The times, counted."""
+    """Return the counts of the times."""
     times = BucketCounter(LATENCY_EDGES)
     for seconds in TIMES:
         times.add(seconds)

@@ -35,25 +35,25 @@ PADDED = json.dumps({"inputs": [{"name": "n", "datatype": "INT64", "shape": [1],
     SMALL_BODY + 1
 )  # fmt: skip
 STREAMED = b'{"n": 1}'.ljust(SMALL_BODY + 1)
-"""Bodies that borrow memory."""
+"""Bodies that take memory from the budget."""
 SOON = 0.2  # s; threads come to the gate before
 
 
 class Gate:
-    """What threads come to, and wait at until it is open."""
+    """A gate at which threads wait until it is opened."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
         self.open = threading.Event()
 
     def wait(self) -> None:
-        """In a thread."""
+        """Wait in a thread."""
         self.reached.set()
         self.open.wait(10)
 
 
 class Answers:
-    """x [n] → what it was told to answer; it may have to wait for that."""
+    """x [n] → configured outputs, for which it may wait."""
 
     bounded = True
     waits = False
@@ -65,14 +65,14 @@ class Answers:
         self.waits = False
 
     def infer(self, *_: Any) -> Sequence[Tensor]:
-        """The answer."""
+        """Return the outputs."""
         if self.waits:
             self._gate.wait()
         return [self.answer]
 
 
 class Text(str):
-    """Knows which threads have asked for its length."""
+    """A body that records the threads that read its length."""
 
     __slots__ = ("askers",)
     askers: set[int]
@@ -83,14 +83,14 @@ class Text(str):
 
 
 class Nobody:
-    """A caller that stays."""
+    """A client that stays connected."""
 
     def on_disconnect(self, callback: Callable[[], object] | None) -> None:
-        """Never."""
+        """Ignore the callback: the client never disconnects."""
 
 
 class Parts:
-    """Inferences of one slot, in batches, and a body that is lent to them."""
+    """An inference with one slot and batches, and a body from a budget."""
 
     def __init__(self, gate: Gate, grace: float = 1000.0) -> None:
         loop = asyncio.get_running_loop()
@@ -112,7 +112,7 @@ class Parts:
         self.given_back += 1
 
     async def asked(self, wait: Callable[[], object] = bool) -> set[int]:
-        """A request whose body is decoded after a wait; which threads it was in. Its body is let go of."""
+        """Run a request whose decoding waits, and return the threads that it used. Releases the body."""
         idents: set[int] = set()
 
         def encode(*_: Any) -> None:
@@ -129,7 +129,7 @@ class Parts:
         return idents
 
     async def left(self, wait: Callable[[], object] = bool) -> None:
-        """A request whose caller leaves when a thread is at the gate."""
+        """Run a request whose client disconnects while a thread waits at the gate."""
         leaves = asyncio.ensure_future(self.asked(wait))
         await eventually(self.gate.reached.is_set)
         leaves.cancel()
@@ -206,7 +206,7 @@ async def test_a_batch_keeps_the_bodies_of_those_who_have_left_it(parts: Parts) 
 
 
 class Waiting(Counting):
-    """Counts when the gate is open."""
+    """An engine that counts once the gate is open."""
 
     def __init__(self, gate: Gate) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ class Waiting(Counting):
     def stream(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Iterator[Sequence[Tensor]]:
-        """All parts."""
+        """Yield all parts."""
         self._gate.wait()
         return super().stream(inputs, outputs, cancellation)
 

@@ -13,13 +13,13 @@ import pytest
 from serving.modelserver.base.logs import MOST_LINES, UnwaitingHandler, log_to_stderr, own_stderr, traceback_of
 
 F_SETPIPE_SZ = 1031  # fcntl.h of Linux
-PIPE = 4096  # bytes, the least that there is
+PIPE = 4096  # bytes; the minimum
 LINE = "x" * 99
 
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
-    """A small one: where to read, where to write."""
+    """Return the read and write ends of a small pipe."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, F_SETPIPE_SZ, PIPE)
     yield reading, writing

@@ -19,7 +19,7 @@ V1, V2 = f"/v1/models/{NAME}", f"/v2/models/{NAME}"
 
 
 def schema(page: Any, path: str, method: str, status: str | None = None) -> Any:
-    """Of the request in JSON, or of the answer."""
+    """Return the schema of the JSON request, or of the response."""
     operation = page["paths"][path][method]
     part = operation["requestBody"] if status is None else operation["responses"][status]
     found = part["content"]["application/json"]["schema"]

@@ -11,7 +11,7 @@ from tests.serving.modelserver.conftest import NAME, Running
 
 
 class Recorder(asyncio.Transport):
-    """What a socket would be told."""
+    """A transport that records its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ BREAKS_OFF = (
 
 async def test_a_broken_request_takes_no_answer_from_those_that_came_with_it(double: Running) -> None:
     callers = [await double.connect() for _ in range(5)]
-    for number, caller in enumerate(callers):  # all are there when the server looks next
+    for number, caller in enumerate(callers):  # all arrive in the same turn of the loop
         caller.write(BREAKS_OFF if number == 2 else request("GET", f"/v2/models/{NAME}"))
 
     answers = [await caller.answer() for caller in callers]

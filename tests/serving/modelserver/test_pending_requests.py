@@ -24,7 +24,7 @@ async def receive() -> Message:
 
 
 async def send(_: Message) -> None:
-    """Nowhere."""
+    """Drop the message."""
 
 
 async def test_what_arrived_before_it_opened_and_is_begun_after_it_is_passed_on() -> None:

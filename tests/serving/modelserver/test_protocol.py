@@ -19,18 +19,18 @@ UINT8, INT8, UINT16, INT16, INT32, UINT32, UINT64, BOOL, DOUBLE = 2, 3, 4, 5, 6,
 
 
 def identity(datatype: int, shape: list[int | str] | None = None) -> bytes:
-    """x → y, the same."""
+    """Return an identity model x → y."""
     dims = ["n"] if shape is None else shape
     return model([node("Identity", ["x"], ["y"])], [value("x", datatype, dims)], [value("y", datatype, dims)])
 
 
 def logarithm() -> bytes:
-    """FP32 x → y = ln x, which is NaN below zero."""
+    """Return a model FP32 x → y = ln x, which is NaN below zero."""
     return model([node("Log", ["x"], ["y"])], [value("x", FLOAT, ["n"])], [value("y", FLOAT, ["n"])])
 
 
 def two_outputs() -> bytes:
-    """FP32 x → abs = |x|, neg = -x."""
+    """Return a model FP32 x → abs = |x|, neg = -x."""
     nodes = [node("Abs", ["x"], ["abs"]), node("Neg", ["x"], ["neg"])]
     return model(nodes, [value("x", FLOAT, ["n"])], [value("abs", FLOAT, ["n"]), value("neg", FLOAT, ["n"])])
 
@@ -287,7 +287,7 @@ async def test_what_the_model_refuses_is_400_without_its_words(serve: Serve) -> 
 
 
 def with_binary(inputs: list[dict[str, Any]], blob: bytes, **more: Any) -> tuple[bytes, dict[str, str]]:
-    """A body in the binary tensor extension, and its headers."""
+    """Return a body with binary tensors, and its headers."""
     message = json.dumps({"inputs": inputs, **more}).encode()
     return message + blob, {
         "inference_header_content_length": str(len(message)),

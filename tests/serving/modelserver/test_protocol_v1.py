@@ -26,14 +26,14 @@ PREDICT = f"/v1/models/{NAME}:predict"
 
 
 def plus() -> bytes:
-    """FP32 a [n, 2], INT64 b [n] → sum = a, the same, and twice = b + b."""
+    """Return a model FP32 a [n, 2], INT64 b [n] → sum = a, twice = b + b."""
     nodes = [node("Identity", ["a"], ["same"]), node("Add", ["b", "b"], ["twice"])]
     inputs = [value("a", FLOAT, ["n", 2]), value("b", INT64, ["n"])]
     return model(nodes, inputs, [value("same", FLOAT, ["n", 2]), value("twice", INT64, ["n"])])
 
 
 def rows_and_sum() -> bytes:
-    """FP32 x [n] → y = -x and total, the sum of all."""
+    """Return a model FP32 x [n] → y = -x, total = sum of x."""
     nodes = [node("Neg", ["x"], ["y"]), node("ReduceSum", ["x"], ["total"], models.whole("keepdims", 0))]
     return model(nodes, [value("x", FLOAT, ["n"])], [value("y", FLOAT, ["n"]), value("total", FLOAT, [])])
 

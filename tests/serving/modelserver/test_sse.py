@@ -58,7 +58,7 @@ WORDS = """
 async def events(
     server: Streaming[Any], path: str, body: Any, **headers: str
 ) -> tuple[aiohttp.ClientResponse, list[Any]]:
-    """The answer's head, and the data of its events."""
+    """Return the head of the response, and the data of its events."""
     url = f"http://127.0.0.1:{server.port}{path}"
     async with aiohttp.ClientSession(headers=headers) as session, session.post(url, json=body) as answer:
         text = (await answer.read()).decode()

@@ -30,19 +30,19 @@ CALL = request(
         }
     ).encode(),
 )
-"""Answered by `WIDTH` numbers of 8 bytes."""
+"""A request whose response has `WIDTH` numbers of 8 bytes."""
 SMALL_CALL = request("POST", INFER, b"{}")
 LIVE = request("GET", "/v2/health/live")
 WIDTH = 4 * MEBIBYTE
 SIZE = 8 * WIDTH
-IN_KERNEL = 16 * MEBIBYTE  # more than both sides' buffers of a connection on this machine hold
+IN_KERNEL = 16 * MEBIBYTE  # more than the buffers of both ends of a connection
 HURRY = ServerLimits(response_check=0.1, end=0.2)
 PATIENT = ServerLimits(response_check=60.0)
 """Seconds."""
 
 
 class Deaf:
-    """A caller that sends and never reads."""
+    """A client that sends and never reads."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.socket()
@@ -52,16 +52,16 @@ class Deaf:
         self._poll.register(self._socket, 0)
 
     def send(self, data: bytes) -> None:
-        """As much as the kernel takes is enough here."""
+        """Send as much as the kernel accepts."""
         self._socket.send(data)
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the server has reset the connection."""
+        """Return whether the server has reset the connection."""
         return any(event & select.POLLERR for _, event in self._poll.poll(0))
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._socket.close()
 
 
@@ -74,7 +74,7 @@ def deaf() -> Iterator[list[Deaf]]:
 
 
 def calls(deaf: list[Deaf], port: int, data: bytes) -> Deaf:
-    """A new caller that has sent this."""
+    """Return a new client that has sent `data`."""
     deaf.append(Deaf(port))
     deaf[-1].send(data)
     return deaf[-1]
