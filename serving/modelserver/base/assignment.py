@@ -166,24 +166,20 @@ def _checked(name: str, given: _Parameters, default: ModelBounds) -> Assignment:
             find_format(given.model_format, ())
     except (StorageError, UnknownFormat) as error:
         raise BadAssignment(str(error)) from error
+    batching = default.batching
+    size = given.max_batch_size or (batching.max_size if batching else 1)
+    latency = given.max_batch_latency
+    if latency is None:
+        latency = batching.max_latency if batching else BATCH_LATENCY
+    if latency:  # 0 is valid: an idle engine never waits
+        _positive("maxBatchLatency", latency)
     bounds = ModelBounds(
         int(_positive("slots", given.slots or default.slots)),
         _positive("timeout", given.timeout or default.timeout),
         _positive("cpu", given.cpu or default.cpu),
-        _batching(given, default.batching),
+        BatchBounds(int(size), latency) if _positive("maxBatchSize", size) > 1 else None,
     )
     return Assignment(name, given.revision, given.storage_uri, given.digest, given.model_format, bounds)
-
-
-def _batching(given: _Parameters, default: BatchBounds | None) -> BatchBounds | None:
-    """Return the limits of batches, None for batches of one row."""
-    size = given.max_batch_size or (default.max_size if default else 1)
-    latency = given.max_batch_latency
-    if latency is None:
-        latency = default.max_latency if default else BATCH_LATENCY
-    if latency:  # 0 is valid: an idle engine never waits
-        _positive("maxBatchLatency", latency)
-    return BatchBounds(int(size), latency) if _positive("maxBatchSize", size) > 1 else None
 
 
 def _positive(field: str, value: float) -> float:

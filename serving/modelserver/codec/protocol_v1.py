@@ -33,6 +33,14 @@ class _Request(msgspec.Struct):
     inputs: list[Any] | dict[str, Any] | None = None
     signature_name: str = ""
 
+    @property
+    def members(self) -> int:
+        """Return the number of members of the request and of its rows."""
+        given = self.inputs if self.instances is None else self.instances
+        objects = [given] if isinstance(given, dict) else given or []
+        inner = sum(len(one) for one in objects if isinstance(one, dict))
+        return (self.instances is not None) + (self.inputs is not None) + bool(self.signature_name) + inner
+
 
 _DECODER: Final = msgspec.json.Decoder(_Request)
 
@@ -60,7 +68,7 @@ class V1Codec:
             request = _DECODER.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadRequest(f"the body is not a v1 request: {explain_decode_error(error)}") from error
-        check_names(body, _members(request))
+        check_names(body, request.members)
         if request.signature_name not in ("", SIGNATURE):
             raise BadRequest(f"the model has no signature {request.signature_name[:_SHOWN]!r}: omit signature_name")
         if (request.instances is None) == (request.inputs is None):
@@ -106,11 +114,3 @@ class V1Codec:
         inputs = {name: from_nested(self._codec.spec(name)[0], value) for name, value in values.items()}
         self._codec.check_complete(inputs)
         return inputs
-
-
-def _members(request: _Request) -> int:
-    """Return the number of members of the request and of its rows."""
-    given = request.inputs if request.instances is None else request.instances
-    objects = [given] if isinstance(given, dict) else given or []
-    inner = sum(len(one) for one in objects if isinstance(one, dict))
-    return (request.instances is not None) + (request.inputs is not None) + bool(request.signature_name) + inner

@@ -108,7 +108,13 @@ class V2Codec:
             raise BadRequest(f"the body is not JSON: {explain_decode_error(error)}") from error
         check_names(message, request.members)
         _check_parameters(request.parameters)
-        outputs, binary = self._requested(request)
+        everything = _flag(request.parameters, "binary_data_output", False)
+        outputs, binary = self.outputs, [everything] * len(self.outputs)
+        if request.outputs:
+            outputs = [output.name for output in request.outputs]
+            self.check_outputs(outputs)
+            parameters = [_check_parameters(output.parameters) for output in request.outputs]
+            binary = [_flag(each, "binary_data", everything) for each in parameters]
         return PreparedRequest(
             self._inputs(request.inputs, rest), outputs, binary, request.id or "", request.parameters
         )
@@ -205,15 +211,6 @@ class V2Codec:
             raise BadRequest(f"{len(rest)} extra bytes after the binary data of the inputs")
         self.check_complete(inputs)
         return inputs
-
-    def _requested(self, request: InferRequest) -> tuple[Sequence[str], Flags]:
-        everything = _flag(request.parameters, "binary_data_output", False)
-        if not request.outputs:
-            return self.outputs, [everything] * len(self.outputs)
-        names = [output.name for output in request.outputs]
-        self.check_outputs(names)
-        flags = [_flag(_check_parameters(output.parameters), "binary_data", everything) for output in request.outputs]
-        return names, flags
 
 
 def check_extensions(names: Iterable[str]) -> None:

@@ -45,15 +45,11 @@ def bind(host: str, port: int, setting: str) -> socket.socket:
         sock.setblocking(False)
     except (OSError, UnicodeError) as error:
         sock.close()
-        raise _cannot_listen(host, port, setting, error) from error
+        if not isinstance(error, OSError) or isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            problem, setting = f"{host[:80]!r} is not an address of this machine", "HOST"
+            advice = "set {} to an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them"
+        else:
+            problem = f"cannot listen on {authority(host, port)} ({error.strerror})"
+            advice = "choose a port from 1024 on with {}" if error.errno == errno.EACCES else FREE_PORT
+        raise CannotListen(problem, advice, setting) from error
     return sock
-
-
-def _cannot_listen(host: str, port: int, setting: str, error: OSError | UnicodeError) -> CannotListen:
-    if not isinstance(error, OSError) or isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        advice = "set {} to an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them"
-        return CannotListen(f"{host[:80]!r} is not an address of this machine", advice, "HOST")
-    problem = f"cannot listen on {authority(host, port)} ({error.strerror})"
-    if error.errno == errno.EACCES:
-        return CannotListen(problem, "choose a port from 1024 on with {}", setting)
-    return CannotListen(problem, FREE_PORT, setting)

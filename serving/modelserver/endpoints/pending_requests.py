@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from serving.modelserver.base.errors import ClientLeft, Overloaded, QueueExpired, ServingError
 from serving.modelserver.base.limits import BodyBudget
@@ -107,7 +106,15 @@ class PendingRequests:
     async def _read_and_wait(self, connection: HttpConnection, receive: Receive) -> tuple[ASGIApp, bytes, int]:
         """Return the application, the body, and its bytes from the budget. Raises ServingError."""
         place = self._enqueue()
-        refuse = partial(_refuse, connection, connection.current_cycle)
+        cycle = connection.current_cycle
+
+        def refuse(place: asyncio.Future[ASGIApp]) -> None:
+            """Refuse the request only while its body arrives: later the connection may read another request."""
+            error = None if place.cancelled() else place.exception()
+            is_arriving = cycle is not None and cycle is connection.cycle and cycle.more_body
+            if is_arriving and isinstance(error, ServingError):
+                connection.refuse(error)
+
         place.add_done_callback(refuse)  # a slow body must not delay the refusal
         try:
             content, lent = await read_content(receive, self._budget)
@@ -144,11 +151,3 @@ class PendingRequests:
 def _copy(error: ServingError) -> ServingError:
     """Return a new error for each request: the traceback of a raised one keeps frames, and bodies, in memory."""
     return type(error)(str(error))
-
-
-def _refuse(connection: HttpConnection, cycle: RequestResponseCycle | None, place: asyncio.Future[ASGIApp]) -> None:
-    """Refuse a request whose body is still arriving. After that, the connection may be reading another request."""
-    error = None if place.cancelled() else place.exception()
-    is_coming = cycle is not None and cycle is connection.cycle and cycle.more_body
-    if is_coming and isinstance(error, ServingError):
-        connection.refuse(error)
