@@ -51,7 +51,7 @@ def test_what_the_pipe_does_not_take_is_lost_and_counted(pipe: tuple[int, int]) 
 def test_another_writer_that_takes_the_room_keeps_nobody_waiting(pipe: tuple[int, int]) -> None:
     handler = UnwaitingHandler(pipe[1])
     os.write(pipe[1], b"x" * PIPE)
-    assert handler._takes(b"y") is False
+    assert handler._written(b"y") is False
     with pytest.raises(BlockingIOError):
         os.write(handler._number, b"y")
     assert os.get_blocking(pipe[1])  # as others have it
