@@ -22,7 +22,7 @@ from serving.modelserver.base.first_digest import remember
 from serving.modelserver.base.options import ServerOptions
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.endpoints.app import health_routes, make_app
-from serving.modelserver.endpoints.confirmation import WAITING, Confirmation
+from serving.modelserver.endpoints.confirmation import NOT_CONFIRMED, Confirmation
 from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.endpoints.repository import LOADING, READY, IndexEntry
 from serving.modelserver.execution.lifecycle import Lifecycle
@@ -197,7 +197,7 @@ class OneModel:
         if self.confirmation.confirmed:
             return
         log.info("waiting until the platform has recorded the digest of the model's files")
-        self.lifecycle.withheld = WAITING
+        self.lifecycle.withheld = NOT_CONFIRMED
         await self.confirmation.wait()
         self.lifecycle.withheld = ""
 

@@ -24,7 +24,7 @@ from serving.modelserver.connections.sockets import Sockets
 from serving.modelserver.endpoints.confirmation import Confirmation
 from serving.modelserver.endpoints.management import make_management_app
 from serving.modelserver.endpoints.pending_requests import PendingRequests
-from serving.modelserver.endpoints.repository import LARGEST_BODY, BearerToken, ModelRepository, RepositoryRoutes
+from serving.modelserver.endpoints.repository import MAX_BODY_SIZE, BearerToken, ModelRepository, RepositoryRoutes
 from serving.modelserver.execution.hanging import Hanging
 from serving.modelserver.model_host import Shared
 from serving.modelserver.observe.observability import Observability
@@ -163,7 +163,7 @@ class Server:
         )
         return Ports(
             HttpListener(observability.watch(models.app), sockets.data, limits),
-            HttpListener(management, sockets.management, replace(limits, body=LARGEST_BODY)),
+            HttpListener(management, sockets.management, replace(limits, body=MAX_BODY_SIZE)),
             None if options.grpc_port is None else _grpc_of(models, shared),
             observability,
         )

@@ -25,10 +25,10 @@ from serving.storage.base.errors import StorageError
 from serving.storage.transfer.addresses import shown
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SHOWN: Final = 80  # characters of an invalid value that a message repeats
-LARGEST: Final = 1_000_000  # the maximum of each limit; a larger value is a mistake
-BATCH_LATENCY: Final = 0.002  # s; the default latency of batches: callers on a network send their next request sooner
-LONGEST_URI: Final = 8192  # characters; signed URLs of object stores have about 2 000
+_MAX_QUOTED: Final = 80  # characters of an invalid value that a message repeats
+MAX_LIMIT: Final = 1_000_000  # the maximum of each limit; a larger value is a mistake
+DEFAULT_BATCH_LATENCY: Final = 0.002  # s; callers on a network send their next request sooner
+MAX_URI_LENGTH: Final = 8192  # characters; signed URLs of object stores have about 2 000
 
 
 class BadAssignment(KnodelError):
@@ -43,7 +43,7 @@ class BatchBounds(msgspec.Struct, frozen=True):
     """
 
     max_size: int
-    max_latency: float = BATCH_LATENCY
+    max_latency: float = DEFAULT_BATCH_LATENCY
 
 
 class ModelBounds(msgspec.Struct, frozen=True):
@@ -153,12 +153,12 @@ def _decoded(body: bytes, kind: Any) -> Any:
 
 
 def _checked(name: str, given: _Parameters, default: ModelBounds) -> Assignment:
-    if not given.storage_uri or len(given.storage_uri) > LONGEST_URI:
-        raise BadAssignment(f"storageUri of {name[:_SHOWN]!r} must have 1 to {LONGEST_URI} characters")
+    if not given.storage_uri or len(given.storage_uri) > MAX_URI_LENGTH:
+        raise BadAssignment(f"storageUri of {name[:_MAX_QUOTED]!r} must have 1 to {MAX_URI_LENGTH} characters")
     for field, text in (("name", name), ("revision", given.revision)):
         if not is_name(text):
             raise BadAssignment(
-                f"{field} {text[:_SHOWN]!r} is not a name: use at most 63 of a-z, 0-9 and '-', no '-' at the ends"
+                f"{field} {text[:_MAX_QUOTED]!r} is not a name: use at most 63 of a-z, 0-9 and '-', no '-' at the ends"
             )
     try:
         digests.check_form(shown(given.storage_uri), given.digest)
@@ -170,7 +170,7 @@ def _checked(name: str, given: _Parameters, default: ModelBounds) -> Assignment:
     size = given.max_batch_size or (batching.max_size if batching else 1)
     latency = given.max_batch_latency
     if latency is None:
-        latency = batching.max_latency if batching else BATCH_LATENCY
+        latency = batching.max_latency if batching else DEFAULT_BATCH_LATENCY
     if latency:  # 0 is valid: an idle engine never waits
         _positive("maxBatchLatency", latency)
     bounds = ModelBounds(
@@ -183,6 +183,6 @@ def _checked(name: str, given: _Parameters, default: ModelBounds) -> Assignment:
 
 
 def _positive(field: str, value: float) -> float:
-    if not 0 < value <= LARGEST:  # refuses NaN, too
-        raise BadAssignment(f"{field} {value!r} must be more than 0 and at most {LARGEST}")
+    if not 0 < value <= MAX_LIMIT:  # refuses NaN, too
+        raise BadAssignment(f"{field} {value!r} must be more than 0 and at most {MAX_LIMIT}")
     return value

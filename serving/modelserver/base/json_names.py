@@ -9,8 +9,8 @@ import msgspec
 
 from serving.modelserver.base.errors import BadRequest
 
-_LARGE: Final = 64 * 1024  # bytes
-_SHOWN: Final = 100  # characters of a name that a message repeats
+_LARGE_MESSAGE: Final = 64 * 1024  # bytes
+_MAX_QUOTED: Final = 100  # characters of a name that a message repeats
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _NEXT: Final = re.compile(
     rb'[^{}"]*+(?:' + _STRING + rb'(?!\s*+:)[^{}"]*+)*+([{}]|' + _STRING + rb"(?=\s*+:))", re.DOTALL
@@ -35,7 +35,7 @@ def check_names(message: bytes, members: int) -> None:
 
 def _has_colons(message: bytes, wanted: int) -> bool:
     """Return whether `message` has exactly `wanted` colons. In large messages, nearly all numbers, `find` is faster."""
-    if len(message) < _LARGE:
+    if len(message) < _LARGE_MESSAGE:
         return message.count(b":") == wanted
     place = -1
     for _ in range(wanted):
@@ -63,5 +63,5 @@ def _scan(message: bytes) -> None:
                 except (msgspec.DecodeError, UnicodeError) as error:
                     raise BadRequest("the name of a member is not a valid string") from error
             if name in names[-1]:
-                raise BadRequest(f"{name[:_SHOWN].decode(errors='replace')!r} is given twice")
+                raise BadRequest(f"{name[:_MAX_QUOTED].decode(errors='replace')!r} is given twice")
             names[-1].add(name)

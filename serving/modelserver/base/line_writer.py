@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TextIO
 
-MOST_LINES: Final = 10_000  # in the queue, some MB; more are dropped while a reader stalls
+MAX_LINES: Final = 10_000  # in the queue, some MB; more are dropped while a reader stalls
 PAUSE: Final = 0.02  # s between two writes, so that lines of a busy server share one write
 
 
@@ -27,7 +27,7 @@ class LineWriter:
     def put(self, line: str) -> None:
         """Enqueue `line`, which includes its newline. Drops it if the queue is full."""
         with self._changed:
-            if len(self._waiting) >= MOST_LINES:
+            if len(self._waiting) >= MAX_LINES:
                 self._dropped += 1
                 return
             self._waiting.append(line)

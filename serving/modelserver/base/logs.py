@@ -11,8 +11,8 @@ import sys
 import traceback
 from typing import Final, TextIO
 
-MOST_LINES: Final = 200  # of one traceback
-LONGEST_LINE: Final = 1000  # characters of a line of a traceback
+MAX_LINES: Final = 200  # of one traceback
+MAX_LINE_LENGTH: Final = 1000  # characters of a line of a traceback
 FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
@@ -38,10 +38,10 @@ def traceback_of(error: BaseException) -> str:
     """
     lines = "".join(traceback.TracebackException.from_exception(error, compact=True).format()).splitlines()
     shown = [line if line.isprintable() else ascii(line)[1:-1] for line in lines if line.strip()]
-    if len(shown) > MOST_LINES:
-        half = MOST_LINES // 2
-        shown = [*shown[:half], f"… {len(shown) - MOST_LINES} lines …", *shown[-half:]]
-    return "\n".join(f"    {line[:LONGEST_LINE]}" for line in shown)
+    if len(shown) > MAX_LINES:
+        half = MAX_LINES // 2
+        shown = [*shown[:half], f"… {len(shown) - MAX_LINES} lines …", *shown[-half:]]
+    return "\n".join(f"    {line[:MAX_LINE_LENGTH]}" for line in shown)
 
 
 def own_stderr() -> TextIO:

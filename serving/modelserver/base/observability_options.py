@@ -17,7 +17,7 @@ MODES: Final[tuple[Mode, ...]] = ("all", "request", "response")
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 SUPPORTED_PROTOCOL: Final = "http/protobuf"
-_SHOWN: Final = 80  # characters of an invalid value that a message repeats
+_MAX_QUOTED: Final = 80  # characters of an invalid value that a message repeats
 
 
 class PayloadSink(msgspec.Struct, frozen=True):
@@ -72,9 +72,9 @@ def parse_sink(url: str) -> PayloadSink:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise BadOptions(f"--payload-log {url[:_SHOWN]!r} is not a URL: {error}") from error
+        raise BadOptions(f"--payload-log {url[:_MAX_QUOTED]!r} is not a URL: {error}") from error
     if parts.scheme not in ("http", "https") or not host or not url.isascii() or not url.isprintable() or " " in url:
-        raise BadOptions(f"--payload-log {url[:_SHOWN]!r} is not a URL: use http(s)://HOST[:PORT]/PATH")
+        raise BadOptions(f"--payload-log {url[:_MAX_QUOTED]!r} is not a URL: use http(s)://HOST[:PORT]/PATH")
     return PayloadSink(parts.scheme, host, port, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
@@ -86,7 +86,7 @@ def wants_tracing(environ: Mapping[str, str]) -> bool:
     for name in PROTOCOLS:
         if environ.get(name, SUPPORTED_PROTOCOL) != SUPPORTED_PROTOCOL:
             raise BadOptions(
-                f"{name}={environ[name][:_SHOWN]!r} is not supported: set it to {SUPPORTED_PROTOCOL}, "
+                f"{name}={environ[name][:_MAX_QUOTED]!r} is not supported: set it to {SUPPORTED_PROTOCOL}, "
                 "and the endpoint to the collector's port for that protocol"
             )
     return True

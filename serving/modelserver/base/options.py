@@ -15,9 +15,9 @@ from clusters.gateway.token import VARIABLE
 from clusters.net.authority import url_host
 from clusters.net.hosts import ANY, LOOPBACK_NAMES, PATTERN_FORM, KnownHosts, is_host_pattern
 from clusters.net.ssrf import is_loopback
-from serving.modelserver.base.assignment import BATCH_LATENCY, Assignment, BatchBounds, ModelBounds, is_name
+from serving.modelserver.base.assignment import DEFAULT_BATCH_LATENCY, Assignment, BatchBounds, ModelBounds, is_name
 from serving.modelserver.base.errors import BadOptions
-from serving.modelserver.base.first_digest import RECORD, first_digest
+from serving.modelserver.base.first_digest import RECORD_VARIABLE, first_digest
 from serving.modelserver.base.observability_options import ObservabilityOptions, add_arguments, observability_of
 
 DEFAULT_SLOTS: Final = 4  # concurrent requests in the model; scaleTarget's default
@@ -37,7 +37,7 @@ ALLOWED_HOSTS: Final = "KNODEL_ALLOWED_HOSTS"
 """Variable with the names of `--allowed-host`, separated by commas."""
 ALLOW_BY_VARIABLE: Final = f"add {{}} to its variable {ALLOWED_HOSTS} to allow it; on a platform, call the gateway"
 
-_LARGEST_PORT: Final = 65535
+_MAX_PORT: Final = 65535
 
 
 class Pool(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
     """Return the checked options. Raises BadOptions; `--help` prints the help and raises SystemExit."""
     given = _parser().parse_args(argv)
     _check_alternatives(given)
-    latency = BATCH_LATENCY if given.max_batch_latency is None else given.max_batch_latency
+    latency = DEFAULT_BATCH_LATENCY if given.max_batch_latency is None else given.max_batch_latency
     batching = BatchBounds(given.max_batch_size, latency) if given.max_batch_size > 1 else None
     bounds = ModelBounds(given.slots, given.timeout, given.cpu, batching)
     scratch = _scratch(environ)
@@ -121,7 +121,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
         format=given.format,
         token_sha256=environ.get(LOAD_TOKEN, "").lower(),
         hosts=_known_hosts(given.allowed_host, environ),
-        remembers=bool(environ.get(RECORD)),
+        remembers=bool(environ.get(RECORD_VARIABLE)),
         gateway_token=environ.get(VARIABLE, "").encode(),
     )
 
@@ -191,7 +191,7 @@ def _parser() -> argparse.ArgumentParser:
         help="maximum number of rows in a batch [%(default)s]",
     )
     add("--max-batch-latency", type=_seconds_or_zero, metavar="SECONDS",
-        help=f"maximum time to wait for a batch to fill [{BATCH_LATENCY:g}]")  # fmt: skip
+        help=f"maximum time to wait for a batch to fill [{DEFAULT_BATCH_LATENCY:g}]")  # fmt: skip
     add("--cpu", type=_seconds, default=1.0, help="CPU limit of the container in cores [%(default)s]")
     add("--signature", default="", help="signature of a SavedModel with several [serving_default]")
     add(
@@ -307,6 +307,6 @@ def _bytes(text: str) -> int:
 
 def _port(environ: Mapping[str, str], name: str, default: int) -> int:
     text = environ.get(name) or str(default)
-    if not (text.isascii() and text.isdigit() and int(text) <= _LARGEST_PORT):
-        raise BadOptions(f"{name}={text[:80]!r} is not a port: use a number from 0 (any free port) to {_LARGEST_PORT}")
+    if not (text.isascii() and text.isdigit() and int(text) <= _MAX_PORT):
+        raise BadOptions(f"{name}={text[:80]!r} is not a port: use a number from 0 (any free port) to {_MAX_PORT}")
     return int(text)

@@ -44,8 +44,8 @@ TAG: Final = b"knative-serving-tag"
 DEFAULT_ROUTE: Final = b"knative-serving-default-route"
 HOST: Final = b"host"
 TOKEN: Final = HEADER.lower().encode()
-_READ: Final = frozenset({TAG, DEFAULT_ROUTE, HOST, TOKEN})
-COPY: Final = b"-shadow"
+_HEADERS: Final = frozenset({TAG, DEFAULT_ROUTE, HOST, TOKEN})
+MIRROR_SUFFIX: Final = b"-shadow"
 """Suffix that Envoy and Istio append to the host of a mirrored request."""
 RECEIVED_KEY: Final = "knodel.received"
 """Key of the ASGI scope: when (the loop's time) the request was complete."""
@@ -63,9 +63,9 @@ def is_of_split(headers: Headers, token: bytes = b"") -> bool:
     """
     by_default, sent = False, b""
     for name, value in headers:
-        if name not in _READ:
+        if name not in _HEADERS:
             continue
-        if name == TAG or (name == HOST and value.partition(b":")[0].endswith(COPY)):
+        if name == TAG or (name == HOST and value.partition(b":")[0].endswith(MIRROR_SUFFIX)):
             return False
         if name == DEFAULT_ROUTE:
             by_default = value == b"true"

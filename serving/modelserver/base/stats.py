@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-SHORTEST = 0.1
+MIN_SHOWN = 0.1
 """Milliseconds shown for a finished stage that took less; 0 means that the stage has not finished."""
 
 
@@ -55,7 +55,7 @@ class StartupTimes(msgspec.Struct):
         ready_for = None if self.ready_at is None else round((now - self.ready_at) * 1000, 1)
         stages = {"imports": self.imports, "fetch": self.fetch, "load": self.load, "warmup": self.warmup}
         return {
-            **{stage: round(value, 1) or (SHORTEST if value > 0 else 0.0) for stage, value in stages.items()},
+            **{stage: round(value, 1) or (MIN_SHOWN if value > 0 else 0.0) for stage, value in stages.items()},
             "claimed": self.claimed,
             "readyFor": ready_for,
         }

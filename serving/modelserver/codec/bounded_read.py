@@ -12,10 +12,10 @@ from serving.modelserver.base.headers import JSON_LENGTH, Headers, media_type
 from serving.modelserver.base.limits import SMALL_BODY, BodyBudget
 from serving.modelserver.codec.decompression import CODINGS, decompress
 
-FORM: Final = b"application/x-www-form-urlencoded"
+FORM_TYPE: Final = b"application/x-www-form-urlencoded"
 """The default Content-Type of curl."""
 _BROWSER_HEADERS: Final = frozenset({b"origin", b"sec-fetch-site"})
-_LONGEST_NUMBER: Final = 12  # digits
+_MAX_DIGITS: Final = 12  # digits
 
 
 class RequestBody(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ def _check_headers(headers: Headers) -> tuple[int | None, bytes | None]:
         elif name == JSON_LENGTH:
             if json_length is not None:
                 raise BadRequest("the request has more than one Inference-Header-Content-Length")
-            if not value.isdigit() or len(value) > _LONGEST_NUMBER:
+            if not value.isdigit() or len(value) > _MAX_DIGITS:
                 raise BadRequest("Inference-Header-Content-Length is not a number of bytes")
             json_length = int(value)
         elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
@@ -122,7 +122,7 @@ def _check_type(content_type: bytes) -> None:
     kind, is_utf8 = media_type(content_type)
     if kind == b"application/octet-stream" or (kind == b"application/json" and is_utf8):
         return
-    remedy = "; call curl with -H 'Content-Type: application/json'" if kind == FORM else ""
+    remedy = "; call curl with -H 'Content-Type: application/json'" if kind == FORM_TYPE else ""
     raise UnsupportedType(
         f"unsupported Content-Type: the body must be application/json in UTF-8, or application/octet-stream{remedy}"
     )

@@ -24,9 +24,9 @@ from serving.modelserver.codec.event_members import parse_members
 SPECVERSION: Final = "1.0"
 STRUCTURED: Final = b"application/cloudevents+json"
 JSON_TYPE: Final = "application/json"
-LONGEST: Final = 2048  # bytes of an attribute as a header: responses repeat some, and a head has at most 32 KiB
-_MOST_FAULTS: Final = 10  # faults in one message
-_SHOWN: Final = 100  # characters of a name that a message repeats
+MAX_ATTRIBUTE_SIZE: Final = 2048  # bytes as a header: responses repeat some, and a head has at most 32 KiB
+_MAX_FAULTS: Final = 10  # faults in one message
+_MAX_QUOTED: Final = 100  # characters of a name that a message repeats
 _REQUIRED: Final = ("id", "source", "type")
 _TEXTS: Final = frozenset({"specversion", *_REQUIRED, "datacontenttype", "dataschema", "subject", "time"})
 """Attributes of the specification, all of which are strings in JSON (`json-format.md`, 2.2)."""
@@ -73,7 +73,7 @@ def from_binary(headers: Headers) -> CloudEvent:
             try:
                 attributes[key] = unquote_to_bytes(value).decode()
             except UnicodeDecodeError as error:
-                raise BadRequest(f"attribute {key[:_SHOWN]!r} of the event is not UTF-8") from error
+                raise BadRequest(f"attribute {key[:_MAX_QUOTED]!r} of the event is not UTF-8") from error
     return CloudEvent(_checked(attributes))
 
 
@@ -82,7 +82,7 @@ def from_structured(body: bytes) -> CloudEvent:
     members, data = parse_members(body)
     attributes = {name: _canonical(name, value) for name, value in members.items() if value is not None}
     content_type = attributes.pop("datacontenttype", JSON_TYPE)
-    if not content_type.isascii() or _CONTROL.search(content_type) or len(content_type) > LONGEST:
+    if not content_type.isascii() or _CONTROL.search(content_type) or len(content_type) > MAX_ATTRIBUTE_SIZE:
         raise BadRequest("the event's datacontenttype is not a media type")
     return CloudEvent(_checked(attributes), content_type, data)
 
@@ -100,7 +100,7 @@ def to_structured(event: CloudEvent) -> bytes:
 
 
 def _checked(attributes: dict[str, str]) -> dict[str, str]:
-    faults = "; ".join(islice(_faults(attributes), _MOST_FAULTS))
+    faults = "; ".join(islice(_faults(attributes), _MAX_FAULTS))
     if faults:
         raise BadRequest(f"invalid CloudEvent: {faults}")
     return {name: value for name, value in attributes.items() if name != "specversion"}
@@ -113,8 +113,8 @@ def _faults(attributes: Mapping[str, str]) -> Iterator[str]:
     for name, value in attributes.items():
         if not _NAME.fullmatch(name):
             yield "an attribute's name has characters other than a-z and 0-9"
-        elif len(value) > LONGEST or _CONTROL.search(value) or len(_quoted(value)) > LONGEST:
-            yield f"{name[:_SHOWN]} has control characters, or more than {LONGEST} bytes as a header"
+        elif len(value) > MAX_ATTRIBUTE_SIZE or _CONTROL.search(value) or len(_quoted(value)) > MAX_ATTRIBUTE_SIZE:
+            yield f"{name[:_MAX_QUOTED]} has control characters, or more than {MAX_ATTRIBUTE_SIZE} bytes as a header"
     if attributes.get("source") and not _URI_REFERENCE.fullmatch(attributes["source"]):
         yield "source is not a URI reference"
     if "time" in attributes:

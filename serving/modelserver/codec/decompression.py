@@ -15,10 +15,10 @@ DEFLATE: Final = b"deflate"
 GZIPS: Final = (GZIP, b"x-gzip")
 CODINGS: Final = {**dict.fromkeys(GZIPS, 16 + zlib.MAX_WBITS), DEFLATE: zlib.MAX_WBITS}
 """Content codings (RFC 9110, 8.4.1) and their `wbits` for zlib; deflate is the zlib format with a checksum."""
-MEMBERS: Final = 10_000
+MAX_MEMBERS: Final = 10_000
 """Maximum number of members of a gzip body. Even an empty member costs time; block tools write one per 64 KiB."""
-STEP: Final = 16 * 1024  # compressed bytes per call of zlib, which copies the rest that it does not consume
-PIECE: Final = 128 * 1024  # bytes to decompress before other requests get their turn: under a millisecond
+INPUT_STEP: Final = 16 * 1024  # compressed bytes per call of zlib, which copies the rest that it does not consume
+OUTPUT_STEP: Final = 128 * 1024  # bytes to decompress before other requests get their turn: under a millisecond
 
 
 async def decompress(content: bytes, budget: BodyBudget, limit: int, coding: bytes = GZIP) -> tuple[bytes, int]:
@@ -64,12 +64,12 @@ class _Decompressor:
         return self._inflater.eof and not self._inflater.unused_data and not self._rest
 
     def next_piece(self) -> bytes:
-        """Return at most `PIECE` bytes, possibly none. Raises BadRequest."""
+        """Return at most `OUTPUT_STEP` bytes, possibly none. Raises BadRequest."""
         if self._inflater.eof:
             if self._coding not in GZIPS:
                 raise BadRequest(f"extra bytes after the end of the {self._coding.decode()} body")
-            if self._members == MEMBERS:
-                raise BadRequest(f"the body has more than {MEMBERS} gzip members: compress it as one member")
+            if self._members == MAX_MEMBERS:
+                raise BadRequest(f"the body has more than {MAX_MEMBERS} gzip members: compress it as one member")
             self._members += 1
             self._behind = self._inflater.unused_data
             self._inflater = zlib.decompressobj(CODINGS[self._coding])
@@ -78,14 +78,14 @@ class _Decompressor:
         if not given:
             given, self._behind = self._behind, b""
         if not given and not self._more:
-            given, self._rest = self._rest[:STEP], self._rest[STEP:]
+            given, self._rest = self._rest[:INPUT_STEP], self._rest[INPUT_STEP:]
             if not given:
                 raise BadRequest(f"the {self._coding.decode()} body is truncated")
         try:
-            piece = self._inflater.decompress(given, PIECE)
+            piece = self._inflater.decompress(given, OUTPUT_STEP)
         except zlib.error as error:
             if self._members > 1:
                 raise BadRequest(f"the bytes after gzip member {self._members - 1} are not a gzip member") from error
             raise BadRequest(f"the body is not {self._coding.decode()}") from error
-        self._more = len(piece) == PIECE
+        self._more = len(piece) == OUTPUT_STEP
         return piece

@@ -18,8 +18,8 @@ from serving.modelserver.codec.messages import explain_decode_error
 
 Value: TypeAlias = str | bool | int | None
 
-MOST: Final = 100  # members, the limit on headers of a request
-LARGEST: Final = 64 * 1024  # bytes of all members except the data: twice the limit of binary mode
+MAX_MEMBERS: Final = 100  # members, the limit on headers of a request
+MAX_SIZE: Final = 64 * 1024  # bytes of all members except the data: twice the limit of binary mode
 _STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
 _NAME: Final = re.compile(rb"\s*(" + _STRING + rb")\s*:\s*", re.DOTALL)
 _SCALAR: Final = re.compile(_STRING + rb"|[\w.+-]+", re.DOTALL)
@@ -38,8 +38,8 @@ def parse_members(body: bytes) -> tuple[Mapping[str, Value], bytes]:
     try:
         large = msgspec.json.decode(body, type=_Data)
         given = {name: raw for name in _Data.__struct_fields__ if (raw := getattr(large, name)) is not msgspec.UNSET}
-        if len(body) - sum(map(len, given.values())) > LARGEST:
-            raise TooLarge(f"the event is too large: at most {format_size(LARGEST)} besides its data are allowed")
+        if len(body) - sum(map(len, given.values())) > MAX_SIZE:
+            raise TooLarge(f"the event is too large: at most {format_size(MAX_SIZE)} besides its data are allowed")
         found = _scan(body, {name: len(raw) for name, raw in given.items()})
         members = {name: msgspec.json.decode(value, type=Value) for name, value in found.items() if name not in given}
         return members, _data(given)
@@ -56,8 +56,8 @@ def _scan(body: bytes, sizes: Mapping[str, int]) -> dict[str, bytes]:
         if named is None:
             break  # the object is empty or malformed
         name = msgspec.json.decode(named[1], type=str)
-        if name in found or len(found) == MOST:
-            raise BadRequest(f"the event has a duplicate member, or more than {MOST} members")
+        if name in found or len(found) == MAX_MEMBERS:
+            raise BadRequest(f"the event has a duplicate member, or more than {MAX_MEMBERS} members")
         if name in sizes:
             found[name] = b""
             place = named.end() + sizes[name]

@@ -18,7 +18,7 @@ from serving.modelserver.codec.messages import element_type
 
 BASE64: Final = "b64"
 """Key of a JSON object with bytes in base64 (TensorFlow Serving, "Encoding binary values")."""
-_FEW: Final = 64  # numbers; up to this count a sum in Python is faster than NumPy
+_MAX_PYTHON_SUM: Final = 64  # numbers; up to this count a sum in Python is faster than NumPy
 
 
 def to_flat(name: str, datatype: Datatype, tensor: Tensor) -> list[Any]:
@@ -66,7 +66,7 @@ def _unnested(name: str, value: Any) -> tuple[list[int], list[Any]]:
     level = [value]
     while level and isinstance(level[0], list):
         size = len(level[0])
-        if len(shape) == tensors.MOST_DIMENSIONS or not tensors.are_lists(level, size):
+        if len(shape) == tensors.MAX_DIMENSIONS or not tensors.are_lists(level, size):
             raise BadRequest(f"input {name!r} has lists of different lengths at one level, or too many levels")
         shape.append(size)
         level = list(chain.from_iterable(level))
@@ -77,7 +77,7 @@ def _check_finite(name: str, tensor: Tensor, values: list[float] | None, remedy:
     """Raise ModelFailed for NaN or infinity. `values` are the elements, if known: a short sum is faster than NumPy."""
     if tensor.dtype.kind != "f":
         return
-    if values is not None and len(values) <= _FEW and math.isfinite(sum(values)):
+    if values is not None and len(values) <= _MAX_PYTHON_SUM and math.isfinite(sum(values)):
         return
     if not np.isfinite(tensor).all():
         raise ModelFailed(f"output {name!r} has NaN or infinity, which JSON cannot express: {remedy}")

@@ -24,7 +24,7 @@ from serving.modelserver.codec.protocol_v2 import PreparedRequest, ResponseBody,
 
 SIGNATURE: Final = "serving_default"
 """TensorFlow Serving's name of the default signature."""
-_SHOWN: Final = 100  # characters of a name that a message repeats
+_MAX_QUOTED: Final = 100  # characters of a name that a message repeats
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
@@ -70,7 +70,9 @@ class V1Codec:
             raise BadRequest(f"the body is not a v1 request: {explain_decode_error(error)}") from error
         check_names(body, request.members)
         if request.signature_name not in ("", SIGNATURE):
-            raise BadRequest(f"the model has no signature {request.signature_name[:_SHOWN]!r}: omit signature_name")
+            raise BadRequest(
+                f"the model has no signature {request.signature_name[:_MAX_QUOTED]!r}: omit signature_name"
+            )
         if (request.instances is None) == (request.inputs is None):
             raise BadRequest("a request must have either instances or inputs")
         given = request.inputs if request.instances is None else request.instances

@@ -32,7 +32,7 @@ from serving.modelserver.codec.messages import (
     explain_decode_error,
 )
 
-UNSUPPORTED: Final = frozenset({"classification", "shared_memory_region"})
+UNSUPPORTED_PARAMETERS: Final = frozenset({"classification", "shared_memory_region"})
 """Parameters of unsupported extensions that would change the meaning of a request."""
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -216,7 +216,7 @@ class V2Codec:
 def check_extensions(names: Iterable[str]) -> None:
     """Raise BadRequest for a parameter of an unsupported extension that would change the meaning of the request."""
     for name in names:
-        if name in UNSUPPORTED:
+        if name in UNSUPPORTED_PARAMETERS:
             raise BadRequest(f"parameter {name!r} belongs to an unsupported extension")
 
 

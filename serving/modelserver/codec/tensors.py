@@ -20,8 +20,8 @@ from serving.engines.base.engine import TensorSpec
 from serving.engines.base.shapes import fits
 from serving.modelserver.base.errors import BadRequest
 
-MOST_DIMENSIONS: Final = 32
-LARGEST_SIZE: Final = (1 << 63) - 1  # of one dimension, which is an int64 in all engines
+MAX_DIMENSIONS: Final = 32
+MAX_DIMENSION: Final = (1 << 63) - 1  # of one dimension, which is an int64 in all engines
 _LENGTH_SIZE: Final = 4  # bytes of the length before each BYTES element in binary data
 _JSON_FLOATS: Final = ("FP32", "FP64")  # FP16 and BF16 are sent only as binary data
 _FP32: Final = DATATYPES["FP32"].dtype
@@ -30,7 +30,7 @@ _HALF: Final = 16  # bits: BF16 is the upper half of FP32
 
 def check_shape(name: str, shape: Sequence[int]) -> int:
     """Return the number of elements of the shape."""
-    if len(shape) > MOST_DIMENSIONS or min(shape, default=0) < 0 or max(shape, default=0) > LARGEST_SIZE:
+    if len(shape) > MAX_DIMENSIONS or min(shape, default=0) < 0 or max(shape, default=0) > MAX_DIMENSION:
         raise BadRequest(f"input {name!r}: shape {_short(shape)} has a negative or huge size, or too many dimensions")
     return math.prod(shape)
 
@@ -164,5 +164,5 @@ def strict(values: list[Any], kind: Any, where: str) -> list[Any]:
 
 
 def _short(shape: Sequence[int]) -> str:
-    shown = ", ".join(str(size)[:24] for size in shape[:MOST_DIMENSIONS])
-    return f"[{shown}{', …' if len(shape) > MOST_DIMENSIONS else ''}]"
+    shown = ", ".join(str(size)[:24] for size in shape[:MAX_DIMENSIONS])
+    return f"[{shown}{', …' if len(shape) > MAX_DIMENSIONS else ''}]"

@@ -11,7 +11,7 @@ from typing import Final
 
 from serving.modelserver.base.limits import ServerLimits
 
-SAVED: Final = 2  # intervals; the cap of the balance
+MAX_BALANCE: Final = 2  # intervals; the cap of the balance
 
 
 class BodyRate:
@@ -29,7 +29,7 @@ class BodyRate:
         """Return whether the body is fast enough; `size` bytes have arrived so far."""
         limits = self._limits
         balance = self._balance - limits.body_check + (size - self._received) / limits.body_rate
-        self._balance = min(balance, SAVED * limits.body_check)
+        self._balance = min(balance, MAX_BALANCE * limits.body_check)
         self._received = size
         self._elapsed += limits.body_check
         return balance > 0 and self._elapsed < limits.body_time

@@ -15,11 +15,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.modelserver.codec.decompression import CODINGS
 
-LEAST: Final = 1024
+MIN_SIZE: Final = 1024
 """Minimum size of a body in bytes; the savings of smaller ones are less than the head and the packet."""
 STEP: Final = 64 * 1024  # bytes to compress before other requests get their turn: under a millisecond
 LEVEL: Final = 1  # the fastest level, which already saves most
-WORTH: Final = 0.9  # maximum compressed share of the first step; else the body is sent plain, as for random numbers
+MAX_RATIO: Final = 0.9  # maximum compressed share of the first step; else the body is sent plain, as for random numbers
 _ACCEPTED: Final = b"accept-encoding"
 _LENGTH: Final = b"content-length"
 _ENCODING: Final = b"content-encoding"
@@ -57,7 +57,7 @@ class _CompressingSend:
             return
         body: bytes = message.get("body", b"")
         if (
-            len(body) >= LEAST
+            len(body) >= MIN_SIZE
             and not message.get("more_body")
             and not any(name == _ENCODING for name, _ in start["headers"])
         ):
@@ -79,7 +79,7 @@ async def compress(body: bytes, coding: bytes) -> bytes | None:
         pieces.append(deflater.compress(view[begin : begin + STEP]))
         if not begin:
             pieces.append(deflater.flush(zlib.Z_SYNC_FLUSH))
-            if sum(map(len, pieces)) > WORTH * min(STEP, len(body)):
+            if sum(map(len, pieces)) > MAX_RATIO * min(STEP, len(body)):
                 return None
         if begin + STEP < len(body):
             await asyncio.sleep(0)

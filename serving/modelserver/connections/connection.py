@@ -29,7 +29,7 @@ from serving.modelserver.connections.write_backpressure import ListenerState, Wr
 
 log = logging.getLogger(__name__)
 
-FAILED: Final = "internal error: see the log of the server"
+INTERNAL_ERROR: Final = "internal error: see the log of the server"
 REFUSED_KEY: Final = "knodel.refused"
 """Key of the ASGI scope: the status of a request that was refused while the application read its body."""
 BROKEN_KEY: Final = "knodel.broken"
@@ -200,7 +200,7 @@ class HttpConnection(HttpToolsProtocol):
                     raise
                 log.exception("unhandled error in a request")
                 cycle.keep_alive = False
-                await send_error(send, ServingError(FAILED))
+                await send_error(send, ServingError(INTERNAL_ERROR))
 
         super()._start_asgi_task(cycle, serve)  # type: ignore[arg-type]
 

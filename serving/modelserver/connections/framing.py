@@ -26,7 +26,7 @@ from serving.modelserver.base.limits import ServerLimits
 _FRAMING: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade"})
 _GUARDED: Final = _FRAMING | {b"origin"}
 _PER_HEADER: Final = 4  # bytes: colon, space, line end
-_LONGEST_LENGTH: Final = 19  # digits of a plausible Content-Length
+_MAX_LENGTH_DIGITS: Final = 19  # digits of a plausible Content-Length
 
 
 def find_head_error(http_version: str, target: bytes, headers: Headers, limits: ServerLimits) -> ServingError | None:
@@ -61,7 +61,7 @@ def _framing(http_version: str, found: Headers, limits: ServerLimits) -> Serving
         return BadFraming("a request must have one Content-Length or a Transfer-Encoding, not both")
     if encodings and (http_version != "1.1" or [value.strip().lower() for value in encodings] != [b"chunked"]):
         return BadFraming("unsupported Transfer-Encoding: only chunked is allowed, and only in HTTP/1.1")
-    if lengths and (not lengths[0].isdigit() or len(lengths[0]) > _LONGEST_LENGTH):
+    if lengths and (not lengths[0].isdigit() or len(lengths[0]) > _MAX_LENGTH_DIGITS):
         return BadFraming("Content-Length is not a number")
     if lengths and int(lengths[0]) > limits.body:
         return TooLarge(f"the request is too large: at most {format_size(limits.body)} are allowed")

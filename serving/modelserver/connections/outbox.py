@@ -15,7 +15,7 @@ from typing import Any, Final
 
 log = logging.getLogger(__name__)
 
-LARGEST_KEPT: Final = 64 * 1024  # bytes; for larger responses the wake-up is negligible
+MAX_DELAYED_SIZE: Final = 64 * 1024  # bytes; for larger responses the wake-up is negligible
 
 
 class Outbox:
@@ -61,7 +61,7 @@ class GatheringTransport:
             return
         if self._kept:
             self._kept.append(data)
-        elif self._outbox.gathers and len(data) <= LARGEST_KEPT:
+        elif self._outbox.gathers and len(data) <= MAX_DELAYED_SIZE:
             self._kept.append(data)
             self._outbox.at_end_of_turn(self.flush)
         else:

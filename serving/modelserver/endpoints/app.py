@@ -17,7 +17,7 @@ from serving.engines.base.engine import TensorSpec
 from serving.modelserver.base.errors import NotReady, ServingError
 from serving.modelserver.base.responses import JSON, error_body, error_headers, json_body
 from serving.modelserver.codec.messages import metadata_shape
-from serving.modelserver.connections.connection import FAILED
+from serving.modelserver.connections.connection import INTERNAL_ERROR
 from serving.modelserver.endpoints.endpoints import Endpoints
 from serving.modelserver.execution.lifecycle import Lifecycle
 from serving.modelserver.execution.target import check_asked
@@ -164,7 +164,7 @@ def make_app(routes: Sequence[BaseRoute], no_path: str = "no such path") -> Star
 
     async def on_failure(_: Request, __: Exception) -> Response:
         """Return a response without details; Starlette raises the error again, which logs it."""
-        return _error_response(ServingError.status, FAILED, [])
+        return _error_response(ServingError.status, INTERNAL_ERROR, [])
 
     handlers = {HTTPException: on_http_error, ServingError: on_serving_error, Exception: on_failure}
     app = Starlette(routes=routes, exception_handlers=handlers)

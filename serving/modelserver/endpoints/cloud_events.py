@@ -29,14 +29,14 @@ from serving.modelserver.codec.cloud_event import (
 )
 from serving.modelserver.execution.inference import Inference
 
-TYPE: Final = "io.kserve.inference.response"
-SOURCE: Final = "io.kserve.inference.{name}"
+RESPONSE_TYPE: Final = "io.kserve.inference.response"
+RESPONSE_SOURCE: Final = "io.kserve.inference.{name}"
 """KServe's source of response events (`create_response_cloudevent`)."""
-CARRIED: Final = ("correlationid", "traceparent", "tracestate")
+COPIED_ATTRIBUTES: Final = ("correlationid", "traceparent", "tracestate")
 """Extension attributes that are copied from the request to the response."""
-CAUSE: Final = "causationid"
+CAUSE_ATTRIBUTE: Final = "causationid"
 """Extension attribute with the id of the event that caused the response."""
-QUICK: Final = 256 * 1024  # bytes; such an event is parsed in a millisecond, and larger ones in a thread
+INLINE_SIZE: Final = 256 * 1024  # bytes; such an event is parsed in a millisecond, and larger ones in a thread
 _OK: Final = 200
 _NOT_OF_DATA: Final = frozenset({b"content-type", b"content-length", b"content-encoding", b"accept"})
 """Headers that do not describe the data of a structured event."""
@@ -51,7 +51,7 @@ class CloudEventEndpoint:
         self._app = app
         self._inference = inference
         self._budget = budget
-        self._source = SOURCE.format(name=name)
+        self._source = RESPONSE_SOURCE.format(name=name)
         self._now = now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,7 +86,7 @@ class CloudEventEndpoint:
         body = await read_body({**scope, "headers": untyped}, receive, self._budget, limit)
         try:
             content = body.content
-            is_quick = len(content) <= QUICK
+            is_quick = len(content) <= INLINE_SIZE
             event = from_structured(content) if is_quick else await asyncio.to_thread(from_structured, content)
             plain = [(name, value) for name, value in headers if name not in _NOT_OF_DATA]
             typed = [*plain, (b"content-type", event.content_type.encode("ascii"))]
@@ -107,10 +107,10 @@ class CloudEventEndpoint:
         attributes = {
             "id": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self._source} {given['source']} {given['id']}")),
             "source": self._source,
-            "type": TYPE,
+            "type": RESPONSE_TYPE,
             "time": self._now().isoformat(),
-            CAUSE: given["id"],
-            **{name: given[name] for name in CARRIED if name in given},
+            CAUSE_ATTRIBUTE: given["id"],
+            **{name: given[name] for name in COPIED_ATTRIBUTES if name in given},
         }
         return CloudEvent(attributes, JSON.decode(), data)
 

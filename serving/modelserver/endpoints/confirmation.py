@@ -27,9 +27,9 @@ from serving.modelserver.base.limits import BodyBudget
 from serving.modelserver.codec.bounded_read import read_content
 from serving.modelserver.endpoints.app import json_response
 
-WAITING: Final = "the digest of the model files is not recorded yet: try again"
-LONGEST_WAIT: Final = 60.0  # s; the maximum duration of a GET
-_LARGEST_BODY: Final = 1024  # bytes; a valid body has about 90
+NOT_CONFIRMED: Final = "the digest of the model files is not recorded yet: try again"
+MAX_WAIT: Final = 60.0  # s; the maximum duration of a GET
+_MAX_BODY_SIZE: Final = 1024  # bytes; a valid body has about 90
 
 
 class _Recorded(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,7 +46,7 @@ class Confirmation:
         self._digest = ""
         self._has_digest = asyncio.Event()
         self._confirmed = asyncio.Event()
-        self._budget = BodyBudget(_LARGEST_BODY)
+        self._budget = BodyBudget(_MAX_BODY_SIZE)
         if not needed:
             self._confirmed.set()
             self._has_digest.set()
@@ -90,7 +90,7 @@ class Confirmation:
         if not seconds >= 0:
             raise BadRequest(f"wait={text[:20]} is not a number of seconds")
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(seconds, LONGEST_WAIT)):
+            async with asyncio.timeout(min(seconds, MAX_WAIT)):
                 await self._has_digest.wait()
         return json_response({"digest": self._digest or None, "confirmed": self.confirmed})
 

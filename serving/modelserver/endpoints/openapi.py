@@ -36,7 +36,7 @@ _READY: Final[Object] = {"type": "object", "required": ["ready"], "properties": 
 _LIVE: Final[Object] = {"type": "object", "required": ["live"], "properties": {"live": {"const": True}}}
 _BINARY_ALONE: Final = frozenset({"BF16", "FP16"})
 """Datatypes that JSON cannot express; such inputs accept FP32 as well."""
-_MOST_EXAMPLE: Final = 256  # elements of all inputs; a larger example is not useful
+_MAX_EXAMPLE_SIZE: Final = 256  # elements of all inputs; a larger example is not useful
 _LIMITS: Final = (
     "Requests may have a Content-Encoding of gzip. Inputs and outputs can be binary data, by the binary tensor data "
     "extension (Inference-Header-Content-Length). A request that accepts text/event-stream receives a stream of "
@@ -134,7 +134,7 @@ def _own_example(content: bytes | None) -> Object | None:
 def _made_example(specs: Sequence[TensorSpec]) -> Object | None:
     """Return a request of zeros, with 1 for variable sizes; None if it would be too long."""
     shapes = [[1 if size == ANY else size for size in metadata_shape(spec)] for spec in specs]
-    if sum(math.prod(shape) for shape in shapes) > _MOST_EXAMPLE:
+    if sum(math.prod(shape) for shape in shapes) > _MAX_EXAMPLE_SIZE:
         return None
     inputs = [
         {

@@ -10,8 +10,8 @@ import numpy as np
 from serving.engines.base.datatypes import BYTES, DATATYPES
 from serving.engines.base.engine import ANY, Signature, TensorSpec
 from serving.modelserver.codec.protocol_v1 import SIGNATURE
-from serving.modelserver.codec.protocol_v2 import UNSUPPORTED
-from serving.modelserver.codec.tensors import MOST_DIMENSIONS
+from serving.modelserver.codec.protocol_v2 import UNSUPPORTED_PARAMETERS
+from serving.modelserver.codec.tensors import MAX_DIMENSIONS
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -19,7 +19,7 @@ ERROR: Final = "#/components/schemas/Error"
 PARAMETERS: Final[Schema] = {
     "type": ["object", "null"],
     "additionalProperties": {"type": ["boolean", "number", "string"]},
-    "propertyNames": {"not": {"enum": sorted(UNSUPPORTED)}},
+    "propertyNames": {"not": {"enum": sorted(UNSUPPORTED_PARAMETERS)}},
 }
 _NULL: Final[Schema] = {"type": "null"}
 _JSON_BITS: Final = 64  # bits of a JSON number in common decoders
@@ -89,11 +89,11 @@ def generate_request(signature: Signature) -> Schema:
         nested = _nested(spec)
         has_one_element = spec.shape is None or {1, ANY} >= set(spec.shape)
         values[spec.name] = {"anyOf": [_element(spec.datatype), nested]} if has_one_element else nested
-    names = {"not": {"enum": [*values, *sorted(UNSUPPORTED)]}}
+    names = {"not": {"enum": [*values, *sorted(UNSUPPORTED_PARAMETERS)]}}
     others = {"type": ["object", "null"], "propertyNames": names}
     return {
         **_object({"parameters": others, **values}, *values),
-        "propertyNames": {"not": {"enum": sorted(UNSUPPORTED)}},
+        "propertyNames": {"not": {"enum": sorted(UNSUPPORTED_PARAMETERS)}},
         "additionalProperties": {"type": ["boolean", "number", "string", "null"]},
     }
 
@@ -124,7 +124,7 @@ def metadata(name: str, revision: str) -> Schema:
 
 def _input(spec: TensorSpec) -> Schema:
     datatypes = ["FP32", "FP64"] if DATATYPES[spec.datatype].is_float else [spec.datatype]
-    shape: Schema = {"type": "array", "items": _SIZE, "maxItems": MOST_DIMENSIONS}
+    shape: Schema = {"type": "array", "items": _SIZE, "maxItems": MAX_DIMENSIONS}
     length = {}
     if spec.shape is not None:
         sizes = [_SIZE if size == ANY else {"const": size} for size in spec.shape]

@@ -21,8 +21,8 @@ from serving.modelserver.connections.connection import HttpConnection, connectio
 from serving.modelserver.execution.admission import FULL, fail
 from serving.modelserver.execution.inference import BEGAN
 
-HEALTH: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
-WORK: Final = "POST"
+HEALTH_PATHS: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
+INFERENCE_METHOD: Final = "POST"
 """The method of inferences; all other paths of the application use GET."""
 
 
@@ -81,7 +81,7 @@ class PendingRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, now or later."""
-        if scope["path"] in HEALTH:
+        if scope["path"] in HEALTH_PATHS:
             await self._health(scope, receive, send)
             return
         if self._app is not None:  # the task was created before `resolve`, and started after it
@@ -89,7 +89,7 @@ class PendingRequests:
             return
         scope.setdefault(BEGAN, asyncio.get_running_loop().time())  # the start of the request's timeout
         try:
-            work = int(scope["method"] == WORK)
+            work = int(scope["method"] == INFERENCE_METHOD)
             self._stats.change(queued=work)
             try:
                 app, content, lent = await self._read_and_wait(connection_of(scope), receive)

@@ -26,7 +26,7 @@ from serving.modelserver.execution.lifecycle import Lifecycle
 
 T = TypeVar("T")
 
-LARGEST_BODY: Final = 64 * 1024  # bytes; calls of the platform have about 300
+MAX_BODY_SIZE: Final = 64 * 1024  # bytes; calls of the platform have about 300
 EXTENSIONS: Final = ("model_repository",)
 """Extensions in the server metadata (`/v2`) of the management port."""
 READY: Final = "READY"
@@ -99,7 +99,7 @@ class RepositoryRoutes:
         self._models = models
         self._bearer = bearer
         self._is_open = is_open
-        self._budget = BodyBudget(LARGEST_BODY)
+        self._budget = BodyBudget(MAX_BODY_SIZE)
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes for the management port."""

@@ -36,7 +36,7 @@ HEAD: Final = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # disables buffering in proxies
 ]
-IN_A_THREAD: Final = INLINE_BODY + 1
+THREAD_BODY_SIZE: Final = INLINE_BODY + 1
 """A body size that always runs in a thread: a stream would block the event loop for its whole duration."""
 
 
@@ -48,7 +48,11 @@ class StreamingEndpoint(InferenceEndpoint):
         loop = asyncio.get_running_loop()
         parts: Handover[bytes] = Handover(loop)
         inferring = self._inference.run(
-            partial(self._produce, body, parts), IN_A_THREAD, connection_of(scope), began=scope.get(BEGAN), body=lease
+            partial(self._produce, body, parts),
+            THREAD_BODY_SIZE,
+            connection_of(scope),
+            began=scope.get(BEGAN),
+            body=lease,
         )
         running = loop.create_task(inferring)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from serving.modelserver.base.errors import BadOptions
-from serving.modelserver.base.line_writer import MOST_LINES
+from serving.modelserver.base.line_writer import MAX_LINES
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.observe.access_log import AccessLog
 
@@ -73,12 +73,12 @@ def test_who_does_not_read_the_log_keeps_nobody_waiting_and_learns_what_was_drop
     log = AccessLog(1.0, out, lambda: 0.0)
     log.write("GET", "/first", 200, 0.1)
     assert out.asked.wait(PATIENCE)
-    for number in range(MOST_LINES + 7):
+    for number in range(MAX_LINES + 7):
         log.write("GET", f"/{number}", 200, 0.1)
     out.released.set()
     log.close(PATIENCE)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert [line["path"] for line in lines[:-1]] == ["/first", *(f"/{number}" for number in range(MOST_LINES))]
+    assert [line["path"] for line in lines[:-1]] == ["/first", *(f"/{number}" for number in range(MAX_LINES))]
     assert lines[-1]["dropped"] == 7
 
 

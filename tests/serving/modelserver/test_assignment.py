@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from serving.modelserver.base.assignment import (
-    BATCH_LATENCY,
+    DEFAULT_BATCH_LATENCY,
     BadAssignment,
     BatchBounds,
     ModelBounds,
@@ -32,7 +32,7 @@ def bounds(default: ModelBounds, **parameters: Any) -> ModelBounds:
         (ALONE, {}, None),
         (ALONE, {"maxBatchSize": 1}, None),
         (ALONE, {"maxBatchLatency": 0.1}, None),
-        (ALONE, {"maxBatchSize": "16"}, BatchBounds(16, BATCH_LATENCY)),
+        (ALONE, {"maxBatchSize": "16"}, BatchBounds(16, DEFAULT_BATCH_LATENCY)),
         (ALONE, {"maxBatchSize": 16, "maxBatchLatency": 0}, BatchBounds(16, 0)),
         (BATCHED, {}, BatchBounds(8, 0.5)),
         (BATCHED, {"maxBatchSize": 0}, BatchBounds(8, 0.5)),

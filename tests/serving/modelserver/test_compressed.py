@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from serving.modelserver.base.errors import BadRequest, Overloaded, ServingError, TooLarge
 from serving.modelserver.base.limits import MEBIBYTE, BodyBudget, ServerLimits
-from serving.modelserver.codec.decompression import MEMBERS, PIECE, STEP, decompress
+from serving.modelserver.codec.decompression import INPUT_STEP, MAX_MEMBERS, OUTPUT_STEP, decompress
 from tests.serving.modelserver.client import tensor
 from tests.serving.modelserver.conftest import NAME, Running, Serve
 from tests.support import models
@@ -82,7 +82,15 @@ async def test_what_is_no_gzip_is_400(double: Running) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"x", b"0" * PIECE, b"0" * (PIECE + 1), b"ab" * PIECE, os.urandom(STEP), os.urandom(5 * STEP + 1)],
+    [
+        b"",
+        b"x",
+        b"0" * OUTPUT_STEP,
+        b"0" * (OUTPUT_STEP + 1),
+        b"ab" * OUTPUT_STEP,
+        os.urandom(INPUT_STEP),
+        os.urandom(5 * INPUT_STEP + 1),
+    ],
     ids=["nothing", "a byte", "one piece", "a byte more", "two pieces", "noise of a step", "noise of steps"],
 )
 async def test_all_of_it_comes_back(content: bytes) -> None:
@@ -115,9 +123,9 @@ async def test_memory_that_is_not_there_is_not_lent() -> None:
     [
         [b"a", b"b"],
         [b"", b"a", b"", b"b", b""],
-        [b"0" * PIECE, b"1" * (PIECE + 1), b"2"],
-        [os.urandom(STEP - 30), os.urandom(5 * STEP), os.urandom(3)],
-        [b"x"] * MEMBERS,
+        [b"0" * OUTPUT_STEP, b"1" * (OUTPUT_STEP + 1), b"2"],
+        [os.urandom(INPUT_STEP - 30), os.urandom(5 * INPUT_STEP), os.urandom(3)],
+        [b"x"] * MAX_MEMBERS,
     ],
     ids=["two", "empty ones", "pieces", "noise", "as many as allowed"],
 )
@@ -141,7 +149,7 @@ async def test_a_request_of_two_members_is_answered(double: Running) -> None:
         (gzip.compress(b"b")[:-1], "truncated"),
         (gzip.compress(b"b")[:5], "truncated"),
         (zlib.compress(b"b"), "the bytes after gzip member 1 are not a gzip member"),
-        (gzip.compress(b"") * MEMBERS, f"more than {MEMBERS} gzip members"),
+        (gzip.compress(b"") * MAX_MEMBERS, f"more than {MAX_MEMBERS} gzip members"),
     ],
     # a gzip member has the time in it, and each process of the tests must have the same ids
     ids=["text", "zeros", "text after a member", "a byte short", "a head", "zlib", "too many"],

@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from serving.modelserver.base.headers import Headers
-from serving.modelserver.connections.compression import LEAST, STEP, CompressionMiddleware, accepted_coding, compress
+from serving.modelserver.connections.compression import MIN_SIZE, STEP, CompressionMiddleware, accepted_coding, compress
 from tests.serving.modelserver.client import tensor
 from tests.serving.modelserver.conftest import Running
 
@@ -68,30 +68,30 @@ async def answered(accepted: Sequence[bytes], headers: Headers, *bodies: bytes) 
 
 async def test_an_answer_in_pieces_passes_as_it_is() -> None:
     headers = [(b"content-type", b"text/event-stream")]
-    start, *pieces = await answered([b"gzip"], headers, b"x" * LEAST, b"x" * LEAST)
-    assert [piece["body"] for piece in pieces] == [b"x" * LEAST, b"x" * LEAST]
+    start, *pieces = await answered([b"gzip"], headers, b"x" * MIN_SIZE, b"x" * MIN_SIZE)
+    assert [piece["body"] for piece in pieces] == [b"x" * MIN_SIZE, b"x" * MIN_SIZE]
     assert start["headers"] == headers
 
 
 @pytest.mark.parametrize("accepted", [b"identity", b"br", b"gzip"])
 async def test_an_answer_that_has_a_coding_keeps_its_headers(accepted: bytes) -> None:
     headers = [(b"content-encoding", b"br"), (b"vary", b"Accept-Language")]
-    start, _ = await answered([accepted], headers, b"x" * LEAST)
+    start, _ = await answered([accepted], headers, b"x" * MIN_SIZE)
     assert start["headers"] == headers
 
 
 async def test_a_header_that_an_answer_varies_by_is_kept() -> None:
-    start, _ = await answered([], [(b"vary", b"Accept")], b"x" * LEAST)
+    start, _ = await answered([], [(b"vary", b"Accept")], b"x" * MIN_SIZE)
     assert start["headers"] == [(b"vary", b"Accept"), (b"vary", b"Accept-Encoding")]
 
 
 async def test_all_headers_of_what_is_accepted_count() -> None:
-    start, _ = await answered([b"br", b"deflate"], [], b"x" * LEAST)
+    start, _ = await answered([b"br", b"deflate"], [], b"x" * MIN_SIZE)
     assert dict(start["headers"])[b"content-encoding"] == b"deflate"
 
 
 async def test_noise_is_sent_as_it_is_but_varies(double: Running) -> None:
-    noise = tensor([float(value) for value in os.urandom(4 * LEAST)])
+    noise = tensor([float(value) for value in os.urandom(4 * MIN_SIZE)])
     body = {"inputs": [noise], "parameters": {"binary_data_output": True}}
     answers = [await double.post(body, accept_encoding=accepted) for accepted in ("gzip", "identity", "gzip;q=0")]
     assert {answer.headers["vary"] for answer in answers} == {"Accept-Encoding"}
@@ -120,11 +120,11 @@ def test_the_coding_is_one_that_is_accepted(accepted: bytes, coding: bytes | Non
 
 
 async def test_noise_is_given_up_after_its_first_step() -> None:
-    assert await compress(os.urandom(LEAST), b"gzip") is None
+    assert await compress(os.urandom(MIN_SIZE), b"gzip") is None
     assert await compress(os.urandom(STEP) + bytes(10 * STEP), b"gzip") is None
 
 
-@pytest.mark.parametrize("size", [LEAST, STEP - 1, STEP, STEP + 1, 5 * STEP])
+@pytest.mark.parametrize("size", [MIN_SIZE, STEP - 1, STEP, STEP + 1, 5 * STEP])
 async def test_the_event_loop_is_free_between_steps(size: int) -> None:
     turns = 0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.modelserver.base.first_digest import FILE
+from serving.modelserver.base.first_digest import FILE_NAME
 from serving.storage.base.digest import of_bytes
 from tests.serving.modelserver.client import Answer, ask, request
 from tests.support import models
@@ -103,7 +103,7 @@ async def test_it_reports_its_digest_and_is_ready_once_that_is_confirmed(replica
     refused = await replica.confirm(OTHER)
     assert refused.status == 409 and replica.digest in refused.json["error"]
     assert not await replica.is_ready()
-    assert not (replica.scratch / FILE).exists()
+    assert not (replica.scratch / FILE_NAME).exists()
 
     assert (await replica.confirm(replica.digest)).status == 204
     await eventually(replica.is_ready)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from serving.modelserver.base.logs import MOST_LINES, UnwaitingHandler, log_to_stderr, own_stderr, traceback_of
+from serving.modelserver.base.logs import MAX_LINES, UnwaitingHandler, log_to_stderr, own_stderr, traceback_of
 
 F_SETPIPE_SZ = 1031  # fcntl.h of Linux
 PIPE = 4096  # bytes; the minimum
@@ -103,6 +103,6 @@ def test_a_long_traceback_is_cut_in_its_middle() -> None:
         raise ValueError("\n".join(str(number) for number in range(10_000)))
     except ValueError as error:
         lines = traceback_of(error).splitlines()
-    assert len(lines) == MOST_LINES + 1
-    assert "lines …" in lines[MOST_LINES // 2]
+    assert len(lines) == MAX_LINES + 1
+    assert "lines …" in lines[MAX_LINES // 2]
     assert lines[-1] == "    9999"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from serving.modelserver.connections.outbox import LARGEST_KEPT, GatheringTransport, Outbox
+from serving.modelserver.connections.outbox import MAX_DELAYED_SIZE, GatheringTransport, Outbox
 from tests.serving.modelserver.client import request
 from tests.serving.modelserver.conftest import NAME, Running
 
@@ -63,7 +63,7 @@ async def test_answers_of_one_turn_are_written_at_its_end_and_each_once() -> Non
 
 async def test_a_large_answer_waits_for_none_but_overtakes_none() -> None:
     transport, socket = gathering(requests=2)
-    large = bytes(LARGEST_KEPT + 1)
+    large = bytes(MAX_DELAYED_SIZE + 1)
 
     transport.write(large)
     assert socket.told == [large]
