@@ -65,7 +65,7 @@ class Workers:
     def __init__(
         self, size: int, loop: asyncio.AbstractEventLoop, grace: float = GRACE, hanging: Hanging | None = None
     ) -> None:
-        self.hanging = hanging or Hanging(ServerLimits().bodies)
+        self.hanging = hanging or Hanging(ServerLimits().body_memory)
         self._size = size
         self._stack = 0
         self._loop = loop

@@ -63,5 +63,5 @@ async def test_many_at_once_borrow_what_there_is_and_no_more(tmp_path: Path) -> 
         before = server.memory()
         statuses = [answer.status for answer in await asyncio.gather(*(chunked(server) for _ in range(AT_ONCE)))]
         assert set(statuses) <= {413, 429}, statuses
-        assert server.memory("VmHWM") - before < ServerLimits().bodies + ServerLimits().body + OVERHEAD
+        assert server.memory("VmHWM") - before < ServerLimits().body_memory + ServerLimits().body + OVERHEAD
         assert (await server.infer(1.0)).status == 200

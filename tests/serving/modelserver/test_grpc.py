@@ -272,7 +272,7 @@ async def test_callers_that_send_no_message_borrow_memory_and_others_are_served(
     silent = [channel.stream_unary(f"/{SERVICE}/ModelInfer")() for _ in range(10)]
     for call in silent:
         await call.wait_for_connection()
-    await eventually(lambda: double.budget.lent == ServerLimits().bodies // 2)
+    await eventually(lambda: double.budget.lent == ServerLimits().body_memory // 2)
     assert (await infer(channel, floats(1.0))).outputs[0].contents.fp32_contents[0] == 2.0
     await eventually(lambda: double.codes().get(("grpc", "8")) == 2)
     for call in silent:

@@ -12,7 +12,7 @@ from serving.storage.sources.source import Access
 from serving.storage.sources.sources import source_of
 from serving.storage.transfer.credentials import Credentials
 from serving.types import defaults
-from serving.types.model import BatchBounds as ModelBatching
+from serving.types.model import Batching as ModelBatching
 from serving.types.validation import read_model, validate_model
 from tests.manifests.bad_models import GOOD_STORES
 from tests.serving.models import model_object
