@@ -102,7 +102,7 @@ def to_structured(event: CloudEvent) -> bytes:
 def _checked(attributes: dict[str, str]) -> dict[str, str]:
     faults = "; ".join(islice(_faults(attributes), _MAX_FAULTS))
     if faults:
-        raise BadRequest(f"invalid CloudEvent: {faults}")
+        raise BadRequest(f"the event is not a CloudEvent: {faults}")
     return {name: value for name, value in attributes.items() if name != "specversion"}
 
 

@@ -129,7 +129,7 @@ def _gone() -> None:
 
 
 async def test_nothing_is_written_behind_an_end() -> None:
-    for end in ("close", "write_eof", "abort", "lost"):
+    for end in ("close", "write_eof", "abort", "discard"):
         transport, socket = gathering(requests=2)
         getattr(transport, end)()
         told = list(socket.told)
