@@ -29,7 +29,7 @@ class SteadyClock:
     """Wall time that does not jump when the machine's clock is set: the time of construction plus the seconds since.
 
     It serves waits whose start is a timestamp in an object. After the machine's clock was set, its times keep the old
-    error: make a new SteadyClock between two waits (`serving/reconciler/times.py`).
+    error: make a new SteadyClock between two waits (`serving/reconciler/clocks.py`).
     """
 
     def __init__(self, clock: Clock, elapsed: Callable[[], float]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from serving.types.reader import Fault, show
+from serving.types.reader import Fault, short_repr
 
 Schema = dict[str, Any]
 """A structural schema as JSON."""
@@ -39,7 +39,7 @@ def matches(pattern: str) -> str:
 
 def words_of(fault: Fault, bad: str) -> str:
     """Return the message of `fault` for `bad` without the value, which the API server adds."""
-    return fault(bad).removesuffix(f", not {show(bad)}").removesuffix(f", not {len(bad)}")
+    return fault(bad).removesuffix(f", not {short_repr(bad)}").removesuffix(f", not {len(bad)}")
 
 
 def text(about: str, longest: int, *rules: Schema, least: int | None = None) -> Schema:

@@ -1,6 +1,6 @@
-"""Makers of the Knative objects of a Model: one Service, or Configurations and one Route. Pure.
+"""Make the Knative objects of a Model: one Service, or Configurations and one Route. Pure.
 
-`traffic` is a list of Knative's traffic targets, which `rollout.split` decides.
+`traffic` is a list of Knative's traffic targets (`serving.reconciler.rollout.split` decides them).
 """
 
 from __future__ import annotations
@@ -23,25 +23,27 @@ from clusters.base.objects import (
     owner_reference,
 )
 from serving.makers import names
-from serving.makers.images import server_of
-from serving.makers.pod_spec import make_template
+from serving.makers.pod_spec import make_template, server_settings
 from serving.types.annotations import ANNOTATION_APPLIED, ANNOTATION_PERCENT, LABEL_GENERATION, LABEL_MODEL
 from serving.types.model import Model
 from serving.types.settings.settings import Settings
 
 HASH_LENGTH = 10
-"""Hex digits: 40 bits tell the versions of one Model apart."""
+"""Hex digits: 40 bits are enough to distinguish the versions of one Model."""
 
 
 def make_service(model: Model, settings: Settings, traffic: Sequence[Object]) -> Object:
-    """The Knative Service of a Model without variants. It fills in its own Configuration, which nobody may name."""
+    """Return the Knative Service of a Model without variants.
+
+    Knative fills in the Service's own Configuration; naming it in a target is not allowed.
+    """
     targets = [{name: value for name, value in target.items() if name != "configurationName"} for target in traffic]
     spec = {"template": make_templates(model, settings)[names.configuration(model)], "traffic": targets}
     return _make(SERVICE, names.service(model), model, spec, labels=_visibility(model))
 
 
 def make_configurations(model: Model, settings: Settings) -> list[Object]:
-    """The Configurations under the Model itself: one for each variant, or the one that a Service would make."""
+    """Return the Configurations that the Model controls: one for each variant, or that which a Service would create."""
     shares = {names.variant_configuration(model, variant): variant.percent for variant in model.spec.variants}
     return [
         _make(
@@ -56,20 +58,20 @@ def make_configurations(model: Model, settings: Settings) -> list[Object]:
 
 
 def make_route(model: Model, traffic: Sequence[Object]) -> Object:
-    """The Route under the Model itself. It fills in Configuration NAME where nothing is named, as a Service would."""
+    """Return the Route that the Model controls. Targets without a name get Configuration NAME, as with a Service."""
     own = {"configurationName": names.configuration(model)}
     targets = [target if target.get("revisionName") else {**own, **target} for target in traffic]
     return _make(ROUTE, names.route(model), model, {"traffic": targets}, labels=_visibility(model))
 
 
 def make_templates(model: Model, settings: Settings) -> dict[str, Object]:
-    """The revision template of each Configuration, all with the label of the version that they make up.
+    """Return the revision template of each Configuration, all with the label of their version.
 
-    Every Revision also bears the Service's label from birth, whatever made it: a Route that a Service owns may name
-    Revisions with its label only (knative/serving `pkg/reconciler/route/traffic`), and a Revision that was made
-    without the Service must be servable, as canary's other part or by a rollback, once the Service owns the Route.
+    Every Revision also has the Service's label from the start, whatever created it. The Route of a Service may name
+    only Revisions with this label (knative/serving `pkg/reconciler/route/traffic`). A Revision that was created without
+    the Service must be usable in a canary or a rollback when the Service owns the Route.
     """
-    variants, server = model.spec.variants, server_of(model.spec.runtime, model.spec.model_format, settings)
+    variants, server = model.spec.variants, server_settings(model.spec.runtime, model.spec.model_format, settings)
     templates = (
         {names.variant_configuration(model, one): make_template(model, one, server) for one in variants}
         if variants
@@ -82,13 +84,13 @@ def make_templates(model: Model, settings: Settings) -> dict[str, Object]:
 
 
 def generation_of_version(model: Model, settings: Settings) -> str:
-    """The value of the label `knodel.dev/generation` that the Model's version has."""
+    """Return the value of the label `knodel.dev/generation` of the Model's version."""
     template = next(iter(make_templates(model, settings).values()))
     return str(template["metadata"]["labels"][LABEL_GENERATION])
 
 
 def digest_of(value: Any) -> str:
-    """A short hash of a JSON value: the same for the same value, whatever the order of keys."""
+    """Return a short hash of a JSON value that does not depend on the order of keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
 
@@ -106,7 +108,7 @@ def _make(
     if model.namespace:
         metadata["namespace"] = model.namespace
     metadata |= {"labels": {LABEL_MODEL: model.name, **labels}, "annotations": dict(annotations)}
-    if model.uid:  # a Model that was never stored cannot own anything yet
+    if model.uid:  # a Model that was never stored has no uid, and cannot own objects
         metadata["ownerReferences"] = [owner_reference(MODEL, model.object)]
     made: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
     metadata["annotations"] = {**annotations, ANNOTATION_APPLIED: digest_of(made)}

@@ -1,8 +1,7 @@
-"""Knative's flags that Knodel's features can need: what a cluster's administrator decides, and where. Pure.
+"""Flags of Knative that features of Knodel need. A cluster's administrator sets them. Pure.
 
-A flag is a key of a ConfigMap of Knative's; where the key is absent Knative's own default holds (knative/serving
-`pkg/apis/config/{features,defaults}.go`, `pkg/autoscaler/config`; knative.dev/pkg `observability/metrics`). Only
-features that exist are listed.
+A flag is a key in one of Knative's ConfigMaps. Without the key, Knative's default applies (knative/serving
+`pkg/apis/config/{features,defaults}.go`, `pkg/autoscaler/config`; knative.dev/pkg `observability/metrics`).
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ NAMESPACE = "knative-serving"
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One key of one ConfigMap; `wanted` is what to set, `default` what Knative takes where nothing stands.
+    """One key of a ConfigMap; `wanted` is the value to set, `default` the one that Knative uses without the key.
 
-    `also` are other values that do, in lower case as Knative compares them. `restarts`: the Deployment of Knative's
-    that reads it only when it starts. `chosen`: a value that somebody set instead is theirs, and not overwritten.
+    `also` are other values with the same effect, in lower case as Knative compares them. `restarts` is the Deployment
+    of Knative that reads the flag only when it starts. `chosen`: a value that an administrator set is not overwritten.
     """
 
     configmap: str
@@ -35,18 +34,18 @@ class Flag:
     chosen: bool = False
 
     def is_on(self, data: Mapping[str, str]) -> bool:
-        """Whether the ConfigMap with this `data` has it on."""
+        """Return whether the flag is on in a ConfigMap with this `data`."""
         return data.get(self.key, self.default).strip().lower() in (self.wanted, *self.also)
 
     @property
     def remedy(self) -> str:
-        """What an administrator is told to do."""
+        """Return the instruction for an administrator."""
         return f'set {self.key} to "{self.wanted}" in ConfigMap {self.configmap} of namespace {self.namespace}' + (
             f" and restart its Deployment {self.restarts}" if self.restarts else ""
         )
 
     def may_be_set(self, data: Mapping[str, str]) -> bool:
-        """Whether nobody has decided otherwise."""
+        """Return whether the flag may be set: no administrator chose another value."""
         return not self.chosen or data.get(self.key, self.default).strip() in ("", self.default)
 
 
@@ -56,7 +55,7 @@ TAG_HEADER = Flag(
     "tag-header-based-routing",
     "enabled",
     "disabled",
-    "tags in spec.traffic, and spec.rollout, whose judge counts by its headers what the split sent",
+    "tags in spec.traffic, and spec.rollout, whose judge counts requests of the split by its headers",
 )
 EMPTY_DIR = Flag(
     "config-features",
@@ -64,7 +63,7 @@ EMPTY_DIR = Flag(
     "kubernetes.podspec-volumes-emptydir",
     "enabled",
     "enabled",
-    "the model server's scratch folder, the only one that it may write to",
+    "the model server's scratch folder, its only writable one",
     also=("allowed",),
 )
 NO_LIMIT = Flag(
@@ -73,7 +72,7 @@ NO_LIMIT = Flag(
     "allow-container-concurrency-zero",
     "true",
     "true",
-    "spec.containerConcurrency 0, which is no hard limit",
+    "spec.containerConcurrency 0, which means no hard limit",
     also=("1", "t"),
 )
 ACTIVATOR_METRICS = Flag(
@@ -82,7 +81,7 @@ ACTIVATOR_METRICS = Flag(
     "metrics-protocol",
     "prometheus",
     "none",
-    "models at zero: the activators tell of requests that wait",
+    "models at zero: the activators report waiting requests",
     restarts="activator",
     chosen=True,
 )
@@ -92,7 +91,7 @@ ZERO_INITIAL_SCALE = Flag(
     "allow-zero-initial-scale",
     "true",
     "false",
-    "warm pools, whose seed is a revision that never had a replica",
+    "warm pools, whose seed is a revision without replicas",
     also=("1", "t"),
 )
 VOLUME_CLAIMS = Flag(
@@ -106,13 +105,13 @@ VOLUME_CLAIMS = Flag(
 )
 
 FLAGS: tuple[Flag, ...] = (TAG_HEADER, EMPTY_DIR, NO_LIMIT, ACTIVATOR_METRICS, ZERO_INITIAL_SCALE, VOLUME_CLAIMS)
-"""All of them, in the order in which people read them."""
+"""All flags, in the order in which they are shown."""
 
 
 def flags_needed(model: Model) -> tuple[Flag, ...]:
-    """The flags without which Knative would refuse the Model's objects, or leave out what it asks for.
+    """Return the flags without which Knative would refuse the Model's objects, or ignore parts of them.
 
-    `ACTIVATOR_METRICS` is none of them: without it a Model keeps a replica. Nor is `ZERO_INITIAL_SCALE`: a WarmPool's.
+    `ACTIVATOR_METRICS` is not required: without it a Model keeps a replica. Only WarmPools need `ZERO_INITIAL_SCALE`.
     """
     needs = {
         TAG_HEADER: model.spec.rollout is not None or any(entry.tag for entry in model.spec.traffic),

@@ -1,12 +1,14 @@
-"""The revision template: the container that runs a model, or waits for one, and the annotations that say which. Pure.
+"""Make the revision template: the container of a model server, and annotations with the model. Pure.
 
-All that is here makes a revision when it changes, and nothing else does: no scaling field may ever be read here.
+Every change of a template creates a revision. So this module must not read scaling fields, which act on existing
+revisions.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from autoscaler.types import CLASS
@@ -26,8 +28,9 @@ from serving.types.annotations import (
 )
 from serving.types.code import runs_code
 from serving.types.faults import claim_of
-from serving.types.model import Model, ModelSpec, Resources, Variant
-from serving.types.settings.settings import ServerSettings
+from serving.types.model import Model, Resources, Variant
+from serving.types.settings.runtimes import runtime_of
+from serving.types.settings.settings import ServerSettings, Settings
 from serving.types.warm_pool import PoolTemplate
 
 CONTAINER = "server"
@@ -35,26 +38,26 @@ PORT_NAME = "http1"
 """Knative reads the protocol from the port's name."""
 READY_PATH = "/v2/health/ready"
 LIVE_PATH = "/v2/health/live"
-"""503 when every thread of the server hangs in an inference that nobody waits for: only a restart ends that."""
+"""503 when every thread of the server hangs in an inference whose caller has left: only a restart ends that."""
 LIVE_PERIOD = 30
-"""s; nobody is helped by a restart that comes sooner, and a busy node must not cause one."""
+"""s; an earlier restart has no benefit, and a busy node must not cause one."""
 LIVE_TIMEOUT = 10
 """s; short inferences run on the event loop, and a node may give it a twentieth of a core."""
 PROBE_PERIOD = 1
-"""s; Knative's 10 s for a probe without one would make a Pod that misses its first probe wait so long."""
+"""s; with Knative's default of 10 s, a Pod that misses its first probe would wait that long."""
 ALLOW_HOSTS = "KNODEL_ALLOW_HOSTS"
-"""Variable by which the server learns of hosts that may be private."""
+"""Environment variable with the hosts that may have private addresses."""
 PROBE_FAILURES = 3
 PROBE_TIMEOUT = 1
-"""s; the answer comes from memory."""
+"""s; the answer needs no I/O."""
 INITIAL_SCALE = "1"
-"""Replicas that must be ready once for a revision to be ready; a constant, since minReplicas makes no revision."""
+"""Replicas that must be ready before the revision is ready. Constant, since minReplicas must not create a revision."""
 ANNOTATION_INITIAL_SCALE = "autoscaling.knative.dev/initial-scale"
 ANNOTATION_PROGRESS_DEADLINE = "serving.knative.dev/progress-deadline"
 
 
 def make_template(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
-    """`spec.template` of a Service or Configuration, without the label that names its version."""
+    """Return `spec.template` of a Service or Configuration, without the label of its version."""
     labels = {LABEL_MODEL: model.name} | ({LABEL_VARIANT: variant.name} if variant else {})
     return {
         "metadata": {"labels": labels, "annotations": _annotations(model, _resources(model, variant))},
@@ -63,7 +66,7 @@ def make_template(model: Model, variant: Variant | None, server: ServerSettings)
 
 
 def make_revision_spec(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
-    """A RevisionSpec with one container, which runs the model."""
+    """Return a RevisionSpec with one container, which runs the model."""
     resources = _resources(model, variant)
     record = "" if model.spec.digest else names.digests(model)
     mounts = _mounts(model.spec.secret, claim_of(model.spec.storage_uri), record)
@@ -71,11 +74,14 @@ def make_revision_spec(model: Model, variant: Variant | None, server: ServerSett
 
 
 def make_member_spec(template: PoolTemplate, server: ServerSettings) -> Object:
-    """That of a Model with equal fields, but for the arguments: a server that waits to be told what to load."""
+    """Return the RevisionSpec of a warm pool's member: a server that waits for a load call.
+
+    It is that of a Model with equal fields, except for the arguments.
+    """
     resources = template.resources
     arguments = [
         "--pool",
-        *_words(
+        *_command_line(
             [
                 ("--format", template.model_format),
                 ("--timeout", int(template.timeout)),
@@ -87,8 +93,17 @@ def make_member_spec(template: PoolTemplate, server: ServerSettings) -> Object:
     return _revision_spec(template, resources, arguments, _mounts(template.secret), server)
 
 
+def server_settings(runtime: str, model_format: str, settings: Settings) -> ServerSettings:
+    """Return the server's settings with the image of the named runtime, or else of the format's runtime.
+
+    An unknown runtime is reported by `runtime_fault`; no objects are made for it.
+    """
+    found = runtime_of(settings.runtimes, runtime, model_format)
+    return settings.server if found is None else replace(settings.server, image=found.image)
+
+
 class _Replica(Protocol):
-    """What a Model's spec and a WarmPool's template both say of a replica."""
+    """The fields of a replica that a Model's spec and a WarmPool's template have in common."""
 
     @property
     def container_concurrency(self) -> int: ...
@@ -117,7 +132,7 @@ def _revision_spec(
 
 
 def _mounts(secret: str, volume_claim: str = "", record: str = "") -> list[Mount]:
-    """What a replica finds in its file system beside its image."""
+    """Return the volumes of a replica with their mounts."""
     found = [scratch()]
     if secret:
         found.append(credentials(secret))
@@ -148,7 +163,7 @@ def _annotations(model: Model, resources: Resources) -> dict[str, str]:
 
 
 def _load_parameters(model: Model, resources: Resources) -> str:
-    """What the container's arguments say, as the parameters of the load call to a member of a warm pool."""
+    """Return the model's arguments as JSON parameters of the load call to a member of a warm pool."""
     spec = model.spec
     parameters: dict[str, str | int | float] = {
         "name": model.name,
@@ -198,42 +213,43 @@ def _container(arguments: list[str], resources: Resources, mounts: Sequence[Moun
 
 
 def _arguments(model: Model, resources: Resources) -> list[str]:
-    """What the model server is told. `--slots` is a hard limit: scaleTarget is none, and makes no revision."""
+    """Return the arguments of the model server.
+
+    `--slots` is the hard limit. scaleTarget is not an argument, since its changes must not create revisions.
+    """
     spec = model.spec
-    options = [
+    options: list[tuple[str, Any]] = [
         ("--name", model.name),
-        ("--storage-uri", spec.storage_uri.replace("$(", "$$(")),  # or the kubelet would expand a variable
+        ("--storage-uri", spec.storage_uri.replace("$(", "$$(")),  # the kubelet expands $(NAME)
         ("--digest", spec.digest),
         ("--format", spec.model_format),
         ("--slots", spec.container_concurrency or ""),
         ("--timeout", int(spec.timeout)),
         ("--cpu", format_cores(resources.cpu)),
-        *_batching(spec),
     ]
-    return [*_words(options), *_allow_code(spec.model_format)]
-
-
-def _batching(spec: ModelSpec) -> list[tuple[str, Any]]:
-    if spec.batching is None:
-        return []
-    return [
-        ("--max-batch-size", spec.batching.max_batch_size),
-        ("--max-batch-latency", f"{spec.batching.max_latency:g}"),
-    ]
+    if spec.batching is not None:
+        options += [
+            ("--max-batch-size", spec.batching.max_batch_size),
+            ("--max-batch-latency", f"{spec.batching.max_latency:g}"),
+        ]
+    return [*_command_line(options), *_allow_code(spec.model_format)]
 
 
 def _allow_code(model_format: str) -> list[str]:
-    """That the artifact's code may run: a Model or pool whose namespace does not allow it never comes this far."""
+    """Return the option that lets the artifact's code run.
+
+    A Model or pool whose namespace does not allow code is blocked before this.
+    """
     return ["--allow-code"] if runs_code(model_format) else []
 
 
-def _words(options: Sequence[tuple[str, Any]]) -> list[str]:
-    """The options that have a value, as a command line."""
+def _command_line(options: Sequence[tuple[str, Any]]) -> list[str]:
+    """Return the options with a value as a command line."""
     return [word for option, value in options if value != "" for word in (option, str(value))]
 
 
 def _security_context() -> Object:
-    """Pod Security `restricted`, as far as Knative passes it on without a feature flag."""
+    """Return the settings of Pod Security `restricted`, as far as Knative accepts them without a feature flag."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},

@@ -1,4 +1,4 @@
-"""The scaling policy of a Model, as the annotation that its PodAutoscalers get. Pure."""
+"""Make the scaling policy of a Model, as an annotation of its PodAutoscalers. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from serving.types.model import Scaling
 
 
 def make_policy(scaling: Scaling, container_concurrency: int) -> str:
-    """The value of the annotation for a revision; its hard limit bounds the target, as Knative bounds it."""
+    """Return the value of the annotation for a revision. As in Knative, its hard limit bounds the scale target."""
     target = min(scaling.scale_target, container_concurrency) if container_concurrency else scaling.scale_target
     return Policy(
         min_replicas=scaling.min_replicas,
@@ -24,5 +24,5 @@ def make_policy(scaling: Scaling, container_concurrency: int) -> str:
 
 
 def make_policy_patch(policy: str, *, canary: str | None = None) -> Object:
-    """The merge patch that puts it on a PodAutoscaler, with or without the mark of a canary."""
+    """Return the merge patch that sets the policy on a PodAutoscaler, and sets or removes the mark of a canary."""
     return {"metadata": {"annotations": {POLICY_ANNOTATION: policy, CANARY_ANNOTATION: canary}}}

@@ -1,4 +1,4 @@
-"""What would be applied for a Model that the cluster does not know yet: the same makers, the same defaults. Pure."""
+"""Render the Knative objects of a Model without a cluster, with the same makers and defaults. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serving.types.validation import read_model
 
 
 def render(model_obj: Object, settings: Settings) -> list[Object]:
-    """The Knative objects of a Model. Raises Invalid."""
+    """Return the Knative objects that a new Model would get. Raises Invalid."""
     model = read_model(model_obj)
     if fault := runtime_fault(settings.runtimes, model.spec.runtime):
         raise Invalid(f"{MODEL.kind} {model.name}", [FieldError("spec.runtime.name", fault)])

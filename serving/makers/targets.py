@@ -1,4 +1,4 @@
-"""Knative's traffic targets: percents over variants, targets that float and targets that are pinned. Pure."""
+"""Make Knative's traffic targets: floating ones (latest ready revision) and pinned ones, over all variants. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ ALL = 100
 
 
 def largest_remainder(total: int, weights: Sequence[int]) -> list[int]:
-    """`total` in whole parts in proportion to `weights`, summing to `total`: the largest fractions are rounded up.
+    """Divide `total` into whole parts in proportion to `weights`. The largest fractions are rounded up.
 
-    Of equal fractions the earlier wins. Source: Hamilton's method (https://en.wikipedia.org/wiki/Quota_method).
+    Of equal fractions, the earlier one is rounded up first. Source: Hamilton's method
+    (https://en.wikipedia.org/wiki/Quota_method).
+
+    Example:
+        >>> largest_remainder(100, [1, 1, 1])
+        [34, 33, 33]
     """
     whole = sum(weights)
     if whole <= 0:
@@ -28,7 +33,7 @@ def largest_remainder(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def floating(model: Model, percent: int, tag: str = "") -> list[Object]:
-    """Targets that Knative itself moves to what becomes ready: of the Service, or of each variant's Configuration."""
+    """Return targets that Knative moves to the latest ready revision, of the Service or of each variant."""
     if not model.spec.variants:
         return [tagged({"latestRevision": True, "percent": percent}, tag)]
     weights = [variant.percent for variant in model.spec.variants]
@@ -40,23 +45,23 @@ def floating(model: Model, percent: int, tag: str = "") -> list[Object]:
 
 
 def pinned(revision: str, percent: int, tag: str = "") -> Object:
-    """A target that names its revision."""
+    """Return a target with a fixed revision."""
     return tagged({"revisionName": revision, "latestRevision": False, "percent": percent}, tag)
 
 
 def tagged(target: Object, tag: str) -> Object:
-    """The target with its tag, if it has one."""
+    """Return the target with the tag, unless the tag is empty."""
     return {**target, "tag": tag} if tag else target
 
 
 def tagged_largest(targets: Sequence[Object], weights: Sequence[int], tag: str) -> list[Object]:
-    """A tag leads to one target: that of the largest weight, the first of equals."""
+    """Return the targets with the tag on the one of the largest weight, since a tag has only one target."""
     largest = max(range(len(targets)), key=lambda index: (weights[index], -index))
     return [tagged(target, tag) if index == largest else target for index, target in enumerate(targets)]
 
 
 def merged(targets: Iterable[Object]) -> tuple[Object, ...]:
-    """Untagged targets of one revision added up; untagged ones without traffic left out."""
+    """Add up targets of the same revision and tag, and leave out untagged ones without traffic."""
     found: dict[tuple[str, str, str], Object] = {}
     for target in targets:
         key = (target.get("revisionName", ""), target.get("configurationName", ""), target.get("tag", ""))
@@ -66,7 +71,7 @@ def merged(targets: Iterable[Object]) -> tuple[Object, ...]:
 
 
 def first_traffic(model: Model) -> tuple[Object, ...]:
-    """The targets while nothing is known of the Model's revisions; revisions that it names stand as written."""
+    """Return the targets of a new Model. Revisions in its spec are used without a check."""
     if not model.spec.traffic:
         return merged(floating(model, ALL))
     targets: list[Object] = []

@@ -1,7 +1,8 @@
-"""The seed of a WarmPool: a Configuration at initial scale 0, of whose Deployment the members are copies. Pure.
+"""Make the seed of a WarmPool: a Configuration at initial scale 0, whose Deployment is the members' template. Pure.
 
-Knative makes Revision and Deployment of it, with queue-proxy and all that this cluster adds to Pods; no replica ever
-runs. Its Pod template differs from that of a Model with equal fields in arguments and names alone, so a member fits.
+Knative creates its Revision and Deployment, with queue-proxy and everything that this cluster adds to Pods. No replica
+of it ever runs. Its Pod template differs from that of a Model with equal fields only in arguments and names, so members
+can serve such a Model.
 """
 
 from __future__ import annotations
@@ -10,41 +11,41 @@ from autoscaler.types import CLASS
 from autoscaler.warmpool.claims.classes import DEFAULT_FORMAT
 from autoscaler.warmpool.claims.marks import LABEL_SEED, SEED_PREFIX
 from clusters.base.objects import ANNOTATION_CLASS, CONFIGURATION, WARM_POOL, Key, Object, owner_reference
-from serving.makers.images import server_of
 from serving.makers.knative import digest_of
-from serving.makers.pod_spec import ANNOTATION_INITIAL_SCALE, make_member_spec
+from serving.makers.pod_spec import ANNOTATION_INITIAL_SCALE, make_member_spec, server_settings
 from serving.types.annotations import ANNOTATION_APPLIED
 from serving.types.settings.settings import Settings
 from serving.types.warm_pool import WarmPool
 
 NO_REPLICA = "0"
-"""Initial scale; Knative takes it only where `allow-zero-initial-scale` is on."""
+"""Initial scale. Knative accepts it only with the flag `allow-zero-initial-scale`."""
 
 
 def seed_name(pool: str) -> str:
-    """The name of a WarmPool's seed."""
+    """Return the name of a WarmPool's seed."""
     return f"{SEED_PREFIX}{pool}"
 
 
 def pool_of_seed(configuration: Key) -> Key | None:
-    """The WarmPool whose seed has this name, whether there is one or not."""
+    """Return the WarmPool whose seed would have this name, whether the pool exists or not; None for other names."""
     name = configuration.name.removeprefix(SEED_PREFIX)
     return Key(configuration.namespace, name) if name and name != configuration.name else None
 
 
 def make_seed(pool: WarmPool, settings: Settings) -> Object:
-    """The Configuration of a WarmPool; a change of its template or of the server's image makes a revision."""
+    """Return the seed of a WarmPool. A change of the pool's template or of the server's image creates a revision."""
     labels = {LABEL_SEED: pool.name}
     metadata: Object = {"name": seed_name(pool.name), "labels": dict(labels)}
     if pool.namespace:
         metadata["namespace"] = pool.namespace
-    if pool.uid:  # a WarmPool that was never stored cannot own anything yet
+    if pool.uid:  # a WarmPool that was never stored has no uid, and cannot own objects
         metadata["ownerReferences"] = [owner_reference(WARM_POOL, pool.object)]
     annotations = {ANNOTATION_CLASS: CLASS, ANNOTATION_INITIAL_SCALE: NO_REPLICA}
     wanted = pool.spec.template
+    server = server_settings(wanted.runtime, wanted.model_format or DEFAULT_FORMAT, settings)
     template = {
         "metadata": {"labels": labels, "annotations": annotations},
-        "spec": make_member_spec(wanted, server_of(wanted.runtime, wanted.model_format or DEFAULT_FORMAT, settings)),
+        "spec": make_member_spec(wanted, server),
     }
     made: Object = {
         "apiVersion": CONFIGURATION.api_version,

@@ -16,7 +16,7 @@ from eventing.outbound.emitter import Emitter
 from eventing.outbound.service_events import TRANSLATIONS, Format
 from eventing.outbound.sink import HttpSink
 from eventing.outbound.spans import Spans
-from serving.reconciler.rollout.outcomes import last_words
+from serving.reconciler.rollout.outcomes import final_entries
 from serving.types.settings.settings import EventSettings
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def make_emitter(
         recorder=Recorder(cluster, COMPONENT, clock),
         translate=TRANSLATIONS[cast(Format, settings.format)],
         spans=make_spans(environ),
-        parting=last_words,
+        parting=final_entries,
     )
 
 

@@ -81,7 +81,7 @@ from serving.types.settings.state import (
     STORE_FILE,
     Facts,
     forget,
-    told_when_full,
+    report_full_disk,
 )
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class Platform:
         Raises KnodelError if it cannot start: another platform in this folder, a taken port, a broken store, a full
         disk.
         """
-        with told_when_full(self.state), FolderLock(self.state):
+        with report_full_disk(self.state), FolderLock(self.state):
             forget(self.state)
             self._control = Control(self.state, self._settings.control)
             try:

@@ -1,4 +1,4 @@
-"""The writes that a plan is made of, and when an object has to be written at all. Pure."""
+"""The kinds of writes in a plan, and the test whether an object needs one. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from serving.types.annotations import ANNOTATION_APPLIED
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Server-side apply of a whole object; `force` for one that is ours already, so that drift is mended.
+    """Server-side apply of a whole object; `force` for one that the Model controls, to correct drift.
 
-    `version` is the resourceVersion that it was planned from: what another has written since is not written over.
-    Empty for an object that is not there yet.
+    `version` is the resourceVersion from which the write was planned: a later write of another client is not
+    overwritten. It is empty for a new object.
     """
 
     kind: Kind
@@ -24,13 +24,13 @@ class Apply:
 
     @classmethod
     def over(cls, kind: Kind, wanted: Object, live: Object | None) -> Apply:
-        """`wanted` over `live`, or as a new object."""
+        """Make the apply of `wanted` over `live`, or of a new object."""
         return cls(kind, wanted, live is not None, version_of(live) if live is not None else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A merge patch of an object that Knative made; `version` as in Apply."""
+    """A merge patch of an object that Knative created; `version` as in Apply."""
 
     kind: Kind
     key: Key
@@ -39,13 +39,13 @@ class Patch:
 
     @classmethod
     def of(cls, kind: Kind, live: Object, patch: Object) -> Patch:
-        """The patch of `live`."""
+        """Make a patch of `live`."""
         return cls(kind, key_of(live), patch, version_of(live))
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Deletion of exactly this object, whatever its version."""
+    """Deletion of the object with this uid, at any version."""
 
     kind: Kind
     key: Key
@@ -56,8 +56,8 @@ class Delete:
 Action = Apply | Patch | Delete
 
 
-def differs(wanted: Object, live: Object) -> bool:
-    """Whether `wanted` has to be applied: it is not what was applied last, or somebody changed it since."""
+def needs_apply(wanted: Object, live: Object) -> bool:
+    """Return whether `wanted` must be applied: it differs from the last apply, or another client changed the object."""
     if annotations_of(wanted).get(ANNOTATION_APPLIED) != annotations_of(live).get(ANNOTATION_APPLIED):
         return True
     owners = wanted["metadata"].get("ownerReferences") or ()
@@ -69,7 +69,7 @@ def differs(wanted: Object, live: Object) -> bool:
 
 
 def _within(part: object, whole: object) -> bool:
-    """Whether `whole` says all that `part` says; items of lists in their order, more fields in them allowed."""
+    """Return whether `whole` has all values of `part`. Lists have the same items in the same order, with any fields."""
     if isinstance(part, Mapping):
         return isinstance(whole, Mapping) and all(_within(value, whole.get(key)) for key, value in part.items())
     if isinstance(part, list):

@@ -1,4 +1,4 @@
-"""The controller of Models: which changes in the cluster wake which Model."""
+"""The controller of Models: maps changes in the cluster to the Models that need a pass."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from serving.reconciler.flags import Flags
 from serving.reconciler.model import ModelReconciler
-from serving.reconciler.observe import prepare
+from serving.reconciler.observe import prepare_informers
 from serving.reconciler.preconditions import rival_keys
-from serving.reconciler.rollout.judging.observer_port import Metrics, Observer, Unseen
-from serving.reconciler.rollouts import Rollouts
+from serving.reconciler.rollout.judging.observer_port import Metrics, NoObserver, Observer
+from serving.reconciler.rollouts import RolloutJudge
 from serving.types.annotations import LABEL_MODEL
 from serving.types.code import runs_code
 from serving.types.settings.settings import Settings
 
 COMPONENT = "knodel"
-"""Who the Events of Models are from; give it to the Recorder."""
+"""The source of Events about Models, for the Recorder."""
 
 
 GATHER = 0.25
-"""s; a start or an end of a replica changes Revision and PodAutoscaler some ten times within this time, and what a
-Model tells of that is for people."""
+"""s for which changes are gathered into one pass. A start or stop of a replica changes Revision and PodAutoscaler about
+ten times within this time, and only readers of the status need the result."""
 
-UNSEEN = Unseen()
-"""No one watches: rollouts hold at their first step."""
+NO_OBSERVER = NoObserver()
+"""The default observer."""
 
-REMARKS = frozenset({"resourceVersion", "managedFields"})
+BOOKKEEPING = frozenset({"resourceVersion", "managedFields"})
 """Metadata that changes with every write."""
 
 
 class ModelController:
-    """Runs passes over Models whenever they, or what belongs to them, change.
+    """Runs a pass over a Model when the Model, or an object that belongs to it, changes.
 
-    Make it before `informers.run()`: it asks for the informers that it needs. `elapsed`: seconds that no rollout's wait
-    loses, those in which the machine sleeps among them; the clock's own when there is none.
+    Create it before `informers.run()`, since it creates the informers that it needs. `elapsed` returns seconds for the
+    waits of rollouts, including the time in which the machine sleeps; by default the clock's monotonic seconds.
     """
 
     def __init__(
@@ -68,58 +68,61 @@ class ModelController:
         clock: Clock,
         recorder: Recorder,
         flags: Flags,
-        observer: Observer = UNSEEN,
-        metrics: Metrics = UNSEEN,
+        observer: Observer = NO_OBSERVER,
+        metrics: Metrics = NO_OBSERVER,
         elapsed: Callable[[], float] | None = None,
     ) -> None:
-        prepare(informers)
+        prepare_informers(informers)
         self._informers = informers
-        rollouts = Rollouts(observer, metrics)
+        rollouts = RolloutJudge(observer, metrics)
         reconciler = ModelReconciler(cluster, informers, settings, clock, recorder, flags, rollouts, elapsed)
         self.controller = Controller("model", reconciler.reconcile)
-        self.controller.watches_mapped(informers[MODEL], lambda model: [key_of(model)], patience_with)
-        self.controller.watches_mapped(informers[MODEL], partial(rival_keys, informers[MODEL]), patience_with)
+        self.controller.watches_mapped(informers[MODEL], lambda model: [key_of(model)], delay_of_change)
+        self.controller.watches_mapped(informers[MODEL], partial(rival_keys, informers[MODEL]), delay_of_change)
         for kind in (SERVICE, CONFIGURATION, ROUTE):
             self.controller.watches_owned(informers[kind], MODEL)
-            self.controller.watches_mapped(informers[kind], _names)
-        self.controller.watches_mapped(informers[REVISION], _labelled, patience_with)
-        self.controller.watches_mapped(informers[NAMESPACE], self._with_code)
-        self.controller.watches_mapped(informers[POD_AUTOSCALER], _labelled, lambda _before, _after: GATHER)
+            self.controller.watches_mapped(informers[kind], _models_of_child)
+        self.controller.watches_mapped(informers[REVISION], _model_of_label, delay_of_change)
+        self.controller.watches_mapped(informers[NAMESPACE], self._models_with_code)
+        self.controller.watches_mapped(informers[POD_AUTOSCALER], _model_of_label, lambda _before, _after: GATHER)
 
-    def _with_code(self, namespace: Object) -> list[Key]:
-        """The Models that the label of their namespace concerns."""
+    def _models_with_code(self, namespace: Object) -> list[Key]:
+        """Return the Models in the namespace whose format needs its label, since it runs code."""
+
+        def has_code(model: Object) -> bool:
+            spec = model.get("spec")
+            return isinstance(spec, dict) and runs_code(str(spec.get("modelFormat")))
+
         name = name_of(namespace)
-        return [key_of(one) for one in self._informers[MODEL] if namespace_of(one) == name and _runs_code(one)]
+        return [key_of(one) for one in self._informers[MODEL] if namespace_of(one) == name and has_code(one)]
 
     async def run(self) -> None:
-        """Work until cancelled, once every informer holds its first list: a pass over half a world would err."""
+        """Run until cancelled. Passes begin when every informer has its first list: earlier ones would lack objects."""
         await self._informers.synced()
         await self.controller.run()
 
 
-def patience_with(before: Object, after: Object) -> float:
-    """None with what a deploy may wait for: what is wished, and whether all is well; some with all other status."""
-    return GATHER if _wording(before) == _wording(after) else 0.0
+def delay_of_change(before: Object, after: Object) -> float:
+    """Return the seconds until the pass after a change: 0 for changes that deploys wait for, else `GATHER`.
+
+    Deploys wait for changes of metadata, spec and the condition Ready.
+    """
+    return GATHER if _urgent_parts(before) == _urgent_parts(after) else 0.0
 
 
-def _wording(obj: Object) -> tuple[Object, Object | None, Object | None]:
-    metadata = {name: value for name, value in obj["metadata"].items() if name not in REMARKS}
+def _urgent_parts(obj: Object) -> tuple[Object, Object | None, Object | None]:
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in BOOKKEEPING}
     return metadata, obj.get("spec"), condition_of(obj, "Ready")
 
 
-def _runs_code(model: Object) -> bool:
-    spec = model.get("spec")
-    return isinstance(spec, dict) and runs_code(str(spec.get("modelFormat")))
-
-
-def _labelled(obj: Object) -> list[Key]:
-    """The Model that a Revision or PodAutoscaler was made for."""
+def _model_of_label(obj: Object) -> list[Key]:
+    """Return the Model of a Revision or PodAutoscaler, by its label."""
     model = labels_of(obj).get(LABEL_MODEL)
     return [Key(namespace_of(obj), model)] if model else []
 
 
-def _names(obj: Object) -> list[Key]:
-    """The Model of a Service's child, and the one whose name the object bears: it may have been in its way."""
+def _models_of_child(obj: Object) -> list[Key]:
+    """Return the Model of a Service's child, and the Model of the object's own name, which it may have blocked."""
     service = labels_of(obj).get(LABEL_SERVICE)
-    keys = [key_of(obj), *_labelled(obj)]
+    keys = [key_of(obj), *_model_of_label(obj)]
     return [*keys, Key(namespace_of(obj), service)] if service else keys

@@ -1,11 +1,11 @@
-"""Revisions whose Model promises no digest are held to what their first replica loaded. Pure.
+"""Make later replicas of a revision load the same bytes as its first one, when the spec has no digest. Pure.
 
-    the first replica loads        the autoscaler notes its digest on the PodAutoscaler
-    a pass of the Model sees it    the digest goes into the Model's ConfigMap, which replicas mount, then the
-                                   PodAutoscaler is marked: later replicas are held to it
+    the first replica loads        the autoscaler records its digest on the PodAutoscaler
+    the next pass of the Model     writes the digest to the Model's ConfigMap, which replicas mount, then marks the
+                                   PodAutoscaler: later replicas must have this digest
     until then                     the revision has one replica at most, and no rollout gives it traffic
 
-A Revision cannot be changed, and what it carries goes into its Pod template: so the record is beside it.
+A Revision is immutable, and its annotations go into its Pod template. So the digest is stored in a separate object.
 """
 
 from __future__ import annotations
@@ -23,48 +23,42 @@ from serving.types.annotations import LABEL_MODEL
 from serving.types.model import Model, Scaling
 
 
-def loaded(world: World) -> dict[str, str]:
-    """Return the digest that each revision loaded first, as far as it is known."""
+def loaded_digests(world: World) -> dict[str, str]:
+    """Return the known digests of what each revision loaded first."""
     found = {name_of(one): annotations_of(one).get(LOADED_ANNOTATION, "") for one in world.autoscalers}
     return {name: digest for name, digest in found.items() if digest}
 
 
-def unheld(world: World) -> frozenset[str]:
-    """Return the revisions of which a later replica might still load other bytes than the first one."""
+def unheld_revisions(world: World) -> frozenset[str]:
+    """Return the revisions whose later replicas may still load other bytes than the first one."""
     held = {name_of(one) for one in world.autoscalers if HELD_ANNOTATION in annotations_of(one)}
     return frozenset(name_of(one) for one in world.revisions if _mounts_record(one) and name_of(one) not in held)
 
 
-def alone(scaling: Scaling) -> Scaling:
-    """Return the scaling of a revision that may have one replica only."""
+def single_replica(scaling: Scaling) -> Scaling:
+    """Return the scaling of a revision that may have only one replica."""
     return replace(scaling, min_replicas=min(1, scaling.min_replicas), max_replicas=1, schedules=())
 
 
-def recording(model: Model, world: World) -> Iterator[Action]:
-    """Record what first replicas loaded, then mark their revisions as held to it: in this order."""
-    found, waiting = loaded(world), unheld(world)
+def record_actions(model: Model, world: World) -> Iterator[Action]:
+    """Return the writes that record the digests of first replicas, then mark their revisions, in this order."""
+    found, waiting = loaded_digests(world), unheld_revisions(world)
     new = [one for one in world.autoscalers if name_of(one) in waiting and name_of(one) in found]
     if not new:
         return
-    recorded = {name: digest for name, digest in found.items() if _has_record(world, name)}
-    yield Apply(CONFIG_MAP, _config_map(model, recorded), force=True)
-    for one in new:
-        patch = {"metadata": {"annotations": {HELD_ANNOTATION: found[name_of(one)]}}}
-        yield Patch.of(POD_AUTOSCALER, one, patch)
-
-
-def _config_map(model: Model, recorded: dict[str, str]) -> Object:
+    mounting = {name_of(one) for one in world.revisions if _mounts_record(one)}
+    recorded = {name: digest for name, digest in found.items() if name in mounting}
     metadata: Object = {
         "name": names.digests(model),
         "namespace": model.namespace,
         "labels": {LABEL_MODEL: model.name},
         "ownerReferences": [owner_reference(MODEL, model.object)],
     }
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": recorded}
-
-
-def _has_record(world: World, revision: str) -> bool:
-    return any(name_of(one) == revision and _mounts_record(one) for one in world.revisions)
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": recorded}
+    yield Apply(CONFIG_MAP, config_map, force=True)
+    for one in new:
+        patch = {"metadata": {"annotations": {HELD_ANNOTATION: found[name_of(one)]}}}
+        yield Patch.of(POD_AUTOSCALER, one, patch)
 
 
 def _mounts_record(revision: Object) -> bool:

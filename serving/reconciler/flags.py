@@ -1,4 +1,4 @@
-"""Which of Knative's flags a Model lacks: from Knative's ConfigMaps, read by name and remembered a while."""
+"""Find the flags of Knative that a Model needs and that are off, from Knative's ConfigMaps."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from serving.makers.knative_flags import Flag
 
 log = logging.getLogger(__name__)
 
-REMEMBERED = 10.0
-"""s that what a ConfigMap says is believed: an administrator who sets a flag sees the effect soon."""
+CACHED = 10.0
+"""s for which a ConfigMap is cached: a flag that an administrator sets takes effect soon."""
 
 
 class Flags(Protocol):
-    """Knowledge of a cluster's flags."""
+    """A source of a cluster's flags."""
 
     async def missing(self, needed: Collection[Flag]) -> tuple[Flag, ...]:
-        """Those of `needed` that are off. Raises what the cluster raises."""
+        """Return the flags of `needed` that are off. Raises what the cluster raises."""
         ...
 
 
 class AllOn:
-    """Where no flags are: the stand-in can do all that they switch on."""
+    """A cluster without flags: the embedded cluster has all their features."""
 
     async def missing(self, needed: Collection[Flag]) -> tuple[Flag, ...]:
-        """None."""
+        """Return no flags."""
         return ()
 
 
 class ConfigMapFlags:
-    """Knative's ConfigMaps."""
+    """The flags in Knative's ConfigMaps."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
@@ -44,28 +44,27 @@ class ConfigMapFlags:
         self._known: dict[tuple[str, str], tuple[float, Mapping[str, str] | None]] = {}
 
     async def missing(self, needed: Collection[Flag]) -> tuple[Flag, ...]:
-        """Those that are off; what may not be read is left to Knative's webhook to refuse."""
+        """Return the flags that are off. A ConfigMap that must not be read counts as on: Knative's webhook decides."""
         found = []
         for flag in needed:
-            data = await self._data(flag.namespace, flag.configmap)
+            data = await self._config_map(flag.namespace, flag.configmap)
             if data is not None and not flag.is_on(data):
                 found.append(flag)
         return tuple(found)
 
-    async def _data(self, namespace: str, name: str) -> Mapping[str, str] | None:
+    async def _config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """Return the data of a ConfigMap, cached; None when it must not be read."""
         now = self._clock.monotonic()
         known = self._known.get((namespace, name))
-        if known is not None and now - known[0] < REMEMBERED:
+        if known is not None and now - known[0] < CACHED:
             return known[1]
-        data = await self._read(namespace, name)
+        data: Mapping[str, str] | None
+        try:
+            data = dict((await self._cluster.get(CONFIG_MAP, name, namespace)).get("data") or {})
+        except NotFound:
+            data = MappingProxyType({})  # Knative uses its defaults
+        except Forbidden as error:
+            log.warning("cannot read Knative's flags: %s", error)
+            data = None
         self._known[namespace, name] = (now, data)
         return data
-
-    async def _read(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        try:
-            return dict((await self._cluster.get(CONFIG_MAP, name, namespace)).get("data") or {})
-        except NotFound:
-            return MappingProxyType({})  # Knative's defaults hold
-        except Forbidden as error:
-            log.warning("Knative's flags are unknown: %s", error)
-            return None

@@ -1,4 +1,8 @@
-"""One pass over one Model: look, plan, write, say how it is. Reads top to bottom."""
+"""Reconcile one Model: observe, plan, apply, judge and advance the rollout, write the status.
+
+A pass reads from top to bottom in `ModelReconciler._pass`. Each pass does what is possible now. A change in the cluster
+that results from it starts the next pass.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +30,16 @@ from clusters.base.redact import one_line
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from serving.makers.knative_flags import flags_needed
-from serving.reconciler.apply import FIELD_MANAGER, Outcome, carry_out
-from serving.reconciler.backoff import Patience
-from serving.reconciler.events import notes
+from serving.reconciler import preconditions
+from serving.reconciler.apply import FIELD_MANAGER, OwnWrites, apply_plan
+from serving.reconciler.backoff import RefusalBackoff, StatusRateLimiter
+from serving.reconciler.clocks import RolloutClocks
+from serving.reconciler.events import events_of_change
 from serving.reconciler.flags import Flags
-from serving.reconciler.judge_concurrency import Looks
 from serving.reconciler.observe import observe
-from serving.reconciler.own_writes import OwnWrites
-from serving.reconciler.plan import Plan, make_plan
-from serving.reconciler.preconditions import (
-    Obstacle,
-    collision,
-    disabled,
-    forbidden_code,
-    unanswered_metrics,
-    unknown_runtime,
-)
-from serving.reconciler.rollouts import Rollouts, seconds_until_pass, up_to
+from serving.reconciler.plan import make_plan
+from serving.reconciler.rollouts import JudgeConcurrency, RolloutJudge, advance, seconds_until_pass, with_valid_times
 from serving.reconciler.status import make_broken_status, make_invalid_status, make_status
-from serving.reconciler.status_rate_limiter import Pacing
-from serving.reconciler.times import Times
 from serving.types.model import Model
 from serving.types.settings.settings import Settings
 from serving.types.validation import read_model
@@ -53,12 +47,12 @@ from serving.types.validation import read_model
 log = logging.getLogger(__name__)
 
 LONGEST_FAULT = 200
-"""Characters of an unforeseen error that a condition repeats."""
-FAILS = "the platform fails at this model ("
+"""Characters of an unexpected error that a condition repeats."""
+FAILS = "the platform failed to reconcile this model ("
 
 
 class ModelReconciler:
-    """Brings Knative's objects to what Models say, and Models' status to what Knative's objects say."""
+    """Brings Knative's objects to the state that Models declare, and writes the result to the Models' status."""
 
     def __init__(
         self,
@@ -68,7 +62,7 @@ class ModelReconciler:
         clock: Clock,
         recorder: Recorder,
         flags: Flags,
-        rollouts: Rollouts,
+        rollouts: RolloutJudge,
         elapsed: Callable[[], float] | None = None,
     ) -> None:
         self._cluster = cluster
@@ -77,125 +71,118 @@ class ModelReconciler:
         self._clock = clock
         self._recorder = recorder
         self._flags = flags
-        self._looks = Looks(rollouts)
-        self._times = Times(clock, elapsed or clock.monotonic)
-        self._pacing = Pacing(clock)
+        self._judges = JudgeConcurrency(rollouts)
+        self._clocks = RolloutClocks(clock, elapsed or clock.monotonic)
+        self._limiter = StatusRateLimiter(clock)
         self._own = OwnWrites()
-        self._patience = Patience()
+        self._backoff = RefusalBackoff()
 
     async def reconcile(self, key: Key) -> float | None:
-        """One pass; returns the seconds until the next look, or None.
+        """Run one pass over the Model. Return the seconds until the next one is due, or None.
 
-        An error that is none of the cluster's is a fault of ours: it stands on the Model, and the pass is tried again.
+        An error that does not come from the cluster is a bug of the platform: it is reported in the Model's conditions
+        and raised again, so that the controller retries.
         """
         try:
             return await self._pass(key)
         except KnodelError:
             raise
         except Exception as error:
-            await self._tell(key, error)
+            await self._report_failure(key, error)
             raise
 
     async def _pass(self, key: Key) -> float | None:
         obj = self._informers[MODEL].get(key.name, key.namespace)
         if obj is None or is_deleting(obj):
-            self._pacing.forget(key)
+            self._limiter.forget(key)
             self._own.forget(key)
-            self._patience.forget(key)
-            self._looks.forget(key)
-            self._times.forget(key)
+            self._backoff.forget(key)
+            self._judges.forget(key)
+            self._clocks.forget(key)
             return None
-        now = self._times.now(obj, stale=self._own.is_spent(key, MODEL, key, version_of(obj)))
+        now = self._clocks.now(obj, stale=self._own.is_spent(key, MODEL, key, version_of(obj)))
         try:
             model = read_model(obj)
         except Invalid as error:
-            return await self._write(obj, make_invalid_status(obj, _causes(error), now))
+            message = "; ".join(str(cause) for cause in error.causes)
+            return await self._write(obj, make_invalid_status(obj, message, now))
         world = observe(self._informers, model)
-        plan = make_plan(model, world, self._settings, await self._obstacle(model))
-        plan = up_to(now, plan, self._times.found_at(key), model.spec.rollout)
-        outcome = await carry_out(self._cluster, plan, world, self._own)
-        looked = await self._looks.look(model, plan.situation, now)
-        status = make_status(model, outcome, plan, now, looked)
+        plan = make_plan(model, world, self._settings, await self._blocked_reason(model))
+        plan = with_valid_times(now, plan, self._clocks.found_at(key), model.spec.rollout)
+        result = await apply_plan(self._cluster, plan, world, self._own)
+        judged = await self._judges.judge(model, plan.situation, now)
+        progress = advance(model, result.world, plan, judged, now)
+        status = make_status(model, result, plan, progress, now)
         later = _soonest(await self._write(obj, status), seconds_until_pass(model, status, now))
-        if not _is_stuck(plan, outcome):
-            self._patience.forget(key)
+        if not plan.foreign and plan.blocked is None and result.refusal is None:
+            self._backoff.forget(key)
             return later
-        return _soonest(later, self._patience.look_again(key))
+        return _soonest(later, self._backoff.next_delay(key))
 
-    async def _obstacle(self, model: Model) -> Obstacle | None:
+    async def _blocked_reason(self, model: Model) -> preconditions.BlockedReason | None:
         namespace = self._informers[NAMESPACE].get(model.namespace)
         return (
-            collision(self._informers[MODEL], model.object)
-            or forbidden_code(model.spec.model_format, model.namespace, namespace)
-            or unknown_runtime(self._settings.runtimes, model.spec.runtime)
-            or unanswered_metrics(self._settings.rollout.prometheus_url, model)
-            or disabled(await self._flags.missing(flags_needed(model)))
+            preconditions.collision(self._informers[MODEL], model.object)
+            or preconditions.forbidden_code(model.spec.model_format, model.namespace, namespace)
+            or preconditions.unknown_runtime(self._settings.runtimes, model.spec.runtime)
+            or preconditions.missing_prometheus(self._settings.rollout.prometheus_url, model)
+            or preconditions.disabled_flags(await self._flags.missing(flags_needed(model)))
         )
 
-    async def _tell(self, key: Key, error: Exception) -> None:
-        """Say on the Model that we fail at it. When even that fails the log has both."""
+    async def _report_failure(self, key: Key, error: Exception) -> None:
+        """Write the error to the Model's conditions. When that fails too, both errors are in the log."""
         obj = self._informers[MODEL].get(key.name, key.namespace)
         if obj is None:
             return
         try:
             await self._write(obj, make_broken_status(obj, _fault(obj, error), self._clock.now()))
         except Exception as second:
-            log.warning("cannot say on model %s why its passes fail: %s", key, second)
+            log.warning("cannot report on model %s why its reconciliation fails: %s", key, second)
 
     async def _write(self, obj: Object, status: Object) -> float | None:
-        """Write the status when it differs, and record what that means; returns when to come back, if held back."""
+        """Write the status if it changed, and record Events for the change.
+
+        Returns the seconds until the next attempt when the write is rate-limited, else None.
+        """
         former, key = obj.get("status") or {}, key_of(obj)
         if status == former or self._own.is_spent(key, MODEL, key, version_of(obj)):
             return None
-        wait = self._pacing.hold(key, former, status)
+        wait = self._limiter.delay(key, former, status)
         if wait > 0:
             return wait
+        metadata = {  # the uid and version of the object that the status was made from
+            "name": name_of(obj),
+            "namespace": namespace_of(obj),
+            "uid": uid_of(obj),
+            "resourceVersion": version_of(obj),
+        }
+        whole = {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "status": status}
         try:
-            answer = await self._cluster.apply(
-                MODEL, _status_of(obj, status), manager=FIELD_MANAGER, force=True, subresource="status"
-            )
+            answer = await self._cluster.apply(MODEL, whole, manager=FIELD_MANAGER, force=True, subresource="status")
         except NotFound:
-            return None  # deleted meanwhile
-        self._own.note(key, MODEL, key, version_of(obj), answer)
+            return None  # deleted in the meantime
+        self._own.record(key, MODEL, key, version_of(obj), answer)
         if status.get("rollout") != former.get("rollout"):
-            self._times.wrote(key)
-        for note in notes(obj, {**obj, "status": status}):
-            await self._recorder.event(MODEL, obj, note.type, note.reason, note.message)
+            self._clocks.record_write(key)
+        for event in events_of_change(obj, {**obj, "status": status}):
+            await self._recorder.event(MODEL, obj, event.type, event.reason, event.message)
         return None
 
 
-def _status_of(obj: Object, status: Object) -> Object:
-    """The apply of a status; it must not meet another state than the one that it was made from."""
-    metadata = {
-        "name": name_of(obj),
-        "namespace": namespace_of(obj),
-        "uid": uid_of(obj),
-        "resourceVersion": version_of(obj),
-    }
-    return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "status": status}
-
-
 def _fault(obj: Object, error: Exception) -> str:
-    """What the condition says; as before when the error is of the same type.
+    """Return the message of the condition; the present one while the error is of the same type.
 
-    A text with an address or a time differs in each pass: each would write, and be woken by its own write at once.
+    A text with an address or a time differs in each pass. Each pass would then write, and its write would start the
+    next pass at once.
     """
-    name, told = type(error).__name__, condition_of(obj, "Ready") or {}
-    if told.get("reason") == "ReconcileFailed" and obj["status"].get("observedGeneration") == generation_of(obj):
-        former = str(told.get("message", ""))
+    name, ready = type(error).__name__, condition_of(obj, "Ready") or {}
+    if ready.get("reason") == "ReconcileFailed" and obj["status"].get("observedGeneration") == generation_of(obj):
+        former = str(ready.get("message", ""))
         if former.startswith((f"{FAILS}{name}:", f"{FAILS}{name})")):
             return former
-    said = one_line(str(error), LONGEST_FAULT)
-    return f"{FAILS}{f'{name}: {said}' if said else name}): its log says where; what serves goes on"
-
-
-def _causes(error: Invalid) -> str:
-    return "; ".join(str(cause) for cause in error.causes)
+    text = one_line(str(error), LONGEST_FAULT)
+    return f"{FAILS}{f'{name}: {text}' if text else name}): see the platform's log; running replicas continue to serve"
 
 
 def _soonest(*waits: float | None) -> float | None:
     return min((wait for wait in waits if wait is not None), default=None)
-
-
-def _is_stuck(plan: Plan, outcome: Outcome) -> bool:
-    return bool(plan.foreign) or plan.obstacle is not None or outcome.refusal is not None

@@ -1,4 +1,4 @@
-"""What one pass sees: the Model's objects, taken from the informers at one moment."""
+"""Observe the objects of a Model, as the informers have them at one moment."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from clusters.base.objects import (
 )
 from clusters.runtime.informer import Informer, Informers
 from serving.makers import names
-from serving.reconciler import preconditions as obstacles
+from serving.reconciler import preconditions
 from serving.types.annotations import LABEL_GENERATION
 from serving.types.model import Model
 
 KINDS = (MODEL, SERVICE, CONFIGURATION, ROUTE, REVISION, POD_AUTOSCALER, NAMESPACE)
-"""What the reconciler watches."""
+"""The kinds that the reconciler watches."""
 
 INDEX = "knodel.configuration"
 """Index of Revisions and PodAutoscalers by their Configuration."""
@@ -37,9 +37,10 @@ INDEX = "knodel.configuration"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The objects of one Model; `configurations` by name, also foreign ones that bear a name we want.
+    """The objects of one Model.
 
-    `revisions` and `autoscalers` are those of Configurations that are under the Model.
+    `configurations` are by name, and include those of other owners with a name that the Model needs. `revisions` and
+    `autoscalers` are those of the Configurations that the Model controls.
     """
 
     model: Object
@@ -50,28 +51,33 @@ class World:
     autoscalers: tuple[Object, ...] = ()
 
     def is_ours(self, obj: Object) -> bool:
-        """Whether the Model, or its own Service, controls `obj`."""
+        """Return whether the Model, or its own Service, controls `obj`."""
         if is_controlled_by(obj, self.model):
             return True
         return self.has_service and self.service is not None and is_controlled_by(obj, self.service)
 
     @property
     def has_service(self) -> bool:
-        """Whether there is a Service that the Model controls."""
+        """Return whether the Model controls a Service."""
         return self.service is not None and is_controlled_by(self.service, self.model)
 
 
-def prepare(informers: Informers) -> None:
-    """Ask for the informers and their indexes, before they run."""
+def prepare_informers(informers: Informers) -> None:
+    """Create the informers of `KINDS` and their indexes. Call it before they run."""
     for kind in KINDS:
-        informers[kind]  # asking makes it
-    obstacles.prepare(informers[MODEL])
+        informers[kind]  # access creates it
+    preconditions.add_claims_index(informers[MODEL])
+
+    def by_configuration(obj: Object) -> Iterable[str]:
+        configuration = labels_of(obj).get(LABEL_CONFIGURATION)
+        return () if configuration is None else (f"{namespace_of(obj)}/{configuration}",)
+
     for kind in (REVISION, POD_AUTOSCALER):
-        informers[kind].add_index(INDEX, _by_configuration)
+        informers[kind].add_index(INDEX, by_configuration)
 
 
 def observe(informers: Informers, model: Model) -> World:
-    """The world of `model` as the informers have it."""
+    """Return the objects of `model` in the informers."""
     name, namespace = model.name, model.namespace
     wanted = {names.configuration(model), *names.configurations(model)}
     configurations = {name_of(obj): obj for obj in informers[CONFIGURATION].indexed("owner", model.uid)}
@@ -91,12 +97,12 @@ def observe(informers: Informers, model: Model) -> World:
 
 
 def has_observed(obj: Object) -> bool:
-    """Whether its status speaks of its present spec."""
+    """Return whether the object's status is of its present spec."""
     return (obj.get("status") or {}).get("observedGeneration") == generation_of(obj)
 
 
 def has_taken_over(configuration: Object, generation: str) -> bool:
-    """Whether the Configuration carries the version with this label, and its status speaks of that."""
+    """Return whether the Configuration has the version with this label, and its status is of that version."""
     template = configuration["spec"].get("template") or {}
     labels = (template.get("metadata") or {}).get("labels") or {}
     return labels.get(LABEL_GENERATION) == generation and has_observed(configuration)
@@ -109,8 +115,3 @@ def _children(informer: Informer, configurations: list[str]) -> tuple[Object, ..
 
 def _present(obj: Object | None) -> Object | None:
     return None if obj is None or is_deleting(obj) else obj
-
-
-def _by_configuration(obj: Object) -> Iterable[str]:
-    configuration = labels_of(obj).get(LABEL_CONFIGURATION)
-    return () if configuration is None else (f"{namespace_of(obj)}/{configuration}",)

@@ -1,33 +1,34 @@
-"""From a Model and its world to the writes that bring the world nearer to the Model. Pure.
+"""Plan the writes that bring the objects of a Model closer to its spec. Pure.
 
     Service                                         standalone
     apply Service                                   apply Configurations: one for each variant, or NAME
     (from standalone: hand Configuration NAME and   (from a Service: take Configuration NAME and Route from it, then
      Route to the Service once it exists)            delete the childless Service)
                                                     apply Route
-    then, in both: delete Configurations that nothing leads to any more, put the scaling policy on every
-    PodAutoscaler, keep the version to go back to from collection
+    then, in both shapes: delete Configurations without traffic, set the scaling policy on every PodAutoscaler, and
+    protect the version to roll back to from Knative's garbage collection
 
-Which shape: `reconciler.shape`. A change of `spec.variants`, also by a rollback, is a change of traffic like any other,
-and the change of shape comes before or after it, never in its middle:
+The module `shape` decides between the two. A change of `spec.variants`, also by a rollback, is a change of traffic like
+any other. The shape changes before or after the traffic, never in between:
 
-    to variants      children taken, Service deleted; Route still on the old version; variants come up; traffic moves
-    from variants    Configuration NAME comes up under the Model; Route still on the variants; it is ready: the Service
-                     is made, gets the children and moves the traffic, as it would between any two versions
-    a broken version never gets traffic, so the shape stays as it was, and the old version serves on
-    same spec again  its Revisions still stand in their Configurations: they are the newest version once more, no new
-                     ones are made, and the traffic moves at once
+    to variants      children are taken, the Service is deleted; the Route still leads to the old version; variants
+                     start; traffic moves
+    from variants    Configuration NAME starts under the Model; the Route still leads to the variants; when it is ready,
+                     the Service is created, gets the children and moves the traffic, as between any two versions
+    a failed version never gets traffic: the shape stays, and the old version continues to serve
+    same spec again  its Revisions still exist in their Configurations: they become the newest version again, no new
+                     ones are created, and the traffic moves at once
 
-A Revision bears the Service's label from birth (`resources.knative`), so those made while the Model was standalone can
-be named by the Service's Route later: canary and rollback work alike in both shapes.
+A Revision has the Service's label from the start (`serving.makers.knative`). So the Service's Route can later name
+Revisions created while the Model was standalone: canary and rollback are the same in both shapes.
 
-Each pass does what can be done now; what depends on an answer is done by the pass that sees it. An object that the
-Model does not control is left alone and reported.
+Each pass does what is possible now. What depends on an answer is left to the pass that observes it. An object that the
+Model does not control is not changed, and is reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autoscaler.types import POLICY_ANNOTATION
@@ -52,16 +53,15 @@ from clusters.base.objects import (
 from serving.makers import names
 from serving.makers.knative import generation_of_version
 from serving.makers.policy import make_policy, make_policy_patch
+from serving.reconciler import digests
 from serving.reconciler.actions import Action, Delete, Patch
-from serving.reconciler.digests import alone, loaded, recording, unheld
 from serving.reconciler.observe import World, has_taken_over
-from serving.reconciler.preconditions import Obstacle
-from serving.reconciler.rollout.canary import is_on_trial
+from serving.reconciler.preconditions import BlockedReason
 from serving.reconciler.rollout.capacity import AS_SPECIFIED, Capacity, Replicas, plan_capacity, plan_return
 from serving.reconciler.rollout.history import rollback_target
-from serving.reconciler.rollout.split import Situation, Split, is_by_hand, situation_of, split_in_force
+from serving.reconciler.rollout.split import Situation, Split, is_by_hand, is_canary, situation_of, split_in_force
 from serving.reconciler.rollout.state import rollout_of
-from serving.reconciler.rollout.versions import Version, newest_last, shares_of, version_with, versions_of
+from serving.reconciler.rollout.versions import newest_last, shares_of, version_with, versions_of
 from serving.reconciler.shape import shape_actions
 from serving.types.annotations import ANNOTATION_PERCENT
 from serving.types.model import HistoryEntry, Model, history_of
@@ -70,8 +70,11 @@ from serving.types.settings.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
-    """An object that bears a name we want and is not under the Model; `leaving` when it goes with a predecessor."""
+class ForeignObject:
+    """An object of another owner with a name that the Model needs.
+
+    `leaving`: it belonged to a deleted Model, and the cluster is about to collect it.
+    """
 
     kind: Kind
     name: str
@@ -80,29 +83,30 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`objects` in this order, the first refusal ends them, `digests` likewise; `marks` are independent of each other.
+    """The writes of a pass, with the inputs from which they follow.
 
-    With an `obstacle` in its way nothing is to be written: the Model is refused as a door would refuse it.
+    `objects` and `digests` are ordered, and end at the first refusal. `marks` are independent of each other. A plan
+    with `blocked` has no writes.
     """
 
     objects: tuple[Action, ...]
     marks: tuple[Action, ...]
-    foreign: tuple[Foreign, ...]
+    foreign: tuple[ForeignObject, ...]
     split: Split
     situation: Situation
-    obstacle: Obstacle | None = None
+    blocked: BlockedReason | None = None
     capacity: Capacity = AS_SPECIFIED
     digests: tuple[Action, ...] = ()
 
 
-def make_plan(model: Model, world: World, settings: Settings, obstacle: Obstacle | None = None) -> Plan:
-    """All that is to be written now; empty when the world is as the Model wants it, or there is an obstacle."""
+def make_plan(model: Model, world: World, settings: Settings, blocked: BlockedReason | None = None) -> Plan:
+    """Return the writes that are possible now; none when the objects match the spec or the Model is blocked."""
     situation = _situation(model, world, settings, history_of(model.object))
     split = split_in_force(model, situation)
     capacity = _capacity(model, world, situation)
     foreign = tuple(_foreign(model, world))
-    if obstacle is not None and not (obstacle.of_new and situation.newest is not None):
-        return Plan((), (), foreign, split, situation, obstacle, capacity)
+    if blocked is not None and not (blocked.new_only and situation.newest is not None):
+        return Plan((), (), foreign, split, situation, blocked, capacity)
     return Plan(
         objects=()
         if foreign
@@ -112,39 +116,40 @@ def make_plan(model: Model, world: World, settings: Settings, obstacle: Obstacle
         split=split,
         situation=situation,
         capacity=capacity,
-        digests=tuple(recording(model, world)),
+        digests=tuple(digests.record_actions(model, world)),
     )
 
 
 def _situation(model: Model, world: World, settings: Settings, history: tuple[HistoryEntry, ...]) -> Situation:
     generation = generation_of_version(model, settings)
-    versions = versions_of(world.revisions, [entry.revision for entry in history], loaded(world), unheld(world))
+    known = [entry.revision for entry in history]
+    versions = versions_of(world.revisions, known, digests.loaded_digests(world), digests.unheld_revisions(world))
     versions = newest_last(versions, _latest_created(model, world, generation))
-    percents, rollout, by_hand = _last_percents(world), rollout_of(model.object), is_by_hand(model.spec)
-    return situation_of(versions, generation, history, percents, rollout, by_hand=by_hand)
+    texts = {name: annotations_of(one).get(ANNOTATION_PERCENT, "") for name, one in world.configurations.items()}
+    percents = {name: int(text) for name, text in texts.items() if text.isdecimal()}  # the last declared ones
+    rollout = rollout_of(model.object)
+    return situation_of(versions, generation, history, percents, rollout, by_hand=is_by_hand(model.spec))
 
 
 def _capacity(model: Model, world: World, situation: Situation) -> Capacity:
-    """What the versions of a rollout may have, from what their PodAutoscalers say; traffic by hand is no rollout's.
+    """Return the replicas that the versions of a rollout may have, from their PodAutoscalers.
 
-    But a rollback by hand, a pin, gives the stable version its traffic back as the judge does.
+    With a split in the spec there is no rollout to plan for. But a rollback, which is a pin in the spec, gives the
+    stable version its replicas back as the judge does.
     """
     if is_by_hand(model.spec):
         return Capacity(plan_return(model.spec.scaling, situation))
     shares = shares_of((model.object.get("status") or {}).get("traffic") or (), situation.versions)
-    return plan_capacity(model.spec.rollout or Rollout(), model.spec.scaling, situation, shares, _replicas(world))
-
-
-def _replicas(world: World) -> dict[str, Replicas]:
     statuses = {name_of(one): one.get("status") or {} for one in world.autoscalers}
-    return {
+    replicas = {
         name: Replicas(max(0, int(status.get("desiredScale") or 0)), int(status.get("actualScale") or 0))
         for name, status in statuses.items()
     }
+    return plan_capacity(model.spec.rollout or Rollout(), model.spec.scaling, situation, shares, replicas)
 
 
 def _latest_created(model: Model, world: World, generation: str) -> set[str]:
-    """What the Configurations made of the spec's version; nothing while one of them has not taken it over."""
+    """Return the Revisions of the spec's version; none while one of its Configurations does not have the version."""
     found = set()
     for name in names.configurations(model):
         configuration = world.configurations.get(name)
@@ -154,13 +159,7 @@ def _latest_created(model: Model, world: World, generation: str) -> set[str]:
     return found
 
 
-def _last_percents(world: World) -> Mapping[str, int]:
-    """The percent last declared for each variant that there is or was; what is no number was not written by us."""
-    texts = {name: annotations_of(one).get(ANNOTATION_PERCENT, "") for name, one in world.configurations.items()}
-    return {name: int(text) for name, text in texts.items() if text.isdecimal()}
-
-
-def _foreign(model: Model, world: World) -> Iterator[Foreign]:
+def _foreign(model: Model, world: World) -> Iterator[ForeignObject]:
     wanted: list[tuple[Kind, Object | None]] = [(ROUTE, world.route)]
     if not model.spec.variants:
         wanted += [(SERVICE, world.service), (CONFIGURATION, world.configurations.get(names.configuration(model)))]
@@ -170,33 +169,37 @@ def _foreign(model: Model, world: World) -> Iterator[Foreign]:
         if obj is None or world.is_ours(obj) or (kind, name_of(obj)) in seen:
             continue
         seen.add((kind, name_of(obj)))
-        yield Foreign(kind, name_of(obj), _is_leaving(model, world, obj))
+        yield ForeignObject(kind, name_of(obj), _is_leaving(model, world, obj))
 
 
 def _is_leaving(model: Model, world: World, obj: Object) -> bool:
-    """Whether it belonged to a deleted Model of this name, or to its Service: the cluster is about to collect it."""
+    """Return whether the object belonged to a deleted Model of this name, or to its Service, and will be collected."""
     owner = controller_of(obj)
     if world.service is not None and owner is not None and owner["uid"] == uid_of(world.service):
-        owner = controller_of(world.service)  # it stays as long as its Service does
+        owner = controller_of(world.service)  # the object is deleted after its Service
     return owner is not None and owner["kind"] in (MODEL.kind, SERVICE.kind) and owner["name"] == model.name
 
 
 def _retired(model: Model, world: World, split: Split, situation: Situation) -> Iterator[Action]:
-    """Configurations that the Model has no more, once no traffic leads to them and no history tells of them.
+    """Return deletions of former Configurations without traffic whose versions are not in the history.
 
-    While it does, they stay: one made again would number its Revisions from 1, and names would mean two things.
+    Others are kept: a new Configuration of the same name would number its Revisions from 1, and a name in the history
+    would then mean two Revisions. The history may also have the name of a collected Revision.
     """
-    needed = _routed(world, split, situation) | _remembered(world, situation)
+    known = {entry.revision for entry in history_of(world.model)}
+    needed = _routed(world, split, situation)
+    needed |= {name for name in world.configurations if any(names.is_revision_of(name, one) for one in known)}
+    needed |= {name for version in situation.versions if version.revision in known for name in version.revisions}
     for name, live in world.configurations.items():
         if name not in names.configurations(model) and name not in needed and is_controlled_by(live, world.model):
             yield Delete(CONFIGURATION, key_of(live), uid_of(live))
 
 
 def _routed(world: World, split: Split, situation: Situation) -> set[str]:
-    """Configurations that traffic leads to: as wished, as the Route asks for, and as it was last seen."""
+    """Return the Configurations with traffic: by the new split, by the Route's spec, and by its status."""
     route = world.route or {}
-    asked, seen = (route.get("spec") or {}).get("traffic"), (route.get("status") or {}).get("traffic")
-    entries = [*split.targets, *(asked or ()), *(seen or ())]
+    requested, observed = (route.get("spec") or {}).get("traffic"), (route.get("status") or {}).get("traffic")
+    entries = [*split.targets, *(requested or ()), *(observed or ())]
     found = {str(entry["configurationName"]) for entry in entries if entry.get("configurationName")}
     for entry in entries:
         version = version_with(situation.versions, entry.get("revisionName", ""))
@@ -204,38 +207,29 @@ def _routed(world: World, split: Split, situation: Situation) -> set[str]:
     return found
 
 
-def _remembered(world: World, situation: Situation) -> set[str]:
-    """Configurations of versions that the history tells of, also by the bare name of a collected Revision."""
-    told = {entry.revision for entry in history_of(world.model)}
-    found = {name for name in world.configurations if any(names.is_revision_of(name, one) for one in told)}
-    return found | {name for version in situation.versions if version.revision in told for name in version.revisions}
-
-
-def _kept_version(world: World, situation: Situation) -> Version | None:
-    """What `rollback` would go to."""
-    traffic = (world.model.get("status") or {}).get("traffic") or ()
-    target = rollback_target(history_of(world.model), shares_of(traffic, situation.versions))
-    return version_with(situation.versions, target.revision) if target is not None else None
-
-
 def _policies(model: Model, world: World, capacity: Capacity, situation: Situation) -> Iterator[Action]:
-    """The scaling policy, and whether the replicas are a canary's: both for the autoscaler, in one write."""
-    open_revisions = unheld(world)
+    """Return writes of the scaling policy and the mark of a canary, both for the autoscaler, in one write each."""
+    unheld = digests.unheld_revisions(world)
     for autoscaler in world.autoscalers:
         concurrency = int((autoscaler.get("spec") or {}).get("containerConcurrency") or 0)
         scaling = capacity.scaling.get(name_of(autoscaler), model.spec.scaling)
-        if name_of(autoscaler) in open_revisions:
-            scaling = alone(scaling)
+        if name_of(autoscaler) in unheld:
+            scaling = digests.single_replica(scaling)
         policy = make_policy(scaling, concurrency)
-        canary = "true" if is_on_trial(model.spec, situation, name_of(autoscaler)) else None
-        said = annotations_of(autoscaler)
-        if said.get(POLICY_ANNOTATION) != policy or said.get(CANARY_ANNOTATION) != canary:
+        canary = "true" if is_canary(model.spec, situation, name_of(autoscaler)) else None
+        present = annotations_of(autoscaler)
+        if present.get(POLICY_ANNOTATION) != policy or present.get(CANARY_ANNOTATION) != canary:
             yield Patch.of(POD_AUTOSCALER, autoscaler, make_policy_patch(policy, canary=canary))
 
 
 def _collection_marks(world: World, situation: Situation) -> Iterator[Action]:
-    """`serving.knative.dev/no-gc` on the version to go back to, no other; Knative keeps it off the pod template."""
-    kept = _kept_version(world, situation)
+    """Return writes of `serving.knative.dev/no-gc`: only the target of a rollback has it.
+
+    Knative does not copy this annotation to the Pod template.
+    """
+    traffic = (world.model.get("status") or {}).get("traffic") or ()
+    target = rollback_target(history_of(world.model), shares_of(traffic, situation.versions))
+    kept = version_with(situation.versions, target.revision) if target is not None else None
     for revision in world.revisions:
         wanted = kept is not None and name_of(revision) in kept
         if wanted != (annotations_of(revision).get(ANNOTATION_NO_GC) == "true"):

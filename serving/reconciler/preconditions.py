@@ -1,8 +1,9 @@
-"""Why a Model is refused though its spec is right by itself: another Model has the name, a flag of Knative's is off,
-the namespace does not allow code, or the platform has no such runtime, or no Prometheus for its metrics.
+"""Check what a valid Model needs from the cluster and the platform, before anything is created for it.
 
-Where a door sees all Models it refuses the first kind; where none does, as on Kubernetes, the controller says it on the
-Model that came later, and changes nothing else of it. A Model is later by creationTimestamp, then by name.
+Another Model may use its name, a flag of Knative may be off, the namespace may not allow code, or the platform may lack
+its runtime or a Prometheus for its metrics. On the embedded cluster, admission refuses a Model with a name in use. On
+Kubernetes admission does not see all Models: there the controller reports it on the later Model, and writes nothing
+else for it. A Model is later by creationTimestamp, then by name.
 """
 
 from __future__ import annotations
@@ -20,67 +21,67 @@ from serving.types.rollout import metrics_fault
 from serving.types.settings.runtimes import Runtime, runtime_fault
 
 INDEX = "knodel.claims"
-"""Index of Models by what they claim: hosts and names."""
+"""Index of Models by their claims: hosts and names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
-    """What stands in the way, and what helps; `of_new`: in the way of a version alone that is not made yet."""
+class BlockedReason:
+    """Why a Model is blocked, with the remedy. `new_only`: it blocks only versions that do not exist yet."""
 
     reason: str
     message: str
-    of_new: bool = False
+    new_only: bool = False
 
 
-def prepare(models: Informer) -> None:
-    """Add the index, before the informer runs."""
+def add_claims_index(models: Informer) -> None:
+    """Add the index of claims. Call it before the informer runs."""
     models.add_index(INDEX, _indexed)
 
 
 def rivals(models: Informer, model: Object) -> list[Object]:
-    """The other Models that claim something that this one claims, each once."""
+    """Return the other Models with a claim in common with this one, each once."""
     found = {key_of(other): other for claim in _indexed(model) for other in models.indexed(INDEX, claim)}
     return [other for key, other in found.items() if key != key_of(model)]
 
 
 def rival_keys(models: Informer, model: Object) -> list[Key]:
-    """Whom a change of this Model concerns."""
+    """Return the keys of the Models that a change of this Model may unblock."""
     return [key_of(other) for other in rivals(models, model)]
 
 
-def collision(models: Informer, model: Object) -> Obstacle | None:
-    """What an earlier Model has already."""
+def collision(models: Informer, model: Object) -> BlockedReason | None:
+    """Return the claims that an earlier Model has already; None without any."""
     earlier = [other for other in rivals(models, model) if _age(other) < _age(model)]
     faults = collisions(model, earlier)
-    return Obstacle("Collision", "; ".join(str(fault) for fault in faults)) if faults else None
+    return BlockedReason("Collision", "; ".join(str(fault) for fault in faults)) if faults else None
 
 
-def disabled(flags: Sequence[Flag]) -> Obstacle | None:
-    """The flags that the Model needs and that are off."""
+def disabled_flags(flags: Sequence[Flag]) -> BlockedReason | None:
+    """Return the flags of Knative that the Model needs and that are off; None without any."""
     if not flags:
         return None
-    said = "; ".join(f"{flag.feature}: {flag.remedy}" for flag in flags)
-    return Obstacle("KnativeFeatureDisabled", f"Knative's configuration does not allow {said}")
+    features = "; ".join(f"{flag.feature}: {flag.remedy}" for flag in flags)
+    return BlockedReason("KnativeFeatureDisabled", f"Knative's configuration does not allow {features}")
 
 
-def forbidden_code(model_format: str, name: str, namespace: Object | None) -> Obstacle | None:
-    """The format, in the namespace called `name`, when it runs code of the artifact and the namespace forbids that."""
+def forbidden_code(model_format: str, name: str, namespace: Object | None) -> BlockedReason | None:
+    """Return the refusal of a format that runs code, in a namespace (called `name`) that does not allow it."""
     if not runs_code(model_format) or allows_code(namespace):
         return None
-    return Obstacle("CodeNotAllowed", f"modelFormat: {refusal(model_format, name)}")
+    return BlockedReason("CodeNotAllowed", f"modelFormat: {refusal(model_format, name)}")
 
 
-def unknown_runtime(runtimes: tuple[Runtime, ...], name: str) -> Obstacle | None:
-    """The runtime's name, when the platform has none of it."""
+def unknown_runtime(runtimes: tuple[Runtime, ...], name: str) -> BlockedReason | None:
+    """Return the refusal of a runtime that the platform does not have."""
     fault = runtime_fault(runtimes, name)
-    return Obstacle("UnknownRuntime", f"runtime.name: {fault}") if fault else None
+    return BlockedReason("UnknownRuntime", f"runtime.name: {fault}") if fault else None
 
 
-def unanswered_metrics(prometheus_url: str, model: Model) -> Obstacle | None:
-    """The judge's metrics, when the platform has no Prometheus; a rollout that has begun is not left half-way."""
+def missing_prometheus(prometheus_url: str, model: Model) -> BlockedReason | None:
+    """Return the refusal of a judge's metrics without a Prometheus. A rollout that has begun is completed."""
     rollout = model.spec.rollout
     fault = metrics_fault(rollout.judge.metrics, prometheus_url) if rollout is not None else ""
-    return Obstacle("NoPrometheus", f"rollout.judge.metrics: {fault}", of_new=True) if fault else None
+    return BlockedReason("NoPrometheus", f"rollout.judge.metrics: {fault}", new_only=True) if fault else None
 
 
 def _indexed(model: Object) -> Iterable[str]:

@@ -1,53 +1,57 @@
-"""The rollout of a Model in one pass: what the judge sees of it, where it goes, and when it wants another pass.
+"""The rollout of one Model in one pass: what the judge finds, what the rollout becomes, and when the next pass is due.
 
-The totals of a step live in this process between two writes of the status, so that a write that failed loses no answer
-and a repeated one counts none twice; after a restart they go on from what the status says.
+The request counts of a step are kept in this process between two writes of the status. So a failed write loses no
+requests, and a repeated one counts none twice. After a restart they continue from the status.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
+from typing import Final
 
-from clusters.base.objects import Key, Object, key_of, uid_of
+from clusters.base.objects import Key, Object, is_true, key_of, timestamp, uid_of
+from serving.reconciler.observe import World
 from serving.reconciler.plan import Plan
-from serving.reconciler.rollout.history import Shares
-from serving.reconciler.rollout.inputs import Sight
+from serving.reconciler.rollout.history import Shares, advance_history
 from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.judge import judge
 from serving.reconciler.rollout.judging.observer_port import Metrics, Observer
-from serving.reconciler.rollout.judging.queries import filled
+from serving.reconciler.rollout.judging.queries import expand_queries
 from serving.reconciler.rollout.judging.verdict import Stage, Verdict
-from serving.reconciler.rollout.schedule import look_is_due, seconds_to_pass, step_is_over
+from serving.reconciler.rollout.outcomes import outbox_after
+from serving.reconciler.rollout.schedule import judgement_is_due, seconds_to_pass, step_is_over
 from serving.reconciler.rollout.split import Situation, is_by_hand
-from serving.reconciler.rollout.state import NO_ANSWERS, Look, RolloutState, moment, rollout_of, seconds_between
-from serving.reconciler.rollout.steps import advance_rollout
-from serving.reconciler.rollout.versions import version_with
-from serving.types.model import Cause, Model
-from serving.types.rollout import ALL, MetricRule, Rollout
+from serving.reconciler.rollout.state import NO_ANSWERS, Judgement, RolloutState, moment, rollout_of, seconds_between
+from serving.reconciler.rollout.steps import RolloutInputs, advance_rollout
+from serving.reconciler.rollout.versions import Version, shares_of, version_with
+from serving.types.model import Cause, HistoryEntry, Model, history_of
+from serving.types.rollout import ALL, Rollout
 
 Step = tuple[str, str, int, int]
-"""Candidate, start of its rollout, step, percent: what the totals of a step are told apart by."""
-BASELINE = "the stable version is counted, before the candidate has any traffic: the step to come leaves it none"
-"""What the judge says before a first step of 100 %."""
+"""Candidate, start of its rollout, step, percent: identifies the step that totals belong to."""
+BASELINE = "measuring the stable version before the candidate gets traffic: the next step leaves it none"
+"""Reason of the verdict before a first step of 100 %."""
 DEFAULT = "default"
-"""The namespace that the command takes when none is named."""
+"""The namespace that the command uses when none is given."""
 CHANGE_OF_LEADER = 10.0
-"""s: how long nobody leads after a leader's death, at most (`clusters/runtime/manager/process.py`)."""
+"""s: the longest time without a leader after a leader's death (`clusters/runtime/manager/process.py`)."""
+MOST_AT_ONCE: Final = 2
+"""Judgements at the same time: half of the workers of a controller."""
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What the judge saw in this pass; `look` None when it was not its time."""
+class JudgeResult:
+    """The findings of the judge in one pass; `judgement` is None when none was due."""
 
-    look: Look | None = None
+    judgement: Judgement | None = None
     stable: Counts = NO_ANSWERS
     candidate: Counts = NO_ANSWERS
 
 
-NOT_LOOKED = Looked()
+NOT_JUDGED = JudgeResult()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,8 @@ class _Totals:
     candidate: Counts
 
 
-class Rollouts:
-    """Looks at the rollouts that run."""
+class RolloutJudge:
+    """Reads the counts and metrics of running rollouts, and judges them."""
 
     def __init__(self, observer: Observer, metrics: Metrics) -> None:
         self._observer = observer
@@ -66,128 +70,204 @@ class Rollouts:
         self._totals: dict[Key, _Totals] = {}
         self._watched: dict[Key, str] = {}
 
-    async def look(self, model: Model, situation: Situation, now: datetime) -> Looked:
-        """The judge's look, when it is due."""
+    async def judge(self, model: Model, situation: Situation, now: datetime) -> JudgeResult:
+        """Return the judgement of this pass, or `NOT_JUDGED` when none is due."""
         state, rule = situation.rollout, model.spec.rollout
         if state is None or not state.runs or rule is None or is_by_hand(model.spec):
             self.forget(key_of(model.object))
-            return NOT_LOOKED
-        if not look_is_due(rule, state, now):
-            return NOT_LOOKED
+            return NOT_JUDGED
+        if not judgement_is_due(rule, state, now):
+            return NOT_JUDGED
         totals = await self._read(model, situation, state)
         if not state.percent:
             verdict = Verdict("wait", (BASELINE,), {"stable.requests": float(totals.stable.requests)})
-            return Looked(Look(verdict, moment(now)), totals.stable)
-        asked = _queries(model, situation, state, rule)
-        readings = await self._metrics.values(asked) if asked else {}
+            return JudgeResult(Judgement(verdict, moment(now)), totals.stable)
+        stable, candidate = (_revisions(situation, one) for one in (state.stable, state.candidate))
+        queries = expand_queries(
+            rule.judge.metrics, namespace=model.namespace, model=model.name, stable=stable, candidate=candidate
+        )
+        readings = await self._metrics.values(queries) if queries else {}
         over = step_is_over(rule, state, now)
-        stage = Stage(state.percent, _stages(rule, state), over, over or _is_settled(rule, state, now))
-        former = state.look.verdict.numbers if state.look is not None else {}
+        settled = bool(state.seen_at) and seconds_between(state.seen_at, now) >= rule.judge.interval
+        starts = len(rule.steps) + sum(state.stood.values())  # counts begin anew at each step and turn of replicas
+        former = state.judgement.verdict.numbers if state.judgement is not None else {}
         name = model.name if model.namespace == DEFAULT else f"{model.name} -n {model.namespace}"
-        verdict = judge(rule.judge, totals.stable, totals.candidate, stage, readings, former, name)
-        return Looked(Look(verdict, moment(now)), totals.stable, totals.candidate)
+        verdict = judge(
+            rule.judge,
+            totals.stable,
+            totals.candidate,
+            Stage(state.percent, starts, over, over or settled),
+            readings,
+            former,
+            name,
+        )
+        return JudgeResult(Judgement(verdict, moment(now)), totals.stable, totals.candidate)
 
     async def _read(self, model: Model, situation: Situation, state: RolloutState) -> _Totals:
-        """The totals since the percent changed, with what came since the last reading."""
+        """Add what came since the last reading to the totals since the percent changed, and return them."""
         key, step = key_of(model.object), (state.candidate, state.started_at, state.step, state.percent)
         totals = self._totals.get(key)
         if totals is None or totals.step != step:
             totals = _Totals(step, state.stable_counts, state.candidate_counts)
         stable, candidate = (_revisions(situation, one) for one in (state.stable, state.candidate))
         watched = self._watched[key] = f"{uid_of(model.object)} {state.started_at}"
-        seen = await self._observer.read(watched, model.namespace, {*stable, *candidate})
+        found = await self._observer.read(watched, model.namespace, {*stable, *candidate})
         totals = replace(
             totals,
-            stable=totals.stable.then(_together(seen, stable)),
-            candidate=totals.candidate.then(_together(seen, candidate)),
+            stable=totals.stable.then(_together(found, stable)),
+            candidate=totals.candidate.then(_together(found, candidate)),
         )
         self._totals[key] = totals
         return totals
 
     def forget(self, key: Key) -> None:
-        """Nobody looks any more: the rollout is over, the Model gone, or traffic by hand decides."""
+        """Drop the totals of a rollout that ended, whose Model was deleted, or that `spec.traffic` overrides."""
         self._totals.pop(key, None)
         watched = self._watched.pop(key, None)
         if watched is not None:
             self._observer.forget(watched)
 
 
-def rollout_after(model: Model, plan: Plan, shares: Shares, looked: Looked, now: datetime) -> RolloutState | None:
-    """Where the rollout stands after this pass."""
-    sight = Sight(
+class JudgeConcurrency:
+    """Limits the passes that wait for a judgement at the same time.
+
+    Pods and metrics may answer slowly, and the workers of the controller serve all Models. A pass without a place goes
+    on unjudged, and judges in a later pass.
+    """
+
+    def __init__(self, rollouts: RolloutJudge, most: int = MOST_AT_ONCE) -> None:
+        self._rollouts = rollouts
+        self._free = most
+
+    async def judge(self, model: Model, situation: Situation, now: datetime) -> JudgeResult:
+        """Return the judgement of this pass, or `NOT_JUDGED` when none is due or all places are taken."""
+        state = situation.rollout
+        judged = state is not None and state.runs and model.spec.rollout is not None and not is_by_hand(model.spec)
+        if self._free <= 0 and judged:
+            return NOT_JUDGED
+        self._free -= 1
+        try:
+            return await self._rollouts.judge(model, situation, now)
+        finally:
+            self._free += 1
+
+    def forget(self, key: Key) -> None:
+        """Drop the totals of a deleted Model."""
+        self._rollouts.forget(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The result of a pass for a Model's versions: the parts of its status from which later passes start.
+
+    `traffic` is `status.traffic`, as last observed at the gateway; `outbox` is `status.outbox`.
+    """
+
+    traffic: Sequence[Object]
+    rollout: RolloutState | None
+    history: tuple[HistoryEntry, ...]
+    outbox: list[Object]
+
+
+def advance(model: Model, world: World, plan: Plan, judged: JudgeResult, now: datetime) -> Progress:
+    """Advance the rollout and the history by one pass.
+
+    The plan of this pass followed from the stored state. The new state is written first, and the next pass moves the
+    traffic: so a restart between the two repeats nothing and skips nothing.
+    """
+    situation = plan.situation
+    traffic = _observed_traffic(world, model.object.get("status") or {}, situation.versions)
+    shares = shares_of(traffic, situation.versions)
+    inputs = RolloutInputs(
         shares=shares,
         command=model.command,
         by_hand=is_by_hand(model.spec),
-        look=looked.look,
-        stable_counts=looked.stable,
-        candidate_counts=looked.candidate,
+        judgement=judged.judgement,
+        stable_counts=judged.stable,
+        candidate_counts=judged.candidate,
         reach=plan.capacity.reach,
         standing=plan.capacity.standing,
     )
-    return advance_rollout(model.spec.rollout, plan.situation, sight, plan.situation.rollout, now)
+    rollout = advance_rollout(model.spec.rollout, situation, inputs, situation.rollout, now)
+    history = advance_history(
+        history_of(model.object),
+        situation.versions,
+        _settled_shares(shares, rollout),
+        _cause(model, situation, rollout),
+        timestamp(now),
+        coming=rollout.candidate if rollout is not None and rollout.runs else "",
+        refused=rollout.candidate if rollout is not None and rollout.phase == "RolledBack" else "",
+    )
+    return Progress(traffic, rollout, history, outbox_after(model, rollout, history, now))
 
 
-def up_to(now: datetime, plan: Plan, found_at: datetime | None, rule: Rollout | None = None) -> Plan:
-    """The plan with a rollout none of whose times are to come: a wait from such a one would never end.
+def with_valid_times(now: datetime, plan: Plan, found_at: datetime | None, rule: Rollout | None = None) -> Plan:
+    """Return the plan with no time of its rollout in the future: a wait from such a time would never end.
 
-    `found_at`: when this process found it under way and has written nothing of it since, else None.
+    `found_at`: when this process found the rollout running, while it has not written its state since; else None.
     """
     state = plan.situation.rollout
     if state is None:
         return plan
     if found_at is not None:
-        state = state.taken_up(found_at, _unwritten_for(rule or Rollout(), state) + CHANGE_OF_LEADER)
+        judging = (rule or Rollout()).judge.interval
+        if state.seen_at and not state.paused_at:  # the end of the step is judged as well
+            judging = min(judging, (rule or Rollout()).step_duration)
+        state = state.taken_up(found_at, judging + CHANGE_OF_LEADER)
     return replace(plan, situation=replace(plan.situation, rollout=state.not_after(now)))
 
 
-def _unwritten_for(rule: Rollout, state: RolloutState) -> float:
-    """The most seconds until a rollout that the judge looks at is written again: until the next look."""
-    ends = state.seen_at and not state.paused_at
-    return min(rule.judge.interval, rule.step_duration) if ends else rule.judge.interval
-
-
 def seconds_until_pass(model: Model, status: Object, now: datetime) -> float | None:
-    """When the rollout of this status wants a pass though nothing changes; None when it does not."""
+    """Return the seconds until the rollout in `status` needs a pass without any change; None when it needs none."""
     state = rollout_of({"status": status})
     if state is None:
         return None
-    looks = model.spec.rollout is not None and not is_by_hand(model.spec)
-    return seconds_to_pass(model.spec.rollout or Rollout(), state, now, looks=looks)
+    judged = model.spec.rollout is not None and not is_by_hand(model.spec)
+    return seconds_to_pass(model.spec.rollout or Rollout(), state, now, judged=judged)
 
 
-def settled_shares(shares: Shares, rollout: RolloutState | None) -> Shares:
-    """The shares as the history is to see them: a candidate has it all only once its last step is passed."""
+def _observed_traffic(world: World, former: Object, versions: Sequence[Version]) -> list[Object]:
+    """Return `status.traffic`: the targets of the Route while it is ready, else what the status had before.
+
+    The largest share is first, since `kubectl get models` shows only one.
+    """
+    route = world.route
+    if route is None or not world.is_ours(route) or not is_true(route, "Ready"):
+        return list(former.get("traffic") or ())
+    found: dict[tuple[str, str], Object] = {}
+    for entry in route["status"].get("traffic") or ():
+        key = (entry["revisionName"], entry.get("tag", ""))
+        percent = int(entry.get("percent") or 0) + found.get(key, {"percent": 0})["percent"]
+        version = version_with(versions, entry["revisionName"])
+        parts = {
+            "revision": entry["revisionName"],
+            "version": version.version if version is not None else "",
+            "percent": percent,
+            "tag": entry.get("tag", ""),
+            "url": entry.get("url", ""),
+        }
+        found[key] = {name: value for name, value in parts.items() if value != ""}
+    kept = [entry for entry in found.values() if entry["percent"] or "tag" in entry]
+    return sorted(kept, key=lambda entry: -entry["percent"])
+
+
+def _settled_shares(shares: Shares, rollout: RolloutState | None) -> Shares:
+    """Return the shares for the history, in which a candidate has all traffic only after its last step passed."""
     if rollout is None or not rollout.runs or shares.get(rollout.candidate, 0) < ALL:
         return shares
     return {**shares, rollout.candidate: ALL - 1}
 
 
-def cause_of(model: Model, situation: Situation, rollout: RolloutState | None) -> Cause:
-    """Why what has the traffic now has it: the Model's own cause, but for a version that a rollout fell back to."""
+def _cause(model: Model, situation: Situation, rollout: RolloutState | None) -> Cause:
+    """Return why the present version has the traffic: the Model's own cause, or the rollback of its rollout."""
     newest = situation.newest
     if rollout is None or rollout.phase != "RolledBack" or newest is None or newest.revision != rollout.candidate:
         return model.cause
     return Cause("rollback", f"{rollout.stable}@{rollout.started_at}")
 
 
-def _together(seen: Mapping[str, Counts], revisions: Iterable[str]) -> Counts:
-    return reduce(Counts.merge, (seen[one] for one in revisions if one in seen), NO_ANSWERS)
-
-
-def _is_settled(rule: Rollout, state: RolloutState, now: datetime) -> bool:
-    """Whether the step is in force for an interval."""
-    return bool(state.seen_at) and seconds_between(state.seen_at, now) >= rule.judge.interval
-
-
-def _stages(rule: Rollout, state: RolloutState) -> int:
-    """How often the counts begin anew at most: at each step, and at each replica that comes by turns."""
-    return len(rule.steps) + sum(state.stood.values())
-
-
-def _queries(model: Model, situation: Situation, state: RolloutState, rule: Rollout) -> tuple[MetricRule, ...]:
-    """The judge's, about the revisions of both versions."""
-    stable, candidate = (_revisions(situation, one) for one in (state.stable, state.candidate))
-    return filled(rule.judge.metrics, namespace=model.namespace, model=model.name, stable=stable, candidate=candidate)
+def _together(found: Mapping[str, Counts], revisions: Iterable[str]) -> Counts:
+    return reduce(Counts.merge, (found[one] for one in revisions if one in found), NO_ANSWERS)
 
 
 def _revisions(situation: Situation, revision: str) -> tuple[str, ...]:

@@ -1,16 +1,16 @@
-"""The two shapes in which a Model stands in the cluster, and the writes for each and for the way between them. Pure.
+"""Plan the writes for the two shapes of a Model in the cluster, and for the change between them. Pure.
 
     shape        objects                                                     while traffic leads
     Service      a Knative Service with its Configuration NAME and Route     to Configuration NAME only
     standalone   Configurations (one for each variant, or NAME) and a        to variants, or there are variants
                  Route under the Model itself
 
-The shape follows the traffic, not `spec.variants` alone. A Route that a Service owns may name Revisions with the
-Service's label only (knative/serving `pkg/reconciler/route/traffic`), and must lead to the Service's Configuration: the
-Service notes the Route on it, the labeler wipes the note off what no target leads to, and they would write against
-each other for ever. A target of 0 % would end that, but it needs a ready Revision, which a new or broken version has
-not, and it would keep that Revision's replicas up. So a Model that lost its variants stays standalone until
-Configuration NAME has taken over all traffic, and one that is rolled back to variants becomes standalone.
+The shape follows the traffic, not only `spec.variants`. The Route of a Service may name only Revisions with the
+Service's label (knative/serving `pkg/reconciler/route/traffic`), and must lead to the Service's Configuration.
+Otherwise the Service would annotate its Configuration with the Route, the labeler would remove that annotation, and
+both would write forever. A target of 0 % would end that. But it needs a ready Revision, which a new or failed version
+does not have, and it would keep replicas of that Revision. So a Model that lost its variants stays standalone until
+Configuration NAME has all traffic, and a Model that is rolled back to variants becomes standalone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from clusters.base.objects import (
 from serving.makers import names
 from serving.makers.knative import make_configurations, make_route, make_service
 from serving.makers.targets import ALL, floating, merged
-from serving.reconciler.actions import Action, Apply, Delete, Patch, differs
+from serving.reconciler.actions import Action, Apply, Delete, Patch, needs_apply
 from serving.reconciler.observe import World
 from serving.reconciler.rollout.split import Split
 from serving.types.annotations import LABEL_MODEL
@@ -45,7 +45,7 @@ LABEL_SERVICE_UID = "serving.knative.dev/serviceUID"
 
 
 def shape_actions(model: Model, world: World, settings: Settings, split: Split) -> Iterator[Action]:
-    """What is to be written for the shape that the Model needs now."""
+    """Return the writes for the shape that the Model needs now."""
     targets = _targets(model, world, split)
     if not model.spec.variants and all(_is_own(model, target) for target in targets):
         return _with_service(model, world, settings, targets)
@@ -53,7 +53,7 @@ def shape_actions(model: Model, world: World, settings: Settings, split: Split) 
 
 
 def _targets(model: Model, world: World, split: Split) -> Sequence[Object]:
-    """The split in force; while it names revisions that do not exist, what there is stays."""
+    """Return the targets of the split; the present targets while the split has revisions that do not exist."""
     if not split.unknown:
         return split.targets
     live = world.service if world.has_service else world.route
@@ -62,7 +62,7 @@ def _targets(model: Model, world: World, split: Split) -> Sequence[Object]:
 
 
 def _is_own(model: Model, target: Object) -> bool:
-    """Whether the target leads to the Configuration that a Service of the Model has."""
+    """Return whether the target leads to the Configuration of the Model's Service."""
     own = names.configuration(model)
     if target.get("revisionName"):
         return names.is_revision_of(own, target["revisionName"])
@@ -70,13 +70,16 @@ def _is_own(model: Model, target: Object) -> bool:
 
 
 def _with_service(model: Model, world: World, settings: Settings, targets: Sequence[Object]) -> Iterator[Action]:
-    """The Service first, which reports `NotOwned` and touches nothing; then the children, each with one patch."""
+    """Return the write of the Service, then one patch for each child that is handed over to it.
+
+    Until then, the Service reports `NotOwned` for the children, and does not change them.
+    """
     live = world.service
     wanted = make_service(model, settings, targets)
     if live is None:
         yield Apply.over(SERVICE, wanted, live)
         return
-    if differs(wanted, live):
+    if needs_apply(wanted, live):
         yield Apply.over(SERVICE, wanted, live)
     labels = {LABEL_MODEL: model.name, LABEL_SERVICE: name_of(live)}
     for kind, child in _children(model, world):
@@ -89,19 +92,19 @@ def _standalone(model: Model, world: World, settings: Settings, targets: Sequenc
     for wanted in make_configurations(model, settings):
         live = world.configurations.get(name_of(wanted))
         if service is not None and name_of(wanted) == names.configuration(model):
-            continue  # an object has one controller: it is taken from the Service first
-        if live is None or differs(wanted, live):
+            continue  # an object has one controller: the Service must release it first
+        if live is None or needs_apply(wanted, live):
             yield Apply.over(CONFIGURATION, wanted, live)
     if service is not None:
         yield from _take_from_service(model, world, service)
         return
     route = make_route(model, targets)
-    if world.route is None or differs(route, world.route):
+    if world.route is None or needs_apply(route, world.route):
         yield Apply.over(ROUTE, route, world.route)
 
 
 def _take_from_service(model: Model, world: World, service: Object) -> Iterator[Action]:
-    """Children first, so that no moment exists at which deleting the Service would take them along."""
+    """Take the children first, so that deleting the Service never deletes them."""
     labels = {LABEL_MODEL: model.name, LABEL_SERVICE: None, LABEL_SERVICE_UID: None}
     children = _children(model, world)
     for kind, child in children:
@@ -112,11 +115,11 @@ def _take_from_service(model: Model, world: World, service: Object) -> Iterator[
 
 
 def _children(model: Model, world: World) -> tuple[tuple[Kind, Object | None], ...]:
-    """Configuration and Route of the name that a Service gives its children, whoever owns them now."""
+    """Return the Configuration and Route with the names of a Service's children, whatever owns them now."""
     return ((CONFIGURATION, world.configurations.get(names.configuration(model))), (ROUTE, world.route))
 
 
 def _hand_over(kind: Kind, child: Object, labels: Mapping[str, str | None], owner: Object) -> Patch:
-    """Label and owner in one patch: Knative refuses the label without a Service as owner. Other owners stay."""
+    """Return one patch of label and owner: Knative refuses the label without a Service as owner. Other owners stay."""
     others = [one for one in child["metadata"].get("ownerReferences") or () if not one.get("controller")]
     return Patch.of(kind, child, {"metadata": {"labels": dict(labels), "ownerReferences": [*others, owner]}})

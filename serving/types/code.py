@@ -1,4 +1,4 @@
-"""Whether code of an artifact may run: some formats run it, and a Namespace's label allows that. Pure."""
+"""Whether an artifact's code may run: some model formats run it, and a label of the Namespace allows that. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ ALLOWED = "true"
 
 
 def runs_code(model_format: str) -> bool:
-    """Whether loading a model of this format may run whatever its author wrote; one that was found never does."""
+    """Return whether loading a model of this format may run code of its author. A detected format never does."""
     return model_format in CODE_FORMATS
 
 
 def allows_code(namespace: Object | None) -> bool:
-    """Whether the Namespace says so; one that is not there says nothing."""
+    """Return whether the label of the Namespace allows code; False for one that does not exist."""
     return namespace is not None and labels_of(namespace).get(LABEL_ALLOW_CODE) == ALLOWED
 
 
 def refusal(model_format: str, namespace: str) -> str:
-    """Why the format is refused in the namespace, and what helps."""
+    """Return why the format is refused in the namespace, with the remedy."""
     return (
-        f"{model_format} runs code of the artifact, and namespace {namespace} does not allow that: "
-        f"`knodel namespace {namespace} --label {LABEL_ALLOW_CODE}={ALLOWED}` does (versions that run already go on)"
+        f"{model_format} runs code of the artifact, which namespace {namespace} does not allow: to allow it, run "
+        f"`knodel namespace {namespace} --label {LABEL_ALLOW_CODE}={ALLOWED}` (running versions are not affected)"
     )

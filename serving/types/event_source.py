@@ -1,4 +1,4 @@
-"""Validate an EventSource and collect every fault of it. Pure; `eventing.mapping.event_source` has the typed values."""
+"""Validate an EventSource, with all faults at once. Pure; `eventing.mapping.event_source` has the typed values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from clusters.base.objects import EVENT_SOURCE, Object
 from clusters.runtime.manager.options import SYSTEM_NAMESPACE
 from eventing.auth.subjects import ACCOUNT, may_name
 from serving.types import faults
-from serving.types.reader import Fault, Fields, show
+from serving.types.reader import Fault, Fields, short_repr
 from serving.types.validation import other_than
 
 MOST_ENTRIES = 100
-"""Of `models` and of `storagePrefixes`: each event is held against all of them."""
+"""Entries of `models` and of `storagePrefixes`: each event is compared with all of them."""
 LONGEST_TEXT = 1024
-"""Characters of a source, an issuer, an audience, a subject, and of a prefix."""
+"""Characters of a source, issuer, audience, subject or prefix."""
 LONGEST_GLOB = 2 * LONGEST_LABEL + 1
 
 SOURCE = re.compile(r"[!-)+-~]+\*?|\*")
@@ -27,49 +27,51 @@ GLOB = re.compile(r"[-a-z0-9*?]+(?:/[-a-z0-9*?]+)?")
 ISSUER = re.compile(r"https://[^\s?#]+")
 PREFIX = re.compile(rf"(?:{'|'.join(faults.SCHEMES)})://[^\s?#%\\]*")
 _DOTS = re.compile(r"(?:.*/)?\.\.?(?:/.*)?")
-"""These patterns stand in the CustomResourceDefinition too: nothing that RE2 has not."""
+"""These patterns are also in the CustomResourceDefinition, so they use only features of RE2."""
 
 
 def source_fault(source: str) -> str:
-    """Which `source` attributes it is for."""
+    """Return the fault of a pattern for `source` attributes; empty for a valid one."""
     if not SOURCE.fullmatch(source):
-        return f"must be a URI reference of ASCII letters without spaces, a * only at its end, not {show(source)}"
+        return f"must be a URI reference of ASCII letters without spaces, a * only at its end, not {short_repr(source)}"
     return _length_fault(source)
 
 
 def glob_fault(glob: str) -> str:
-    """Which Models."""
+    """Return the fault of a pattern for Models; empty for a valid one."""
     if not GLOB.fullmatch(glob):
-        return f"must be NAMESPACE/NAME or NAME, with * and ? for any letters, not {show(glob)}"
+        return f"must be NAMESPACE/NAME or NAME, with * and ? for any letters, not {short_repr(glob)}"
     return _length_fault(glob, LONGEST_GLOB)
 
 
 def issuer_fault(issuer: str) -> str:
-    """Who gives out tokens."""
-    return _length_fault(issuer) if ISSUER.fullmatch(issuer) else f"must be an https:// address, not {show(issuer)}"
+    """Return the fault of an issuer of tokens; empty for a valid one."""
+    return (
+        _length_fault(issuer) if ISSUER.fullmatch(issuer) else f"must be an https:// address, not {short_repr(issuer)}"
+    )
 
 
 def word_fault(word: str) -> str:
-    """An audience or a subject."""
+    """Return the fault of an audience or a subject; empty for a valid one."""
     if not word or not word.isprintable():
         return "must be one line of printable characters"
     return _length_fault(word)
 
 
 def subject_fault(namespace: str, subject: str) -> str:
-    """Whether an EventSource in `namespace` is for that service account."""
+    """Return the fault of a service account in an EventSource in `namespace`; empty for a permitted one."""
     if not namespace or may_name(namespace, subject):
         return ""
     return (
         f"must be a service account of the EventSource's own namespace, as in {ACCOUNT}{namespace}:NAME, not "
-        f"{show(subject)}: or make the EventSource there, or in {SYSTEM_NAMESPACE}"
+        f"{short_repr(subject)}: or make the EventSource there, or in {SYSTEM_NAMESPACE}"
     )
 
 
 def prefix_fault(prefix: str) -> str:
-    """What a storageUri may begin with: written as it is, so that it can be compared."""
+    """Return the fault of a prefix of storage URIs; empty for a valid one. Prefixes are compared as text."""
     if not PREFIX.fullmatch(prefix):
-        return f"must begin as in s3://bucket/folder/, without '%', '?', '#' and spaces, not {show(prefix)}"
+        return f"must begin as in s3://bucket/folder/, without '%', '?', '#' and spaces, not {short_repr(prefix)}"
     if _DOTS.fullmatch(prefix.partition("://")[2]):
         return "must not contain '.' or '..' as a folder: write the path as it is"
     if fault := faults.bucket_fault(prefix):
@@ -78,7 +80,10 @@ def prefix_fault(prefix: str) -> str:
 
 
 def validate_event_source(old: Object | None, new: Object) -> Sequence[FieldError]:
-    """Every fault of `new`; none when all that callers write is as in `old`, so that a status can always be written."""
+    """Return every fault of `new`.
+
+    Without a change to the fields that callers write there are none, so that the status can always be written.
+    """
     if old is not None and _written(old) == _written(new):
         return ()
     errors: list[FieldError] = []
@@ -129,9 +134,7 @@ def _check_mapping(spec: Fields) -> None:
     spec.part("mapping")
     mapping = spec.raw("mapping")
     if isinstance(mapping, Mapping):
-        from eventing.mapping.mapping import (
-            mapping_faults,  # its paths are a library's matter that takes 0.1 s to import
-        )
+        from eventing.mapping.mapping import mapping_faults  # the library for its paths takes 0.1 s to import
 
         spec.errors.extend(mapping_faults(mapping))
 
@@ -139,10 +142,10 @@ def _check_mapping(spec: Fields) -> None:
 def _check_texts(fields: Fields, name: str, fault: Fault) -> None:
     value = fields.raw(name)
     if not isinstance(value, list) or not 1 <= len(value) <= MOST_ENTRIES:
-        fields.refuse(name, f"is required: a list of 1 to {MOST_ENTRIES} texts, not {show(value)}")
+        fields.refuse(name, f"is required: a list of 1 to {MOST_ENTRIES} texts, not {short_repr(value)}")
         return
     for index, entry in enumerate(value):
-        words = fault(entry) if isinstance(entry, str) else f"must be a text, not {show(entry)}"
+        words = fault(entry) if isinstance(entry, str) else f"must be a text, not {short_repr(entry)}"
         if words:
             fields.refuse(f"{name}[{index}]", words)
 

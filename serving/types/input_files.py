@@ -1,4 +1,4 @@
-"""Files that the caller of a command names."""
+"""Open files that the user of a command names."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import BinaryIO
 
 
 def open_input(path: Path) -> BinaryIO:
-    """Open a file that the caller named, for reading.
+    """Open a file for reading.
 
-    Raises OSError, for a named pipe as well: to open it would wait until another process writes to it. A pipe of the
-    shell (`<(command)`, `/dev/stdin`) has no name in a folder, and is read.
+    Raises OSError, also for a named pipe: opening one would block until another process writes to it. Pipes of a shell
+    (`<(command)`, `/dev/stdin`) have no name in a folder, and are accepted.
     """
     if stat.S_ISFIFO(path.stat().st_mode) and path.resolve().is_fifo():
         raise OSError(errno.ESPIPE, "it is a named pipe, not a regular file")

@@ -1,12 +1,12 @@
-"""The conditions of a Model: they move only through the named transitions here.
+"""The conditions of a Model. They change only through the methods of `Lifecycle`.
 
 Ready                 True when the three below are, else with the reason of the first that is not
-├── ObjectsApplied      what the Model asks for stands in the cluster
+├── ObjectsApplied      the Model's objects are in the cluster as specified
 ├── ConfigurationsReady the newest version is ready, in all its variants
-└── RoutesReady         the split in force was seen at the gateway
-TrafficPinned         only while `spec.traffic` decides: what it says; no part of Ready
-RolloutHeld           only while the judge of a rollout cannot go on: why; no part of Ready
-ReplicasStarted       only while a replica does not start: False with the reason; no part of Ready, others may serve
+└── RoutesReady         the present traffic split was observed at the gateway
+TrafficPinned         only while `spec.traffic` sets the traffic; not part of Ready
+RolloutHeld           only while the judge holds a rollout, with the reason; not part of Ready
+ReplicasStarted       only while a replica does not start: False with the reason; not part of Ready, others may serve
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Status = Literal["True", "False", "Unknown"]
 
 
 class State(NamedTuple):
-    """What a condition says."""
+    """Status, reason and message of a condition."""
 
     status: Status
     reason: str = ""
@@ -39,70 +39,70 @@ class State(NamedTuple):
 
 GOOD = State("True")
 DEPLOYING = "Deploying"
-"""Reason while nothing is wrong and something is under way."""
+"""Reason while a change is in progress, without failures."""
 RECOVERING = "Recovering"
-"""Reason of ConfigurationsReady while the newest version fails after it was ready: its replicas are started again, and
-no deploy has failed for good."""
+"""Reason of ConfigurationsReady while the newest version fails after it was ready. Its replicas restart, and the deploy
+has not failed."""
 
 
 class Lifecycle:
-    """The conditions of one Model in one pass; `lastTransitionTime` survives where the status does."""
+    """The conditions of one Model in one pass. `lastTransitionTime` is kept while the status of a condition is."""
 
     def __init__(self, former: Iterable[Object], now: datetime) -> None:
         self._former = list(former)
         self._now = now
-        self._states: dict[str, State] = {name: State("Unknown", DEPLOYING, "not looked at yet") for name in DEPENDENTS}
+        self._states: dict[str, State] = {name: State("Unknown", DEPLOYING, "not observed yet") for name in DEPENDENTS}
 
     def mark_invalid(self, message: str) -> None:
-        """The Model cannot be read: nothing of it is carried out."""
+        """Report an invalid Model, for which nothing was applied."""
         self._states = {OBJECTS_APPLIED: State("False", "InvalidSpec", message)}
 
     def mark_broken(self, message: str) -> None:
-        """The platform fails at the Model: how far it was carried out nobody knows."""
+        """Report a bug of the platform while it reconciled the Model. What was applied is unknown."""
         self._states = {OBJECTS_APPLIED: State("False", "ReconcileFailed", message)}
 
     def mark_objects_applied(self) -> None:
-        """All objects stand."""
+        """Report that all objects are applied."""
         self._states[OBJECTS_APPLIED] = GOOD
 
     def mark_objects_waiting(self, message: str) -> None:
-        """Something must go before our objects can come."""
+        """Report that other objects must be deleted before the Model's objects can be created."""
         self._states[OBJECTS_APPLIED] = State("Unknown", DEPLOYING, message)
 
     def mark_objects_refused(self, reason: str, message: str) -> None:
-        """The cluster does not take what the Model asks for."""
+        """Report that the cluster or the platform refuses the Model's objects."""
         self._states[OBJECTS_APPLIED] = State("False", reason, message)
 
     def mark_not_owned(self, message: str) -> None:
-        """An object in our way belongs to somebody else."""
+        """Report that an object with a needed name has another owner."""
         self._states[OBJECTS_APPLIED] = State("False", "NotOwned", message)
 
     def mark_configurations(self, state: State) -> None:
-        """How the newest version is."""
+        """Set the state of the newest version."""
         self._states[CONFIGURATIONS_READY] = state
 
     def mark_routes(self, state: State) -> None:
-        """How the traffic is."""
+        """Set the state of the traffic."""
         self._states[ROUTES_READY] = state
 
     def mark_revision_missing(self, message: str) -> None:
-        """`spec.traffic` names what does not exist: the split stays as it is."""
+        """Report that `spec.traffic` has a revision that does not exist. The former split stays."""
         self._states[ROUTES_READY] = State("False", "RevisionMissing", message)
 
     def mark_traffic_pinned(self, message: str) -> None:
-        """`spec.traffic` decides who gets what."""
+        """Report that `spec.traffic` sets the traffic."""
         self._states[TRAFFIC_PINNED] = State("True", "SpecTraffic", message)
 
     def mark_rollout_held(self, reason: str, message: str) -> None:
-        """Record why the judge of a rollout lets no step pass."""
+        """Report why the judge holds a rollout."""
         self._states[ROLLOUT_HELD] = State("True", reason, message)
 
     def mark_replica_waiting(self, reason: str, message: str) -> None:
-        """A replica does not start, of whichever version."""
+        """Report why a replica of any version does not start."""
         self._states[REPLICAS_STARTED] = State("False", reason, message)
 
     def conditions(self) -> list[Object]:
-        """All conditions, with Ready."""
+        """Return all conditions, with Ready."""
         states = {**self._states, READY: self._ready()}
         former = [condition for condition in self._former if condition["type"] in states]
         for name, state in states.items():
@@ -110,7 +110,7 @@ class Lifecycle:
         return former
 
     def _ready(self) -> State:
-        """The most severe of the dependents; of equals the first."""
+        """Return the most severe state of the dependent conditions; the first of equal ones."""
         states = [self._states[name] for name in DEPENDENTS if name in self._states]
         for severity in ("False", "Unknown"):
             for state in states:

@@ -1,7 +1,7 @@
-"""YAML and JSON text to objects, for the command, the control API and the settings.
+"""Load objects from YAML and JSON text, for the command, the control API and the settings.
 
-A safe loader with nothing of YAML's that JSON has not: no tags, no dates, no duplicate keys, few aliases, and every
-fault is one `LoadError` that names the file, the line and the remedy.
+The loader is safe and accepts only features of YAML that JSON has: no tags, no dates, no duplicate keys, few aliases.
+Every fault is a `LoadError` with the file, the line and the remedy.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from serving.types.input_files import open_input
 LARGEST_TEXT = 3 * 1024 * 1024
 """Bytes of one file: the request limit of kube-apiserver."""
 MOST_ALIASES = 100
-"""Aliases in one file: people use a few."""
+"""Aliases in one file. Usual files have a few."""
 MOST_VALUES = 100_000
-"""Values of one document with aliases, each counted wherever it is repeated: eight levels of eight are 16 million."""
+"""Values of one document with all repetitions by aliases: eight levels of eight aliases have 16 million."""
 DEEPEST = 64
-"""Levels of nesting; a Model has six."""
+"""Levels of nesting. A Model has six."""
 
 _TAG_PREFIX = "tag:yaml.org,2002:"
 _JSON_TAGS = frozenset(f"{_TAG_PREFIX}{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map"))
 
 
 class LoadError(KnodelError):
-    """Text that is no YAML or JSON that we take."""
+    """The text is not YAML or JSON, or has features that are not accepted."""
 
 
 class _Loader(Composer, CParser, SafeConstructor, Resolver):
-    """A safe loader that counts aliases and depth, and refuses duplicate keys and what JSON cannot say.
+    """A safe loader that limits aliases and depth, and refuses duplicate keys and values that JSON does not have.
 
-    libyaml reads the text, and has all its marks; nodes and values are made here, where they can be counted.
+    libyaml parses the text and reports positions. Nodes and values are made in Python, where they can be counted.
     """
 
-    # Dates stay text, as in JSON: `version: 2026-01-01` is meant as written.
+    # Dates are text, as in JSON, so that `version: 2026-01-01` keeps its spelling.
     yaml_implicit_resolvers = {  # noqa: RUF012 - the base class declares it so
         first: [(tag, pattern) for tag, pattern in resolvers if tag != f"{_TAG_PREFIX}timestamp"]
         for first, resolvers in Resolver.yaml_implicit_resolvers.items()
@@ -60,10 +60,10 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
         Resolver.__init__(self)
         self._aliases = 0
         self._depth = 0
-        self._open: list[str | None] = []  # anchors of the collections that are being read
+        self._open: list[str | None] = []  # anchors of the collections in progress
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """A mapping that does not contain itself."""
+        """Compose a mapping. Raises MarkedYAMLError when it contains itself."""
         self._open.append(anchor)
         try:
             return super().compose_mapping_node(anchor)
@@ -71,7 +71,7 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
             self._open.pop()
 
     def compose_sequence_node(self, anchor: Any) -> yaml.SequenceNode:
-        """A list that does not contain itself."""
+        """Compose a list. Raises MarkedYAMLError when it contains itself."""
         self._open.append(anchor)
         try:
             return super().compose_sequence_node(anchor)
@@ -79,7 +79,7 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
             self._open.pop()
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """One node, as the base class makes it, within the caps."""
+        """Compose a node within the limits. Raises MarkedYAMLError beyond them."""
         if self.check_event(yaml.AliasEvent):
             self._check_alias()
         self._depth += 1
@@ -91,7 +91,7 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
             self._depth -= 1
 
     def compose_document(self) -> yaml.Node | None:
-        """One document; what its aliases repeat is counted before any of it is made."""
+        """Compose a document. Repetitions by aliases are counted before any value is made."""
         before = self._aliases
         node = super().compose_document()
         if self._aliases > before and node is not None:
@@ -99,11 +99,14 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
         return node
 
     def _weigh(self, node: yaml.Node, level: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-        """Values and levels of a node with all that its aliases repeat; `known` by id, each looked into once."""
+        """Return the values and levels of a node with all repetitions. `known` has those of visited nodes, by id."""
         weight = known.get(id(node))
         if weight is None:
             self._check_weight(node, level, 0)
-            inner = [self._weigh(one, level + 1, known) for one in _inside(node)]
+            children = node.value if isinstance(node, yaml.SequenceNode) else ()
+            if isinstance(node, yaml.MappingNode):
+                children = [part for pair in node.value for part in pair]
+            inner = [self._weigh(one, level + 1, known) for one in children]
             weight = 1 + sum(values for values, _ in inner), 1 + max((levels for _, levels in inner), default=0)
             known[id(node)] = weight
         self._check_weight(node, level + weight[1] - 1, weight[0])
@@ -111,32 +114,32 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
 
     def _check_weight(self, node: yaml.Node, levels: int, values: int) -> None:
         if levels > DEEPEST:
-            problem = f"with what its aliases repeat nested deeper than {DEEPEST} levels"
+            problem = f"nested deeper than {DEEPEST} levels with the repetitions by aliases"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         if values > MOST_VALUES:
-            problem = f"with what its aliases repeat more than {MOST_VALUES} values"
+            problem = f"more than {MOST_VALUES} values with the repetitions by aliases"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """The value of one node; refuses tags and numbers that JSON has no value for."""
+        """Make the value of a node. Raises MarkedYAMLError for tags, and for numbers that JSON does not have."""
         if node.tag not in _JSON_TAGS:
-            problem = f"the tag {node.tag.replace(_TAG_PREFIX, '!!')} is not taken: write the plain value"
+            problem = f"the tag {node.tag.replace(_TAG_PREFIX, '!!')} is not accepted: write the plain value"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         value = super().construct_object(node, deep=deep)
         if isinstance(value, float) and not math.isfinite(value):
-            raise yaml.MarkedYAMLError(problem=f"{node.value} is no number of JSON", problem_mark=node.start_mark)
+            raise yaml.MarkedYAMLError(problem=f"{node.value} is not a number in JSON", problem_mark=node.start_mark)
         return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """A mapping with text keys, each at most once."""
+        """Make a mapping. Raises MarkedYAMLError for keys that are not text, and for duplicate keys."""
         seen: set[str] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                problem = f"the key {key!r} is no text: put it in quotes"
+                problem = f"the key {key!r} is not a text: put it in quotes"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
             if key in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"the key {key!r} is given twice", problem_mark=key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
@@ -153,14 +156,8 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
         return event.start_mark if event is not None else None
 
 
-def _inside(node: yaml.Node) -> Sequence[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        return [part for pair in node.value for part in pair]
-    return node.value if isinstance(node, yaml.SequenceNode) else ()
-
-
 def load_documents(text: str, source: str = "the text") -> list[Any]:
-    """Every document of a YAML stream (or the one JSON value); empty ones are skipped. Raises LoadError."""
+    """Return every non-empty document of a YAML stream, or a JSON value. Raises LoadError."""
     _check_size(len(text.encode("utf-8", "surrogatepass")), source)
     loader = _Loader("")
     try:
@@ -176,7 +173,7 @@ def load_documents(text: str, source: str = "the text") -> list[Any]:
 
 
 def load_objects(text: str, source: str = "the text") -> list[Object]:
-    """Every Kubernetes object of a YAML or JSON text; a `List` is taken apart. Raises LoadError."""
+    """Return every Kubernetes object of a YAML or JSON text, with the items of a `List`. Raises LoadError."""
     objects: list[Object] = []
     for number, document in enumerate(load_documents(text, source), start=1):
         where = f"{source}, document {number}"
@@ -188,31 +185,31 @@ def load_objects(text: str, source: str = "the text") -> list[Object]:
         else:
             objects.append(_checked(document, where))
     if not objects:
-        raise LoadError(f"{source} holds no object: write a Model (apiVersion {MODEL.api_version})")
+        raise LoadError(f"{source} contains no object: write a Model (apiVersion {MODEL.api_version})")
     return objects
 
 
 def load_models(text: str, source: str = "the text", kinds: Sequence[Kind] = (MODEL,)) -> list[Object]:
-    """Like `load_objects`, for files that may hold objects of these kinds of ours alone. Raises LoadError."""
+    """Return the objects of a text that may contain only these kinds. Raises LoadError."""
     objects = load_objects(text, source)
     for obj in objects:
         if not any((obj["apiVersion"], obj["kind"]) == (kind.api_version, kind.kind) for kind in kinds):
             raise LoadError(
-                f"{source}: {obj['kind']} ({obj['apiVersion']}) is not taken here: write a "
+                f"{source}: {obj['kind']} ({obj['apiVersion']}) is not accepted here: write a "
                 f"{' or a '.join(kind.kind for kind in kinds)} ({MODEL.api_version})"
             )
     return objects
 
 
 def read_models(path: Path, kinds: Sequence[Kind] = (MODEL,)) -> list[Object]:
-    """The Models, or objects of these kinds, of a file. Raises LoadError."""
+    """Return the Models, or objects of these kinds, in a file. Raises LoadError."""
     try:
-        with open_input(path) as file:  # no more than it may have: it may have no end
+        with open_input(path) as file:  # the file may be endless
             content = file.read(LARGEST_TEXT + 1)
-        _check_size(len(content), str(path))  # before it is decoded: the cut may go through a character
+        _check_size(len(content), str(path))  # before decoding: the cut may be inside a character
         text = content.decode()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise LoadError(f"cannot read {path}: {reason}") from error
     return load_models(text, str(path), kinds)
 
@@ -224,7 +221,7 @@ def _check_size(size: int, source: str) -> None:
 
 def _checked(value: Any, where: str) -> Object:
     if not isinstance(value, dict):
-        raise LoadError(f"{where}: an object with apiVersion, kind and metadata is expected")
+        raise LoadError(f"{where} is not an object with apiVersion, kind and metadata")
     for field in ("apiVersion", "kind"):
         if not isinstance(value.get(field), str) or not value[field]:
             known = " or ".join(sorted({kind.kind for kind in KINDS if kind.group == MODEL.group}))
@@ -239,17 +236,14 @@ def _explain(error: Exception, text: str) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, yaml.MarkedYAMLError):
-        problem = error.problem or error.context or "it is no YAML"
+        problem = error.problem or error.context or "it is not YAML"
         mark, began = error.problem_mark or error.context_mark, error.context_mark
         if mark is None:
             return problem
-        if mark.index < len(text):  # libyaml does not say which; mostly it is a tab
+        if mark.index < len(text):  # libyaml does not name the character; usually it is a tab
             problem = problem.replace("found character that", f"found character {text[mark.index]!r} that")
         if began is not None and began.line != mark.line:
             problem += f" ({error.context} that begins in line {began.line + 1})"
-        return f"{_place(mark, text)}: {problem}"
+        place = f"line {mark.line + 1}, column {mark.column + 1}" if text[mark.index :].strip() else "at the end"
+        return f"{place}: {problem}"
     return json.dumps(one_line(str(error)))[1:-1]
-
-
-def _place(mark: yaml.Mark, text: str) -> str:
-    return f"line {mark.line + 1}, column {mark.column + 1}" if text[mark.index :].strip() else "at the end"

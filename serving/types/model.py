@@ -1,6 +1,6 @@
-"""The Model as typed values: its spec with all defaults in, and the parts of its status that rules are made of.
+"""Typed values of a Model: its spec with all defaults, and the parts of its status that rules depend on.
 
-`validation.read_model` makes these from an object; nothing else does, so what is here has been checked.
+Only `validation.read_model` makes a `Model` from an object, so its spec is valid.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from clusters.base.objects import Object, generation_of, name_of, namespace_of, 
 from serving.types.rollout import Command, Rollout
 
 Outcome = Literal["", "serving", "promoted", "superseded", "rolledback", "failed"]
-"""What became of a version; empty while it starts, or is ready and gets nothing. `rollout.history` has the rules."""
+"""Outcome of a version; empty while it starts, or is ready without traffic. `rollout.history` has the rules."""
 
 By = Literal["user", "event", "rollback"]
 Visibility = Literal["public", "cluster-local"]
 
 LATEST = "latest"
-"""How traffic by hand names the latest ready revision on the command line."""
+"""The name of the latest ready revision in `knodel traffic`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Quantities in their canonical spelling: requests and limits alike."""
+    """Requests and limits of a replica, which are equal, as quantities in canonical form."""
 
     cpu: str
     memory: str
@@ -33,7 +33,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run every version: its own resources, and its share (percent) of every version's traffic."""
+    """One way to run every version, with its resources and its percent of every version's traffic."""
 
     name: str
     resources: Resources
@@ -42,7 +42,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """Requests that are run as one: rows at most, and seconds that the first of them may wait for others."""
+    """Limits of a batch: rows, and seconds that its first request may wait for others."""
 
     max_batch_size: int
     max_latency: float
@@ -50,7 +50,7 @@ class Batching:
 
 @dataclass(frozen=True, slots=True)
 class TrafficEntry:
-    """One entry of `spec.traffic`; `revision` None is the latest ready one, an empty `tag` is no tag."""
+    """One entry of `spec.traffic`; `revision` None is the latest ready one, `tag` may be empty."""
 
     revision: str | None
     percent: int
@@ -59,13 +59,13 @@ class TrafficEntry:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The fields that act on living revisions at once; times in seconds."""
+    """The scaling fields, which act on existing revisions at once; times in seconds."""
 
     min_replicas: int
     max_replicas: int
     scale_target: float
     target_utilization: float
-    scale_to_zero_after: float  # `autoscaler.types.AUTO`: as long as a start makes worth while
+    scale_to_zero_after: float  # or `autoscaler.types.AUTO`
     hold_queue: int
     latency_objective: float = 0.0  # 0: none
     schedules: tuple[Schedule, ...] = ()
@@ -73,7 +73,7 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """A checked spec with its defaults; times in seconds, absent texts empty.
+    """A valid spec with its defaults; times in seconds, absent texts empty.
 
     `secret` is the Secret with the storage's credentials, `runtime` a named runtime of the platform.
     """
@@ -100,7 +100,7 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a version came: who (`by`), with what id, from where; `more` as in HistoryEntry."""
+    """The cause of a version: its kind (`by`), id and source. `more` as in HistoryEntry."""
 
     by: By = "user"
     id: str = ""
@@ -108,34 +108,33 @@ class Cause:
     more: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in annotations and history; empty parts are left out."""
+        """Return the cause as stored in annotations and history, without empty fields."""
         parts = {"by": self.by, "id": self.id, "source": self.source}
         return {name: value for name, value in parts.items() if value} | dict(self.more)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Cause:
-        """The inverse of `to_json`."""
+        """Read a cause that `to_json` wrote."""
         return cls(
             by=value.get("by", "user"),
             id=value.get("id", ""),
             source=value.get("source", ""),
-            more=unknown_to(CAUSE, value),
+            more=unknown_fields(CAUSE, value),
         )
 
 
 CAUSE = ("by", "id", "source")
-"""Fields of a cause, which a caller may state."""
+"""Fields of a cause that a caller may set."""
 LINE = ("revision", "version", "digest", "storageUri", "cause", "outcome", "at", "promotedAt")
-"""Fields of a line of `status.history`."""
+"""Fields of an entry of `status.history`."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One line of `status.history`: a version that came, or an old one that got all the traffic again.
+    """One entry of `status.history`: a new version, or an old one that got all the traffic again.
 
-    `revision` stands for the whole version when there are variants. `at` is when the entry was made, `promoted_at` when
-    the revision got all the traffic (empty: it never did); both RFC 3339. `more` are fields that this version of ours
-    does not know: a newer one wrote them, and finds them again.
+    With variants, `revision` identifies the whole version. `at` is when the entry was made, `promoted_at` when the
+    revision got all the traffic (empty: never); both RFC 3339. `more` are fields of a newer release, which are kept.
     """
 
     revision: str
@@ -149,7 +148,7 @@ class HistoryEntry:
     more: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in `status.history`; empty parts are left out."""
+        """Return the entry as stored in `status.history`, without empty fields."""
         parts = {
             "revision": self.revision,
             "version": self.version,
@@ -164,7 +163,7 @@ class HistoryEntry:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> HistoryEntry:
-        """The inverse of `to_json`."""
+        """Read an entry that `to_json` wrote."""
         return cls(
             revision=value["revision"],
             version=value.get("version", ""),
@@ -174,13 +173,13 @@ class HistoryEntry:
             outcome=value.get("outcome", ""),
             at=value.get("at", ""),
             promoted_at=value.get("promotedAt", ""),
-            more=unknown_to(LINE, value),
+            more=unknown_fields(LINE, value),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A checked Model; `object` is the one it was read from."""
+    """A valid Model, read from `object`."""
 
     object: Object
     spec: ModelSpec
@@ -208,11 +207,11 @@ class Model:
         return generation_of(self.object)
 
 
-def unknown_to(known: Collection[str], value: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `value` that are none of `known`, in their order."""
+def unknown_fields(known: Collection[str], value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `value` that are not in `known`, in their order."""
     return {name: part for name, part in value.items() if name not in known}
 
 
 def history_of(model: Object) -> tuple[HistoryEntry, ...]:
-    """`status.history`, oldest first."""
+    """Return `status.history`, oldest first."""
     return tuple(HistoryEntry.from_json(entry) for entry in (model.get("status") or {}).get("history") or ())

@@ -1,4 +1,4 @@
-"""Checks of a Model that need to know other objects: revisions that it names, hosts and names that it shares. Pure."""
+"""Checks of a Model that depend on other objects: its revisions, and hosts and names of other Models. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from serving.types.validation import validate_model
 
 
 def unknown_revisions(model: Object, revisions: Collection[str]) -> list[FieldError]:
-    """A fault for each entry of `spec.traffic` that names none of the Model's living `revisions`."""
+    """Return a fault for each entry of `spec.traffic` with a revision that is not in `revisions`, the existing ones."""
     known = ", ".join(sorted(revisions)) or "none yet"
     return [
         FieldError(
-            f"spec.traffic[{index}].revision", f"{entry['revision']} is no revision of this model; known: {known}"
+            f"spec.traffic[{index}].revision", f"{entry['revision']} is not a revision of this model; known: {known}"
         )
         for index, entry in enumerate((model.get("spec") or {}).get("traffic") or ())
         if isinstance(entry, dict) and entry.get("revision") and entry["revision"] not in revisions
@@ -25,9 +25,9 @@ def unknown_revisions(model: Object, revisions: Collection[str]) -> list[FieldEr
 
 
 def collisions(model: Object, others: Iterable[Object]) -> list[FieldError]:
-    """A fault for each host label (NAME, TAG-NAME) and Configuration (NAME, NAME-VARIANT) that another Model has.
+    """Return a fault for each host label (NAME, TAG-NAME) and Configuration (NAME, NAME-VARIANT) of another Model.
 
-    Only Models of the same namespace count, and the Model itself does not.
+    Only other Models in the same namespace count.
     """
     errors: dict[str, FieldError] = {}
     for other in others:
@@ -39,21 +39,21 @@ def collisions(model: Object, others: Iterable[Object]) -> list[FieldError]:
         ):
             for value in mine.keys() & theirs.keys():
                 path = mine[value]
-                message = f"the {what} {value} belongs to model {name_of(other)} already: choose another"
+                message = f"the {what} {value} belongs to model {name_of(other)}: choose another"
                 errors.setdefault(path, FieldError(path, message))
     return list(errors.values())
 
 
 def claims(model: Object) -> set[str]:
-    """All that a Model takes for itself in its namespace: `host/NAME`, `host/TAG-NAME`, `name/NAME-VARIANT`.
+    """Return the names that a Model needs for itself in a namespace: `host/NAME`, `host/TAG-NAME`, `name/NAME-VARIANT`.
 
-    Takes whatever an object may hold: parts that are no Model's claim nothing.
+    Accepts invalid objects: their invalid parts claim nothing.
     """
     return {f"host/{host}" for host in _hosts(model)} | {f"name/{name}" for name in _configurations(model)}
 
 
 def forbidden_code(model: Object, allowed: Callable[[str], bool]) -> list[FieldError]:
-    """A fault when the Model's format runs code and its namespace, asked by name, does not allow that."""
+    """Return a fault when the Model's format runs code and its namespace does not allow that."""
     model_format = str((model.get("spec") or {}).get("modelFormat") or "")
     namespace = namespace_of(model)
     if not runs_code(model_format) or allowed(namespace):
@@ -66,11 +66,12 @@ def make_validator(
     revisions: Callable[[], Iterable[Object]] | None = None,
     allows_code: Callable[[str], bool] = lambda _: True,
 ) -> Callable[[Object | None, Object], Sequence[FieldError]]:
-    """`validate_model`, `collisions`, `unknown_revisions` and `forbidden_code` as one admission check.
+    """Combine `validate_model`, `collisions`, `unknown_revisions` and `forbidden_code` into one admission check.
 
-    `models` gives all Models now, `revisions` all Revisions (None where the door cannot see them: the reconciler then
-    says it on the Model), `allows_code` whether a namespace does (True where the door cannot see that). Who comes later
-    is refused, because the check is asked before a Model is stored.
+    - `models` returns all stored Models. Admission runs before a Model is stored, so the later one is refused.
+    - `revisions` returns all Revisions. It is None where admission cannot list them; then the reconciler reports
+      unknown revisions in the Model's conditions.
+    - `allows_code` returns whether a namespace allows code; True where admission cannot know.
     """
 
     def validate(old: Object | None, new: Object) -> Sequence[FieldError]:
@@ -79,7 +80,9 @@ def make_validator(
             return errors
         missing: list[FieldError] = []
         if revisions is not None and _traffic(new) != (_traffic(old) if old is not None else None):
-            missing = unknown_revisions(new, _revisions_of(new, revisions()))
+            owner = (namespace_of(new), name_of(new))
+            ours = (one for one in revisions() if (namespace_of(one), labels_of(one).get(LABEL_MODEL)) == owner)
+            missing = unknown_revisions(new, {name_of(one) for one in ours})
         return [*collisions(new, models()), *missing, *forbidden_code(new, allows_code)]
 
     return validate
@@ -89,14 +92,8 @@ def _traffic(model: Object) -> object:
     return (model.get("spec") or {}).get("traffic")
 
 
-def _revisions_of(model: Object, revisions: Iterable[Object]) -> set[str]:
-    name, namespace = name_of(model), namespace_of(model)
-    ours = (one for one in revisions if namespace_of(one) == namespace and labels_of(one).get(LABEL_MODEL) == name)
-    return {name_of(revision) for revision in ours}
-
-
 def _hosts(model: Object) -> dict[str, str]:
-    """Host labels with the field that asks for them."""
+    """Return the Model's host labels, each with the path of its field."""
     hosts = {name_of(model): "metadata.name"}
     for index, entry in enumerate(_items(model, "traffic")):
         if entry.get("tag"):
@@ -113,7 +110,7 @@ def _configurations(model: Object) -> dict[str, str]:
 
 
 def _items(model: Object, field: str) -> list[dict[str, Any]]:
-    """The mappings of a list of the spec; what is none becomes an empty one, so that indexes stay."""
+    """Return the mappings of a list in the spec. Other items become empty mappings, so that indexes stay."""
     spec = model.get("spec")
     items = spec.get(field) if isinstance(spec, dict) else None
     return [item if isinstance(item, dict) else {} for item in items] if isinstance(items, list) else []

@@ -1,6 +1,6 @@
-"""How a new version gets the traffic of the one before: `spec.rollout` as typed values, with its defaults and bounds.
+"""Typed values of `spec.rollout`, with defaults and limits.
 
-`validation.read_model` makes these from an object; what is here has been checked.
+`validation.read_model` makes them from an object, so they are valid.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Literal, cast, get_args
 
 from serving.types.faults import label_fault
-from serving.types.reader import Fields, show
+from serving.types.reader import Fields, short_repr
 
 OnInsufficientTraffic = Literal["hold", "promote", "rollback"]
 Verb = Literal["pause", "abort", "promote"]
@@ -19,49 +19,50 @@ Verb = Literal["pause", "abort", "promote"]
 ALL = 100
 """Percent."""
 STEPS = (10, 50, ALL)
-"""Percent of the new version, one after the other: few callers first, then enough to compare load."""
+"""Percents of the new version: few callers first, then enough load for a comparison."""
 STEP_DURATION = 60.0
-"""s that a step takes at least."""
+"""s: the minimum time of a step."""
 PROGRESS_DEADLINE = 600.0
 """s until a step must be in force at the gateway (Flagger's progressDeadlineSeconds)."""
 MAX_SURGE = 1
-"""Replicas above the count that stood before."""
+"""Replicas above the number at the begin of a step."""
 INTERVAL = 10.0
-"""s between two looks of the judge."""
+"""s between two judgements."""
 MAX_ERROR_RATE = 0.01
-"""Share of requests that may fail above the stable version's share."""
+"""By how much the share of failed requests may exceed the stable version's."""
 MAX_LATENCY_RATIO = 1.25
-"""Latency of the new version by that of the stable one, at the quantile."""
+"""Latency of the new version divided by that of the stable one, at the quantile."""
 MAX_STABLE_ERROR_RATE = 0.2
-"""Share of requests that the stable version may fail and still be compared with: one that fails every fifth request is
-itself as bad as what the judge takes back at once, and a candidate that fails as often would pass."""
+"""Largest share of failed requests of a stable version that candidates are compared with. The judge rejects a version
+that fails every fifth request at once. Compared with such a stable version, a candidate that fails as often would pass.
+"""
 QUANTILE = 0.95
-"""Of the latency that is compared: what one request of twenty exceeds."""
+"""Quantile of the latency that is compared: one request of twenty is slower."""
 ON_INSUFFICIENT_TRAFFIC: OnInsufficientTraffic = "hold"
-"""A version that nobody asked for is neither good nor bad."""
+"""A version with too few requests is neither good nor bad."""
 KEEP_WARM = 600.0
-"""s without a request until the version before gives up its last replica."""
+"""s without a request until the former version stops its last replica."""
 
 MOST_STEPS = 20
-"""A rollout of more takes longer than a working day watches it."""
+"""A rollout with more steps takes longer than a working day."""
 LONGEST_STEP = 604_800.0
 """s; a week."""
 LEAST_INTERVAL = 1.0
-"""s: each look reads every replica, and writes the Model's status."""
+"""s: each judgement reads every replica, and writes the Model's status."""
 LONGEST_INTERVAL = 3600.0
-"""s; who looks less often than hourly does not judge."""
+"""s; with longer intervals the judge would find failures too late."""
 MOST_SURGE = 1000
 """Replicas; no revision has more."""
 LARGEST_RATIO = 100.0
-"""A hundred times slower is beyond any wish."""
+"""Larger ratios have no use."""
 LEAST_QUANTILE, MOST_QUANTILE = 0.5, 0.999
-"""Below the median nothing slow is seen; beyond one of a thousand no rollout has enough requests."""
+"""Quantiles below the median do not show slow answers; for those above 0.999 no rollout has enough requests."""
 MOST_METRICS = 10
-"""Queries of one look."""
+"""Queries of one judgement."""
 LONGEST_QUERY = 4096
 """Characters of one query."""
 LARGEST_VALUE = 1e15
-"""Beyond it a double no longer counts one by one (2^53)."""
+"""Above 2^53, a double no longer represents each whole number."""
 
 LATER_ROLLOUT = {
     "match": "callers chosen by their headers",
@@ -69,12 +70,12 @@ LATER_ROLLOUT = {
     "mirror": "copies of live requests",
     "replay": "recorded requests",
 }
-"""Fields of a later release, which need a gateway of our own: refused by name, never ignored."""
+"""Fields of a later release, which need features of a gateway: they are refused, never ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricRule:
-    """A further metric: the answer of a Prometheus query, and the most that it may be."""
+    """A metric of the judge: a Prometheus query, and the largest permitted value."""
 
     name: str
     query: str
@@ -83,11 +84,11 @@ class MetricRule:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What the new version is held to; `interval` in seconds, rates and quantile as shares of 1.
+    """The criteria for a new version; `interval` in seconds, rates and quantile as shares of 1.
 
-    `max_error_rate` is above the stable version's own rate, `max_latency_ratio` a multiple of its latency. A stable
-    version with more errors than `max_stable_error_rate` is not compared with. `count_4xx` counts the caller's errors
-    (4xx) as errors of the version.
+    `max_error_rate` is added to the stable version's rate, and `max_latency_ratio` multiplies its latency. A stable
+    version with a higher error rate than `max_stable_error_rate` is not compared with. `count_4xx` counts callers'
+    errors (4xx) as errors of the version.
     """
 
     interval: float = INTERVAL
@@ -114,7 +115,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a person wants of the rollout of one revision; one of another revision means nothing any more."""
+    """A user's command for the rollout of one revision; it has no effect on rollouts of other revisions."""
 
     verb: Verb
     revision: str
@@ -124,27 +125,27 @@ class Command:
 
 
 def parse_command(text: str) -> Command | None:
-    """The command in an annotation such as `pause@magika-00002`; None for any other text."""
+    """Parse an annotation such as `pause@magika-00002`; None for any other text."""
     verb, at, revision = text.partition("@")
     return Command(cast(Verb, verb), revision) if at and revision and verb in get_args(Verb) else None
 
 
 def metrics_fault(metrics: Sequence[object], prometheus_url: str) -> str:
-    """What is wrong with further metrics on a platform that asks this Prometheus; empty when nothing is."""
+    """Return the fault of metrics on a platform without a Prometheus; empty without metrics or with a Prometheus."""
     if not metrics or prometheus_url:
         return ""
-    return "nobody answers a query here: set rollout.prometheusUrl in the platform's settings, or take the metrics away"
+    return "no Prometheus is set: set rollout.prometheusUrl in the platform's settings, or remove the metrics"
 
 
 def command_fault(text: str) -> str:
-    """What is wrong with the annotation; empty when nothing is."""
+    """Return the fault of the annotation with a command; empty for a valid one."""
     if parse_command(text) is not None:
         return ""
-    return f"must be {', '.join(f'{verb}@REVISION' for verb in get_args(Verb))}, not {show(text)}"
+    return f"must be {', '.join(f'{verb}@REVISION' for verb in get_args(Verb))}, not {short_repr(text)}"
 
 
 def query_fault(query: str) -> str:
-    """What is wrong with a Prometheus query; empty when nothing is."""
+    """Return the fault of a Prometheus query; empty for a valid one."""
     if not query.isprintable():
         return "must be one line of printable characters"
     if not 1 <= len(query) <= LONGEST_QUERY:
@@ -153,7 +154,7 @@ def query_fault(query: str) -> str:
 
 
 def read_rollout(fields: Fields | None) -> Rollout | None:
-    """The fields of `spec.rollout`, with defaults for what is absent; faults go to the reader's errors."""
+    """Read `spec.rollout`, with defaults for absent fields. Faults are added to the reader's errors."""
     if fields is None:
         return None
     read = Rollout(
@@ -177,12 +178,12 @@ def _read_steps(fields: Fields) -> tuple[int, ...]:
     if value is None:
         return STEPS
     if not isinstance(value, list) or not 1 <= len(value) <= MOST_STEPS:
-        given = f"{len(value)} entries" if isinstance(value, list) else show(value)
+        given = f"{len(value)} entries" if isinstance(value, list) else short_repr(value)
         fields.refuse("steps", f"must be a list of 1 to {MOST_STEPS} percents, not {given}")
         return STEPS
     for index, step in enumerate(value):
         if isinstance(step, bool) or not isinstance(step, int) or not 1 <= step <= ALL:
-            fields.refuse(f"steps[{index}]", f"must be a whole number from 1 to {ALL}, not {show(step)}")
+            fields.refuse(f"steps[{index}]", f"must be a whole number from 1 to {ALL}, not {short_repr(step)}")
             return STEPS
     if value[-1] != ALL or any(one >= other for one, other in pairwise(value)):
         fields.refuse("steps", f"must ascend and end with {ALL}, not {', '.join(map(str, value))}")
@@ -209,9 +210,9 @@ def _read_metrics(fields: Fields) -> tuple[MetricRule, ...]:
     for item in fields.items("metrics", MOST_METRICS):
         name = item.text("name", label_fault, required=True)
         if name and name in (metric.name for metric in metrics):
-            fields.refuse("metrics", f"name {name!r} stands twice: each must be its own")
+            fields.refuse("metrics", f"name {name!r} is given twice: each must be unique")
         query = item.text("query", query_fault, required=True)
         if not item.has("max"):
-            item.refuse("max", "is required: the most that the query may answer")
+            item.refuse("max", "is required: the largest permitted value of the query")
         metrics.append(MetricRule(name, query, item.number("max", 0.0, -LARGEST_VALUE, LARGEST_VALUE)))
     return tuple(metrics)

@@ -1,4 +1,4 @@
-"""How a Model scales: reads the fields that act on living revisions at once, with their bounds and defaults. Pure."""
+"""Read the scaling fields of a Model, with their limits and defaults. They act on existing revisions at once. Pure."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from serving.types.model import Scaling
 from serving.types.reader import Fields
 
 MOST_REPLICAS = apis.MAX_REPLICAS
-"""Of one revision: more is a typing error on any cluster that Knodel knows."""
+"""Replicas of one revision; more is certainly a typing error."""
 MOST_TARGET = 1000
 """Slots (Knative's container-concurrency-max-limit)."""
 LEAST_TARGET = 0.01
-"""Slots (Knative's least target)."""
+"""Slots (Knative's smallest target)."""
 LEAST_IDLE, LONGEST_IDLE = apis.LEAST_IDLE, apis.LONGEST_IDLE
-"""s; at most a week: who wants to stay longer writes minReplicas."""
+"""s; at most a week: minReplicas keeps replicas for longer."""
 MOST_HELD = 100_000
-"""Requests held for one revision: at 64 KiB each they fill 6 GiB."""
+"""Requests held for one revision: at 64 KiB each they need 6 GiB."""
 LEAST_OBJECTIVE, LONGEST_OBJECTIVE = apis.LEAST_OBJECTIVE, apis.LONGEST_OBJECTIVE
-"""s."""
+"""s of `latencyObjective`."""
 LEAST_WINDOW = 1.0
 """s of a schedule's window."""
 AUTO_TEXT = "auto"
-"""How `scaleToZeroAfter` says `apis.AUTO`."""
+"""The value of `scaleToZeroAfter` for `apis.AUTO`."""
 
 
 def read_scaling(fields: Fields) -> Scaling:
-    """The scaling fields of a Model's spec."""
+    """Read the scaling fields of a Model's spec."""
+
     least = fields.integer("minReplicas", defaults.MIN_REPLICAS, 0, MOST_REPLICAS)
     by_the_clock = _read_schedules(fields)
     needed = max(least, *(schedule.min_replicas for schedule in by_the_clock), 0)
@@ -44,21 +45,17 @@ def read_scaling(fields: Fields) -> Scaling:
         max_replicas=most,
         scale_target=fields.number("scaleTarget", defaults.SCALE_TARGET, LEAST_TARGET, MOST_TARGET),
         target_utilization=fields.number("targetUtilization", defaults.TARGET_UTILIZATION, LEAST_TARGET, 1.0),
-        scale_to_zero_after=_read_idle(fields),
+        scale_to_zero_after=apis.AUTO
+        if fields.raw("scaleToZeroAfter") == AUTO_TEXT
+        else fields.seconds("scaleToZeroAfter", defaults.SCALE_TO_ZERO_AFTER, LEAST_IDLE, LONGEST_IDLE),
         hold_queue=fields.integer("holdQueue", defaults.HOLD_QUEUE, 1, MOST_HELD),
         latency_objective=fields.seconds("latencyObjective", 0.0, LEAST_OBJECTIVE, LONGEST_OBJECTIVE),
         schedules=by_the_clock,
     )
 
 
-def _read_idle(fields: Fields) -> float:
-    if fields.raw("scaleToZeroAfter") == AUTO_TEXT:
-        return apis.AUTO
-    return fields.seconds("scaleToZeroAfter", defaults.SCALE_TO_ZERO_AFTER, LEAST_IDLE, LONGEST_IDLE)
-
-
 def _read_schedules(fields: Fields) -> tuple[Schedule, ...]:
-    """Those whose fields are all well; the faults of the others are recorded."""
+    """Read the valid schedules; the faults of the others are added to the reader's errors."""
     read = []
     for item in fields.items("schedules", schedules.MOST_SCHEDULES):
         before = len(fields.errors)

@@ -1,6 +1,6 @@
-"""From an object to a checked `Model`, or to every fault of it at once, each with its field path. Pure.
+"""Validate a Model object and read it into a `Model`, with every fault at once, each with its field path. Pure.
 
-`validate_model` is the admission check; `read_model` is how everybody else gets at a Model's fields.
+`validate_model` is the admission check. All other code reads a Model's fields with `read_model`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from serving.types.model import (
     Variant,
     Visibility,
 )
-from serving.types.reader import Fields, show
+from serving.types.reader import Fields, short_repr
 from serving.types.rollout import Command, command_fault, parse_command, read_rollout
 from serving.types.scaling import read_scaling
 
@@ -37,53 +37,56 @@ MOST_CONCURRENCY = 1000
 LONGEST_TIMEOUT = 600.0
 """s (Knative's max-revision-timeout-seconds)."""
 LONGEST_STARTUP = 86_400.0
-"""s; a model that needs more than a day to load never will."""
+"""s; a model that takes more than a day to load will not load."""
 LEAST_ROWS = 2
-"""Of one batch: one is none."""
+"""Rows of one batch; with one row there is no batching."""
 MOST_ROWS = 4096
-"""Of one batch: no engine gains from more, and all of them wait for it."""
+"""Rows of one batch; engines do not gain from more, and all its requests wait for it."""
 LEAST_WAIT = 0.0001
-"""s; timers are no finer."""
+"""s; the resolution of timers."""
 LONGEST_WAIT = 1.0
-"""s; a batch that takes longer to fill is no gain for anybody."""
+"""s; waiting longer for a batch never pays."""
 MOST_VARIANTS = 20
 """Configurations of one Model."""
 MOST_TRAFFIC = 100
-"""Entries: one for each percent; more is a typing error."""
+"""Entries, one for each percent; more is a typing error."""
 ALL = 100
 """Percent."""
 
 LATER_SPEC = {
     "template": "a pod template laid over ours",
 }
-"""Fields of a later release: refused by name, never ignored."""
+"""Fields of a later release: they are refused, never ignored."""
 LATER_RESOURCES = {"gpu": "GPUs", "gpuResource": "GPUs"}
 LATER_RUNTIME = dict.fromkeys(("image", "args", "env"), "containers of your own; use name")
 PROTOCOLS = ("http1",)
 
 
 def validate_model(old: Object | None, new: Object) -> Sequence[FieldError]:
-    """Every fault of `new`; none when all that callers write is as in `old`, so that a status can always be written."""
+    """Return every fault of `new`.
+
+    Without a change to the fields that callers write there are none, so that the status can always be written.
+    """
     if old is not None and _claims(old) == _claims(new):
         return ()
     return _read(new)[1]
 
 
 def read_model(obj: Object) -> Model:
-    """The checked Model. Raises Invalid with every fault."""
+    """Return the Model with all defaults. Raises Invalid with every fault."""
     model, errors = _read(obj)
     if errors:
-        raise Invalid(f"Model {show((obj.get('metadata') or {}).get('name', ''))[1:-1]}", errors)
+        raise Invalid(f"Model {short_repr((obj.get('metadata') or {}).get('name', ''))[1:-1]}", errors)
     return model
 
 
 def other_than(expected: str, value: str) -> str:
-    """The fault of a text that can have one value only."""
-    return "" if value == expected else f"must be {expected}, not {show(value)}"
+    """Return the fault of a text that must be `expected`; empty if it is."""
+    return "" if value == expected else f"must be {expected}, not {short_repr(value)}"
 
 
 def _claims(obj: Object) -> tuple[Any, Any]:
-    """The spec, our annotations, and fields that are none of a Model's: whatever a caller may have written."""
+    """Return everything that a caller may have written: the spec, Knodel's annotations, and unknown fields."""
     written = {name: value for name, value in obj.items() if name not in ("metadata", "status")}
     annotations = obj["metadata"].get("annotations") or {}
     return written, [annotations.get(name) for name in (ANNOTATION_CAUSE, ANNOTATION_ROLLOUT)]
@@ -151,23 +154,22 @@ def _read_spec(fields: Fields, name: str) -> ModelSpec:
         scaling=read_scaling(fields),
         visibility=cast(Visibility, fields.choice("visibility", get_args(Visibility), defaults.VISIBILITY)),
         traffic=_read_traffic(fields, name),
-        canary_traffic_percent=_read_canary(fields),
+        canary_traffic_percent=fields.integer("canaryTrafficPercent", 0, 0, ALL)
+        if fields.has("canaryTrafficPercent")
+        else None,
         rollout=read_rollout(fields.part("rollout")),
     )
-    _check_protocol(fields)
+
+    def protocol_fault(protocol: str) -> str:
+        return "" if protocol in PROTOCOLS else f"not supported yet: {short_repr(protocol)}; use {PROTOCOLS[0]}"
+
+    fields.text("protocol", protocol_fault)
     fields.close(LATER_SPEC)
     return spec
 
 
-def _check_protocol(fields: Fields) -> None:
-    def fault(protocol: str) -> str:
-        return "" if protocol in PROTOCOLS else f"not supported yet: {show(protocol)}; use {PROTOCOLS[0]}"
-
-    fields.text("protocol", fault)
-
-
 def read_secret(fields: Fields) -> str:
-    """The name in `storage.secretRef` of a Model or of a WarmPool's template; empty without."""
+    """Read the name in `storage.secretRef` of a Model or of a WarmPool's template; empty when absent."""
     storage = fields.part("storage")
     if storage is None:
         return ""
@@ -180,7 +182,7 @@ def read_secret(fields: Fields) -> str:
 
 
 def read_runtime(fields: Fields) -> str:
-    """The name in `runtime` of a Model or of a WarmPool's template; empty without."""
+    """Read the name in `runtime` of a Model or of a WarmPool's template; empty when absent."""
     runtime = fields.part("runtime")
     if runtime is None:
         return ""
@@ -202,7 +204,7 @@ def _read_batching(fields: Fields) -> Batching | None:
 
 
 def read_resources(fields: Fields, default: Resources) -> Resources:
-    """The mapping `resources` of a Model, of a variant, or of a WarmPool's template."""
+    """Read the mapping `resources` of a Model, of a variant, or of a WarmPool's template."""
     cpu = read_quantity(fields, "cpu", default.cpu)
     memory = read_quantity(fields, "memory", default.memory)
     fields.close(LATER_RESOURCES)
@@ -210,13 +212,13 @@ def read_resources(fields: Fields, default: Resources) -> Resources:
 
 
 def read_quantity(fields: Fields, name: str, default: str) -> str:
-    """A quantity in its canonical spelling; `default` as it is."""
+    """Read a quantity, and return its canonical form; `default` is returned unchanged."""
     value = fields.raw(name)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        value = str(value)  # Kubernetes takes `cpu: 1` as well
+        value = str(value)  # Kubernetes accepts `cpu: 1` as well
     if value is None:
         return default
-    fault = faults.quantity_fault(value) if isinstance(value, str) else f"must be a quantity, not {show(value)}"
+    fault = faults.quantity_fault(value) if isinstance(value, str) else f"must be a quantity, not {short_repr(value)}"
     if fault:
         fields.refuse(name, fault)
         return default
@@ -224,7 +226,7 @@ def read_quantity(fields: Fields, name: str, default: str) -> str:
 
 
 def _read_variants(fields: Fields, name: str) -> tuple[Variant, ...]:
-    base = Fields(fields.raw("resources"), "spec.resources", [])  # its faults are reported where it is read
+    base = Fields(fields.raw("resources"), "spec.resources", [])  # `_read_spec` reports its faults
     default = read_resources(base, Resources(defaults.CPU, defaults.MEMORY))
     variants = []
     for item in fields.items("variants", MOST_VARIANTS):
@@ -255,14 +257,10 @@ def _read_traffic(fields: Fields, name: str) -> tuple[TrafficEntry, ...]:
     return tuple(entries)
 
 
-def _read_canary(fields: Fields) -> int | None:
-    return fields.integer("canaryTrafficPercent", 0, 0, ALL) if fields.has("canaryTrafficPercent") else None
-
-
 def _check_unique(fields: Fields, name: str, part: str, values: Sequence[str]) -> None:
     for value, count in Counter(value for value in values if value).items():
         if count > 1:
-            fields.refuse(name, f"{part} {value!r} stands {count} times: each must be its own")
+            fields.refuse(name, f"{part} {value!r} is given {count} times: each must be unique")
 
 
 def _check_sum(fields: Fields, name: str, percents: Sequence[int]) -> None:

@@ -1,6 +1,6 @@
-"""The WarmPool as typed values, and from an object to a checked one or to every fault of it at once. Pure.
+"""Validate a WarmPool object and read it into a `WarmPool`, with every fault at once. Pure.
 
-The fields of `template` are those of a Model that a claim cannot change; grammar and defaults are the Model's.
+The fields of `template` are those of a Model that a claim cannot change, with the same syntax and defaults.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from clusters.base.names import dns_label_fault
 from clusters.base.objects import WARM_POOL, Object, generation_of, name_of, namespace_of, uid_of
 from serving.types import defaults, faults
 from serving.types.model import Resources
-from serving.types.reader import Fields, show
+from serving.types.reader import Fields, short_repr
 from serving.types.validation import (
     LONGEST_TIMEOUT,
     MOST_CONCURRENCY,
@@ -28,28 +28,28 @@ from serving.types.validation import (
 )
 
 MOST_MEMBERS = 1000
-"""Of one pool: more is a typing error on any cluster that Knodel knows."""
+"""Members of one pool; more is certainly a typing error."""
 LONGEST_SIZE = 8
-"""Characters of a size: more digits are beyond every bound, more letters are not `auto`."""
+"""Characters of a size: more digits exceed every limit, more letters are not `auto`."""
 LEAST_AGE = 60.0
-"""s: a member that is replaced sooner is hardly ever ready."""
+"""s: members that are replaced sooner are rarely ready."""
 MOST_AGE = 2_592_000.0
 """s: thirty days; images and certificates change more often."""
 
 OF_A_MODEL = (
     "storage", "modelFormat", "runtime", "resources", "containerConcurrency", "timeout", "serviceAccountName",
 )  # fmt: skip
-"""Fields of a Model that a claim cannot change, so that members and the Models that they serve have them alike."""
+"""Fields of a Model that a claim cannot change: members and the Models that they serve must have equal values."""
 LATER_TEMPLATE = {
     "template": "a pod template laid over ours",
     "protocol": "protocols, members speak http1",
 }
-"""Fields of a Model that later releases will have here: refused by name, never ignored."""
+"""Fields of a Model that later releases will have here: they are refused, never ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolTemplate:
-    """What all members and the Models that claim them share; `timeout` in seconds, absent texts empty."""
+    """The fields that members have in common with Models that claim them; `timeout` in seconds, absent texts empty."""
 
     secret: str
     model_format: str
@@ -62,7 +62,7 @@ class PoolTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What all members together may ask for, as quantities; empty: no bound."""
+    """The resources that all members together may request, as quantities; empty: no limit."""
 
     cpu: str
     memory: str
@@ -70,7 +70,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class WarmPoolSpec:
-    """A checked spec with its defaults; `size` None is `auto`, which `least` and `most` bound; `max_age` in seconds."""
+    """A valid spec with its defaults. `size` None is `auto`, limited by `least` and `most`; `max_age` is in seconds."""
 
     template: PoolTemplate
     size: int | None
@@ -82,7 +82,7 @@ class WarmPoolSpec:
 
 @dataclass(frozen=True, slots=True)
 class WarmPool:
-    """A checked WarmPool; `object` is the one it was read from."""
+    """A valid WarmPool, read from `object`."""
 
     object: Object
     spec: WarmPoolSpec
@@ -109,17 +109,20 @@ class WarmPool:
 
 
 def validate_warm_pool(old: Object | None, new: Object) -> Sequence[FieldError]:
-    """Every fault of `new`; none when all that callers write is as in `old`, so that a status can always be written."""
+    """Return every fault of `new`.
+
+    Without a change to the fields that callers write there are none, so that the status can always be written.
+    """
     if old is not None and _written(old) == _written(new):
         return ()
     return _read(new)[1]
 
 
 def read_warm_pool(obj: Object) -> WarmPool:
-    """The checked WarmPool. Raises Invalid with every fault."""
+    """Return the WarmPool with all defaults. Raises Invalid with every fault."""
     pool, errors = _read(obj)
     if errors:
-        raise Invalid(f"WarmPool {show((obj.get('metadata') or {}).get('name', ''))[1:-1]}", errors)
+        raise Invalid(f"WarmPool {short_repr((obj.get('metadata') or {}).get('name', ''))[1:-1]}", errors)
     return pool
 
 
@@ -148,14 +151,16 @@ def _read_spec(fields: Fields) -> WarmPoolSpec:
     most = fields.integer("max", max(MAX, least), 1, MOST_MEMBERS)
     if least > most:
         fields.refuse("min", f"must be at most max ({most}), not {least}")
+    budget = fields.child("budget")
     spec = WarmPoolSpec(
         template=_read_template(fields.child("template")),
         size=_read_size(fields),
         least=least,
         most=most,
         max_age=fields.seconds("maxAge", MAX_AGE, LEAST_AGE, MOST_AGE),
-        budget=_read_budget(fields.child("budget")),
+        budget=Budget(cpu=read_quantity(budget, "cpu", ""), memory=read_quantity(budget, "memory", "")),
     )
+    budget.close()
     fields.close()
     return spec
 
@@ -165,7 +170,7 @@ def _read_size(fields: Fields) -> int | None:
     if value is None or value == AUTO:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_MEMBERS:
-        fields.refuse("size", f"must be {AUTO} or a whole number from 0 to {MOST_MEMBERS}, not {show(value)}")
+        fields.refuse("size", f"must be {AUTO} or a whole number from 0 to {MOST_MEMBERS}, not {short_repr(value)}")
         return None
     return value
 
@@ -184,9 +189,3 @@ def _read_template(fields: Fields) -> PoolTemplate:
     )
     fields.close(LATER_TEMPLATE)
     return template
-
-
-def _read_budget(fields: Fields) -> Budget:
-    budget = Budget(cpu=read_quantity(fields, "cpu", ""), memory=read_quantity(fields, "memory", ""))
-    fields.close()
-    return budget

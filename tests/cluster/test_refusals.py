@@ -44,7 +44,7 @@ async def test_the_later_model_of_two_that_collide_says_so_and_gets_nothing(here
 
     message = await here.condition("first-a", "False", "Collision")
 
-    assert "belongs to model first already" in message
+    assert "belongs to model first" in message
     with pytest.raises(NotFound):
         await here.get(SERVICE, "first-a")
     await here.cluster.delete(MODEL, "first", here.namespace)

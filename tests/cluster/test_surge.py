@@ -189,7 +189,7 @@ async def test_a_step_whose_replicas_find_no_place_goes_back_at_the_deadline_to_
         assert await scarce.answers() == {OLD}
         again = await scarce.are_ready(OLD)
 
-    assert state.reasons == ("step 2 (100 %) was not in force within 30 s: 50 % were",)
+    assert state.reasons == ("step 2 (100 %) was not in force within 30 s: only 50 % was",)
     assert load.failures == []
     assert len(again & stood) == 1  # the warm one; the other has come back to the place that the candidate left
     assert await scarce.answers() == {OLD}

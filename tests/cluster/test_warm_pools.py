@@ -145,7 +145,7 @@ async def test_a_configuration_of_somebody_else_is_told_and_not_written_over(poo
     await pools.cluster.create(CONFIGURATION, {**theirs, "spec": {"template": template}}, manager=MANAGER)
     await pools.make()
 
-    await pools.seed_is(lambda seed: "none of this pool's" in seed.get("message", ""))
+    await pools.seed_is(lambda seed: "does not belong to this pool" in seed.get("message", ""))
 
     assert controller_of(await pools.cluster.get(CONFIGURATION, SEED, pools.namespace)) is None
 

@@ -8,7 +8,7 @@ from clusters.base.objects import REVISION, Object
 from serving.crds.status import make_status_schema
 from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.verdict import Verdict
-from serving.reconciler.rollout.state import Look, Passed, RolloutState
+from serving.reconciler.rollout.state import Judgement, Passed, RolloutState
 from tests.manifests.checker import faults
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import platform
@@ -17,7 +17,7 @@ from tests.support.clusters import embedded_cluster
 SCHEMA = make_status_schema()
 
 NOW = "2026-01-01T00:00:00.000Z"
-LOOK = Look(Verdict("pass", ("good",), {"needed": 1.5}), NOW)
+LOOK = Judgement(Verdict("pass", ("good",), {"needed": 1.5}), NOW)
 
 FULL: Object = {
     "observedGeneration": 3,

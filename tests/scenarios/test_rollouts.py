@@ -44,7 +44,7 @@ async def test_a_rollout_moves_the_traffic_step_by_step_and_loses_no_request(wor
         after = await world.requests("rolling", 100)
 
     assert [one.percent for one in state.passed] == [20, 100]
-    assert all(one.look and one.look.verdict.numbers["candidate.requests"] > 0 for one in state.passed)
+    assert all(one.judgement and one.judgement.verdict.numbers["candidate.requests"] > 0 for one in state.passed)
     assert load.failures == after.failures == []
     assert set(after.answers) == {"rolling-00002"}
     history = (await world.cluster.get(MODEL, "rolling", world.namespace))["status"]["history"]
@@ -60,7 +60,7 @@ async def test_a_version_that_takes_other_inputs_is_rolled_back_though_no_server
         await world.carries("other", {"other-00001": 100})
         after = await world.requests("other", 50)
 
-    assert state.look is not None and state.look.verdict.numbers["candidate.errors"] == 1.0
+    assert state.judgement is not None and state.judgement.verdict.numbers["candidate.errors"] == 1.0
     assert load.failures and all(one.startswith("400 ") for one in load.failures)
     assert after.failures == [] and set(after.answers) == {"other-00001"}
 

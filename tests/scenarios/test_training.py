@@ -105,10 +105,10 @@ async def end_of(world: World, training: Training, phase: str) -> RolloutState:
 
 def check_judged(state: RolloutState) -> None:
     """Two looks of the judge, at a canary with half of the requests, were enough."""
-    assert state.look is not None and state.look.verdict.decision == "fail"
+    assert state.judgement is not None and state.judgement.verdict.decision == "fail"
     seconds = seconds_between(state.seen_at, parse_timestamp(state.ended_at))
     assert seconds <= 2 * INTERVAL + 1.0
-    assert state.look.verdict.numbers["candidate.requests"] == pytest.approx(seconds * RATE / 2, rel=0.4)
+    assert state.judgement.verdict.numbers["candidate.requests"] == pytest.approx(seconds * RATE / 2, rel=0.4)
 
 
 def check_callers(seen: Steady, flaky: Training) -> None:
@@ -171,13 +171,15 @@ async def test_of_three_trainings_under_load_the_worse_two_are_undone_and_the_go
     check_callers(seen, flaky)
     check_judged(failing)
     check_judged(slow)
-    assert failing.look is not None and slow.look is not None
-    assert failing.look.verdict.numbers["candidate.errors"] == pytest.approx(0.2, abs=0.05)
-    found = slow.look.verdict.numbers  # and what a request takes beside the model's 10 or 30 ms
+    assert failing.judgement is not None and slow.judgement is not None
+    assert failing.judgement.verdict.numbers["candidate.errors"] == pytest.approx(0.2, abs=0.05)
+    found = slow.judgement.verdict.numbers  # and what a request takes beside the model's 10 or 30 ms
     assert found["candidate.latency"] > MAX_LATENCY_RATIO * found["stable.latency"]
-    assert any(one.startswith("answers slower") and "surely more" in one for one in slow.look.verdict.reasons)
+    assert any(
+        one.startswith("share of answers slower") and "at least" in one for one in slow.judgement.verdict.reasons
+    )
     assert [one.percent for one in promoted.passed] == [10, 50, 100]
-    assert all(one.look is not None and one.look.verdict.decision == "pass" for one in promoted.passed)
+    assert all(one.judgement is not None and one.judgement.verdict.decision == "pass" for one in promoted.passed)
     assert sequences == sorted(sequences)
     assert [line[: len(WAY)] for line in timelines] == [WAY] * 3
     assert [line[-1] for line in timelines] == ["rolledback", "rolledback", "promoted"]

@@ -18,7 +18,7 @@ def test_nobody_is_told_by_default() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        ("KNODEL_EVENTS_SINK", "broker", "events.sink: 'broker' is no address"),
+        ("KNODEL_EVENTS_SINK", "broker", "events.sink: 'broker' is not a URL"),
         ("KNODEL_EVENTS_SINK", "http://u:p@broker", "events.sink"),
         ("KNODEL_EVENTS_FORMAT", "xml", "events.format: 'xml' is unknown; known: knodel, cdevents"),
     ],

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from clusters.base.objects import Object, parse_timestamp
 from serving.cli.events.lookup import model_of, spec_of, status_of
-from serving.reconciler.rollout.state import Look, Passed, moment, rollout_of, words
+from serving.reconciler.rollout.state import Judgement, Passed, join_reasons, moment, rollout_of
 from serving.types.model import HistoryEntry, history_of
 
 BEFORE: Final = frozenset({"sent", "received"})
@@ -97,7 +97,7 @@ def _of_outgoing(event: Object) -> Moment:
     verb = str(spec.get("type", "")).split(".")[-2:][0]
     share = f"{data['percent']} %: " if "percent" in data else ""
     reasons = list(data.get("reasons") or ())
-    said = words(reasons if verb in BAD else reasons[:1]) or str(data.get("revision", ""))
+    said = join_reasons(reasons if verb in BAD else reasons[:1]) or str(data.get("revision", ""))
     late = {"Accepted": "not told yet", "Failed": "told nobody"}.get(status["phase"], "")
     why = f" ({': '.join(filter(None, (late, status.get('message', ''))))})" if late else ""
     return Moment(str(spec.get("time") or spec["receivedAt"]), verb, f"{share}{said}{why}")
@@ -111,19 +111,19 @@ def _steps(model: Object | None, line: HistoryEntry | None, outgoing: Sequence[O
         yield from (_of_step(Passed.from_json(one)) for one in known)
         return
     yield from map(_of_step, state.passed)
-    if state.look is not None and state.look not in [passed.look for passed in state.passed]:
-        yield Moment(state.look.at, "verdict", _of_look(state.look))
+    if state.judgement is not None and state.judgement not in [passed.judgement for passed in state.passed]:
+        yield Moment(state.judgement.at, "verdict", _of_judgement(state.judgement))
 
 
 def _of_step(passed: Passed) -> Moment:
-    said = _of_look(passed.look) if passed.look is not None else "passed"
+    said = _of_judgement(passed.judgement) if passed.judgement is not None else "passed"
     return Moment(passed.until, "step", f"{passed.percent} % since {passed.since}: {said}")
 
 
-def _of_look(look: Look) -> str:
-    verdict = look.verdict
+def _of_judgement(judgement: Judgement) -> str:
+    verdict = judgement.verdict
     numbers = ", ".join(f"{name} {value:g}" for name, value in list(verdict.numbers.items())[:NUMBERS])
-    return f"{verdict.decision}: {words(verdict.reasons)}" + (f" [{numbers}]" if numbers else "")
+    return f"{verdict.decision}: {join_reasons(verdict.reasons)}" + (f" [{numbers}]" if numbers else "")
 
 
 def _data_of(event: Object) -> Mapping[str, Any]:

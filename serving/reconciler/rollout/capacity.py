@@ -1,33 +1,33 @@
-"""How many replicas each version of a rollout may have, and how much traffic those of the candidate can take. Pure.
+"""Plan the replicas of each version in a rollout, and the traffic that the candidate's replicas can serve. Pure.
 
-`maxSurge` bounds both versions together at the replicas that stood when the step began, plus the surge. So the
-candidate's replicas come as the stable version's go, in turns, and the traffic follows them:
+`maxSurge` limits both versions together to the replicas at the begin of the step (`stood`) plus the surge. So the
+candidate's replicas start as the stable version's stop, in turns, and the traffic follows them:
 
     stood 4, surge 1, from 10 % to 50 %      stable  candidate  percent
     the candidate wants 2, has no room            4          1       10
-    one of four replicas takes a quarter          4          1       25
+    one of four replicas serves a quarter         4          1       25
     the stable version needs 3 for the rest       3          1       25
     the candidate has room                        3          2       25
     the step is reached                           3          2       50
     the stable version needs 2                    2          2       50
 
-Between the steps, once the averages of the autoscaler know nothing of the traffic before (`RolloutState.steady`),
-requests decide again, for each version up to `maxReplicas`, and `minReplicas`, that of `schedules` too, is shared by
-percent: `maxSurge` bounds the turns alone. Where less than two replicas stood there is nothing to take turns with. With
-variants all of this holds for each Configuration by itself.
+Between steps, when the autoscaler's averages contain only the present traffic (`RolloutState.steady`), requests
+determine the replicas again, for each version up to `maxReplicas`. `minReplicas`, also of `schedules`, is divided by
+percent. `maxSurge` limits only the turns. With fewer than two replicas there are no turns. With variants, all of this
+applies to each Configuration separately.
 
-On the way to a step a replica may be long in coming. Once the averages know nothing of the part before, the stable
-version may have one more than the rest of the traffic needs, and whether it takes that one requests decide. If it does,
-so many stood: the bounds of both versions follow the load, one replica after the other.
+A replica may take long to start on the way to a step. Once the averages contain only the present traffic, the stable
+version may have one replica more than the rest of the traffic needs. If load makes the autoscaler use it, `stood`
+grows: the limits of both versions follow the load, one replica at a time.
 
-Before the first step the stable version has all the traffic, however long the candidate loads: it grows as requests
-call for it, and what it has then is what stood. Only without a surge it is held from the start: the candidate's first
-replica needs the place of one of its own.
+Before the first step the stable version has all the traffic, however long the candidate loads. It scales with load, and
+`stood` is the number that it reaches. Only without a surge it is limited from the start: the candidate's first replica
+needs the place of one of its replicas.
 
-`keepWarm` holds for the stable version from the first step on: its last replica stays that long without a request. When
-it gets its traffic back at once, as many replicas as stood come back at once, before any request waits. A refused
-candidate's replicas leave once the gateway gives it nothing any more, those of every other version likewise: the stable
-version may need their places.
+`keepWarm` applies to the stable version from the first step on: its last replica stays that long without a request.
+When the stable version gets all traffic back at once, `stood` replicas are requested at once, before any request waits.
+The replicas of a rejected candidate stop when it has no traffic at the gateway any more. So do those of every other
+version: the stable version may need their places.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from autoscaler.schedules import Schedule
 from autoscaler.types import AUTO
 from serving.reconciler.rollout.history import Shares
 from serving.reconciler.rollout.schedule import target_of
@@ -46,29 +45,29 @@ from serving.types.model import Scaling
 from serving.types.rollout import ALL, Rollout
 
 LEAST_TO_SHARE = 2
-"""Replicas: one alone stays until the other version's one is there."""
+"""Replicas needed to take turns: a single one stays until the other version's replica is ready."""
 LEAST_IDLE = 1.0
-"""s (the least that a policy may say)."""
+"""s: the smallest value in a scaling policy."""
 LEAST_AUTO = 60.0
-"""s: what `scaleToZeroAfter: auto` comes to at least (`autoscaler.scaling`)."""
+"""s: the smallest time that `scaleToZeroAfter: auto` results in (`autoscaler.scaling`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Of one revision: how many there are to be, and how many are ready."""
+    """The numbers of desired and ready replicas of one revision."""
 
     desired: int = 0
     ready: int = 0
 
     @property
     def held(self) -> int:
-        """Places that it takes now."""
+        """Return the number of replicas that the revision occupies now."""
         return max(self.desired, self.ready)
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """`scaling` of each revision whose policy is not the spec's; `reach` and `standing` as in `sight.Sight`."""
+    """The `scaling` of each revision that differs from the spec's; `reach` and `standing` as in `RolloutInputs`."""
 
     scaling: Mapping[str, Scaling] = field(default_factory=dict)
     reach: int = ALL
@@ -80,7 +79,7 @@ AS_SPECIFIED = Capacity()
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Both versions in one Configuration; `seen` is the candidate's percent at the gateway."""
+    """Both versions in one Configuration; `seen` is the candidate's percent as observed at the gateway."""
 
     stood: int
     surge: int
@@ -91,12 +90,12 @@ class _Pair:
 
     @property
     def wanted(self) -> int:
-        """Replicas of the candidate for the step; one place is left to the stable version."""
+        """Return the candidate's replicas for the step; the stable version keeps one place."""
         return max(1, min(_share(self.stood, self.target), self.stood + self.surge - 1))
 
     @property
     def most_stable(self) -> int:
-        """What the rest of the traffic needs; without a surge one less while the candidate waits for its place."""
+        """Return the replicas for the rest of the traffic; without a surge one less while the candidate waits."""
         needed = _share(self.stood, ALL - self.seen)
         if not self.surge and self.candidate.ready < self.wanted:
             waiting = self.candidate.held <= self.candidate.ready
@@ -105,12 +104,15 @@ class _Pair:
 
     @property
     def most_candidate(self) -> int:
-        """As many as are wanted and there is room for; never less than are ready."""
+        """Return the wanted replicas for which there is room; never less than are ready."""
         return max(1, self.candidate.ready, min(self.wanted, self.stood + self.surge - self.stable.held))
 
     @property
     def reach(self) -> int:
-        """Percent that the ready replicas take; all of it without a surge once one place alone is not theirs."""
+        """Return the percent that the candidate's ready replicas can serve.
+
+        Without a surge this is 100 when only one place is left to the stable version.
+        """
         if self.candidate.ready >= self.stood + min(self.surge - 1, 0):
             return ALL
         return min(ALL, -(-ALL * max(1, self.candidate.ready) // self.stood))
@@ -119,7 +121,7 @@ class _Pair:
 def plan_capacity(
     rule: Rollout, spec: Scaling, situation: Situation, shares: Shares, replicas: Mapping[str, Replicas]
 ) -> Capacity:
-    """The capacity for the rollout as it stands; `replicas` by revision. Without one the spec decides everything."""
+    """Return the capacity for the present state of the rollout, or the spec's without one; `replicas` by revision."""
     state = situation.rollout
     if state is None or not state.runs:
         stable = _version(situation, situation.stable)
@@ -144,7 +146,7 @@ def plan_capacity(
 def _shared(
     spec: Scaling, state: RolloutState, warm: Scaling, pair: _Pair, theirs: str, ours: str
 ) -> dict[str, Scaling]:
-    """The scaling of both revisions of a pair, by their names."""
+    """Return the scaling of both revisions of a pair, by their names."""
     most, exactly = min(pair.most_stable, spec.max_replicas), min(pair.most_candidate, spec.max_replicas)
     coming = replace(spec, min_replicas=exactly, max_replicas=exactly, schedules=())
     if not state.percent and pair.surge:
@@ -154,7 +156,8 @@ def _shared(
     more = state.steady and pair.surge and _grown(pair.stood, most + 1, ALL - pair.seen, pair.surge)
     called = min(most + 1, spec.max_replicas) if more else most
     least = min(spec.min_replicas, most)
-    stays = replace(warm, max_replicas=called, min_replicas=least, schedules=_at_most(spec.schedules, most))
+    schedules = tuple(replace(one, min_replicas=min(one.min_replicas, most)) for one in spec.schedules)
+    stays = replace(warm, max_replicas=called, min_replicas=least, schedules=schedules)
     return {theirs: stays, ours: coming}
 
 
@@ -181,28 +184,24 @@ def _pair(
     )
 
 
-def _called(held: int, percent: int) -> int:
-    """The least number of replicas of which this part of the traffic has so many."""
-    return (held - 1) * ALL // percent + 1 if held and percent else 0
-
-
 def _grown(stood: int, held: int, percent: int, surge: int) -> int:
-    """What the replicas held for this part of the traffic call for in all; 0 where that is a leap.
+    """Return the replicas for all traffic, extrapolated from the `held` ones for this percent; 0 for a large leap.
 
-    Of less than half of the traffic one replica is worth more than two of all: rounded up, it says little of the load.
+    With less than half of the traffic, one replica corresponds to more than two in total: rounded up, it is a poor
+    estimate of the load.
     """
-    called = _called(held, percent)
+    called = (held - 1) * ALL // percent + 1 if held and percent else 0
     leaps = percent < ALL // 2 and called > stood + max(2, surge)
     return 0 if leaps else called
 
 
 def _stood(spec: Scaling, state: RolloutState, name: str, held: int = 0) -> int:
-    """Replicas of a Configuration that are counted from, within what the spec says now."""
+    """Return `stood` of a Configuration, within the present limits of the spec."""
     return min(max(state.stood.get(name, 0), spec.min_replicas, held), spec.max_replicas)
 
 
 def plan_return(spec: Scaling, situation: Situation) -> dict[str, Scaling]:
-    """What the stable version has at least while it gets its traffic back; nothing once that has settled."""
+    """Return the scaling of the stable version while it gets its traffic back; empty when that has settled."""
     state = situation.rollout
     if state is None or state.phase != "RolledBack" or state.steady:
         return {}
@@ -212,7 +211,7 @@ def plan_return(spec: Scaling, situation: Situation) -> dict[str, Scaling]:
 
 
 def _after(rule: Rollout, spec: Scaling, situation: Situation, shares: Shares) -> dict[str, Scaling]:
-    """Once a rollout has ended: the version before stays warm, a refused one goes when it has nothing any more."""
+    """Return the scaling after a rollout: the former version stays warm, a rejected one without traffic stops."""
     state = situation.rollout
     if state is None:
         return {}
@@ -228,7 +227,7 @@ def _after(rule: Rollout, spec: Scaling, situation: Situation, shares: Shares) -
 def _others(
     spec: Scaling, situation: Situation, shares: Shares, replicas: Mapping[str, Replicas]
 ) -> dict[str, Scaling]:
-    """Versions that have neither traffic nor a part in the rollout that runs, as one that it superseded."""
+    """Return the scaling of versions without traffic and without a part in the running rollout."""
     state = situation.rollout
     idle = [
         revision
@@ -251,14 +250,10 @@ def _warm(rule: Rollout, spec: Scaling, version: Version) -> dict[str, Scaling]:
 
 
 def _part(spec: Scaling, percent: int) -> Scaling:
-    """The scaling of a version with this part of the traffic: of the least replicas, by the clock too, its share."""
+    """Return the scaling of a version with this percent of the traffic: its part of all minimum replica counts."""
     shared = (replace(one, min_replicas=_share(one.min_replicas, percent)) for one in spec.schedules)
     least = _share(spec.min_replicas, percent)
     return replace(spec, min_replicas=least, schedules=tuple(one for one in shared if one.min_replicas))
-
-
-def _at_most(schedules: tuple[Schedule, ...], most: int) -> tuple[Schedule, ...]:
-    return tuple(replace(one, min_replicas=min(one.min_replicas, most)) for one in schedules)
 
 
 def _version(situation: Situation, revision: str | None) -> Version | None:
@@ -266,7 +261,7 @@ def _version(situation: Situation, revision: str | None) -> Version | None:
 
 
 def _standing(stable: Version | None, candidate: Version | None, replicas: Mapping[str, Replicas]) -> dict[str, int]:
-    """Replicas by Configuration; of the candidate's the first is surge."""
+    """Return the replicas by Configuration; the candidate's first replica is surge and does not count."""
     found: dict[str, int] = {}
     for version, extra in ((stable, 0), (candidate, 1)):
         for name, revision in version.revisions.items() if version is not None else ():
@@ -276,5 +271,5 @@ def _standing(stable: Version | None, candidate: Version | None, replicas: Mappi
 
 
 def _share(total: int, percent: int) -> int:
-    """The replicas for that part of the traffic, rounded up."""
+    """Return the replicas for this percent of the traffic, rounded up."""
     return -(-total * percent // ALL)

@@ -1,6 +1,6 @@
-"""What `promote`, `rollback`, `traffic`, `pause`, `resume` and `abort` mean: the merge patch that each sends. Pure.
+"""Make the merge patches of the commands promote, rollback, traffic, pause, resume and abort. Pure.
 
-`revisions` are the Model's living Revision objects (label `knodel.dev/model`).
+`revisions` are the Model's existing Revision objects (label `knodel.dev/model`).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ ALL = 100
 
 
 class NothingToRollBackTo(KnodelError):
-    """No earlier version ever had all the traffic."""
+    """The Model has no earlier version that had all the traffic."""
 
 
 class NoRollout(KnodelError):
-    """No rollout is under way, so there is nothing to pause, resume or abort."""
+    """The Model has no running rollout to pause, resume or abort."""
 
 
 def cause_annotation(cause: Cause) -> Object:
-    """The part of a Model that says why it changes; for `metadata.annotations`."""
+    """Return the annotation with the cause of a Model's change, for `metadata.annotations`."""
     return {ANNOTATION_CAUSE: json.dumps(cause.to_json(), separators=(",", ":"))}
 
 
 def done_command(model: Object) -> Object:
-    """The command in the Model's annotation taken away, where it is done: for the annotations of its next patch.
+    """Return annotations for the Model's next patch that remove its command if it is done, else no annotations.
 
-    It means one revision, and one may be rolled out again: a former rollout's word must not end the next one.
+    A command applies to one revision, which may be rolled out again: it must not end the next rollout.
     """
     command, state = parse_command(annotations_of(model).get(ANNOTATION_ROLLOUT, "")), rollout_of(model)
     if command is None or state is None:
@@ -50,14 +50,14 @@ def done_command(model: Object) -> Object:
 
 
 def promote(model: Object) -> Object:
-    """The latest ready revision gets everything: traffic by hand and canary end, and a rollout goes to its end."""
+    """Return the patch that gives the latest ready revision all traffic, and ends traffic split, canary and rollout."""
     patch = _patch(model, Cause(), {"traffic": None, "canaryTrafficPercent": None})
     revision = promoted_by(model)
-    return _commanded(patch, "promote", revision) if revision else patch
+    return _with_command(patch, "promote", revision) if revision else patch
 
 
 def promoted_by(model: Object) -> str:
-    """The revision whose rollout `promote` would end; empty without any."""
+    """Return the revision whose rollout `promote` would end; empty without a rollout."""
     state, rule = rollout_of(model), (model.get("spec") or {}).get("rollout")
     if state is not None and state.runs:
         return state.candidate
@@ -67,65 +67,66 @@ def promoted_by(model: Object) -> str:
 
 
 def pause(model: Object) -> Object:
-    """The rollout stays at its step. Raises NoRollout."""
-    return _commanded({}, "pause", _running(model, "pause").candidate)
+    """Return the patch that keeps the rollout at its step. Raises NoRollout."""
+    return _with_command({}, "pause", _running_rollout(model, "pause").candidate)
 
 
 def abort(model: Object) -> Object:
-    """The stable version gets all the traffic back. Raises NoRollout."""
-    return _commanded({}, "abort", _running(model, "abort").candidate)
+    """Return the patch that gives the stable version all the traffic back. Raises NoRollout."""
+    return _with_command({}, "abort", _running_rollout(model, "abort").candidate)
 
 
 def resume(model: Object) -> Object:
-    """The rollout goes on where it was paused. Raises NoRollout."""
-    _running(model, "resume")
+    """Return the patch that continues a paused rollout. Raises NoRollout."""
+    _running_rollout(model, "resume")
     spec = model.get("spec") or {}
     by_hand = [name for name in ("traffic", "canaryTrafficPercent") if spec.get(name) is not None]
     if by_hand:
         raise NoRollout(
-            f"the rollout of model {name_of(model)} waits for spec.{by_hand[0]} to be taken away: "
-            f"`knodel deploy {name_of(model)} --rollout` does that, `knodel promote {name_of(model)}` ends both"
+            f"the rollout of model {name_of(model)} is paused by spec.{by_hand[0]}: "
+            f"`knodel deploy {name_of(model)} --rollout` removes it, `knodel promote {name_of(model)}` ends both"
         )
     return {"metadata": {"annotations": {ANNOTATION_ROLLOUT: None}}}
 
 
 def rollback(model: Object, revisions: Sequence[Object], to: str | None = None) -> Object:
-    """All traffic to the version that last had it all before the present one, or to `to`: a revision or a label.
+    """Return the patch that gives all traffic to a former version.
 
-    A version that Knative has collected is made anew from its history record. Raises NothingToRollBackTo, NotFound, and
-    Invalid for a label that several versions have and for a version that was never ready.
+    This is the version that had it all before the present one, or `to`: a revision or a version label. A version that
+    Knative collected is deployed again from its history entry. Raises NothingToRollBackTo, NotFound, and Invalid for a
+    label of several versions or a version that was never ready.
     """
     history = history_of(model)
     versions = versions_of(revisions, [entry.revision for entry in history])
-    target = _revision_of(to, history, versions) if to else _before(model, history, versions)
+    target = _revision_of(to, history, versions) if to else _former_version(model, history, versions)
     _check_was_ready(model, [target], versions)
     living = version_with(versions, target)
     if living is not None and living.complete:
         entry = {"revision": living.revision, "percent": ALL, **_tag_of(model, target)}
         spec = {"traffic": [entry], "canaryTrafficPercent": None}
-        cause = _standing_rollback(model, living.revision, spec) or _rolled_back_to(model, living.revision)
+        cause = _repeated_rollback(model, living.revision, spec) or _rollback_cause(model, living.revision)
         back = _patch(model, cause, spec)
         state = rollout_of(model)
-        return _commanded(back, "abort", state.candidate) if state is not None and state.runs else back
+        return _with_command(back, "abort", state.candidate) if state is not None and state.runs else back
     record = next((entry for entry in reversed(history) if entry.revision == target), None)
     if record is None:
-        raise _unknown(model, target, versions)
+        raise _unknown_error(model, target, versions)
     again = {"storageUri": record.storage_uri, "digest": record.digest or None, "version": record.version or None}
-    return _patch(model, _rolled_back_to(model, target), {**again, "traffic": None, "canaryTrafficPercent": None})
+    return _patch(model, _rollback_cause(model, target), {**again, "traffic": None, "canaryTrafficPercent": None})
 
 
 def traffic(model: Object, targets: Sequence[tuple[str, int]], revisions: Sequence[Object]) -> Object:
-    """Traffic by hand: (revision, version label or `latest`, percent) each. Tags of what is named again stay.
+    """Return the patch that sets `spec.traffic` to pairs of (revision, version label or `latest`) and percent.
 
-    Raises Invalid for percents, for a label that several versions have and for a version that was never ready; NotFound
-    for an unknown revision.
+    Revisions that had a tag keep it. Raises Invalid for percents, for a label of several versions and for a version
+    that was never ready; NotFound for an unknown revision.
     """
     versions = versions_of(revisions)
     targets = [(_revision_of(name, (), versions), percent) for name, percent in targets]
     _check_percents(model, targets)
     for revision, _ in targets:
         if revision != LATEST and version_with(versions, revision) is None:
-            raise _unknown(model, revision, versions)
+            raise _unknown_error(model, revision, versions)
     _check_was_ready(model, [revision for revision, _ in targets if revision != LATEST], versions)
     entries = [
         {**({"latest": True} if revision == LATEST else {"revision": revision}), "percent": percent,
@@ -136,10 +137,10 @@ def traffic(model: Object, targets: Sequence[tuple[str, int]], revisions: Sequen
 
 
 def revisions_named(name: str, model: Object, revisions: Sequence[Object]) -> list[str]:
-    """Return the names of the revisions that `name`, a revision or a version label, stands for.
+    """Return the names of the revisions of `name`, a revision or a version label.
 
-    Those that the history alone still knows count too. With variants a label stands for one revision of each. Raises
-    NotFound, and Invalid for a label that several versions have.
+    Revisions that only the history contains are included. With variants a label has one revision for each. Raises
+    NotFound, and Invalid for a label of several versions.
     """
     history = history_of(model)
     versions = versions_of(revisions, [entry.revision for entry in history])
@@ -147,31 +148,31 @@ def revisions_named(name: str, model: Object, revisions: Sequence[Object]) -> li
     if found != name and (version := version_with(versions, found)) is not None:
         return list(version.revisions.values())
     if version_with(versions, found) is None and all(entry.revision != found for entry in history):
-        raise _unknown(model, name, versions)
+        raise _unknown_error(model, name, versions)
     return [found]
 
 
-def _running(model: Object, verb: str) -> RolloutState:
+def _running_rollout(model: Object, verb: str) -> RolloutState:
     state = rollout_of(model)
     if state is not None and state.runs:
         return state
     last = f"; the last one, of {state.candidate}, is {state.phase}" if state is not None else ""
-    raise NoRollout(f"model {name_of(model)} has no rollout under way to {verb}{last}")
+    raise NoRollout(f"model {name_of(model)} has no running rollout to {verb}{last}")
 
 
-def _commanded(patch: Object, verb: Verb, revision: str) -> Object:
-    """The patch with the command in it."""
+def _with_command(patch: Object, verb: Verb, revision: str) -> Object:
+    """Return the patch with the command added."""
     annotations = (patch.get("metadata") or {}).get("annotations") or {}
     return {**patch, "metadata": {"annotations": {**annotations, ANNOTATION_ROLLOUT: str(Command(verb, revision))}}}
 
 
-def _rolled_back_to(model: Object, revision: str) -> Cause:
-    """A rollback's cause: its id names the target, and the Model's generation makes it one of a kind."""
+def _rollback_cause(model: Object, revision: str) -> Cause:
+    """Return the cause of a rollback. Its id has the target, and the Model's generation, which makes it unique."""
     return Cause("rollback", f"{revision}@{generation_of(model)}")
 
 
-def _standing_rollback(model: Object, revision: str, spec: Object) -> Cause | None:
-    """The cause of the rollback that the Model has had last, where it is this very one: it is given again."""
+def _repeated_rollback(model: Object, revision: str, spec: Object) -> Cause | None:
+    """Return the cause of the Model's last rollback if it is the same one, so that a repetition changes nothing."""
     present = model.get("spec") or {}
     if any(present.get(name) != wanted for name, wanted in spec.items()):
         return None
@@ -190,7 +191,7 @@ def _check_percents(model: Object, targets: Sequence[tuple[str, int]]) -> None:
         if not 0 <= percent <= ALL
     ]
     errors += [
-        FieldError(f"spec.traffic[{index}].revision", f"{name} stands twice: name it once")
+        FieldError(f"spec.traffic[{index}].revision", f"{name} is given twice: give it once")
         for index, name in enumerate(names)
         if name in names[:index]
     ]
@@ -202,10 +203,10 @@ def _check_percents(model: Object, targets: Sequence[tuple[str, int]]) -> None:
 
 
 def _check_was_ready(model: Object, targets: Sequence[str], versions: Sequence[Version]) -> None:
-    """Raise Invalid for each target that was never ready: a pin to it would serve nothing and block later deploys.
+    """Raise Invalid for targets that were never ready: a pin to one would serve nothing and block later deploys.
 
-    A version without replicas stays ready. One that fails now was ready once if it has traffic or had all of it, or if
-    the status names it as the latest ready one.
+    A version without replicas stays ready. A version that fails now was ready if it has traffic, had all of it, or is
+    the latest ready revision of the status.
     """
     status, history = model.get("status") or {}, history_of(model)
     known = {entry.revision for entry in history if entry.promoted_at}
@@ -222,23 +223,23 @@ def _check_was_ready(model: Object, targets: Sequence[str], versions: Sequence[V
         names = ", ".join(version.revision for version in ready) or "none"
         raise Invalid(
             f"Model {name_of(model)}",
-            [FieldError("", f"{target} was never ready: name a version that was, of: {names}") for target in refused],
+            [FieldError("", f"{target} was never ready: choose one of {names}") for target in refused],
         )
 
 
-def _before(model: Object, history: Sequence[HistoryEntry], versions: Sequence[Version]) -> str:
+def _former_version(model: Object, history: Sequence[HistoryEntry], versions: Sequence[Version]) -> str:
     target = rollback_target(history, shares_of((model.get("status") or {}).get("traffic") or (), versions))
     if target is None:
         raise NothingToRollBackTo(
-            f"model {name_of(model)} has no earlier version that had all the traffic: name one with --to"
+            f"model {name_of(model)} has no earlier version that had all the traffic: choose one with --to"
         )
     return target.revision
 
 
 def _revision_of(name: str, history: Sequence[HistoryEntry], versions: Sequence[Version]) -> str:
-    """Return the revision that `name` is, or the one whose version has it for a label.
+    """Return the revision with this name, or that of the version with this label.
 
-    Raises Invalid for a label that several versions have.
+    Raises Invalid for a label of several versions.
     """
     entries = {entry.revision: entry.version for entry in history}
     labels = entries | {version.revision: version.version for version in versions}
@@ -246,13 +247,13 @@ def _revision_of(name: str, history: Sequence[HistoryEntry], versions: Sequence[
         return name
     found = [revision for revision, label in labels.items() if label == name]
     if len(found) > 1:
-        fault = f"is the label of {' and '.join(found)}: name the revision that is meant"
+        fault = f"is the label of {' and '.join(found)}: give the name of the revision"
         raise Invalid(f"version {name!r}", [FieldError(name, fault)])
     return found[0] if found else name
 
 
 def _tag_of(model: Object, revision: str) -> Object:
-    """The tag that `spec.traffic` gives the revision (or `latest`) now, if any."""
+    """Return the present tag of the revision (or `latest`) in `spec.traffic`, if any."""
     for entry in (model.get("spec") or {}).get("traffic") or ():
         name = LATEST if entry.get("latest") else entry.get("revision")
         if name == revision and entry.get("tag"):
@@ -260,14 +261,14 @@ def _tag_of(model: Object, revision: str) -> Object:
     return {}
 
 
-def _unknown(model: Object, name: str, versions: Sequence[Version]) -> NotFound:
+def _unknown_error(model: Object, name: str, versions: Sequence[Version]) -> NotFound:
     known = [
         f"{revision} ({version.version})" if version.version else revision
         for version in versions
         for revision in version.revisions.values()
     ]
-    words = f"{name} is no revision or version label of model {name_of(model)}"
-    return NotFound(f"{words}; known: {', '.join(known) or 'none'}")
+    fault = f"{name} is not a revision or version label of model {name_of(model)}"
+    return NotFound(f"{fault}; known: {', '.join(known) or 'none'}")
 
 
 def _patch(model: Object, cause: Cause, spec: Object) -> Object:

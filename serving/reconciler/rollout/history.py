@@ -1,8 +1,9 @@
-"""`status.history`: which versions there were, who had all the traffic when, and what became of each. Pure.
+"""Maintain `status.history`: the versions of a Model, when each had all the traffic, and their outcomes. Pure.
 
-The history is a log. A line is appended when a version appears, when an old version gets all the traffic again after
-another had it, and when a rollback gave it all; so the lines with `promotedAt` stand in the order in which they had it.
-A rollback to a version that has all the traffic since an earlier rollback adds no line.
+The history is a log. An entry is appended when a version appears, when an old version gets all the traffic again after
+another one had it, and when a rollback gives a version all the traffic. So entries with `promotedAt` are in the order
+in which the versions had all the traffic. A rollback to a version that has all the traffic since an earlier rollback
+adds no entry.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ ALL = 100
 """Percent."""
 
 Shares = Mapping[str, int]
-"""Percent of each version, by the revision that stands for it; only what a probe has seen."""
+"""Percent of each version as observed at the gateway, by the revision that identifies the version."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What the outcome of an entry depends on."""
+    """The inputs of `outcome_after`."""
 
     outcome: Outcome
     share: int
-    failed: bool | None  # None: nobody knows any more, the Revision is collected
+    failed: bool | None  # None: unknown, since Knative collected the Revision
     newer_serves: bool
     anybody_serves: bool
 
 
-def advance(
+def advance_history(
     history: Sequence[HistoryEntry],
     versions: Sequence[Version],
     shares: Shares,
@@ -42,22 +43,24 @@ def advance(
     coming: str = "",
     refused: str = "",
 ) -> tuple[HistoryEntry, ...]:
-    """The history after a look at the world; the same look twice changes nothing.
+    """Return the history after a pass. A second pass with the same arguments changes nothing.
 
-    `coming` is the version whose rollout runs: to be superseded by it is no rollback. `refused` is the one that a
-    rollout took back, maybe before anybody saw its traffic.
+    `coming` is the candidate of a running rollout: a version that it replaces is superseded, not rolled back. `refused`
+    is the version that a rollout rejected, possibly before its traffic was observed.
     """
-    cause = _fresh_cause(history, cause)
-    log = [*_with_digests(history, versions), *_newcomers(history, versions, cause, now)]
-    log = _promote(log, shares, cause, now)
-    return _trimmed(_refused(_judged(log, versions, shares, coming), refused))
+    if cause.id and any(entry.cause == cause for entry in history):
+        cause = Cause()  # a cause with an id counts once: later changes without a new cause are a user's
+    digests = {version.revision: version.digest for version in versions}  # known after the first replicas loaded
+    known = [entry if entry.digest else replace(entry, digest=digests.get(entry.revision, "")) for entry in history]
+    log = _promote([*known, *_newcomers(history, versions, cause, now)], shares, cause, now)
+    return _trimmed(_refused(_with_outcomes(log, versions, shares, coming), refused))
 
 
 def outcome_after(line: _Line) -> Outcome:
-    """What becomes of a version; "share" is its percent of the traffic now.
+    """Return the outcome of a version; "share" is its present percent of the traffic.
 
         share   was                  failed  newer has traffic,  becomes
-                                             or is coming
+                                             or is a candidate
         100     any                  any     any                 promoted
         1–99    any                  any     any                 serving
         0       serving, promoted    any     yes                 superseded
@@ -65,9 +68,9 @@ def outcome_after(line: _Line) -> Outcome:
         0       (nothing), failed    yes     any                 failed
         0       (nothing), failed    no      yes                 superseded
         0       failed               no      no                  (nothing): it recovered
-        0       anything else        any     any                 as it was
+        0       anything else        any     any                 unchanged
 
-    While nobody has traffic nothing was decided: rows 3 and 4 need somebody who has some.
+    While no version has traffic, no outcome is decided: rows 3 and 4 require that some version has traffic.
     """
     if line.share >= ALL:
         return "promoted"
@@ -81,37 +84,25 @@ def outcome_after(line: _Line) -> Outcome:
 
 
 def stable_of(history: Sequence[HistoryEntry]) -> str | None:
-    """The revision that last had all the traffic."""
+    """Return the revision that last had all the traffic."""
     return next((entry.revision for entry in reversed(history) if entry.promoted_at), None)
 
 
 def rollback_target(history: Sequence[HistoryEntry], shares: Shares) -> HistoryEntry | None:
-    """Where `rollback` without `--to` goes.
+    """Return the entry to which `rollback` without `--to` returns.
 
-    If some revision has 100 % now, who had it before it; else (a split or canary is on) who last had it.
+    If a revision has 100 % now, this is the one that had it before; else (with a split or canary) the last one.
     """
     holder = next((revision for revision, share in shares.items() if share >= ALL), None)
     return next((entry for entry in reversed(history) if entry.promoted_at and entry.revision != holder), None)
 
 
-def _with_digests(history: Sequence[HistoryEntry], versions: Sequence[Version]) -> list[HistoryEntry]:
-    """Return the history with the digests that became known once the first replicas had loaded."""
-    known = {version.revision: version.digest for version in versions}
-    return [entry if entry.digest else replace(entry, digest=known.get(entry.revision, "")) for entry in history]
-
-
-def _fresh_cause(history: Sequence[HistoryEntry], cause: Cause) -> Cause:
-    """A cause with an id counts once: what comes after it, without a new cause, was a user."""
-    spent = cause.id and any(entry.cause == cause for entry in history)
-    return Cause() if spent else cause
-
-
 def _newcomers(
     history: Sequence[HistoryEntry], versions: Sequence[Version], cause: Cause, now: str
 ) -> list[HistoryEntry]:
-    """Versions that no line tells of; of a full history's only those after the newest known: it forgot the others.
+    """Return entries for new versions. With a full history, versions older than the newest known one are not new.
 
-    A rollback causes a new version only where its target was collected.
+    A rollback causes a new version only when Knative had collected its target.
     """
     known = {entry.revision for entry in history}
     if any(version.complete and _is_rollback_to(cause, version.revision) for version in versions):
@@ -127,7 +118,7 @@ def _newcomers(
 
 
 def _promote(log: list[HistoryEntry], shares: Shares, cause: Cause, now: str) -> list[HistoryEntry]:
-    """Note who has all the traffic: in its line, or in a new one when another had it since, or for a rollback."""
+    """Record the version with all the traffic: in its entry, or in a new one after another version or a rollback."""
     holder = next((revision for revision, share in shares.items() if share >= ALL), None)
     lines = [index for index, entry in enumerate(log) if entry.revision == holder]
     if not lines:
@@ -136,7 +127,7 @@ def _promote(log: list[HistoryEntry], shares: Shares, cause: Cause, now: str) ->
     others_since = any(entry.promoted_at for entry in log[own + 1 :])
     came_back = _is_rollback_to(cause, log[own].revision)
     if came_back and not others_since and (log[own].outcome, log[own].cause.by) == ("promoted", "rollback"):
-        return [*log[:own], replace(log[own], cause=cause), *log[own + 1 :]]  # the same event: its cause is spent
+        return [*log[:own], replace(log[own], cause=cause), *log[own + 1 :]]  # the same rollback again
     if others_since or came_back:
         closed = replace(log[own], outcome="superseded") if log[own].outcome in ("serving", "promoted") else log[own]
         again = replace(log[own], cause=cause, outcome="promoted", at=now, promoted_at=now)
@@ -150,12 +141,13 @@ def _is_rollback_to(cause: Cause, revision: str) -> bool:
     return cause.by == "rollback" and cause.id.startswith(f"{revision}@")
 
 
-def _judged(
+def _with_outcomes(
     log: Sequence[HistoryEntry], versions: Sequence[Version], shares: Shares, coming: str
 ) -> list[HistoryEntry]:
-    """Each version's newest line with its outcome; older lines of the same version are closed.
+    """Return the log with the outcome in each version's newest entry; its older entries are final.
 
-    Versions are as old as their first lines, but for the last of `versions`: the spec may ask for an old one again.
+    Versions are ordered by their first entries, except the last of `versions`, which counts as the newest: the spec may
+    return to an old version.
     """
     first = {entry.revision: index for index, entry in reversed(list(enumerate(log)))}
     newest = {entry.revision: index for index, entry in enumerate(log)}
@@ -177,7 +169,7 @@ def _judged(
 
 
 def _refused(log: list[HistoryEntry], revision: str) -> list[HistoryEntry]:
-    """A refused version that never had traffic is no less rolled back."""
+    """Return the log with the outcome rolledback for a rejected version, also when it never had traffic."""
     lines = [index for index, entry in enumerate(log) if entry.revision == revision]
     if not lines or log[lines[-1]].outcome:
         return log
@@ -185,7 +177,7 @@ def _refused(log: list[HistoryEntry], revision: str) -> list[HistoryEntry]:
 
 
 def _trimmed(log: list[HistoryEntry]) -> tuple[HistoryEntry, ...]:
-    """The newest lines; the last two that had it all stay, however old, or nobody would know where to roll back."""
+    """Return the newest entries. The last two with all the traffic are kept at any age, as targets of a rollback."""
     spare = len(log) - MOST_ENTRIES
     if spare <= 0:
         return tuple(log)

@@ -1,22 +1,25 @@
-"""Which split of the traffic is in force, and Knative's traffic targets for it. Pure.
+"""Decide the traffic split of a Model, and make Knative's traffic targets for it. Pure.
 
-    spec.traffic   spec.canaryTrafficPercent   somebody had 100 % once   split
-    given          any                         any                       spec.traffic as written
-    absent         p                           yes                       latest p, who last had 100 % the rest
-    absent         p                           no                        latest 100
-    absent         absent                      yes                       that of the rollout, below
-    absent         absent                      no                        latest 100
+"Stable" is the version that last had 100 % of the traffic.
 
-    rollout                                                              split, who last had 100 % being "stable"
-    running, at p                                                        candidate p, stable the rest, with tags
-    refused the newest version that there is                             stable 100
-    spec.rollout, and the newest version is neither the stable one       stable 100, until its rollout begins
-    nor one that was promoted
-    else                                                                 latest 100
+    spec.traffic   spec.canaryTrafficPercent   stable version exists   split
+    given          any                         any                     spec.traffic as written
+    absent         p                           yes                     latest p, stable the rest
+    absent         p                           no                      latest 100
+    absent         absent                      yes                     that of the rollout, below
+    absent         absent                      no                      latest 100
 
-"Latest" is the newest version when it is ready; until then the newest ready one, but not one that was rolled back: a
-deploy after a rollback must not bring back what was refused while it starts, or when it fails. A version that has
-traffic stays as good as ready when its replicas fail: as with Knative's latestReadyRevisionName, a crash moves nothing.
+    rollout                                                            split
+    running, at p                                                      candidate p, stable the rest, with tags
+    rejected the newest existing version                               stable 100
+    spec.rollout is given, and the newest version is neither stable    stable 100, until its rollout begins
+    nor promoted
+    otherwise                                                          latest 100
+
+"Latest" is the newest version when it is ready. Until then it is the newest ready version that was not rolled back: a
+deploy after a rollback must not bring back the rejected version while the new one starts, or when it fails. A version
+with traffic counts as ready when its replicas fail. As with Knative's latestReadyRevisionName, a crash moves no
+traffic.
 """
 
 from __future__ import annotations
@@ -35,12 +38,12 @@ from serving.types.faults import RESERVED_TAGS
 from serving.types.model import HistoryEntry, Model, ModelSpec
 
 STABLE_TAG, CANDIDATE_TAG = RESERVED_TAGS
-"""Hosts of the two versions of a rollout while it runs."""
+"""Tags, and so hosts, of the two versions of a running rollout."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """One part of a split as people say it: a revision (None: the latest), its percent, its tag (or none)."""
+class SplitShare:
+    """One part of a split: a revision (None: the latest), its percent, and its tag (may be empty)."""
 
     revision: str | None
     percent: int
@@ -49,11 +52,14 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a split depends on beside the spec.
+    """The inputs of a split, beside the spec.
 
-    `versions` oldest first; `generation` is the label of the version that the spec asks for; `stable` is the revision
-    that last had all the traffic; `refused` are those that were rolled back, `serving` those that have traffic now;
-    `percents` are those last declared for the variants, by Configuration; `rollout` is where the last one stands.
+    - `versions`: oldest first.
+    - `generation`: the label of the version that the spec describes.
+    - `stable`: the revision that last had all the traffic.
+    - `refused`: the revisions that were rolled back; `serving`: those with traffic now.
+    - `percents`: the percents last declared for the variants, by Configuration.
+    - `rollout`: the state of the last rollout.
     """
 
     versions: tuple[Version, ...] = ()
@@ -65,19 +71,22 @@ class Situation:
     rollout: RolloutState | None = None
 
     def is_usable(self, version: Version) -> bool:
-        """Whether the version is ready, or was and has traffic since: then its replicas come back, or a person acts."""
+        """Return whether the version is ready, or was ready and has had traffic since.
+
+        In the second case its replicas restart, or a user acts.
+        """
         return version.ready or (version.complete and version.revision in self.serving)
 
     @property
     def newest(self) -> Version | None:
-        """The version that the spec asks for, ready or not; None while it is not made."""
+        """Return the version that the spec describes, ready or not; None until it exists."""
         newest = self.versions[-1] if self.versions else None
         return newest if newest is not None and newest.generation == self.generation else None
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Knative's traffic targets; `unknown` are the revisions that were asked for and do not exist."""
+    """Knative's traffic targets. `unknown` are the requested revisions that do not exist."""
 
     targets: tuple[Object, ...]
     unknown: tuple[str, ...] = ()
@@ -92,60 +101,74 @@ def situation_of(
     *,
     by_hand: bool = False,
 ) -> Situation:
-    """The situation that `history` tells of, and where its last rollout stands; `by_hand` as `is_by_hand` says."""
+    """Return the situation that follows from history and last rollout; `by_hand` is the result of `is_by_hand`."""
     newest = {entry.revision: entry for entry in history}
     refused = {name for name, entry in newest.items() if entry.outcome == "rolledback"}
     if rollout is not None and rollout.refuses:
         refused.add(rollout.candidate)
     serving = frozenset(name for name, entry in newest.items() if entry.outcome in ("serving", "promoted"))
     found = Situation(versions, generation, stable_of(history), frozenset(refused), percents, serving, rollout)
-    if rollout is None or rollout.phase != "Promoted" or by_hand or _had_all(newest.get(rollout.candidate)):
+    if rollout is None or rollout.phase != "Promoted" or by_hand:
+        return found
+    promoted_entry = newest.get(rollout.candidate)
+    if promoted_entry is not None and promoted_entry.promoted_at:
         return found
     promoted = version_with(versions, rollout.candidate)
     if promoted is None or not found.is_usable(promoted):
         return found
-    return replace(found, stable=rollout.candidate)  # it is about to have all: a version that comes now follows it
+    return replace(found, stable=rollout.candidate)  # it is about to get all traffic: a newer version replaces it
 
 
 def is_by_hand(spec: ModelSpec) -> bool:
-    """Whether a split by hand is in force."""
+    """Return whether the spec sets the traffic: `traffic` or `canaryTrafficPercent`."""
     return bool(spec.traffic) or spec.canary_traffic_percent is not None
 
 
-def wishes_in_force(spec: ModelSpec, situation: Situation) -> tuple[Wish, ...]:
-    """The tables of the module's docstring."""
+def shares_in_force(spec: ModelSpec, situation: Situation) -> tuple[SplitShare, ...]:
+    """Return the split by the tables in the module's docstring."""
     stable = situation.stable
     if stable is None or version_with(situation.versions, stable) is None:
         stable = None
     if spec.traffic:
-        return tuple(Wish(entry.revision, entry.percent, entry.tag) for entry in spec.traffic)
+        return tuple(SplitShare(entry.revision, entry.percent, entry.tag) for entry in spec.traffic)
     if spec.canary_traffic_percent is not None and stable is not None:
-        return (Wish(None, spec.canary_traffic_percent), Wish(stable, ALL - spec.canary_traffic_percent))
+        return (SplitShare(None, spec.canary_traffic_percent), SplitShare(stable, ALL - spec.canary_traffic_percent))
     if stable is not None:
-        return _wishes_of_rollout(spec, situation, stable)
-    return (Wish(None, ALL),)
+        return _shares_of_rollout(spec, situation, stable)
+    return (SplitShare(None, ALL),)
 
 
-def _wishes_of_rollout(spec: ModelSpec, situation: Situation, stable: str) -> tuple[Wish, ...]:
+def _shares_of_rollout(spec: ModelSpec, situation: Situation, stable: str) -> tuple[SplitShare, ...]:
     state = situation.rollout
     newest = situation.newest.revision if situation.newest is not None else None
     if state is not None and state.runs:
-        rest = Wish(state.stable, ALL - state.percent, STABLE_TAG if state.percent else "")
-        return (Wish(state.candidate, state.percent, CANDIDATE_TAG), rest) if state.percent else (rest,)
+        rest = SplitShare(state.stable, ALL - state.percent, STABLE_TAG if state.percent else "")
+        return (SplitShare(state.candidate, state.percent, CANDIDATE_TAG), rest) if state.percent else (rest,)
     if state is not None and state.refuses and situation.versions[-1].revision == state.candidate:
-        return (Wish(stable, ALL),)
+        return (SplitShare(stable, ALL),)
     promoted = state is not None and state.phase == "Promoted" and newest == state.candidate
     if spec.rollout is not None and newest != stable and not promoted:
-        return (Wish(stable, ALL),)
-    return (Wish(None, ALL),)
+        return (SplitShare(stable, ALL),)
+    return (SplitShare(None, ALL),)
 
 
-def _had_all(entry: HistoryEntry | None) -> bool:
-    return entry is not None and bool(entry.promoted_at)
+def is_canary(spec: ModelSpec, situation: Situation, revision: str) -> bool:
+    """Return whether the revision belongs to a version that is tried beside the stable one; billed as canary.
+
+    Such a version is newer than the stable one, and gets its traffic by a rollout, `canaryTrafficPercent` or `traffic`.
+    A plain deploy has no canary: there the new version takes over when it is ready.
+    """
+    if spec.rollout is None and not is_by_hand(spec):
+        return False
+    stable = version_with(situation.versions, situation.stable) if situation.stable else None
+    version = version_with(situation.versions, revision)
+    if stable is None or version is None:
+        return False
+    return situation.versions.index(version) > situation.versions.index(stable)
 
 
 def latest_of(situation: Situation) -> Version | None:
-    """The version that "latest" means now; None while there is none that was ever ready."""
+    """Return the version that "latest" means now; None while no version was ever ready."""
     if situation.newest is not None and situation.is_usable(situation.newest):
         return situation.newest
     ready = [version for version in situation.versions if situation.is_usable(version)]
@@ -155,23 +178,22 @@ def latest_of(situation: Situation) -> Version | None:
 
 
 def split_in_force(model: Model, situation: Situation) -> Split:
-    """The targets of the Service (without variants) or of the Route (with variants) of a Model."""
-    wishes = wishes_in_force(model.spec, situation)
+    """Return the targets of a Model's Service (without variants) or Route (with variants)."""
     targets: list[Object] = []
     unknown: list[str] = []
-    for wish in wishes:
-        version = version_with(situation.versions, wish.revision) if wish.revision else latest_of(situation)
-        if wish.revision and version is None:
-            unknown += [wish.revision] if wish.percent or wish.tag else []  # no target kept it from collection
-        elif version is None or (wish.revision is None and _knative_agrees(model, situation, version)):
-            targets += floating(model, wish.percent, wish.tag)
+    for share in shares_in_force(model.spec, situation):
+        version = version_with(situation.versions, share.revision) if share.revision else latest_of(situation)
+        if share.revision and version is None:
+            unknown += [share.revision] if share.percent or share.tag else []  # else it may be collected
+        elif version is None or (share.revision is None and _is_latest_of_knative(model, situation, version)):
+            targets += floating(model, share.percent, share.tag)
         else:
-            targets += _pinned(model, situation, wish, version)
+            targets += _pinned(model, situation, share, version)
     return Split(merged(targets), tuple(unknown))
 
 
-def _knative_agrees(model: Model, situation: Situation, version: Version) -> bool:
-    """Whether Knative's `latestRevision` of the Service would be this version: the newest ready one of its own."""
+def _is_latest_of_knative(model: Model, situation: Situation, version: Version) -> bool:
+    """Return whether the Service's `latestRevision` is this version: the newest ready one of its Configuration."""
     if model.spec.variants:
         return False
     own = names.configuration(model)
@@ -179,16 +201,20 @@ def _knative_agrees(model: Model, situation: Situation, version: Version) -> boo
     return bool(ready) and ready[-1].revision == version.revision
 
 
-def _pinned(model: Model, situation: Situation, wish: Wish, version: Version) -> list[Object]:
-    """Targets that name revisions; a version with variants is shared among them."""
+def _pinned(model: Model, situation: Situation, share: SplitShare, version: Version) -> list[Object]:
+    """Return targets that name revisions. The share of a version with variants is divided among them."""
     weights = _weights(model, situation, version)
-    shares = largest_remainder(wish.percent, list(weights.values()))
-    targets = [pinned(version.revisions[name], share) for name, share in zip(weights, shares, strict=True)]
-    return tagged_largest(targets, list(weights.values()), wish.tag)
+    percents = largest_remainder(share.percent, list(weights.values()))
+    targets = [pinned(version.revisions[name], percent) for name, percent in zip(weights, percents, strict=True)]
+    return tagged_largest(targets, list(weights.values()), share.tag)
 
 
 def _weights(model: Model, situation: Situation, version: Version) -> Mapping[str, int]:
-    """Each Configuration's weight: the spec's percents for a version of its variants, else the last, else all alike."""
+    """Return the weight of each Configuration.
+
+    These are the spec's percents if the version has the spec's variants, else the last declared percents, else equal
+    weights.
+    """
     percents = {variant.name: variant.percent for variant in model.spec.variants}
     if percents and set(percents) == set(version.variants.values()):
         by_variant = {variant: name for name, variant in version.variants.items()}

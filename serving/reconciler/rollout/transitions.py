@@ -1,4 +1,4 @@
-"""What a move of the traffic does to the state of a rollout. Pure."""
+"""Transitions of a rollout's state: a change of the candidate's share, and the end of a pause. Pure."""
 
 from __future__ import annotations
 
@@ -12,36 +12,39 @@ from serving.types.rollout import ALL
 
 
 def moved(state: RolloutState, percent: int, *reasons: str) -> RolloutState:
-    """The candidate is to get `percent`: it is judged by what comes from now on, which the gateway has still to show.
+    """Return the state in which the candidate is to get `percent`, not yet observed at the gateway.
 
-    What the stable version answered so far joins its baseline, and that its counts when it gets nothing more: there is
-    nothing else to compare with.
+    Counts start again. The stable version's former counts join its baseline. When it gets no more traffic, the baseline
+    becomes its counts: there is nothing else to compare with.
     """
     stable, baseline = NO_ANSWERS, state.baseline.merge(state.stable_counts)
     if percent >= ALL:
         stable, baseline = baseline, stable
     return replace(
         state, percent=percent, seen_at="", steady=False, reasons=reasons,
-        stable_counts=stable, candidate_counts=NO_ANSWERS, baseline=baseline, look=None,
+        stable_counts=stable, candidate_counts=NO_ANSWERS, baseline=baseline, judgement=None,
     )  # fmt: skip
 
 
 def grown(stood: Mapping[str, int], standing: Mapping[str, int]) -> dict[str, int]:
-    """Replicas to count from at the next step: more, when requests called for more meanwhile."""
+    """Return the larger number of replicas for each Configuration: the number grows when load required more."""
     return {name: max(stood.get(name, 0), standing.get(name, 0)) for name in {*stood, *standing}}
 
 
 def resumed(state: RolloutState, now: datetime) -> RolloutState:
-    """Out of a pause: what was left of a step and its deadline is left now. On the way it asks for replicas again."""
+    """Return the state after a pause: the remaining time of the step and of its deadline is as before the pause.
+
+    On the way to a step, replicas are requested again.
+    """
     since, seen = (_later(text, state.paused_at, now) for text in (state.since, state.seen_at))
     steady = state.steady and bool(seen)
     return replace(
-        state, phase="Progressing", paused_at="", since=since, seen_at=seen, steady=steady, reasons=("resumed by hand",)
+        state, phase="Progressing", paused_at="", since=since, seen_at=seen, steady=steady, reasons=("resumed",)
     )
 
 
 def _later(moment_text: str, paused_at: str, now: datetime) -> str:
-    """A moment before the pause, moved by as long as the pause took; one within it begins anew."""
+    """Return a time before the pause, moved by the length of the pause; a time within the pause becomes `now`."""
     if not moment_text:
         return ""
     before = min(parse_timestamp(moment_text), parse_timestamp(paused_at))

@@ -1,7 +1,7 @@
-"""The versions of a Model, as its Revisions tell them. Pure.
+"""Group the Revisions of a Model into versions. Pure.
 
-Without variants a version is one Revision. With variants it is one Revision in each variant's Configuration, all with
-the same label `knodel.dev/generation`; the first of them by name stands for the whole version.
+Without variants a version is one Revision. With variants it has one Revision in each variant's Configuration, all with
+the same label `knodel.dev/generation`. The first of them by name identifies the whole version.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from serving.types.annotations import (
 )
 
 PASSING = frozenset({"Unschedulable"})
-"""Reasons for which Knative calls a Revision failed at once, and which pass by themselves: a node may come, or become
-free. What stays so until the deadline is a failure then, with another reason."""
+"""Reasons with which Knative reports a Revision as failed at once, although they may end by themselves: a node may be
+added or become free. At the deadline Knative reports the failure with another reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a version is not ready. A `final` failure does not pass, even if the replicas become ready again."""
+    """Why a version is not ready. A `final` failure stays, even if the replicas become ready again."""
 
     revision: str
     reason: str
@@ -48,11 +48,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version: `revision` stands for it, `revisions` has all of it by Configuration, `variants` likewise.
+    """One version of a Model.
 
-    Not `held` while later replicas may load other bytes than the first one. With variants it is not `ready` until then:
-    they may have loaded different bytes.
-    Not `complete` while some variant's Revision is not made yet, or no more because Knative has collected it.
+    - `revision` identifies the version. `revisions` and `variants` are its Revisions and variants, by Configuration.
+    - `held`: later replicas must load the same bytes as the first one. A version with variants is not `ready` before,
+      since its variants may have loaded different bytes.
+    - `complete`: every variant has its Revision. False until all are created, and after Knative collected one.
     """
 
     revision: str
@@ -77,10 +78,10 @@ def versions_of(
     loaded: Mapping[str, str] = MappingProxyType({}),
     unheld: Collection[str] = (),
 ) -> tuple[Version, ...]:
-    """Return all versions, oldest first; of two made in the same second the order of `known` (from history) decides.
+    """Return all versions, oldest first. `known` (from the history) orders those created in the same second.
 
-    `loaded` has the digests of what revisions that promise none loaded first; `unheld` are those of them that may still
-    load other bytes.
+    `loaded` are the digests that revisions without a digest in their spec loaded first. `unheld` are those of these
+    revisions whose later replicas may still load other bytes.
     """
     groups: dict[str, dict[str, list[Object]]] = defaultdict(lambda: defaultdict(list))
     for revision in revisions:
@@ -98,22 +99,25 @@ def versions_of(
 
 
 def newest_last(versions: Sequence[Version], latest: Collection[str]) -> tuple[Version, ...]:
-    """The version of the revisions `latest` moved to the end, the others as they are.
+    """Return the versions with that of the revisions `latest` at the end.
 
-    `latest` are those that the Configurations of the spec's version made last. That version is the newest, though it
-    may be older than others: who goes back to a spec of other variants gets the Revisions that still stand there.
+    `latest` are the last Revisions of the Configurations of the spec's version. That version counts as the newest, but
+    may be older than others: a spec that returns to former variants reuses their existing Revisions.
     """
     newest = [version for version in versions if set(version.revisions.values()) <= set(latest)]
     return (*(version for version in versions if version not in newest), *newest)
 
 
 def version_with(versions: Iterable[Version], revision: str) -> Version | None:
-    """The version that `revision` belongs to."""
+    """Return the version that `revision` belongs to."""
     return next((version for version in versions if revision in version), None)
 
 
 def _occurrences(by_configuration: Mapping[str, list[Object]]) -> Iterable[dict[str, Object]]:
-    """What ran, was replaced and runs again has one label twice: the newest of each Configuration belong together."""
+    """Separate versions with the same label: one that was replaced and is deployed again.
+
+    The newest Revisions of all Configurations belong together, then the second newest, and so on.
+    """
     stacks = {name: sorted(members, key=_number, reverse=True) for name, members in by_configuration.items()}
     for depth in range(max(len(stack) for stack in stacks.values())):
         yield {name: stack[depth] for name, stack in sorted(stacks.items()) if depth < len(stack)}
@@ -160,7 +164,7 @@ def _difference(first: Object, digests: Collection[str]) -> Failure | None:
     """Return the failure of a version whose variants loaded different bytes."""
     if len(digests) <= 1:
         return None
-    message = f"its variants loaded {' and '.join(sorted(digests))}: deploy again, with the digest that is meant"
+    message = f"its variants loaded {' and '.join(sorted(digests))}: deploy again with the intended digest"
     return Failure(name_of(first), "DigestsDiffer", message, final=True)
 
 
@@ -172,7 +176,7 @@ def _failure(revision: Object) -> Failure | None:
 
 
 def shares_of(traffic: Iterable[Object], versions: Sequence[Version]) -> dict[str, int]:
-    """Percent of each version, from entries `{revision, percent}` as in `status.traffic`."""
+    """Return the percent of each version, from entries `{revision, percent}` as in `status.traffic`."""
     shares: dict[str, int] = {}
     for entry in traffic:
         version = version_with(versions, entry["revision"])

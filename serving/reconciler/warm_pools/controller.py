@@ -1,6 +1,6 @@
-"""The controller of WarmPools: which changes in the cluster wake which WarmPool.
+"""The controller of WarmPools: maps changes in the cluster to the WarmPools that need a pass.
 
-A seed's Configuration says all that its Revision says, so Revisions need not be watched.
+Revisions are not watched: the Configuration of a seed has all the conditions of its Revision.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from serving.reconciler.warm_pools.reconciler import WarmPoolReconciler
 from serving.types.settings.settings import Settings
 
 WORKERS = 1
-"""A few pools, each written once in a long while."""
+"""There are few pools, and their seeds rarely change."""
 
 
 class WarmPoolController:
-    """Runs passes over WarmPools whenever they, or what stands in their seeds' place, change.
+    """Runs a pass over a WarmPool when the pool, its namespace, or an object with its seed's name changes.
 
-    Make it before `informers.run()`: it asks for the informers that it needs.
+    Create it before `informers.run()`, since it creates the informers that it needs.
     """
 
     def __init__(self, cluster: Cluster, informers: Informers, *, settings: Settings) -> None:
@@ -29,20 +29,20 @@ class WarmPoolController:
         self.controller = Controller("warm pool", reconciler.reconcile, workers=WORKERS)
         self.controller.watches(informers[WARM_POOL])
         self.controller.watches_owned(informers[CONFIGURATION], WARM_POOL)
-        self.controller.watches_mapped(informers[CONFIGURATION], _by_name)
-        self.controller.watches_mapped(informers[NAMESPACE], self._in_it)
+        self.controller.watches_mapped(informers[CONFIGURATION], self._pool_of_seed_name)
+        self.controller.watches_mapped(informers[NAMESPACE], self._pools_in)
 
-    def _in_it(self, namespace: Object) -> list[Key]:
-        """The WarmPools in a namespace, whose labels say whether code may run."""
+    def _pools_in(self, namespace: Object) -> list[Key]:
+        """Return the WarmPools in a namespace, whose label allows or forbids code."""
         return [key_of(pool) for pool in self._informers[WARM_POOL] if namespace_of(pool) == name_of(namespace)]
 
+    @staticmethod
+    def _pool_of_seed_name(configuration: Object) -> list[Key]:
+        """Return the WarmPool for whose seed the Configuration has the name: it may have blocked that seed."""
+        pool = pool_of_seed(key_of(configuration))
+        return [pool] if pool is not None else []
+
     async def run(self) -> None:
-        """Work until cancelled, once every informer holds its first list."""
+        """Run until cancelled. Passes begin when every informer has its first list."""
         await self._informers.synced()
         await self.controller.run()
-
-
-def _by_name(configuration: Object) -> list[Key]:
-    """The WarmPool whose seed's name it bears: it may have been in its way."""
-    pool = pool_of_seed(key_of(configuration))
-    return [pool] if pool is not None else []

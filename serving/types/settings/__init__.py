@@ -1,1 +1,1 @@
-"""The settings of a platform and where its state lies."""
+"""The settings of a platform, and its state folder."""

@@ -1,4 +1,4 @@
-"""The ports of a platform: defaults, those that follow from the gateway's, and the options of `knodel up`. Pure."""
+"""The ports of a platform: defaults, those derived from the gateway's port, and the options of `knodel up`. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _KEYS: Final = ("gateway.port", "control.port", "control.tlsPort")
 
 
 def next_ports(given: Mapping[str, Any]) -> dict[str, int]:
-    """Return the ports of the control API that follow from a port of the gateway; none without a good one.
+    """Return the ports of the control API derived from the gateway's port; none without a valid gateway port.
 
-    `given` has settings by their keys.
+    `given` has settings by their keys. Ports that are set in `given` are not derived.
 
     Example:
         >>> next_ports({"gateway.port": 9380})
@@ -31,7 +31,7 @@ def next_ports(given: Mapping[str, Any]) -> dict[str, int]:
 
 
 def port_options(gateway: int, control: int, control_tls: int) -> str:
-    """Return the options by which `knodel up` takes these ports, each after a space; empty for the default ones.
+    """Return the options of `knodel up` for these ports, each after a space; empty for the default ports.
 
     Example:
         >>> port_options(9380, 9381, 9443)

@@ -1,12 +1,12 @@
-"""What resources cost: the section `prices` of the settings, by which bills and forecasts are made. Pure.
+"""Prices of resources: the section `prices` of the settings, for bills and forecasts. Pure.
 
     prices:
       currency: EUR
-      cpu: 0.031                       # of a core for an hour
-      memory: 0.0042                   # of a GiB for an hour
-      gpu: {nvidia.com/gpu: 2.10}      # of one, for an hour, by the resource's name
+      cpu: 0.031                       # per core and hour
+      memory: 0.0042                   # per GiB and hour
+      gpu: {nvidia.com/gpu: 2.10}      # per device and hour, by the resource's name
 
-All are 0 where nothing is said: then there are pod-hours to tell, and no money.
+Prices are 0 by default: bills then show pod-hours, and no amounts of money.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOUR: Final = 3_600.0  # s
 GIBIBYTE: Final = 2.0**30  # bytes
 CURRENCY: Final = "USD"
 MOST: Final = 1e6
-"""An hour; more is a typing error."""
+"""Per hour; more is a typing error."""
 _RESOURCE: Final = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _CURRENCY: Final = re.compile(r"[A-Za-z€$£¥]{1,8}")
 _KEYS: Final = ("currency", "cpu", "memory", "gpu")
@@ -34,7 +34,7 @@ _KEYS: Final = ("currency", "cpu", "memory", "gpu")
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices of an hour, in `currency`: of a core, of a GiB of memory, and of one of each extended resource."""
+    """Prices per hour, in `currency`: of a core, of a GiB of memory, and of one unit of each extended resource."""
 
     cpu: float = 0.0
     memory: float = 0.0
@@ -43,18 +43,18 @@ class Prices:
 
     @property
     def are_set(self) -> bool:
-        """Whether anything costs anything."""
+        """Return whether any price is above 0."""
         return any((self.cpu, self.memory, *self.gpu.values()))
 
     def of_second(self, replica: Mapping[str, float]) -> float:
-        """What one replica costs a second: `cpu` in cores, `memory` in bytes, extended resources by their names."""
+        """Return the price of a replica per second: `cpu` in cores, `memory` in bytes, extended resources by name."""
         per_hour = replica.get("cpu", 0.0) * self.cpu + replica.get("memory", 0.0) / GIBIBYTE * self.memory
         per_hour += sum(replica.get(name, 0.0) * price for name, price in self.gpu.items())
         return per_hour / HOUR
 
 
 def read_prices(given: Mapping[str, Any]) -> Prices:
-    """The prices that a section says. Raises SettingsError, which begins with the key."""
+    """Read the section. Raises SettingsError; its message begins with the key."""
     if unknown := [name for name in given if name not in _KEYS]:
         known = ", ".join(f"{GROUP}.{name}" for name in _KEYS)
         raise SettingsError(f"{GROUP}.{unknown[0]}: unknown setting; known: {known}")
@@ -67,7 +67,7 @@ def read_prices(given: Mapping[str, Any]) -> Prices:
 
 
 def prices_to_dict(prices: Prices) -> dict[str, Any]:
-    """The section that says them."""
+    """Return the section with these prices."""
     return {"currency": prices.currency, "cpu": prices.cpu, "memory": prices.memory, "gpu": dict(prices.gpu)}
 
 
@@ -76,10 +76,10 @@ def _gpus(value: Any) -> dict[str, float]:
         return {}
     key = f"{GROUP}.gpu"
     if not isinstance(value, Mapping):
-        raise SettingsError(f"{key}: a mapping of resources is expected, as in {key}: {{nvidia.com/gpu: 2.10}}")
+        raise SettingsError(f"{key}: must be a mapping of resources, as in {key}: {{nvidia.com/gpu: 2.10}}")
     for name in value:
         if not isinstance(name, str) or not _RESOURCE.fullmatch(name):
-            raise SettingsError(f"{key}: {str(name)[:80]!r} is no extended resource, as in nvidia.com/gpu")
+            raise SettingsError(f"{key}: {str(name)[:80]!r} is not an extended resource such as nvidia.com/gpu")
     return {name: _price(f"{key}.{name}", price) for name, price in sorted(value.items())}
 
 
@@ -88,7 +88,7 @@ def _price(key: str, value: Any) -> float:
         return 0.0
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not 0.0 <= value <= MOST:
-        raise SettingsError(f"{key}: {str(value)[:40]!r} is no price: a number from 0 to {MOST:g} for an hour")
+        raise SettingsError(f"{key}: {str(value)[:40]!r} is not a price: write a number from 0 to {MOST:g} per hour")
     return float(value)
 
 
@@ -96,5 +96,5 @@ def _currency(value: Any) -> str:
     if value is None:
         return CURRENCY
     if not isinstance(value, str) or not _CURRENCY.fullmatch(value):
-        raise SettingsError(f"{GROUP}.currency: {str(value)[:40]!r} is no currency, as in {CURRENCY}")
+        raise SettingsError(f"{GROUP}.currency: {str(value)[:40]!r} is not a currency such as {CURRENCY}")
     return value

@@ -1,4 +1,4 @@
-"""One setting: what a person should know of it, where it lives, and how a value for it is read and checked. Pure."""
+"""One setting: its documentation and limits, its place, and the check of its value. Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class SettingsError(KnodelError):
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """What a person should know of a setting, and what it accepts. A `unit` of "s" is written as a duration.
+class SettingInfo:
+    """The documentation of a setting, and its limits. Settings with the `unit` "s" are written as durations.
 
-    A text may be empty only where its default is.
+    A text may be empty only when its default is empty.
     """
 
     unit: str
@@ -38,67 +38,67 @@ def setting(
     least: float | None = None,
     most: float | None = None,
 ) -> T:
-    """The declaration of a setting, as a field of its group's dataclass."""
-    value: T = field(default=default, metadata={"about": About(unit, reason, least, most)})
+    """Declare a setting as a field of its group's dataclass."""
+    value: T = field(default=default, metadata={"about": SettingInfo(unit, reason, least, most)})
     return value
 
 
 def port_setting(default: int, reason: str) -> int:
-    """The declaration of a TCP port."""
+    """Declare a TCP port."""
     return setting(default, "port", reason, 1, LARGEST_PORT)
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """Where a key's value lives, and how it is read."""
+class SettingField:
+    """The place, type and limits of a setting."""
 
     key: str
     group: str
     name: str
     type: type
-    about: About
+    about: SettingInfo
     default: Any
 
     @property
     def variable(self) -> str:
-        """Its environment variable."""
+        """Return the environment variable of the setting."""
         return VARIABLE_PREFIX + f"{self.group}_{self.name}".upper()
 
 
-def from_variable(slot: Slot, text: str) -> Any:
-    """A variable's text as the file would have it. Raises SettingsError."""
-    if slot.type is int:
+def from_variable(entry: SettingField, text: str) -> Any:
+    """Convert the text of a variable to the type that the file has. Raises SettingsError."""
+    if entry.type is int:
         try:
             return int(text)
         except ValueError:
-            raise SettingsError(f"{slot.key}: {text[:40]!r} in {slot.variable} is no whole number") from None
+            raise SettingsError(f"{entry.key}: {text[:40]!r} in {entry.variable} is not a whole number") from None
     return text
 
 
-def read_value(slot: Slot, value: Any) -> Any:
-    """The checked value; durations become seconds. Raises SettingsError."""
-    if slot.about.unit == "s":
-        return _within(slot, _seconds(slot, value))
-    if slot.type is int:
+def read_value(entry: SettingField, value: Any) -> Any:
+    """Check a value and return it, with durations in seconds. Raises SettingsError."""
+    if entry.about.unit == "s":
+        return _within(entry, _seconds(entry, value))
+    if entry.type is int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise SettingsError(f"{slot.key}: {value!r} is no whole number ({slot.about.unit})")
-        return _within(slot, value)
-    if not isinstance(value, str) or (not value.strip() and slot.default):
-        raise SettingsError(f"{slot.key}: {value!r} is no text ({slot.about.unit})")
+            raise SettingsError(f"{entry.key}: {value!r} is not a whole number ({entry.about.unit})")
+        return _within(entry, value)
+    if not isinstance(value, str) or (not value.strip() and entry.default):
+        raise SettingsError(f"{entry.key}: {value!r} is not a text ({entry.about.unit})")
     return value
 
 
-def _seconds(slot: Slot, value: Any) -> float:
+def _seconds(entry: SettingField, value: Any) -> float:
     try:
         if isinstance(value, str):
             return parse_duration(value)
     except ValueError as error:
-        raise SettingsError(f"{slot.key}: {value!r} {error}") from error
-    raise SettingsError(f"{slot.key}: {value!r} is no duration: write it with a unit, as in 10s")
+        raise SettingsError(f"{entry.key}: {value!r} {error}") from error
+    raise SettingsError(f"{entry.key}: {value!r} is not a duration: write it with a unit, as in 10s")
 
 
-def _within(slot: Slot, value: float) -> float:
-    least, most = slot.about.least, slot.about.most
+def _within(entry: SettingField, value: float) -> float:
+    least, most = entry.about.least, entry.about.most
     if (least is not None and value < least) or (most is not None and value > most):
-        raise SettingsError(f"{slot.key}: {value} is out of bounds: {least:g} to {most:g} ({slot.about.unit})")
+        raise SettingsError(f"{entry.key}: {value} is out of bounds: {least:g} to {most:g} ({entry.about.unit})")
     return value

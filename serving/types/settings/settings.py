@@ -1,8 +1,8 @@
 """The settings of a platform: one typed value, from defaults, then a YAML file, then `KNODEL_*` variables.
 
-A key is `group.field` in camelCase (`gateway.port`); its variable is KNODEL_GROUP_FIELD (`KNODEL_GATEWAY_PORT`). Keys
-and variables that no setting has are refused by name. `knodel config` prints the settings. On Kubernetes the
-file is the ConfigMap `knodel-config` and variables do not count: whoever reads the ConfigMap sees what is in force.
+A key is `group.field` in camelCase (`gateway.port`); its variable is KNODEL_GROUP_FIELD (`KNODEL_GATEWAY_PORT`).
+Unknown keys and variables are refused. `knodel config` prints the settings. On Kubernetes the file is the ConfigMap
+`knodel-config`, and variables are not used, so the ConfigMap shows the settings in force.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from serving.types.settings.runtimes import GROUP as RUNTIMES
 from serving.types.settings.runtimes import Runtime, read_runtimes, runtimes_to_dict
 from serving.types.settings.setting import (
     VARIABLE_PREFIX,
+    SettingField,
     SettingsError,
-    Slot,
     from_variable,
     port_setting,
     read_value,
@@ -50,8 +50,8 @@ __all__ = [
     "settings_to_dict",
 ]
 
-FREE = frozenset({RUNTIMES, PRICES})
-"""Sections with names that people choose; of no variables, by files alone."""
+FREE_FORM = frozenset({RUNTIMES, PRICES})
+"""Sections with names chosen by users. They have no variables, and are set only in files."""
 
 OTHER_VARIABLES = frozenset(
     {
@@ -72,40 +72,40 @@ OTHER_VARIABLES = frozenset(
         "KNODEL_EVENTS_WAIT",
     }
 )
-"""Variables that are no settings of a platform: its state folder, by which everything else is found, and those that
-model servers and training scripts read."""
+"""Variables that are not settings of a platform: its state folder, which contains everything else, and those of model
+servers and training scripts."""
 
 FORMATS = ("knodel", "cdevents")
-"""Of the events that go out (`eventing.outbound.service_events`)."""
+"""Formats of outgoing events (`eventing.outbound.service_events`)."""
 MEBIBYTE = 1024 * 1024  # bytes
 DAY = 86_400.0  # s
 _URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[0-9A-Za-z.-]+)(:[0-9]{1,5})?(/[0-9A-Za-z._~%/-]*)?")
-"""Of a server: a scheme, a host, perhaps port and path."""
+"""URL of a server: a scheme and a host, optionally a port and a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """The data plane's public address and its limits."""
 
-    address: str = setting("127.0.0.1", "address", "loopback only unless asked: requests need no token")
+    address: str = setting("127.0.0.1", "address", "loopback by default, since requests need no token")
     port: int = port_setting(ports.GATEWAY, "the usual port of a local HTTP service")
     domain: str = setting("localhost", "domain", "browsers and curl resolve *.localhost without any configuration")
     hosts: str = setting(
         "", "names, with commas", "further names of the gateway for requests and web pages; *.DOMAIN, or * for any name"
     )
     max_request_bytes: int = setting(
-        64 * MEBIBYTE, "bytes", "one page of OCR is 13 MB of tensors as JSON", 1024, 1024 * MEBIBYTE
+        64 * MEBIBYTE, "bytes", "largest body; one page of OCR is 13 MB of tensors as JSON", 1024, 1024 * MEBIBYTE
     )
-    max_header_bytes: int = setting(32 * 1024, "bytes", "bounds what one connection can hold", 1024, 96 * 1024)
+    max_header_bytes: int = setting(32 * 1024, "bytes", "limits the memory of one connection", 1024, 96 * 1024)
     max_headers: int = setting(100, "headers", "Envoy's own default", 1, 1000)
-    header_timeout: float = setting(10.0, "s", "a client that drips its headers is cut off", 0.1, 3600)
+    header_timeout: float = setting(10.0, "s", "time for a client to send its headers", 0.1, 3600)
 
 
 @dataclass(frozen=True, slots=True)
 class ControlSettings:
-    """Where the control API listens."""
+    """The addresses of the control API."""
 
-    address: str = setting("127.0.0.1", "address", "loopback only unless asked")
+    address: str = setting("127.0.0.1", "address", "loopback by default")
     port: int = port_setting(ports.CONTROL, "next to the gateway's; with another gateway.port the next one")
     tls_port: int = port_setting(ports.CONTROL_TLS, "for kubectl, over TLS; with another gateway.port the next but one")
 
@@ -117,59 +117,61 @@ class ServerSettings:
     image: str = setting(
         f"knodel.dev/server:{VERSION}",
         "image",
-        "our model server, of this release; a change makes revisions",
+        "the model server of this release; a change creates revisions",
     )
     port: int = port_setting(8080, "the container's port, Knative's default")
     allow_hosts: str = setting(
         "",
         "hosts, with commas",
-        "hosts that models may be fetched from though they are private, as URIs name them; a change makes revisions",
+        "private hosts that models may be fetched from, as written in URIs; a change creates revisions",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerSettings:
-    """The autoscaler on Kubernetes; `autoscaler.settings_file` reads them there."""
+    """The autoscaler on Kubernetes, where `autoscaler.settings_file` reads these settings."""
 
     scale_to_zero_grace: float = setting(
         10.0,
         "s",
-        "gateways learn within seconds that the activator is in the path; Knative gives 30 s",
+        "time for gateways to route to the activator before the last replica stops; Knative's default is 30 s",
         0,
         3600,
     )
     activator_poll_interval: float = setting(
-        0.025, "s", "between two looks at Knative's activators while something is at zero", 0.005, 10
+        0.025, "s", "between two polls of Knative's activators while a revision is at zero", 0.005, 10
     )
     activator_namespace: str = setting("knative-serving", "namespace", "where Knative's activators run")
-    cluster_domain: str = setting("cluster.local", "domain", "how the names of Services end")
+    cluster_domain: str = setting("cluster.local", "domain", "suffix of the names of Services")
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutSettings:
-    """What judges of rollouts may ask."""
+    """The source of metrics for judges of rollouts."""
 
-    prometheus_url: str = setting("", "URL", "of a Prometheus, which further metrics of a judge are asked from")
+    prometheus_url: str = setting("", "URL", "Prometheus for the metrics of a judge")
 
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """Who is told what became of rollouts; how many events are taken, and how long they are kept."""
+    """The sink of rollout events, and the limits of received events."""
 
-    sink: str = setting("", "URL", "where events of rollouts are sent, as to a Knative Broker; none by default")
-    format: str = setting("knodel", "knodel or cdevents", "cdevents: service.deployed and service.rolledback alone")
-    rate: int = setting(50_000, "events a second", "of one EventSource: none fills the queue of all", 1, 1_000_000)
-    pending: int = setting(10_000, "events", "of one EventSource that may wait for their effect", 100, 1_000_000)
-    retention: float = setting(7 * DAY, "s", "finished events are kept, to know copies by", 3600, 90 * DAY)
-    issuer_hosts: str = setting(
-        "", "hosts, with commas", "hosts of OIDC issuers that may have private addresses, as EventSources name them"
+    sink: str = setting("", "URL", "receiver of rollout events, such as a Knative Broker; none by default")
+    format: str = setting("knodel", "knodel or cdevents", "cdevents: only service.deployed and service.rolledback")
+    rate: int = setting(
+        50_000, "events a second", "of one EventSource, so that none fills the common queue", 1, 1_000_000
     )
-    kept: int = setting(20_000, "events", "finished ones of one EventSource: 8 kB of memory each", 100, 1_000_000)
+    pending: int = setting(10_000, "events", "of one EventSource that are not finished", 100, 1_000_000)
+    retention: float = setting(
+        7 * DAY, "s", "for which finished events are kept, to recognise duplicates", 3600, 90 * DAY
+    )
+    issuer_hosts: str = setting("", "hosts, with commas", "private hosts of OIDC issuers, as written in EventSources")
+    kept: int = setting(20_000, "events", "finished events of one EventSource: 8 kB of memory each", 100, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of a platform; `runtimes` and `prices`, in which names are free, by files alone."""
+    """All settings of a platform. `runtimes` and `prices` have names chosen by users, and are set only in files."""
 
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     control: ControlSettings = field(default_factory=ControlSettings)
@@ -189,10 +191,14 @@ def load_settings(
     control_port: int | None = None,
     control_tls_port: int | None = None,
 ) -> Settings:
-    """The settings in force: defaults, the file `config`, variables, then what the command line names.
+    """Return the settings in force: defaults, the file `config`, variables, then ports from the command line.
 
-    With another port of the gateway, the ports of the control API that are not set are the next ones, so that one port
-    is enough for a second platform on a machine. Raises SettingsError, LoadError.
+    With another gateway port, unset ports of the control API are the next ones, so that one port is enough for a second
+    platform on a machine. Raises SettingsError, LoadError.
+
+    Example:
+        >>> load_settings(environ={"KNODEL_GATEWAY_PORT": "9380"}).control.port
+        9381
     """
     given: dict[str, Any] = {}
     if config is not None:
@@ -206,7 +212,7 @@ def load_settings(
 
 
 def settings_from_text(text: str, where: str) -> Settings:
-    """The settings that the YAML `text` says, defaults for the rest; `where` names it in errors.
+    """Return the settings in a YAML text, with defaults for the rest. `where` is the name of the text in errors.
 
     Raises SettingsError, LoadError.
     """
@@ -214,27 +220,27 @@ def settings_from_text(text: str, where: str) -> Settings:
 
 
 def settings_to_dict(settings: Settings) -> dict[str, dict[str, Any]]:
-    """The settings as the file would say them."""
+    """Return the settings in the form of the file."""
     answer: dict[str, dict[str, Any]] = {}
-    for slot in _slots().values():
-        value = getattr(getattr(settings, slot.group), slot.name)
-        shown = format_duration(value) if slot.about.unit == "s" else value
-        answer.setdefault(slot.group, {})[slot.key.partition(".")[2]] = shown
+    for entry in _setting_fields().values():
+        value = getattr(getattr(settings, entry.group), entry.name)
+        shown = format_duration(value) if entry.about.unit == "s" else value
+        answer.setdefault(entry.group, {})[entry.key.partition(".")[2]] = shown
     return answer | {RUNTIMES: runtimes_to_dict(settings.runtimes), PRICES: prices_to_dict(settings.prices)}
 
 
 def describe_settings() -> list[dict[str, Any]]:
-    """Every setting in order: `key` in the file, `variable`, `default`, `unit`, and what it is `for`."""
+    """Return every setting with `key`, `variable`, `default`, `unit`, and `for` (its purpose), in order."""
     defaults = settings_to_dict(Settings())
     return [
         {
-            "key": slot.key,
-            "variable": slot.variable,
-            "default": defaults[slot.group][slot.key.partition(".")[2]],
-            "unit": slot.about.unit,
-            "for": slot.about.reason,
+            "key": entry.key,
+            "variable": entry.variable,
+            "default": defaults[entry.group][entry.key.partition(".")[2]],
+            "unit": entry.about.unit,
+            "for": entry.about.reason,
         }
-        for slot in _slots().values()
+        for entry in _setting_fields().values()
     ]
 
 
@@ -243,52 +249,49 @@ def _settings_with(given: Mapping[str, Any]) -> Settings:
         runtimes=read_runtimes(given.get(RUNTIMES, {})),
         prices=read_prices(given.get(PRICES, {})),
     )
-    slots = _slots()
+    entries = _setting_fields()
     for key, value in given.items():
-        if key in FREE:
+        if key in FREE_FORM:
             continue
-        slot = slots[key]
-        group = replace(getattr(settings, slot.group), **{slot.name: read_value(slot, value)})
-        settings = replace(settings, **{slot.group: group})
+        entry = entries[key]
+        group = replace(getattr(settings, entry.group), **{entry.name: read_value(entry, value)})
+        settings = replace(settings, **{entry.group: group})
     _check_ports(settings)
     _check_url("rollout.prometheusUrl", settings.rollout.prometheus_url)
     _check_url("events.sink", settings.events.sink)
-    _check_format(settings.events.format)
-    _check_names("gateway.hosts", settings.gateway.hosts)
-    _check_domain(settings.gateway.domain)
+    if settings.events.format not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise SettingsError(f"events.format: {settings.events.format[:40]!r} is unknown; known: {known}")
+    _check_hosts(settings.gateway)
     return settings
 
 
 @cache
-def _slots() -> dict[str, Slot]:
-    found: dict[str, Slot] = {}
+def _setting_fields() -> dict[str, SettingField]:
+    """Return all settings by their keys."""
+    found: dict[str, SettingField] = {}
     for group, made in _groups().items():
         types = get_type_hints(made)
         for one in fields(made):
-            key = f"{group}.{_camel(one.name)}"
-            found[key] = Slot(key, group, one.name, types[one.name], one.metadata["about"], one.default)
+            first, *rest = one.name.split("_")
+            key = f"{group}.{first}{''.join(part.capitalize() for part in rest)}"
+            found[key] = SettingField(key, group, one.name, types[one.name], one.metadata["about"], one.default)
     return found
 
 
 def _groups() -> dict[str, Any]:
-    """The groups of settings with names of ours, each with its dataclass."""
-    return {name: made for name, made in get_type_hints(Settings).items() if name not in FREE}
+    """Return the groups of settings with fixed names, each with its dataclass."""
+    return {name: made for name, made in get_type_hints(Settings).items() if name not in FREE_FORM}
 
 
-def _check_names(key: str, value: str) -> None:
-    wrong = next((name for name in filter(None, map(str.strip, value.split(","))) if not is_host_pattern(name)), None)
-    if wrong is not None:
-        raise SettingsError(f"{key}: {wrong[:80]!r} is not a host name: {PATTERN_FORM}")
-
-
-def _check_domain(domain: str) -> None:
-    if not is_host_pattern(f"*.{domain}"):
-        raise SettingsError(f"gateway.domain: {domain[:80]!r} is not a domain: write it as in models.example.org")
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
+def _check_hosts(gateway: GatewaySettings) -> None:
+    for name in filter(None, map(str.strip, gateway.hosts.split(","))):
+        if not is_host_pattern(name):
+            raise SettingsError(f"gateway.hosts: {name[:80]!r} is not a host name: {PATTERN_FORM}")
+    if not is_host_pattern(f"*.{gateway.domain}"):
+        raise SettingsError(
+            f"gateway.domain: {gateway.domain[:80]!r} is not a domain: write it as in models.example.org"
+        )
 
 
 def _read_text(path: Path) -> str:
@@ -296,25 +299,27 @@ def _read_text(path: Path) -> str:
         with open_input(path) as file:
             return file.read().decode()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise LoadError(f"cannot read the settings {path}: {reason}") from error
 
 
 def _from_document(text: str, where: str) -> dict[str, Any]:
     documents = load_documents(text, where)
     if len(documents) > 1:
-        raise SettingsError(f"{where} holds {len(documents)} documents: write one")
+        raise SettingsError(f"{where} contains {len(documents)} documents: write one")
     found: dict[str, Any] = {}
     for group, members in (_mapping(documents[0], where) if documents else {}).items():
-        if group in FREE:
+        if group in FREE_FORM:
             found[group] = _mapping(members, group)
             continue
         if group not in _groups():
-            raise SettingsError(f"{group}: unknown setting in {where}; known: {', '.join([*_groups(), *sorted(FREE)])}")
+            raise SettingsError(
+                f"{group}: unknown setting in {where}; known: {', '.join([*_groups(), *sorted(FREE_FORM)])}"
+            )
         for name, value in _mapping(members, group).items():
             key = f"{group}.{name}"
-            if key not in _slots():
-                known = [other for other in _slots() if other.startswith(f"{group}.")]
+            if key not in _setting_fields():
+                known = [other for other in _setting_fields() if other.startswith(f"{group}.")]
                 raise SettingsError(f"{key}: unknown setting in {where}; known: {', '.join(known)}")
             found[key] = value
     return found
@@ -324,31 +329,26 @@ def _mapping(value: Any, where: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise SettingsError(f"{where}: a mapping of settings is expected, as in `gateway: {{port: 8080}}`")
+        raise SettingsError(f"{where}: must be a mapping of settings, as in `gateway: {{port: 8080}}`")
     return value
 
 
 def _from_variables(environ: Mapping[str, str]) -> dict[str, Any]:
-    keys = {slot.variable: slot.key for slot in _slots().values()}
+    keys = {entry.variable: entry.key for entry in _setting_fields().values()}
     found: dict[str, Any] = {}
     for variable, text in environ.items():
         if not variable.startswith(VARIABLE_PREFIX) or variable in OTHER_VARIABLES:
             continue
         if variable not in keys:
             raise SettingsError(f"{variable}: unknown setting; known: {', '.join(keys)}")
-        found[keys[variable]] = from_variable(_slots()[keys[variable]], text)
+        found[keys[variable]] = from_variable(_setting_fields()[keys[variable]], text)
     return found
 
 
 def _check_url(key: str, value: str) -> None:
-    """No user or password in it: settings are no secret."""
+    """Check a URL. User and password are not allowed, since settings are not secret."""
     if value and not _URL.fullmatch(value):
-        raise SettingsError(f"{key}: {value[:200]!r} is no address as in http://prometheus.monitoring:9090")
-
-
-def _check_format(value: str) -> None:
-    if value not in FORMATS:
-        raise SettingsError(f"events.format: {value[:40]!r} is unknown; known: {', '.join(FORMATS)}")
+        raise SettingsError(f"{key}: {value[:200]!r} is not a URL such as http://prometheus.monitoring:9090")
 
 
 def _check_ports(settings: Settings) -> None:
@@ -357,5 +357,5 @@ def _check_ports(settings: Settings) -> None:
     taken: dict[int, str] = {}
     for key, port in chosen.items():
         if port in taken:
-            raise SettingsError(f"{key}: {port} is {taken[port]} already: choose another port")
+            raise SettingsError(f"{key}: {port} is already {taken[port]}: choose another port")
         taken[port] = key

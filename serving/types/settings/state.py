@@ -1,17 +1,17 @@
-"""The state folder of a platform: how its files are called, and the facts by which commands find it.
+"""The state folder of a platform: the names of its files, and the facts by which commands find the platform.
 
 platform.json   the facts, written when the platform is ready, removed when it ends
-lock            held by the platform's process for as long as it runs
-control.sock    the control API for the commands of this machine (0600)
+lock            locked by the platform's process while it runs
+control.sock    the control API for commands on this machine (0600)
 token           the bearer token of the control API, a new one at each start (0600)
 kubeconfig      for kubectl, with that token (0600)
-platform.log    what a detached platform says
+platform.log    the output of a detached platform
 cluster.db      every object
 artifacts/      fetched model files
-kept/           copies of local model files, by content: what versions serve (`serving.storage.kept`)
+kept/           copies of local model files, by digest, which versions serve (`serving.storage.kept`)
 tls/            authority, certificate and key of the control API's TLS address
-gateway/        Envoy's files, and the record by which it is found again
-activator/      the activator's files, and the record by which it is found again
+gateway/        Envoy's files, and the record of its process
+activator/      the activator's files, and the record of its process
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ ACTIVATOR_FOLDER = "activator"
 LARGEST_PORT = 65_535
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 LEAST_ROOM = 1 << 20
-"""Bytes: with less the store says that it cannot be written, too (clusters.embedded.store.database)."""
+"""Bytes of free space below which the disk counts as full, as in `clusters.embedded.store.database`."""
 
 
 class StateError(KnodelError):
-    """The state folder does not tell of a platform."""
+    """The state folder cannot be read, or its disk is full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What `platform.json` says; addresses are `host:port`, `pid` and `start_ticks` name the process."""
+    """The content of `platform.json`. Addresses are `host:port`; `pid` and `start_ticks` identify the process."""
 
     pid: int
     start_ticks: int
@@ -65,15 +65,15 @@ class Facts:
     control_tls: str
     domain: str = "localhost"
     prices: dict[str, Any] = field(default_factory=dict)
-    """The section of the settings, for who makes bills."""
+    """The section of the settings, for bills."""
     kept_limit: int | None = None
-    """The most bytes that copies of local model files may have; None: not known."""
+    """Limit of the copies of local model files, in bytes; None when it is unknown."""
 
     @classmethod
     def read(cls, state: Path) -> Facts | None:
-        """The facts, None when there are none; what a later platform says besides is left out.
+        """Read the facts of a state folder; None when it has none. Facts of later releases are ignored.
 
-        Raises StateError for a file that cannot be understood.
+        Raises StateError for an invalid file.
         """
         path = state / PLATFORM_FILE
         try:
@@ -90,22 +90,22 @@ class Facts:
         return facts
 
     def write(self) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file atomically."""
         path = Path(self.state) / PLATFORM_FILE
         write_private(path, json.dumps(asdict(self), indent=2).encode() + b"\n")
 
 
 def forget(state: Path) -> list[Path]:
-    """Remove the facts, since no platform is ready here. Return the file when a read-only disk keeps it.
+    """Remove the facts of a platform that has ended. Return the file if a read-only disk keeps it.
 
-    A file that stays is harmless: it counts only while the process that it names holds the folder's lock.
+    A remaining file is harmless: it counts only while its process holds the folder's lock.
     """
     return remove_files(state / PLATFORM_FILE)
 
 
 @contextmanager
-def told_when_full(state: Path) -> Iterator[None]:
-    """What fails inside for want of room on the disk raises StateError, which says what to do."""
+def report_full_disk(state: Path) -> Iterator[None]:
+    """Turn errors of a full disk inside the block into a StateError with the remedy."""
     try:
         yield
     except OSError as error:
@@ -114,30 +114,31 @@ def told_when_full(state: Path) -> Iterator[None]:
         raise StateError(_full(state)) from error
 
 
-def full_disk(state: Path) -> str:
-    """What to tell of a platform that could not even write why it ended; empty when there is room."""
+def full_disk_message(state: Path) -> str:
+    """Return the message for a platform that could not write why it ended; empty when the disk is not full."""
     return _full(state) if is_full(state) else ""
 
 
 def is_full(folder: Path) -> bool:
-    """Whether its disk has no room for what a platform writes."""
+    """Return whether the disk of the folder is too full for the writes of a platform."""
     return shutil.disk_usage(folder).free < LEAST_ROOM
 
 
 def _full(state: Path) -> str:
-    return f"the disk of the state folder {state} is full: make room, then `knodel up`; models go on serving meanwhile"
+    remedy = "make room, then run `knodel up`; running models continue to serve"
+    return f"the disk of the state folder {state} is full: {remedy}"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`host:port` or `[host]:port` → (host, port). Raises ValueError."""
+    """Split `host:port` or `[host]:port` into host and port. Raises ValueError."""
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= LARGEST_PORT:
-        raise ValueError(f"{address!r} is no address: HOST:PORT is expected")
+        raise ValueError(f"{address!r} is not an address: write HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read (0600), at once: temporary file, fsync, rename."""
+    """Write a file that only its owner may read (0600), atomically: temporary file, fsync, rename."""
     temporary = path.with_name(path.name + ".new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

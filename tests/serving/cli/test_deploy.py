@@ -407,7 +407,7 @@ async def test_what_this_machine_cannot_serve_is_refused_before_it_is_stored(
 async def test_a_runtime_that_the_settings_do_not_have_is_refused(served: Served) -> None:
     document = models("lines", last=", runtime: {name: large}")
 
-    check(await served.knodel("deploy", "-f", "-", stdin=document), 2, ["spec.runtime.name", "its settings have none"])
+    check(await served.knodel("deploy", "-f", "-", stdin=document), 2, ["spec.runtime.name", "use one of: none"])
 
 
 async def test_metrics_are_refused_where_the_settings_name_no_prometheus(served: Served) -> None:

@@ -45,10 +45,10 @@ MODEL = "apiVersion: knodel.dev/v1alpha1\nkind: Model\nmetadata: {name: m}\nspec
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "holds no object"),
+        ("", "contains no object"),
         ("a: [", "at the end"),
         ("kind: Model", "apiVersion is missing"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}", "Pod (v1) is not taken here"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}", "Pod (v1) is not accepted here"),
         (MODEL % "minReplicas: -1", "spec.minReplicas"),
         (MODEL % "minReplicas: 1001", "spec.minReplicas"),
         (MODEL % "maxReplicas: 1001", "spec.maxReplicas"),

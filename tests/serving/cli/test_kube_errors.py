@@ -202,7 +202,7 @@ def test_a_host_of_another_model_is_refused_before_it_is_sent(knodel: Knodel, ap
 
     done = knodel("deploy", "other-a", "--uri", "https://m", *HERE)
 
-    check(done, 2, ["metadata.name: the name other-a belongs to model other already"])
+    check(done, 2, ["metadata.name: the name other-a belongs to model other"])
 
 
 def test_who_may_not_list_models_may_deploy_all_the_same(knodel: Knodel, api: FakeApi, config: Config) -> None:

@@ -328,7 +328,7 @@ async def test_the_logs_of_an_unknown_revision_are_refused_with_those_that_there
     for options in ((), ("--follow",)):
         done = await magika.knodel("logs", "magika", "--revision", "nope", *options)
 
-        check(done, 3, ["nope is no revision or version label of model magika; known: magika-0000"])
+        check(done, 3, ["nope is not a revision or version label of model magika; known: magika-0000"])
 
 
 async def test_the_logs_of_a_version_are_found_by_its_label(magika: Served) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from clusters.base.objects import MODEL, Object
 from serving.reconciler.rollout.judging.verdict import Verdict
-from serving.reconciler.rollout.state import Look, Passed, Phase, RolloutState
+from serving.reconciler.rollout.state import Judgement, Passed, Phase, RolloutState
 from tests.serving.cli.conftest import Served
 from tests.serving.cli.test_models import STATUS, magika
 from tests.support.wait import eventually
@@ -18,13 +18,13 @@ __all__ = ["magika"]
 
 OLD, NEW = "magika-00001", "magika-00002"
 NOW = "2026-01-01T00:00:00.000Z"
-LOOK = Look(Verdict("wait", ("errors: 0.00% against 0.10%",), {"needed": 530.0}), NOW)
+LOOK = Judgement(Verdict("wait", ("errors: 0.00% against 0.10%",), {"needed": 530.0}), NOW)
 
 
 def rolling(phase: str, percent: int = 10) -> Object:
     """`status.rollout` of the second version, in its second step."""
     return RolloutState(
-        cast(Phase, phase), NEW, OLD, NOW, NOW, step=1, percent=percent, seen_at=NOW, ended_at=NOW, look=LOOK,
+        cast(Phase, phase), NEW, OLD, NOW, NOW, step=1, percent=percent, seen_at=NOW, ended_at=NOW, judgement=LOOK,
         reasons=("50 % in force",), passed=(Passed(10, NOW, NOW, LOOK),),
     ).to_json()  # fmt: skip
 
@@ -73,7 +73,7 @@ async def test_a_command_is_written_and_waited_for(
 async def test_without_a_rollout_under_way_the_command_says_so(magika: Served, verb: str) -> None:
     done = await magika.knodel(verb, "magika")
     assert (done.code, done.out) == (1, "")
-    assert "has no rollout under way" in done.err
+    assert "has no running rollout" in done.err
 
 
 async def test_a_rollout_that_ends_meanwhile_cannot_be_paused(magika: Served) -> None:
@@ -103,7 +103,7 @@ async def test_a_rollout_is_shown_to_people(magika: Served, verb: str, words: li
 async def test_a_judge_without_requests_has_nothing_to_compare(magika: Served) -> None:
     rollout = rolling("Progressing")
     numbers = {"stable.requests": 0.0, "candidate.requests": 0.0, "errors.lower": -1.0, "errors.upper": 1.0}
-    rollout["verdict"] |= {"reasons": ["the candidate has answered nothing yet"], "numbers": numbers}
+    rollout["verdict"] |= {"reasons": ["the candidate has not answered any request yet"], "numbers": numbers}
     await magika.set_status("magika", {"rollout": rollout})
 
     out = (await magika.knodel("describe", "magika")).out

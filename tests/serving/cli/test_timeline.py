@@ -9,12 +9,12 @@ from eventing.objects.outbox import ROLLED_BACK, STARTED, Entry
 from eventing.objects.outgoing import make_outgoing
 from serving.cli.events.timeline import timeline
 from serving.reconciler.rollout.judging.verdict import Verdict
-from serving.reconciler.rollout.state import Look, Passed, RolloutState
+from serving.reconciler.rollout.state import Judgement, Passed, RolloutState
 
 CAUSE = {"by": "event", "id": "42", "source": "/train/magika"}
 NEW, OLD = "magika-00002", "magika-00001"
-PASS = Look(Verdict("pass", ("no worse",), {"requests": 900.0}), "2026-01-01T00:01:10.000Z")
-FAIL = Look(Verdict("fail", ("20 % errors", "slower"), {"requests": 40.0}), "2026-01-01T00:01:20.000Z")
+PASS = Judgement(Verdict("pass", ("no worse",), {"requests": 900.0}), "2026-01-01T00:01:10.000Z")
+FAIL = Judgement(Verdict("fail", ("20 % errors", "slower"), {"requests": 40.0}), "2026-01-01T00:01:20.000Z")
 
 
 def event(**status: Any) -> Object:
@@ -66,7 +66,7 @@ def test_a_version_came_after_its_event_though_the_history_knows_whole_seconds_a
 def test_a_refused_version_shows_the_verdict_and_its_numbers() -> None:
     passed = Passed(10, "2026-01-01T00:00:10.000Z", PASS.at, PASS)
     told = outgoing(ROLLED_BACK, FAIL.at, "Applied", percent=0, reasons=["20 % errors", "slower"])
-    shown = lines(event(), model(state(passed=(passed,), look=FAIL)), [told])
+    shown = lines(event(), model(state(passed=(passed,), judgement=FAIL)), [told])
     assert shown[-3:] == [
         ("step", "10 % since 2026-01-01T00:00:10.000Z: pass: no worse [requests 900]"),
         ("verdict", "fail: 20 % errors; slower [requests 40]"),
@@ -76,12 +76,12 @@ def test_a_refused_version_shows_the_verdict_and_its_numbers() -> None:
 
 def test_the_verdict_that_ended_a_step_stands_once() -> None:
     passed = Passed(100, "2026-01-01T00:00:10.000Z", PASS.at, PASS)
-    assert [what for what, _ in lines(event(), model(state(passed=(passed,), look=PASS)), [])][-1] == "step"
+    assert [what for what, _ in lines(event(), model(state(passed=(passed,), judgement=PASS)), [])][-1] == "step"
 
 
 def test_steps_of_a_rollout_that_the_model_forgot_are_those_of_the_last_event() -> None:
     passed = Passed(10, "2026-01-01T00:00:10.000Z", PASS.at, PASS).to_json()
-    newer = RolloutState("Progressing", "magika-00003", OLD, PASS.at, PASS.at, look=FAIL)
+    newer = RolloutState("Progressing", "magika-00003", OLD, PASS.at, PASS.at, judgement=FAIL)
     told = outgoing(ROLLED_BACK, FAIL.at, passed=[passed])
     shown = [what for what, _ in lines(event(), model(newer), [told])]
     assert shown == ["sent", "received", "applied", "revision", "step", "rolledback"]

@@ -1,4 +1,4 @@
-"""What makes a revision and what does not; owners, labels, the hash of what was applied."""
+"""Makers of Knative objects: which changes create a revision; owners, labels, and the hash of what was applied."""
 
 from __future__ import annotations
 

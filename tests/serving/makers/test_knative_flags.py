@@ -1,4 +1,4 @@
-"""Which of Knative's flags a Model needs, and when one is on."""
+"""The flags of Knative that a Model needs, and when a flag is on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What `knodel render` prints: golden files, checked against Knative's own rules too.
+"""The output of `knodel render`: golden files, also checked against Knative's rules.
 
-After a wanted change: `WRITE_GOLDEN=1 pytest tests/serving/makers/test_render.py`, and read the difference.
+After an intended change: `WRITE_GOLDEN=1 pytest tests/serving/makers/test_render.py`, and read the difference.
 """
 
 from __future__ import annotations

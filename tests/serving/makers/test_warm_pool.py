@@ -1,4 +1,4 @@
-"""The seed of a WarmPool, and that a member made of it fits a Model with equal fields."""
+"""The seed of a WarmPool; its members can serve a Model with equal fields."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_the_pool_of_a_seed_is_found_by_its_name() -> None:
 
 
 def load_parameters(**spec: Any) -> list[Object]:
-    """What the load call for each template of a Model says."""
+    """Return the parameters of the load call for each template of a Model."""
     templates = make_templates(model(**spec), SETTINGS).values()
     return [json.loads(one["metadata"]["annotations"][ANNOTATION_LOAD]) for one in templates]
 

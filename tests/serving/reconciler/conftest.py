@@ -1,4 +1,4 @@
-"""The reconciler running against a real embedded cluster with the Knative stand-in."""
+"""The reconciler on a real embedded cluster with the embedded Knative."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from serving.reconciler.controller import COMPONENT, ModelController
 from serving.reconciler.flags import AllOn, Flags
-from serving.reconciler.rollout.judging.observer_port import Observer, Unseen
+from serving.reconciler.rollout.judging.observer_port import NoObserver, Observer
 from serving.types.settings.settings import Settings
 from serving.types.validation import validate_model
 from tests.clusters.knative.stage import NAMESPACE, Stage, splits
@@ -34,27 +34,27 @@ DIGEST = "sha256:" + "0" * 64
 
 
 class ModelStage(Stage):
-    """A stage on which Models are played."""
+    """An embedded cluster on which tests deploy Models and play the other controllers."""
 
     async def autoscaler_reports(
         self, revision: str, ready: Object, *, initialized: bool = True, scale: int = 1
     ) -> None:
-        """The autoscaler, which also notes what the first replica loaded."""
+        """Play the autoscaler, which also records the digest of the first replica."""
         await super().autoscaler_reports(revision, ready, initialized=initialized, scale=scale)
         if scale:
             await self.loaded(revision, DIGEST)
 
     async def loaded(self, revision: str, digest: str) -> None:
-        """The autoscaler notes what a revision's first replica loaded."""
+        """Play the autoscaler: record the digest that a revision's first replica loaded."""
         patch = {"metadata": {"annotations": {LOADED_ANNOTATION: digest}}}
         await self.cluster.patch(POD_AUTOSCALER, revision, patch, NAMESPACE, manager="autoscaler")
 
     async def deploy(self, obj: Object) -> Object:
-        """A user applies a whole Model."""
+        """Apply a Model as a user."""
         return await self.cluster.apply(MODEL, obj, manager=USER, force=True)
 
     async def edit(self, patch: Object, name: str = "magika") -> Object:
-        """A user patches a Model."""
+        """Patch a Model as a user."""
         return await self.cluster.patch(MODEL, name, patch, NAMESPACE, manager=USER)
 
     async def model(self, name: str = "magika") -> Object:
@@ -72,7 +72,7 @@ class ModelStage(Stage):
         return await self.becomes(MODEL, name, check)
 
     async def traffic_is(self, expected: dict[str, int], name: str = "magika", entries: int = 0) -> Object:
-        """The Model, once its status says so; the data plane is played meanwhile."""
+        """Return the Model once its status satisfies the condition; play the data plane until then."""
 
         async def holds() -> bool:
             ingress = await self.find_ingress(name)
@@ -95,12 +95,12 @@ class ModelStage(Stage):
         return await self.find(INGRESS, name)
 
     async def host_gets(self, name: str = "magika") -> dict[str, int]:
-        """What the Ingress does with the model's host."""
+        """Return the rules of the Ingress for the model's host."""
         ingress = await self.find_ingress(name)
         return splits(ingress, f"{name}.{NAMESPACE}.localhost") if ingress is not None else {}
 
     async def comes_up(self, *revisions: str) -> None:
-        """Deployment controller, kubelet and autoscaler: these revisions are ready."""
+        """Play Deployment controller, kubelet and autoscaler: make these revisions ready."""
         for revision in revisions:
             await self.revision_comes_up(revision)
 
@@ -110,7 +110,7 @@ class ModelStage(Stage):
         return [(line["revision"], line.get("outcome", ""), line["cause"]["by"]) for line in lines]
 
     async def becomes_history(self, expected: list[tuple[str, str, str]], name: str = "magika") -> None:
-        """Wait until the history is so."""
+        """Wait until the history has these entries."""
 
         async def holds() -> bool:
             found = await self.history(name)
@@ -144,7 +144,7 @@ async def platform(
     model_clock: Clock | None = None,
     seen: Cluster | None = None,
 ) -> AsyncIterator[ModelStage]:
-    """Stand-in and reconciler over `cluster`, from their start to their end; the reconciler writes through `seen`."""
+    """Run the embedded Knative and the reconciler on `cluster`; the reconciler writes through `seen`."""
     clock = SystemClock()
     informers = Informers(cluster)
     serving = KnativeServing(
@@ -161,7 +161,7 @@ async def platform(
         clock=model_clock or clock,
         recorder=Recorder(cluster, COMPONENT, clock),
         flags=flags or AllOn(),
-        observer=observer or Unseen(),
+        observer=observer or NoObserver(),
     )
     async with at_work(informers.run(), serving.run(), controller.run()):
         yield ModelStage(cluster)
@@ -169,7 +169,7 @@ async def platform(
 
 @pytest.fixture
 async def guarded(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
-    """A cluster with Knative's and our own admission checks."""
+    """A cluster with the admission checks of Knative and Knodel."""
     validators = {**VALIDATORS, MODEL: validate_model}
     async with embedded_cluster(tmp_path / "cluster.db", validators=validators) as running:
         yield running
@@ -177,7 +177,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
 
 @pytest.fixture
 async def stage(guarded: EmbeddedCluster) -> AsyncIterator[ModelStage]:
-    """The stage, curtain up."""
+    """A stage whose controllers run."""
     async with platform(guarded) as stage:
         yield stage
 

@@ -1,4 +1,4 @@
-"""A controller that is killed between two of its writes."""
+"""A controller that is killed between two writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.serving.reconciler.test_convergence import WRITES
 
 
 class Mortal:
-    """A cluster that does so many writes of its caller and no other any more, as when the caller was killed."""
+    """A cluster that accepts a number of writes and then none, as if the caller was killed."""
 
     def __init__(self, cluster: EmbeddedCluster, writes: int) -> None:
         self._cluster = cluster

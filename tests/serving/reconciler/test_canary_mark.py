@@ -1,4 +1,4 @@
-"""The mark by which the autoscaler knows a canary's replicas: set and taken away with the policy, then left alone."""
+"""The mark of a canary's replicas for the autoscaler: set and removed with the policy, and otherwise unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a Model is Ready: not before `status.traffic` shows the split in force for its newest ready version."""
+"""A Model is Ready only when `status.traffic` has the split of its newest ready version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from autoscaler.reconciler.status import Scale, make_status
 from clusters.base.objects import CONFIGURATION, MODEL, REVISION, ROUTE, Kind, Object, is_true
 from serving.makers.knative import generation_of_version, make_configurations
-from serving.reconciler.conditions import configurations_state, routes_state, trouble_of
+from serving.reconciler.conditions import configurations_state, failing_replica, routes_state
 from serving.reconciler.observe import World
 from serving.reconciler.plan import make_plan
 from serving.types.lifecycle import GOOD, RECOVERING, State
@@ -277,7 +277,7 @@ def test_of_replicas_that_do_not_start_that_of_the_newest_revision_is_told() -> 
         return {"metadata": metadata, "status": {"conditions": [said]}}
 
     found = (autoscaler("magika-a100-00002", 2), autoscaler("magika-v100-00001", 1))
-    assert trouble_of(World(model().object, autoscalers=found)) == ("Unschedulable", "magika-a100-00002: no GPU")
+    assert failing_replica(World(model().object, autoscalers=found)) == ("Unschedulable", "magika-a100-00002: no GPU")
 
 
 def test_a_route_that_is_not_yet_where_the_visibility_wants_it_is_not_good() -> None:

@@ -1,4 +1,4 @@
-"""A storm of 409: others write between every look and every write of ours, users among them (K5)."""
+"""Many conflicts (409): other clients write between each observation and each write of the reconciler (K5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STORM = 6
 
 
 class Stormy:
-    """A cluster in which somebody writes each object just before we do, a number of times; notes our writes."""
+    """A cluster in which another client writes each object just before the reconciler, a number of times."""
 
     def __init__(self, cluster: EmbeddedCluster, storm: int) -> None:
         self._cluster = cluster
@@ -35,7 +35,7 @@ class Stormy:
         return getattr(self._cluster, name)
 
     async def apply(self, kind: Kind, obj: Object, **options: Any) -> Object:
-        """The real apply, too late."""
+        """Apply after the other client's write."""
         self.bodies.append((str(options.get("subresource") or ""), obj))
         await self._shake(kind, key_of(obj), obj)
         try:
@@ -45,7 +45,7 @@ class Stormy:
             raise
 
     async def patch(self, kind: Kind, name: str, patch: Mapping[str, Any], namespace: str, **options: Any) -> Object:
-        """The real patch, too late."""
+        """Patch after the other client's write."""
         self.bodies.append((str(options.get("subresource") or ""), dict(patch)))
         await self._shake(kind, Key(namespace, name), dict(patch))
         try:
@@ -87,7 +87,7 @@ async def test_in_a_storm_of_conflicts_all_comes_to_stand_and_nobodys_field_is_l
 
 
 async def say(stage: ModelStage, kind: Kind, name: str, value: str) -> None:
-    """A user annotates."""
+    """Annotate an object as a user."""
     patch = {"metadata": {"annotations": {f"example.org/{name}": value}}}
     await stage.cluster.patch(kind, "magika", patch, NAMESPACE, manager=USER)
 

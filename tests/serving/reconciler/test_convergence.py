@@ -1,4 +1,4 @@
-"""A second pass writes nothing, and a pass that is cut off anywhere is made good by the next ones."""
+"""A second pass writes nothing, and later passes complete one that was interrupted anywhere."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from serving.reconciler.flags import AllOn
 from serving.reconciler.model import ModelReconciler
-from serving.reconciler.observe import prepare
-from serving.reconciler.rollout.judging.observer_port import Unseen
-from serving.reconciler.rollouts import Rollouts
+from serving.reconciler.observe import prepare_informers
+from serving.reconciler.rollout.judging.observer_port import NoObserver
+from serving.reconciler.rollouts import RolloutJudge
 from serving.types.settings.settings import Settings
 from serving.types.validation import validate_model
 from tests.serving.models import VARIANTS, model_object
@@ -77,15 +77,15 @@ class Watched:
 @contextlib.asynccontextmanager
 async def settled_informers(cluster: EmbeddedCluster) -> AsyncIterator[Informers]:
     informers = Informers(cluster)
-    prepare(informers)
+    prepare_informers(informers)
     async with at_work(informers.run()):
         await informers.synced()
         yield informers
 
 
 def make_reconciler(cluster: Cluster, informers: Informers, clock: Clock) -> ModelReconciler:
-    """A reconciler of which nobody watches the rollouts."""
-    recorder, rollouts = Recorder(cluster, "knodel", clock), Rollouts(Unseen(), Unseen())
+    """A reconciler without an observer of rollouts."""
+    recorder, rollouts = Recorder(cluster, "knodel", clock), RolloutJudge(NoObserver(), NoObserver())
     return ModelReconciler(cluster, informers, Settings(), clock, recorder, AllOn(), rollouts)
 
 
@@ -155,7 +155,7 @@ async def passes_until_cut_off(cluster: EmbeddedCluster, breaks_at: int) -> bool
     """Passes of one reconciler beside the stand-in until it is cut off (True), or nothing is left to write (False)."""
     watched = Watched(cluster, breaks_at)
     informers = Informers(cluster)
-    prepare(informers)
+    prepare_informers(informers)
     clock = SystemClock()
     knative = KnativeServing(
         cluster, informers, clock=clock, domain=lambda space, name: f"{name}.{space}.x", url=lambda host: host

@@ -1,4 +1,4 @@
-"""A webhook before the API server denies what a new version needs; or it is away."""
+"""A webhook of the API server denies the objects of a new version, or is not available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a Model to a served version, on a real cluster with the Knative stand-in."""
+"""From a Model to a ready version, on a real embedded cluster."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_a_model_that_serves_says_why_one_more_replica_does_not_start(serv
 
 
 async def _report(stage: ModelStage, conditions: list[Object]) -> None:
-    """As the autoscaler does."""
+    """Play the autoscaler."""
     patch = {"status": {"conditions": conditions}}
     await stage.cluster.patch(
         POD_AUTOSCALER, "magika-00001", patch, "default", manager="autoscaler", subresource="status"
@@ -166,7 +166,7 @@ async def test_tags_reach_their_version_whatever_its_percent(serving: ModelStage
     model = await serving.traffic_is({"magika-00001": 100}, entries=2)
     blue = next(entry for entry in model["status"]["traffic"] if entry.get("tag") == "blue")
     assert blue["url"] == "http://blue-magika.default.localhost:8080"
-    assert "magika-00002 gets nothing" in (condition_of(model, "TrafficPinned") or {})["message"]
+    assert "magika-00002 gets no traffic" in (condition_of(model, "TrafficPinned") or {})["message"]
 
 
 @pytest.mark.fault("K6")

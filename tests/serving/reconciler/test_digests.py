@@ -1,4 +1,4 @@
-"""Revisions without a promised digest: recorded, then held, with one replica until then."""
+"""Revisions without a digest in the spec: recorded, then required of later replicas; one replica until then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knative's flags read from its ConfigMaps, and a Model that lacks one."""
+"""Knative's flags in its ConfigMaps, and a Model that needs a flag that is off."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from serving.makers.knative_flags import (
     VOLUME_CLAIMS,
     ZERO_INITIAL_SCALE,
 )
-from serving.reconciler.flags import REMEMBERED, AllOn, ConfigMapFlags
-from serving.reconciler.preconditions import disabled
+from serving.reconciler.flags import CACHED, AllOn, ConfigMapFlags
+from serving.reconciler.preconditions import disabled_flags
 from tests.support.clock import SteppedClock
 
 
@@ -48,7 +48,7 @@ async def test_what_stands_in_the_configmap_decides_and_is_remembered_for_a_whil
 
     await write(cluster, **{TAG_HEADER.key: "enabled"})
     assert await flags.missing((TAG_HEADER,)) == (TAG_HEADER,)
-    clock.step(REMEMBERED)
+    clock.step(CACHED)
 
     assert await flags.missing((TAG_HEADER, EMPTY_DIR)) == ()
 
@@ -65,10 +65,10 @@ async def test_what_may_not_be_read_is_left_to_knatives_webhook(cluster: Embedde
 
 
 def test_a_missing_flag_is_told_with_feature_key_and_place() -> None:
-    obstacle = disabled((TAG_HEADER,))
+    obstacle = disabled_flags((TAG_HEADER,))
 
     assert obstacle is not None
     assert obstacle.reason == "KnativeFeatureDisabled"
     for word in ("tags", "tag-header-based-routing", '"enabled"', "config-features", "knative-serving"):
         assert word in obstacle.message
-    assert disabled(()) is None
+    assert disabled_flags(()) is None

@@ -1,4 +1,4 @@
-"""The format that servers found, in the status of a Model."""
+"""The detected model format in the status of a Model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.serving.reconciler.conftest import ModelStage
 
 
 async def note_starts(stage: ModelStage, revision: str, *starts: Object) -> None:
-    """As the autoscaler does."""
+    """Play the autoscaler."""
     noted = {ANNOTATION_STARTS: json.dumps([{"at": "2026-01-01T00:00:00Z", **start} for start in starts])}
     await stage.cluster.patch(POD_AUTOSCALER, revision, {"metadata": {"annotations": noted}}, NAMESPACE, manager="a")
 

@@ -1,4 +1,4 @@
-"""Looks of judges that wait: few passes wait with them, the workers stay with all other Models."""
+"""Slow judgements: few passes wait for them, so that workers remain for other Models."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import pytest
 
 from clusters.base.objects import MODEL, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from serving.reconciler.judge_concurrency import MOST, Looks
 from serving.reconciler.rollout.judging.counts import Counts
-from serving.reconciler.rollout.judging.observer_port import Unseen
+from serving.reconciler.rollout.judging.observer_port import NoObserver
 from serving.reconciler.rollout.split import Situation
 from serving.reconciler.rollout.state import RolloutState, moment, rollout_of
-from serving.reconciler.rollouts import NOT_LOOKED, Looked, Rollouts
+from serving.reconciler.rollouts import MOST_AT_ONCE, NOT_JUDGED, JudgeConcurrency, JudgeResult, RolloutJudge
 from serving.types.rollout import MetricRule
 from tests.serving.models import model, model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
@@ -24,7 +23,7 @@ from tests.support.wait import eventually
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RUNNING = RolloutState("Progressing", "m-2", "m-1", moment(NOW), moment(NOW), percent=10)
-OTHERS = MOST + 3
+OTHERS = MOST_AT_ONCE + 3
 
 
 class Silent:
@@ -49,35 +48,35 @@ class Silent:
 
 async def test_so_many_looks_wait_and_the_next_is_left_out_until_there_is_a_place() -> None:
     silent = Silent()
-    looks = Looks(Rollouts(silent, Unseen()))
+    looks = JudgeConcurrency(RolloutJudge(silent, NoObserver()))
 
-    def look(number: int, state: RolloutState = RUNNING) -> asyncio.Task[Looked]:
+    def look(number: int, state: RolloutState = RUNNING) -> asyncio.Task[JudgeResult]:
         situation = Situation(rollout=state)
-        return asyncio.create_task(looks.look(model(f"m{number}", rollout={}), situation, NOW))
+        return asyncio.create_task(looks.judge(model(f"m{number}", rollout={}), situation, NOW))
 
-    waiting = [look(number) for number in range(MOST)]
+    waiting = [look(number) for number in range(MOST_AT_ONCE)]
     async with asyncio.timeout(1):
-        assert await look(MOST) is NOT_LOOKED
-        assert await look(MOST + 1, replace(RUNNING, phase="Promoted")) is NOT_LOOKED
-    assert silent.waiting == MOST and not any(task.done() for task in waiting)
+        assert await look(MOST_AT_ONCE) is NOT_JUDGED
+        assert await look(MOST_AT_ONCE + 1, replace(RUNNING, phase="Promoted")) is NOT_JUDGED
+    assert silent.waiting == MOST_AT_ONCE and not any(task.done() for task in waiting)
     silent.answering.set()
-    assert all(looked.look is not None for looked in await asyncio.gather(*waiting))
-    assert (await look(MOST)).look is not None
+    assert all(looked.judgement is not None for looked in await asyncio.gather(*waiting))
+    assert (await look(MOST_AT_ONCE)).judgement is not None
 
 
 async def test_a_look_that_is_cancelled_gives_its_place_back() -> None:
     silent = Silent()
-    looks = Looks(Rollouts(silent, Unseen()), most=1)
-    looking = asyncio.create_task(looks.look(model(rollout={}), Situation(rollout=RUNNING), NOW))
+    looks = JudgeConcurrency(RolloutJudge(silent, NoObserver()), most=1)
+    looking = asyncio.create_task(looks.judge(model(rollout={}), Situation(rollout=RUNNING), NOW))
     await eventually(lambda: silent.waiting)
     looking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await looking
     silent.answering.set()
-    assert (await looks.look(model(rollout={}), Situation(rollout=RUNNING), NOW)).look is not None
+    assert (await looks.judge(model(rollout={}), Situation(rollout=RUNNING), NOW)).judgement is not None
 
 
-class Drifting(Unseen):
+class Drifting(NoObserver):
     """Metrics that are all far too high."""
 
     async def values(self, rules: Sequence[MetricRule]) -> Mapping[str, float | None]:
@@ -87,12 +86,12 @@ class Drifting(Unseen):
 
 async def test_a_metric_condemns_once_the_step_is_in_force_for_an_interval_and_at_the_second_look_only() -> None:
     judged = model(rollout={"judge": {"metrics": [{"name": "drift", "query": "drift", "max": 1}]}})
-    rollouts, state, decisions = Rollouts(Unseen(), Drifting()), replace(RUNNING, seen_at=moment(NOW)), []
+    rollouts, state, decisions = RolloutJudge(NoObserver(), Drifting()), replace(RUNNING, seen_at=moment(NOW)), []
     for seconds in (0, 5, 10, 20):
-        looked = await rollouts.look(judged, Situation(rollout=state), NOW + timedelta(seconds=seconds))
-        if looked.look is not None:
-            state = replace(state, look=looked.look)
-            decisions.append((seconds, looked.look.verdict.decision))
+        looked = await rollouts.judge(judged, Situation(rollout=state), NOW + timedelta(seconds=seconds))
+        if looked.judgement is not None:
+            state = replace(state, judgement=looked.judgement)
+            decisions.append((seconds, looked.judgement.verdict.decision))
     assert decisions == [(0, "wait"), (10, "wait"), (20, "fail")]
 
 
@@ -105,7 +104,7 @@ async def silenced(guarded: EmbeddedCluster) -> AsyncIterator[tuple[ModelStage, 
 
 
 async def test_pods_that_say_nothing_keep_no_other_model_waiting(silenced: tuple[ModelStage, Silent]) -> None:
-    """More rollouts look at once than there are workers."""
+    """More rollouts are judged at the same time than there are workers."""
     stage, silent = silenced
     names = [f"m{number}" for number in range(OTHERS)]
     for name in names:
@@ -122,7 +121,7 @@ async def test_pods_that_say_nothing_keep_no_other_model_waiting(silenced: tuple
 
     for name in names:
         await stage.becomes(MODEL, name, runs)
-    await eventually(lambda: silent.waiting == MOST)
+    await eventually(lambda: silent.waiting == MOST_AT_ONCE)
     await stage.deploy(model_object("another", version="1"))
     await stage.comes_up("another-00001")
     await stage.model_is("Unknown", name="another")

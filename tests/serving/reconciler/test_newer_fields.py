@@ -1,4 +1,4 @@
-"""Objects that a newer version of ours wrote: an older one keeps what it does not know, and a newer one finds it."""
+"""Objects of a newer release: an older release keeps unknown fields, so that the newer one finds them."""
 
 from __future__ import annotations
 

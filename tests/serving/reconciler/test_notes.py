@@ -1,13 +1,13 @@
-"""Which changes of a status are worth an Event, and which writes of it are held back."""
+"""Events for changes of a status, and the rate limit of its writes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from clusters.base.objects import Key, Object
-from serving.reconciler.events import notes
+from serving.reconciler.backoff import StatusRateLimiter
+from serving.reconciler.events import events_of_change
 from serving.reconciler.rollout.state import Phase, RolloutState
-from serving.reconciler.status_rate_limiter import Pacing
 from tests.support.clock import SteppedClock
 
 ENDS: tuple[Phase, ...] = ("RolledBack", "Failed")
@@ -24,12 +24,12 @@ def line(number: int, outcome: str = "", version: str = "") -> Object:
 
 
 def reasons(before: Object, after: Object) -> list[tuple[str, str]]:
-    return [(note.type, note.reason) for note in notes(before, after)]
+    return [(event.type, event.reason) for event in events_of_change(before, after)]
 
 
 def test_nothing_new_is_no_event() -> None:
     present = status(history=[line(1, "promoted")], traffic=[{"revision": "magika-00001", "percent": 100}])
-    assert notes(present, present) == []
+    assert events_of_change(present, present) == []
 
 
 def test_a_versions_life_is_told() -> None:
@@ -39,7 +39,7 @@ def test_a_versions_life_is_told() -> None:
     assert reasons(new, status(history=[line(1, "promoted")])) == [("Normal", "Promoted")]
     assert reasons(new, status(history=[line(1, "rolledback")])) == [("Warning", "RolledBack")]
     assert reasons(new, status(history=[line(1, "serving")])) == []
-    assert "(version 7)" in notes(status(), status(history=[line(1, "", "7")]))[0].message
+    assert "(version 7)" in events_of_change(status(), status(history=[line(1, "", "7")]))[0].message
 
 
 def test_a_rollback_that_is_given_again_is_no_event() -> None:
@@ -47,7 +47,7 @@ def test_a_rollback_that_is_given_again_is_no_event() -> None:
         status(history=[{**line(1, "promoted"), "cause": {"by": "rollback", "id": f"magika-00001@{generation}"}}])
         for generation in (3, 4)
     )
-    assert notes(before, after) == []
+    assert events_of_change(before, after) == []
 
 
 def test_readiness_and_traffic_are_told() -> None:
@@ -55,7 +55,7 @@ def test_readiness_and_traffic_are_told() -> None:
         latestReadyRevision="magika-00001", traffic=[{"revision": "magika-00001", "percent": 100, "tag": "blue"}]
     )
     assert reasons(status(), after) == [("Normal", "RevisionReady"), ("Normal", "TrafficChanged")]
-    assert "magika-00001=100 (blue)" in notes(status(), after)[1].message
+    assert "magika-00001=100 (blue)" in events_of_change(status(), after)[1].message
 
 
 def test_a_refusal_is_told_once_for_each_message() -> None:
@@ -71,21 +71,21 @@ def test_a_refusal_is_told_once_for_each_message() -> None:
 
 def test_writes_that_only_tell_of_scaling_are_held_to_one_a_second() -> None:
     clock, key = SteppedClock(), Key("default", "magika")
-    pacing = Pacing(clock)
-    assert pacing.hold(key, {}, {"replicas": 1}) == 0
+    limiter = StatusRateLimiter(clock)
+    assert limiter.delay(key, {}, {"replicas": 1}) == 0
     clock.step(0.25)
-    assert pacing.hold(key, {"replicas": 1}, {"replicas": 2, "decisions": []}) == 0.75
+    assert limiter.delay(key, {"replicas": 1}, {"replicas": 2, "decisions": []}) == 0.75
     clock.step(0.75)
-    assert pacing.hold(key, {"replicas": 1}, {"replicas": 2}) == 0
+    assert limiter.delay(key, {"replicas": 1}, {"replicas": 2}) == 0
 
 
 def test_everything_else_is_written_at_once() -> None:
     clock, key = SteppedClock(), Key("default", "magika")
-    pacing = Pacing(clock)
-    assert pacing.hold(key, {}, {"replicas": 1}) == 0
-    assert pacing.hold(key, {"replicas": 1}, {"replicas": 1, "traffic": []}) == 0
-    pacing.forget(key)
-    assert pacing.hold(key, {}, {"replicas": 1}) == 0
+    limiter = StatusRateLimiter(clock)
+    assert limiter.delay(key, {}, {"replicas": 1}) == 0
+    assert limiter.delay(key, {"replicas": 1}, {"replicas": 1, "traffic": []}) == 0
+    limiter.forget(key)
+    assert limiter.delay(key, {}, {"replicas": 1}) == 0
 
 
 def rollout(phase: Phase, percent: int = 10, *, candidate: str = "magika-00002", why: str = "because") -> Object:
@@ -104,4 +104,4 @@ def test_the_way_of_a_rollout_is_told_step_by_step() -> None:
         assert reasons(rollout("Progressing"), rollout(end, 0)) == [("Warning", f"Rollout{end}")]
     newer = rollout("Progressing", 0, candidate="magika-00003")
     assert reasons(rollout("Progressing", 50), newer) == [("Normal", "RolloutStarted")]
-    assert "because" in notes(rollout("Progressing"), rollout("RolledBack", 0))[0].message
+    assert "because" in events_of_change(rollout("Progressing"), rollout("RolledBack", 0))[0].message

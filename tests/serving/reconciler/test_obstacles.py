@@ -1,4 +1,4 @@
-"""Models that are refused for others' sake, where no door does it: the later one says so, and nothing of it changes."""
+"""Models blocked by other objects, without admission: the later Model reports it, and its objects do not change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative.admission.validation import VALIDATORS
 from clusters.runtime.informer import Informer
 from serving.makers.knative_flags import TAG_HEADER, Flag
-from serving.reconciler.preconditions import collision, prepare, rival_keys
+from serving.reconciler.preconditions import add_claims_index, collision, rival_keys
 from serving.types.references import claims
 from serving.types.settings.runtimes import Runtime
 from serving.types.settings.settings import RolloutSettings, Settings
@@ -64,7 +64,7 @@ async def test_the_later_model_of_two_says_what_it_collides_with_and_gets_no_obj
 
     message = await applied(stage, "magika-a", "False", "Collision")
 
-    assert message == "metadata.name: the name magika-a belongs to model magika already: choose another"
+    assert message == "metadata.name: the name magika-a belongs to model magika: choose another"
     with pytest.raises(NotFound):
         await stage.get(SERVICE, "magika-a")
 
@@ -150,7 +150,7 @@ async def test_a_runtime_that_the_platform_does_not_have_is_told_with_those_that
     async with platform(open_door, settings=Settings(runtimes=(Runtime("big", "r/big:1"),))) as stage:
         await create(stage, "magika", runtime={"name": "large"})
 
-        assert "its settings have big" in await applied(stage, "magika", "False", "UnknownRuntime")
+        assert "use one of: big" in await applied(stage, "magika", "False", "UnknownRuntime")
 
         await stage.cluster.patch(MODEL, "magika", {"spec": {"runtime": {"name": "big"}}}, "default", manager="tests")
         await applied(stage, "magika", "True")
@@ -210,7 +210,7 @@ async def test_a_model_that_is_none_is_told_so_and_its_old_version_serves_on(sta
 @pytest.mark.bad_input("object-references")
 async def test_of_two_of_the_same_second_the_name_decides(open_door: EmbeddedCluster) -> None:
     informer = Informer(open_door, MODEL)
-    prepare(informer)
+    add_claims_index(informer)
     born = {"creationTimestamp": "2026-01-01T00:00:00Z"}
     one, other = (
         {**model_object(name), "metadata": {"name": name, "namespace": "default", **born}} for name in ("a-b", "b")

@@ -1,29 +1,29 @@
-"""When a Model that was refused something is looked at again."""
+"""Delays between passes over a Model that the cluster refuses."""
 
 from __future__ import annotations
 
 from clusters.base.objects import Key
-from serving.reconciler.backoff import FIRST_LOOK, LAST_LOOK, Patience
+from serving.reconciler.backoff import FIRST_DELAY, LAST_DELAY, RefusalBackoff
 
 KEY, OTHER = Key("n", "m"), Key("n", "o")
 
 
 def test_the_first_look_comes_soon_and_the_later_ones_at_growing_intervals_up_to_a_bound() -> None:
-    patience = Patience()
+    patience = RefusalBackoff()
 
-    looks = [patience.look_again(KEY) for _ in range(8)]
+    looks = [patience.next_delay(KEY) for _ in range(8)]
 
-    assert looks[:3] == [FIRST_LOOK, 2 * FIRST_LOOK, 4 * FIRST_LOOK]
+    assert looks[:3] == [FIRST_DELAY, 2 * FIRST_DELAY, 4 * FIRST_DELAY]
     assert looks == sorted(looks)
-    assert looks[-1] == LAST_LOOK
+    assert looks[-1] == LAST_DELAY
 
 
 def test_what_is_no_longer_refused_begins_anew_and_others_are_not_concerned() -> None:
-    patience = Patience()
+    patience = RefusalBackoff()
     for _ in range(5):
-        patience.look_again(KEY)
+        patience.next_delay(KEY)
 
     patience.forget(KEY)
 
-    assert patience.look_again(KEY) == FIRST_LOOK
-    assert patience.look_again(OTHER) == FIRST_LOOK
+    assert patience.next_delay(KEY) == FIRST_DELAY
+    assert patience.next_delay(OTHER) == FIRST_DELAY

@@ -1,4 +1,4 @@
-"""The plan: which writes, in which order, and which never."""
+"""The plan: its writes and their order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clusters.base.objects import (
 )
 from serving.makers.knative import generation_of_version, make_configurations, make_service
 from serving.makers.targets import first_traffic
-from serving.reconciler.actions import Apply, Delete, Patch, differs
+from serving.reconciler.actions import Apply, Delete, Patch, needs_apply
 from serving.reconciler.observe import World
 from serving.reconciler.plan import Plan, make_plan
 from serving.types.model import Model
@@ -238,7 +238,7 @@ def test_drift_is_seen_and_what_others_add_is_not_drift() -> None:
     live["metadata"]["labels"]["theirs"] = "x"
     live["metadata"]["ownerReferences"].append({"uid": "other", "kind": "X", "name": "x", "apiVersion": "v1"})
     live["spec"]["template"]["spec"]["containers"][0]["terminationMessagePath"] = "/dev/termination-log"
-    assert not differs(wanted, live)
+    assert not needs_apply(wanted, live)
     changes: list[Callable[[Object], object]] = [
         lambda obj: obj["spec"]["template"]["spec"].update(timeoutSeconds=1),
         lambda obj: obj["spec"]["template"]["spec"]["containers"][0].update(image="other"),
@@ -251,4 +251,4 @@ def test_drift_is_seen_and_what_others_add_is_not_drift() -> None:
     for change in changes:
         drifted = copy.deepcopy(live)
         change(drifted)
-        assert differs(wanted, drifted)
+        assert needs_apply(wanted, drifted)

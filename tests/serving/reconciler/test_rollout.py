@@ -1,4 +1,4 @@
-"""Rollouts on the embedded cluster, with a clock that is moved by hand and answers that are made up."""
+"""Rollouts on the embedded cluster, with a stepped clock and given request counts."""
 
 from __future__ import annotations
 
@@ -148,7 +148,10 @@ async def test_a_good_version_goes_from_step_to_step_and_is_promoted(stage: Roll
     await stage.later(61)
     state = await stage.ends("Promoted")
     assert [one.percent for one in state.passed] == [10, 50, 100]
-    assert all(one.look and one.look.verdict.decision == "pass" and one.look.verdict.numbers for one in state.passed)
+    assert all(
+        one.judgement and one.judgement.verdict.decision == "pass" and one.judgement.verdict.numbers
+        for one in state.passed
+    )
     await stage.traffic_is({NEW: 100})
     await stage.becomes_history([(OLD, "superseded", "user"), (NEW, "promoted", "user")])
     await eventually(stage.is_untagged)
@@ -162,7 +165,7 @@ async def test_a_bad_version_goes_back_within_two_looks_and_the_next_one_starts_
     for _ in range(2):
         await stage.later(10)
     state = await stage.ends("RolledBack")
-    assert state.look is not None and state.look.verdict.decision == "fail"
+    assert state.judgement is not None and state.judgement.verdict.decision == "fail"
     await stage.traffic_is({OLD: 100})
     await stage.becomes_history([
         (OLD, "superseded", "user"), (NEW, "rolledback", "user"), (OLD, "promoted", "rollback"),
@@ -177,7 +180,11 @@ async def test_a_bad_version_goes_back_within_two_looks_and_the_next_one_starts_
 
 def _looked_after(state: RolloutState) -> float:
     """Seconds from the begin of the step to its last look."""
-    return seconds_between(state.seen_at, parse_timestamp(state.look.at)) if state.seen_at and state.look else 0.0
+    return (
+        seconds_between(state.seen_at, parse_timestamp(state.judgement.at))
+        if state.seen_at and state.judgement
+        else 0.0
+    )
 
 
 async def test_a_controller_that_restarts_in_every_step_ends_at_the_same(guarded: EmbeddedCluster) -> None:
@@ -255,7 +262,7 @@ async def test_pause_resume_abort_and_promote_as_the_command_sends_them(stage: R
     await stage.edit(resume(await stage.model()))
     assert (await stage.rollout_is(lambda state: state.phase == "Progressing")).step == 0
     await stage.edit(abort(await stage.model()))
-    assert (await stage.ends("RolledBack")).reasons == ("aborted at 10 % by hand",)
+    assert (await stage.ends("RolledBack")).reasons == ("aborted manually at 10 %",)
     await stage.traffic_is({OLD: 100})
     await stage.edit(promote(await stage.model()))
     await stage.ends("Promoted")
@@ -299,7 +306,7 @@ async def test_without_answers_a_rollout_holds_and_says_why(stage: RolloutStage)
     await stage.deploys(2)
     await stage.in_force(10)
     await stage.later(61)
-    state = await stage.rollout_is(lambda state: "do not tell enough" in state.reasons[0])
+    state = await stage.rollout_is(lambda state: "too little traffic for a verdict" in state.reasons[0])
     assert state.step == 0
 
 
@@ -354,8 +361,8 @@ async def test_a_first_step_of_a_hundred_is_judged_by_what_the_stable_version_an
     assert (counted.percent, counted.candidate_counts) == (0, Counts())
     await stage.later(61)
     state = await stage.ends("RolledBack")
-    assert state.look is not None
-    assert "errors" in state.look.verdict.reasons[0]
+    assert state.judgement is not None
+    assert "error rate" in state.judgement.verdict.reasons[0]
     await stage.traffic_is({OLD: 100})
 
 

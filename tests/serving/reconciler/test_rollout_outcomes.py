@@ -1,4 +1,4 @@
-"""What a reconciler that is watched, superseded, refused or killed puts into the outbox, and what a sink gets of it."""
+"""The outbox of a reconciler, also after superseded rollouts, refusals and restarts, and the events at a sink."""
 
 from __future__ import annotations
 

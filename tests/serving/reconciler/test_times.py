@@ -1,4 +1,4 @@
-"""Clocks that are set while rollouts run, and while none does."""
+"""Clocks that are set during rollouts, and without any."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from clusters.base.objects import Key, Object, parse_timestamp
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.runtime.manager.process import LEASE_DURATION, LEASE_PERIOD
+from serving.reconciler.clocks import RolloutClocks
 from serving.reconciler.rollout.state import Phase, RolloutState, moment, seconds_between
 from serving.reconciler.rollouts import CHANGE_OF_LEADER
-from serving.reconciler.times import Times
 from tests.serving.models import model_object
 from tests.serving.reconciler.test_rollout import OLD, Script, stage_on
 from tests.support.clock import SteppedClock
@@ -37,16 +37,16 @@ def clock() -> SteppedClock:
 
 
 @pytest.fixture
-def times(clock: SteppedClock) -> Times:
+def times(clock: SteppedClock) -> RolloutClocks:
     """Of a process that begins now."""
-    return Times(clock, clock.monotonic)
+    return RolloutClocks(clock, clock.monotonic)
 
 
 @pytest.mark.fault("K9")
 @pytest.mark.parametrize("jump", JUMPS)
 @pytest.mark.parametrize("phase", [None, "Promoted", "Failed"])
 def test_a_clock_that_is_put_right_while_no_rollout_runs_is_right(
-    clock: SteppedClock, times: Times, phase: Phase | None, jump: int
+    clock: SteppedClock, times: RolloutClocks, phase: Phase | None, jump: int
 ) -> None:
     times.now(model(phase, moment(START)))
     clock.jump(jump)
@@ -58,7 +58,7 @@ def test_a_clock_that_is_put_right_while_no_rollout_runs_is_right(
 @pytest.mark.parametrize("jump", JUMPS)
 @pytest.mark.parametrize("phase", ["Progressing", "Paused"])
 def test_a_rollout_goes_by_the_time_of_its_begin_until_it_ends(
-    clock: SteppedClock, times: Times, phase: Phase, jump: int
+    clock: SteppedClock, times: RolloutClocks, phase: Phase, jump: int
 ) -> None:
     began = times.now(model(None))
     clock.jump(jump)
@@ -69,7 +69,7 @@ def test_a_rollout_goes_by_the_time_of_its_begin_until_it_ends(
 
 
 @pytest.mark.fault("K9")
-def test_a_rollback_settles_for_its_minute(clock: SteppedClock, times: Times) -> None:
+def test_a_rollback_settles_for_its_minute(clock: SteppedClock, times: RolloutClocks) -> None:
     began = times.now(model("Progressing"))
     clock.jump(HOUR)
     clock.step(30)
@@ -78,7 +78,7 @@ def test_a_rollback_settles_for_its_minute(clock: SteppedClock, times: Times) ->
     assert times.now(model("RolledBack", moment(began))) == clock.now()
 
 
-def test_each_model_has_its_own_time_and_one_that_is_gone_none(clock: SteppedClock, times: Times) -> None:
+def test_each_model_has_its_own_time_and_one_that_is_gone_none(clock: SteppedClock, times: RolloutClocks) -> None:
     other = {**model(None), "metadata": {"name": "other", "namespace": "default"}}
     times.now(model("Progressing"))
     clock.jump(HOUR)
@@ -120,11 +120,13 @@ async def test_another_leader_goes_on_with_a_step_where_it_stood_though_the_cloc
         await stage.deploys(2)
         began = await stage.in_force(10)
         await stage.later(30)
-        await stage.rollout_is(lambda state: state.look is not None and state.look.at != began.seen_at)
+        await stage.rollout_is(lambda state: state.judgement is not None and state.judgement.at != began.seen_at)
     clock.jump(jump)
     async with stage_on(guarded, clock, script) as stage:
         await stage.later(29)
-        state = await stage.rollout_is(lambda state: state.look is not None and state.look.at == moment(clock.now()))
+        state = await stage.rollout_is(
+            lambda state: state.judgement is not None and state.judgement.at == moment(clock.now())
+        )
         assert (state.percent, state.started_at) == (10, began.started_at)
         assert seconds_between(state.seen_at, clock.now()) == 59.0  # neither skipped nor begun anew
         await stage.later(1)
@@ -161,21 +163,23 @@ def test_a_change_of_leader_takes_no_longer_than_it_is_waited_for() -> None:
 
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_rollout_that_was_found_under_way_stays_so_until_it_is_written(
-    clock: SteppedClock, times: Times, jump: int
+    clock: SteppedClock, times: RolloutClocks, jump: int
 ) -> None:
     clock.jump(jump)
     key, found = Key("default", "magika"), times.now(model("Progressing"))
     clock.step(5)
     times.now(model("Progressing"))
     assert times.found_at(key) == found
-    times.wrote(key)
+    times.record_write(key)
     assert times.found_at(key) is None
     times.now(model("Progressing"))
     assert times.found_at(key) is None
 
 
 @pytest.mark.parametrize("phase", [None, "Promoted", "Failed"])
-def test_a_rollout_that_begins_in_this_process_was_not_found_under_way(times: Times, phase: Phase | None) -> None:
+def test_a_rollout_that_begins_in_this_process_was_not_found_under_way(
+    times: RolloutClocks, phase: Phase | None
+) -> None:
     times.now(model(phase, moment(START)))
     times.now(model("Progressing"))
     assert times.found_at(Key("default", "magika")) is None

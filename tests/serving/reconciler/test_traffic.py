@@ -1,4 +1,4 @@
-"""Traffic by hand, promote and rollback, as the command sends them."""
+"""Patches of the commands traffic, promote and rollback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pass that fails by a fault of ours: the Model says so, and goes on where it stood once the fault is gone."""
+"""A pass that fails by a bug: the Model reports it, and continues when the bug is fixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variants: several Configurations under one Route, and the way there and back on a living Model."""
+"""Variants: several Configurations with one Route, and the change to them and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seeds of WarmPools on a real embedded cluster with the Knative stand-in."""
+"""The seeds of WarmPools on a real embedded cluster."""
 
 from __future__ import annotations
 
@@ -247,8 +247,10 @@ async def test_a_configuration_of_somebody_else_is_told_and_not_written_over(gua
         }
         await guarded.create(CONFIGURATION, theirs, manager="user")
         await make(guarded)
-        seed = await seed_is(guarded, lambda seed: "none of this pool's" in seed.get("message", ""))
-        assert seed["message"].startswith(f"Configuration {SEED} is there and is none of this pool's: delete it, or")
+        seed = await seed_is(guarded, lambda seed: "does not belong" in seed.get("message", ""))
+        assert seed["message"].startswith(
+            f"Configuration {SEED} exists and does not belong to this pool: delete it, or"
+        )
         assert controller_of(await guarded.get(CONFIGURATION, SEED, NAMESPACE)) is None
 
         await guarded.delete(CONFIGURATION, SEED, NAMESPACE)

@@ -1,4 +1,4 @@
-"""The door of EventSources: every fault is named with its field."""
+"""Validation of EventSources: every fault has the path of its field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions move only through named transitions."""
+"""The conditions of a Model."""
 
 from __future__ import annotations
 

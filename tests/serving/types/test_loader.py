@@ -1,4 +1,4 @@
-"""YAML and JSON from people and from the network."""
+"""YAML and JSON from users and from the network."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_dates_stay_text() -> None:
         ("a: {", "at the end: did not find"),
         ("a: [1\nb: 1", "(while parsing a flow sequence that begins in line 1)"),
         ("ä: 😀\nb:\n\t- d", r"line 3, column 1: found character '\t' that"),
-        ("a: 1\na: 2", "the key 'a' stands twice"),
+        ("a: 1\na: 2", "the key 'a' is given twice"),
         ("a: !!python/object/apply:os.system [x]", "the tag"),
         ("a: !!binary aGk=", "the tag !!binary"),
         ("1: a", "put it in quotes"),
@@ -73,13 +73,13 @@ def test_a_billion_laughs_is_cut_off() -> None:
 @pytest.mark.parametrize(("levels", "each"), [(9, 10), (7, 8), (30, 3)])
 def test_few_aliases_that_repeat_one_another_are_counted_for_all_that_they_repeat(levels: int, each: int) -> None:
     lines = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * each)}]" for n in range(1, levels + 1)]
-    with pytest.raises(LoadError, match="aliases repeat more than 100000 values"):
+    with pytest.raises(LoadError, match="more than 100000 values with the repetitions by aliases"):
         load_documents("\n".join(["a0: &a0 [x]", *lines]))
 
 
 def test_aliases_that_nest_in_one_another_are_no_deeper_than_what_is_written_out() -> None:
     lines = [f"a{n}: &a{n} {'[' * 30}*a{n - 1}{']' * 30}" for n in range(1, 4)]
-    with pytest.raises(LoadError, match="aliases repeat nested deeper than 64"):
+    with pytest.raises(LoadError, match="nested deeper than 64 levels with the repetitions"):
         load_documents("\n".join(["a0: &a0 [x]", *lines]))
 
 
@@ -126,8 +126,8 @@ def test_models_are_found_in_documents_and_lists() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "holds no object"),
-        ("[1]", "is expected"),
+        ("", "contains no object"),
+        ("[1]", "is not an object"),
         ("kind: Model", "apiVersion is missing"),
         ("apiVersion: v1\nkind: Pod", "metadata.name is missing"),
         ("apiVersion: v1\nkind: List\nitems: 1", "items must be a list"),
@@ -141,7 +141,7 @@ def test_what_is_no_object_is_refused(text: str, words: str) -> None:
 def test_other_kinds_are_no_models() -> None:
     with pytest.raises(LoadError, match="Pod"):
         load_models("apiVersion: v1\nkind: Pod\nmetadata: {name: x}")
-    with pytest.raises(LoadError, match=r"WarmPool .* is not taken here: write a Model \(knodel.dev/v1alpha1\)"):
+    with pytest.raises(LoadError, match=r"WarmPool .* is not accepted here: write a Model \(knodel.dev/v1alpha1\)"):
         load_models(POOL)
 
 

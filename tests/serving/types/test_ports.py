@@ -1,4 +1,4 @@
-"""Ports of a platform, and the options of `knodel up` that take them again."""
+"""Ports of a platform, and the options of `knodel up` for them."""
 
 from __future__ import annotations
 

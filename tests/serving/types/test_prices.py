@@ -1,4 +1,4 @@
-"""Prices: read from the settings' own section, refused by key, and what a replica costs by them."""
+"""Prices: the section of the settings, its faults, and the cost of a replica."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def test_what_is_printed_reads_back_the_same() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("prices: 7", "prices: a mapping"),
+        ("prices: 7", "prices: must be a mapping"),
         ("prices: {gpus: {}}", "prices.gpus: unknown setting"),
-        ("prices: {cpu: -1}", "prices.cpu: '-1' is no price"),
-        ("prices: {memory: true}", "prices.memory: 'True' is no price"),
-        ("prices: {memory: cheap}", "prices.memory: 'cheap' is no price"),
-        ("prices: {gpu: 2}", "prices.gpu: a mapping of resources"),
-        ("prices: {gpu: {gpu: 2}}", "prices.gpu: 'gpu' is no extended resource"),
-        ("prices: {gpu: {nvidia.com/gpu: free}}", "prices.gpu.nvidia.com/gpu: 'free' is no price"),
-        ("prices: {currency: 'a b'}", "prices.currency: 'a b' is no currency"),
+        ("prices: {cpu: -1}", "prices.cpu: '-1' is not a price"),
+        ("prices: {memory: true}", "prices.memory: 'True' is not a price"),
+        ("prices: {memory: cheap}", "prices.memory: 'cheap' is not a price"),
+        ("prices: {gpu: 2}", "prices.gpu: must be a mapping of resources"),
+        ("prices: {gpu: {gpu: 2}}", "prices.gpu: 'gpu' is not an extended resource"),
+        ("prices: {gpu: {nvidia.com/gpu: free}}", "prices.gpu.nvidia.com/gpu: 'free' is not a price"),
+        ("prices: {currency: 'a b'}", "prices.currency: 'a b' is not a currency"),
     ],
 )
 def test_what_is_no_price_is_refused_by_its_key(text: str, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Checks against other objects: unknown revisions, hosts and names that are taken."""
+"""Checks against other objects: unknown revisions, and hosts and names in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spec.rollout`: defaults, what is refused, and the command in an annotation."""
+"""`spec.rollout`: defaults, faults, and the command in an annotation."""
 
 from __future__ import annotations
 

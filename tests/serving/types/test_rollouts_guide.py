@@ -1,4 +1,4 @@
-"""The Model that the guide of rollouts shows is taken, and what it shows are the defaults."""
+"""The Model in the guide of rollouts is valid, and has the defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: defaults, then the file, then variables; whatever is wrong is named by its key."""
+"""Settings: defaults, then the file, then variables; every fault has its key."""
 
 from __future__ import annotations
 
@@ -66,23 +66,23 @@ def test_what_is_printed_reads_back_the_same(tmp_path: Path) -> None:
     [
         ("gatewy: {}", "gatewy: unknown setting"),
         ("gateway: {prot: 1}", "gateway.prot: unknown setting"),
-        ("gateway: {port: true}", "gateway.port: True is no whole number"),
+        ("gateway: {port: true}", "gateway.port: True is not a whole number"),
         ("gateway: {port: 70000}", "gateway.port: 70000 is out of bounds"),
-        ("gateway: {port: 9000}\ncontrol: {port: 9000}", "control.port: 9000 is gateway.port already"),
-        ("gateway: {headerTimeout: 10}", "gateway.headerTimeout: 10 is no duration"),
+        ("gateway: {port: 9000}\ncontrol: {port: 9000}", "control.port: 9000 is already gateway.port"),
+        ("gateway: {headerTimeout: 10}", "gateway.headerTimeout: 10 is not a duration"),
         ("gateway: {headerTimeout: x}", "gateway.headerTimeout: 'x' must be a duration"),
-        ("gateway: {address: ''}", "gateway.address: '' is no text"),
-        ("gateway: 1", "gateway: a mapping"),
+        ("gateway: {address: ''}", "gateway.address: '' is not a text"),
+        ("gateway: 1", "gateway: must be a mapping"),
         ("[]", "a mapping"),
-        ("rollout: {prometheusUrl: prometheus}", "rollout.prometheusUrl: 'prometheus' is no address"),
-        ("rollout: {prometheusUrl: 'http://u:p@h'}", "rollout.prometheusUrl: 'http://u:p@h' is no address"),
-        ("rollout: {prometheusUrl: 'file:///etc'}", "rollout.prometheusUrl: 'file:///etc' is no address"),
-        ("runtimes: [sklearn]", "runtimes: a mapping"),
+        ("rollout: {prometheusUrl: prometheus}", "rollout.prometheusUrl: 'prometheus' is not a URL"),
+        ("rollout: {prometheusUrl: 'http://u:p@h'}", "rollout.prometheusUrl: 'http://u:p@h' is not a URL"),
+        ("rollout: {prometheusUrl: 'file:///etc'}", "rollout.prometheusUrl: 'file:///etc' is not a URL"),
+        ("runtimes: [sklearn]", "runtimes: must be a mapping"),
         ("runtimes: {Big: {image: a}}", "runtimes.Big: the name must be"),
-        ("runtimes: {big: a}", "runtimes.big: a mapping with one key"),
-        ("runtimes: {big: {image: a, args: []}}", "runtimes.big: a mapping with one key"),
-        ("runtimes: {big: {image: 7}}", "runtimes.big.image: 7 is no text"),
-        ("a: 1\n---\nb: 1", "holds 2 documents"),
+        ("runtimes: {big: a}", "runtimes.big: must be a mapping with one key"),
+        ("runtimes: {big: {image: a, args: []}}", "runtimes.big: must be a mapping with one key"),
+        ("runtimes: {big: {image: 7}}", "runtimes.big.image: 7 is not a text"),
+        ("a: 1\n---\nb: 1", "contains 2 documents"),
     ],
 )
 def test_a_wrong_file_is_refused_by_key(tmp_path: Path, text: str, words: str) -> None:
@@ -106,7 +106,7 @@ def test_an_unknown_variable_is_refused_and_others_are_left_alone() -> None:
 
 
 def test_a_variable_that_is_no_number_is_refused() -> None:
-    with pytest.raises(SettingsError, match="KNODEL_GATEWAY_PORT is no whole number"):
+    with pytest.raises(SettingsError, match="KNODEL_GATEWAY_PORT is not a whole number"):
         load_settings(environ={"KNODEL_GATEWAY_PORT": "http"})
 
 

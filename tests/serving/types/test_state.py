@@ -1,4 +1,4 @@
-"""The state folder: what happens on a disk that is full, and to a file that is written when the writer ends."""
+"""The state folder on a full disk, and after a writer that was interrupted."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from serving.types.settings.state import StateError, full_disk, told_when_full, write_private
+from serving.types.settings.state import StateError, full_disk_message, report_full_disk, write_private
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_told_in_one_line_with_what_helps(tmp_path: Path, number: int) -> None:
-    with pytest.raises(StateError, match=f"{tmp_path} is full: make room"), told_when_full(tmp_path):
+    with pytest.raises(StateError, match=f"{tmp_path} is full: make room"), report_full_disk(tmp_path):
         raise OSError(number, "no room")
 
 
 def test_what_has_another_cause_is_not_taken_for_a_full_disk(tmp_path: Path) -> None:
-    with pytest.raises(PermissionError), told_when_full(tmp_path):
+    with pytest.raises(PermissionError), report_full_disk(tmp_path):
         raise PermissionError(errno.EACCES, "not yours")
 
 
 def test_a_disk_with_room_is_not_full(tmp_path: Path) -> None:
-    assert full_disk(tmp_path) == ""
+    assert full_disk_message(tmp_path) == ""
 
 
 @pytest.mark.fault("C3")

@@ -1,4 +1,4 @@
-"""What a Model may say: everything wrong is told at once, each with its field path."""
+"""Validation of Models: all faults at once, each with the path of its field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autoscaler.schedules import Schedule
 from autoscaler.types import AUTO
 from clusters.base.errors import Invalid
 from serving.types.model import Batching, Cause, Resources
-from serving.types.reader import closest, show
+from serving.types.reader import closest, short_repr
 from serving.types.validation import read_model, validate_model
 from tests.serving.models import VARIANTS, model_object
 
@@ -320,8 +320,8 @@ def test_no_spec_whatever_breaks_the_validation(spec: dict[str, Any]) -> None:
 
 @given(JSON)
 def test_any_value_is_shown_on_one_short_line(value: Any) -> None:
-    assert "\n" not in show(value)
-    assert len(show(value)) < 100
+    assert "\n" not in short_repr(value)
+    assert len(short_repr(value)) < 100
 
 
 def test_an_unknown_field_is_refused_in_a_change_too() -> None:

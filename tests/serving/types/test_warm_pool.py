@@ -1,4 +1,4 @@
-"""What a WarmPool may say: everything wrong is told at once, each with its field path."""
+"""Validation of WarmPools: all faults at once, each with the path of its field."""
 
 from __future__ import annotations
 

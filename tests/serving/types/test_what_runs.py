@@ -1,4 +1,4 @@
-"""What of a Model its replicas are told: formats, stores, credentials, runtimes, batches; as the server reads them."""
+"""The arguments and environment of replicas, as the server reads them: formats, stores, credentials, batches."""
 
 from __future__ import annotations
 

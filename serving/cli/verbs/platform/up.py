@@ -19,7 +19,7 @@ from serving.cli.base.output import Progress
 from serving.cli.client.ports import propose
 from serving.cli.client.state import running
 from serving.cli.context import Session, verb
-from serving.types.settings.state import LOG_FILE, Facts, StateError, full_disk, split_address
+from serving.types.settings.state import LOG_FILE, Facts, StateError, full_disk_message, split_address
 
 READY_WITHIN = 60.0  # s that a detached platform gets to become ready; it needs about one
 PRIVATE = 0o600  # names of models and callers stand in the log
@@ -178,7 +178,7 @@ def _wait_until_ready(session: Session, child: subprocess.Popen[bytes], log: Pat
         code = child.poll()
         if code is not None:
             progress.clear()
-            told = _last_line(log, began) or full_disk(session.state)
+            told = _last_line(log, began) or full_disk_message(session.state)
             raise CommandError(told or f"the platform ended at once with exit code {code}: see {log}")
         if _is_ready(session, child.pid):
             progress.clear()

@@ -12,7 +12,7 @@ from serving.cli.client.wait import change_stored, is_routed, parse_timeout, wai
 from serving.cli.context import Session
 from serving.cli.verbs.rollouts.shares import show_split
 from serving.reconciler.rollout.judging.verdict import Verdict
-from serving.reconciler.rollout.state import Phase, RolloutState, rollout_of, words
+from serving.reconciler.rollout.state import Phase, RolloutState, join_reasons, rollout_of
 from serving.types.rollout import ALL
 
 PROMOTED: Phase = "Promoted"
@@ -35,7 +35,8 @@ def change_rollout(
         if state is None:
             return is_routed(model, generation)  # there was nothing to roll out
         if state.phase != phase and not state.runs and phase != PROMOTED:
-            raise CommandError(f"the rollout of {state.candidate} has ended: {state.phase}: {words(state.reasons)}")
+            reasons = join_reasons(state.reasons)
+            raise CommandError(f"the rollout of {state.candidate} has ended: {state.phase}: {reasons}")
         return state.phase == phase and _follows(model, state)
 
     with change_stored(name):
@@ -52,15 +53,15 @@ def rollout_lines(model: Object) -> list[str]:
     if state is None:
         return []
     lines = [f"Rollout: {state.phase}, {state.candidate} after {state.stable}, {_where(model, state)}"]
-    lines += [f"  {words(state.reasons)}"] if state.reasons else []
+    lines += [f"  {join_reasons(state.reasons)}"] if state.reasons else []
     for passed in state.passed:
-        said = f": {words(passed.look.verdict.reasons)}" if passed.look is not None else ""
+        said = f": {join_reasons(passed.judgement.verdict.reasons)}" if passed.judgement is not None else ""
         lines.append(f"  {passed.until}  {passed.percent:>3} %  over{said}")
-    if state.look is not None:
-        verdict = state.look.verdict
+    if state.judgement is not None:
+        verdict = state.judgement.verdict
         if _is_without_requests(verdict):
-            return [*lines, f"  {state.look.at}  judge: {verdict.decision}: no requests yet: nothing to compare"]
-        lines.append(f"  {state.look.at}  judge: {verdict.decision}: {words(verdict.reasons)}")
+            return [*lines, f"  {state.judgement.at}  judge: {verdict.decision}: no requests yet: nothing to compare"]
+        lines.append(f"  {state.judgement.at}  judge: {verdict.decision}: {join_reasons(verdict.reasons)}")
         lines.append("  " + ", ".join(f"{name} {value:g}" for name, value in verdict.numbers.items()))
     return lines
 

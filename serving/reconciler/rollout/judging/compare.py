@@ -1,4 +1,4 @@
-"""One rate of both versions against what is allowed and what would be harm: the bounds as one value. Pure."""
+"""Compare one rate of both versions with the allowed and the harmful difference. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Hits: TypeAlias = tuple[float, float]
 
 _SIZES: Array = 1e-4 * np.power(1.3, np.arange(36.0))
 _MARGINS: Array = np.unique(np.clip(np.concatenate((-_SIZES, [0.0], _SIZES)), -1.0, 1.0))
-"""Differences that the bounds are told in: 30 % apart. What decides is looked at exactly, not on this grid."""
+"""Differences at which bounds are reported, 30 % apart. The decision itself is exact and does not use this grid."""
 _NUMBERS: Array = np.power(1.15, np.arange(140.0))
-"""Numbers of requests that are tried for how many are needed: up to 3 · 10^8, 15 % apart."""
+"""Numbers of requests that are tried to find how many are needed: up to 3 · 10^8, 15 % apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a difference of rates may be (`allowed`), what would be `harm`, and the evidence to call it either."""
+    """The `allowed` difference of rates, the harmful one (`harm`), and the evidence needed to fail and to pass."""
 
     allowed: float
     harm: float
@@ -32,9 +32,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rates that were seen, bounds of their difference (candidate less stable), and what follows from them.
+    """Observed rates, bounds of their difference (candidate less stable), and the result.
 
-    `needed` is how many requests a candidate that is just as good needs until it passes, infinite when none suffice.
+    `needed` is the number of requests with which an equally good candidate passes; infinite when none suffices.
     """
 
     stable: float
@@ -49,8 +49,8 @@ class Comparison:
 def compare(stable: Hits, to_fail: Hits, to_pass: Hits, limits: Limits, stable_share: float) -> Comparison:
     """Compare the candidate's hits with the stable version's.
 
-    The candidate has two counts where a rounding must favour it when it would fail, and not when it would pass.
-    `stable_share` is the share of the traffic that the stable version still has.
+    The candidate has two counts because of rounding: `to_fail` is rounded in its favour, `to_pass` is not.
+    `stable_share` is the stable version's present share of the traffic.
     """
     strict, lenient = Pair.of(stable, to_pass), Pair.of(stable, to_fail)
     above = evidence_above(lenient, np.append(_MARGINS, limits.allowed)) >= limits.to_fail
@@ -70,7 +70,10 @@ def compare(stable: Hits, to_fail: Hits, to_pass: Hits, limits: Limits, stable_s
 
 
 def _needed(stable: Hits, limits: Limits, stable_share: float) -> float:
-    """A candidate with the stable version's rate, and both with their shares of the traffic."""
+    """Return the number of requests with which a candidate with the stable version's rate passes.
+
+    Both versions get requests in proportion to their shares of the traffic.
+    """
     if stable_share:
         of_stable: Array = _NUMBERS * (stable_share / (1.0 - stable_share))
     else:

@@ -1,4 +1,4 @@
-"""What a version answered: requests, errors, and times in the buckets of `clusters.base.latency_buckets`."""
+"""Counts of a version's requests: requests, errors, and latencies in the buckets of `clusters.base.latency_buckets`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from clusters.base.latency_buckets import upper_edge
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a version made of the requests that the split sent to it.
+    """Counts of the requests that the traffic split sent to a version.
 
-    `requests` were answered, `errors` of them with an error of the server's own. `refused` were answered with an error
-    of the caller's own (4xx), `left` are those whose caller left before the answer: neither are among the requests.
-    `latency` counts the times by bucket, of answers that are no errors and of callers that left. `pending` counts
-    requests in flight by their age; it says how things are now, the others are totals.
+    - `requests` were answered, `errors` of them with an error of the server (5xx).
+    - `refused` were answered with an error of the caller (4xx); the callers of `left` disconnected before the answer.
+      Neither are among `requests`.
+    - `latency` counts answers without error, and callers that left, by the bucket of their time.
+    - `pending` counts requests in flight by the bucket of their age. It is the present state; all others are totals.
     """
 
     requests: int = 0
@@ -29,21 +30,21 @@ class Counts:
 
     @property
     def in_flight(self) -> int:
-        """Number of requests in flight."""
+        """Return the number of requests in flight."""
         return sum(self.pending.values())
 
     @property
     def oldest(self) -> float:
-        """Age in seconds of the oldest request in flight, rounded up to the edge of its bucket; 0 without any."""
+        """Return the age in seconds of the oldest request in flight, rounded up to its bucket's edge; 0 without any."""
         return upper_edge(max(self.pending)) if self.pending else 0.0
 
     @property
     def timed(self) -> int:
-        """Number of latencies."""
+        """Return the number of latencies."""
         return sum(self.latency.values())
 
     def merge(self, other: Counts) -> Counts:
-        """Return both together."""
+        """Return the sums of both."""
         return Counts(
             self.requests + other.requests,
             self.errors + other.errors,
@@ -58,7 +59,7 @@ class Counts:
         return replace(self, pending={}).merge(later)
 
     def since(self, former: Counts) -> Counts:
-        """Return what came after `former`, an earlier reading of the same totals; never below nothing."""
+        """Return the difference to `former`, an earlier reading of the same totals; never below 0."""
         latency = {one: count - former.latency.get(one, 0) for one, count in self.latency.items()}
         return Counts(
             max(self.requests - former.requests, 0),
@@ -74,11 +75,11 @@ class Counts:
         return sum(count for one, count in self.pending.items() if one > bucket)
 
     def slower_than(self, bucket: int) -> int:
-        """Number of latencies above the upper edge of the bucket."""
+        """Return the number of latencies above the upper edge of the bucket."""
         return sum(count for one, count in self.latency.items() if one > bucket)
 
     def quantile_bucket(self, quantile: float) -> int | None:
-        """The first bucket up to whose upper edge `quantile` (0 to 1) of the latencies lie; None without any."""
+        """Return the first bucket with `quantile` (0 to 1) of the latencies up to its upper edge; None without any."""
         wanted, seen = math.ceil(quantile * self.timed), 0
         for one, count in sorted(self.latency.items()):
             seen += count
@@ -87,20 +88,20 @@ class Counts:
         return None
 
     def quantile(self, quantile: float) -> float | None:
-        """Latency in seconds at the quantile, rounded up to the edge of its bucket (at most 9 %); None without any."""
+        """Return the latency in seconds at the quantile, rounded up to its bucket's edge (by at most 9 %), or None."""
         bucket = self.quantile_bucket(quantile)
         return None if bucket is None else upper_edge(bucket)
 
 
 def to_json(counts: Counts) -> dict[str, Any]:
-    """Return the totals as they stand in a status; what is in flight now is no part of it."""
+    """Return the totals as stored in a status, without the requests in flight."""
     latency = {str(one): count for one, count in sorted(counts.latency.items())}
     apart = {name: count for name, count in (("refused", counts.refused), ("left", counts.left)) if count}
     return {"requests": counts.requests, "errors": counts.errors, **apart, "latency": latency}
 
 
 def from_json(value: object) -> Counts:
-    """The counts that `to_json` wrote; what is no number of something counts as none: it came from elsewhere."""
+    """Read counts that `to_json` wrote. Invalid values, written by other clients, count as 0."""
     if not isinstance(value, Mapping):
         return Counts()
     latency = value.get("latency")

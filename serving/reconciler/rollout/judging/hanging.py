@@ -1,14 +1,15 @@
-"""Requests that hang: from which age a request in flight counts as failed, and what keeps `promote` from a step. Pure.
+"""Count requests that hang, and decide whether they keep a step from passing for insufficient traffic. Pure.
 
     a request in flight, of either version      counts as
-    older than what counts as slow              slow (`judge.compare_latency`)
-    older than `hanging_age`                    an error as well, for as long as it has no answer
-    else                                        nothing: nobody knows yet
+    older than the limit of slow answers        slow (`judge.compare_latency`)
+    older than `hanging_age`                    also an error, until it is answered
+    younger                                     nothing: its result is unknown
 
-Callers that send or read slowly are not in flight here: the model has not got, or has given, all that it has to.
+Requests of callers that send or read slowly are not in flight: the model has not received the whole request, or has
+answered it already.
 
-`onInsufficientTraffic: promote` takes a version as good when too few requests speak against it. It does not pass a step
-where the candidate got requests and answered none of them well, or where more of its requests hang than of the stable
+`onInsufficientTraffic: promote` accepts a version when too few requests were compared. It does not pass a step in which
+the candidate answered none of its requests successfully, or in which more of its requests hang than of the stable
 version's.
 """
 
@@ -20,15 +21,15 @@ from clusters.base.latency_buckets import bucket_of
 from serving.reconciler.rollout.judging.counts import Counts
 
 LEAST_AGE = 10.0
-"""s; a model that answers within milliseconds may have a pause, of its runtime or its machine, that takes seconds."""
+"""s; a pause of the runtime or the machine may take seconds, also for a model that answers within milliseconds."""
 TIMES_SLOWER = 10.0
-"""Of the stable version's latency at the judge's quantile: a model that takes a minute may take some minutes."""
+"""Multiple of the stable version's latency at the judge's quantile: one that takes a minute may take some minutes."""
 CHANCE = 0.01
-"""Chance that a candidate that refuses as many requests as the stable version is taken for one that refuses all."""
+"""Chance that a candidate with the stable version's share of refusals is taken for one that refuses every request."""
 
 
 def hanging_age(stable: Counts, quantile: float) -> float:
-    """Return the seconds from which a request in flight counts as failed."""
+    """Return the age in seconds from which a request in flight counts as failed."""
     return max(LEAST_AGE, TIMES_SLOWER * (stable.quantile(quantile) or 0.0))
 
 
@@ -44,7 +45,7 @@ def with_hanging(counts: Counts, age: float) -> Counts:
 
 
 def unanswered(stable: Counts, candidate: Counts, age: float, allowed: float) -> str:
-    """Return why the candidate cannot pass for want of traffic; empty when nothing speaks against it.
+    """Return why the candidate cannot pass with insufficient traffic; empty when it can.
 
     `allowed` is by how much the candidate's share of hanging requests may exceed the stable version's.
     """
@@ -52,8 +53,10 @@ def unanswered(stable: Counts, candidate: Counts, age: float, allowed: float) ->
     if candidate.requests == candidate.errors:  # no good answer
         failed = candidate.errors + candidate.left
         if failed or candidate.in_flight:
-            return f"no request to the candidate was answered well: {candidate.errors} failed, {waits}"
-        if _refuses_all(stable, candidate):
+            return f"no request to the candidate succeeded: {candidate.errors} failed, {waits}"
+        # Callers' errors meet both versions alike: so many refusals are unlikely by chance.
+        share = stable.refused / (stable.refused + stable.requests) if stable.requests else 1.0
+        if candidate.refused and share**candidate.refused < CHANCE:
             return (
                 f"the candidate refused all {candidate.refused} requests (4xx), the stable version "
                 f"{stable.refused} of {stable.refused + stable.requests}"
@@ -66,9 +69,3 @@ def unanswered(stable: Counts, candidate: Counts, age: float, allowed: float) ->
 def _share(counts: Counts, age: float) -> float:
     number = hanging(counts, age)
     return number / (counts.requests + number) if number else 0.0
-
-
-def _refuses_all(stable: Counts, candidate: Counts) -> bool:
-    """Whether it is no chance: callers' errors meet both versions alike."""
-    share = stable.refused / (stable.refused + stable.requests) if stable.requests else 1.0
-    return bool(candidate.refused) and share**candidate.refused < CHANCE

@@ -1,31 +1,34 @@
-"""Whether the candidate of a rollout is good enough: from what it and the stable version answered, with reasons. Pure.
+"""Judge whether the candidate of a rollout is good enough, from the answers of both versions, with reasons. Pure.
 
-Two comparisons of rates, each with bounds that hold at every look (`serving.reconciler.rollout.judging.bounds`):
+Two rates are compared, each with bounds that hold at all judgements together
+(`serving.reconciler.rollout.judging.bounds`):
 
     errors    share of requests that failed                                      may exceed by  maxErrorRate
-    latency   share of answers slower than the stable version's quantile,        may exceed by  nothing
+    latency   share of answers slower than the stable version's quantile,        may exceed by  0
               the candidate's measured against maxLatencyRatio times that, or 5 ms more
 
-    a metric exceeds its `max` at two looks in a row
+The first row that applies decides. "Certainly" means with the evidence that `WRONG_FAIL` and `WRONG_PASS` require.
+
+    a metric exceeds its `max` in two judgements in a row,
     with the step in force for an interval                                fail
-    else the stable version surely fails more than maxStableErrorRate     hold: there is nothing to compare with
-    else some comparison surely exceeds what it may                       fail
-    else the step is over, every comparison surely stays below what
-    would be harm at this step, and every metric has a value that it may  pass
-    else                                                                  wait
+    the stable version certainly fails more than maxStableErrorRate       hold: it is no basis for a comparison
+    a rate certainly exceeds the stable version's by more than allowed    fail
+    the step is over, every rate is certainly below the harmful one
+    at this step, and every metric has a permitted value                  pass
+    otherwise                                                             wait
 
-Only requests of the split are counted, so that no caller chooses the version (`serving.modelserver.base.split`). The
-caller's own errors (4xx) are not answers of the model, unless `count4xx` is set. Requests that hang are errors
-(`hanging`).
+Only requests that the traffic split assigned are counted, so callers cannot choose the version
+(`serving.modelserver.base.split`). Callers' errors (4xx) do not count as answers of the model, unless `count4xx` is
+set. Requests that hang count as errors (`hanging`).
 
-Harm is what the candidate adds to all answers of the model. At 10 % of the traffic a version that fails 10 points more
-often adds 1 % of errors, at 50 % one that fails 2 points more often does: a step passes once that is ruled out, and how
-many requests it takes follows from the bounds. Of slow answers, harm is half as many again as the quantile leaves.
+Harm is measured in all answers of the model. At 10 % of the traffic, a version whose error rate is 10 points higher
+adds 1 % of errors; at 50 % a version with 2 points more does. A step passes when that is excluded. The bounds determine
+how many requests this takes. For slow answers, harm is half of the share that the quantile leaves.
 
-The counts of a step begin with it: within a step both versions meet the same minutes, over several steps they do not,
-as the candidate has more of the later ones (Simpson's paradox). What a metric looks back at is the query's matter, so
-one reading of it decides nothing. At 100 % the stable version's counts are those of the
-last step that left it traffic.
+Counts begin anew with each step. Within a step both versions serve the same minutes. Over several steps they do not,
+since the candidate gets more of the later ones (Simpson's paradox). The query of a metric determines its window, which
+may include time before the step: so a single reading decides nothing. At 100 % the stable version's counts are those of
+the last step in which it had traffic.
 """
 
 from __future__ import annotations
@@ -46,23 +49,25 @@ from serving.reconciler.rollout.judging.verdict import ABOVE, UNANSWERED, Decisi
 from serving.types.rollout import Judge, MetricRule
 
 WRONG_FAIL = 0.01
-"""Chance that a version no worse than allowed ever fails: over all looks, steps and comparisons of a rollout."""
+"""Chance that a version no worse than allowed fails, over all judgements, steps and comparisons of a rollout."""
 WRONG_PASS = 0.01
-"""Chance that a version that does harm ever passes that comparison at that step."""
+"""Chance that a harmful version passes a comparison at a step, over all judgements of the step."""
+CONFIDENCE = "99 % confidence"
+"""The words of messages for both chances."""
 TO_HOLD = math.log(1.0 / 0.01)
-"""Evidence that the stable version fails more often than it may: a chance of 1 % to hold without need."""
+"""Evidence to hold for a stable version that fails too often: a chance of 1 % to hold needlessly."""
 COMPARISONS = 2
-"""Errors and latency: the first of the findings."""
+"""Errors and latency, the first findings."""
 LEAST_ALLOWANCE = 0.001
-"""Of requests, added: no number of them shows that a version adds none at all."""
+"""Added share of failed requests that is always tolerated: no number of requests can exclude any smaller one."""
 LEAST_DIFFERENCE = 0.005
-"""s: where answers take less than a millisecond, a new replica, or one with a busy neighbour, takes twice as long."""
+"""s: when answers take less than a millisecond, a new replica or one on a busy node easily takes twice as long."""
 SLOW_ADDED = 0.5
-"""Of the slow answers that the quantile leaves, added: to rule that out takes no more requests than errors do."""
+"""Harmful addition to the slow answers that the quantile leaves. Excluding it takes no more requests than errors do."""
 
 READINGS = 2
-"""Looks in a row at which a metric must exceed its `max`: one failed request among few, or the minutes before the step
-in the query's window, are no more than one."""
+"""Judgements in a row in which a metric must exceed its `max`. One failed request among few, or minutes before the step
+in the query's window, cause one such reading at most."""
 
 Findings = tuple[tuple[Decision, str], ...]
 
@@ -76,24 +81,29 @@ def judge(
     former: Mapping[str, float] = MappingProxyType({}),
     model: str = "NAME",
 ) -> Verdict:
-    """The verdict on the candidate from what both answered since the stage began.
+    """Return the verdict on the candidate, from the answers of both versions since the stage began.
 
-    `readings` are the values of the rule's further metrics by name: None, or not there, when the query had no answer.
-    `former` are the numbers of the stage's last verdict: how often in a row a metric was above its `max`. `model` is
-    the model as the command takes it, for remedies.
+    `readings` are the values of the rule's metrics by name; None or absent when the query had no value. `former` are
+    the numbers of the last verdict at this stage, with the number of judgements in a row in which a metric was above
+    its `max`. `model` is the model's argument on the command line, for remedies.
     """
     age = hanging_age(stable, rule.quantile)
     open_question = unanswered(stable, candidate, age, rule.max_error_rate)
     in_flight = _in_flight(stable, candidate, age)
-    stable, candidate = (with_hanging(_counted(rule, one), age) for one in (stable, candidate))
+    if rule.count_4xx:
+        stable, candidate = (
+            replace(one, requests=one.requests + one.refused, errors=one.errors + one.refused)
+            for one in (stable, candidate)
+        )
+    stable, candidate = (with_hanging(one, age) for one in (stable, candidate))
     broken = is_broken(rule, stable)
     errors = compare_errors(rule, stable, candidate, stage)
     latency = compare_latency(rule, stable, candidate, stage)
     needed = max(errors.needed, latency.needed if latency else 0.0)
     above = {metric.name: _times_above(metric, readings.get(metric.name), stage, former) for metric in rule.metrics}
-    compared = (_found("errors", errors, error_limits(rule, stage)), _of_latency(latency, rule, stage, stable))
+    compared = (_found("error rate", errors, error_limits(rule, stage)), _of_latency(latency, rule, stage, stable))
     if broken:
-        compared = (_of_broken(rule, stable, model), ("hold", "latency: not compared with such a version"))
+        compared = (_of_broken(rule, stable, model), ("hold", "latency is not compared with such a version"))
     findings = (
         *compared,
         *(_of_metric(metric, readings.get(metric.name), above[metric.name]) for metric in rule.metrics),
@@ -102,8 +112,12 @@ def judge(
     reasons = tuple(reason for kind, reason in findings if decision in (kind, "wait"))
     if decision == "wait":
         reasons = (*filter(None, (open_question,)), _waiting(findings, candidate, needed), *reasons)
-    numbers = {
-        **_numbers(stable, candidate, rule.quantile, needed),
+    numbers: dict[str, float | None] = {
+        "stable.requests": stable.requests,
+        "candidate.requests": candidate.requests,
+        "needed": needed,
+        "stable.latency": stable.quantile(rule.quantile),
+        "candidate.latency": candidate.quantile(rule.quantile),
         **in_flight,
         **({UNANSWERED: 1.0} if open_question and stage.over else {}),
         **_bounds("errors", errors, error_limits(rule, stage)),
@@ -111,17 +125,18 @@ def judge(
         **{f"metric.{name}": value for name, value in readings.items() if value is not None},
         **{f"{ABOVE}{name}": times for name, times in above.items() if times},
     }
-    return Verdict(decision, reasons, _written(numbers))
+    known = {name: value for name, value in numbers.items() if value is not None and math.isfinite(value)}
+    return Verdict(decision, reasons, {name: float(f"{value:.6g}") for name, value in known.items()})
 
 
 def compare_errors(rule: Judge, stable: Counts, candidate: Counts, stage: Stage) -> Comparison:
-    """The shares of requests that failed."""
+    """Compare the shares of requests that failed."""
     hits = (candidate.errors, candidate.requests)
     return compare((stable.errors, stable.requests), hits, hits, error_limits(rule, stage), stage.stable_share)
 
 
 def compare_latency(rule: Judge, stable: Counts, candidate: Counts, stage: Stage) -> Comparison | None:
-    """The shares of slow answers; None while the stable version has no latency to compare with."""
+    """Compare the shares of slow answers; None while the stable version has no latency to compare with."""
     bucket = stable.quantile_bucket(rule.quantile)
     if bucket is None:
         return None
@@ -134,38 +149,31 @@ def compare_latency(rule: Judge, stable: Counts, candidate: Counts, stage: Stage
 
 
 def is_broken(rule: Judge, stable: Counts) -> bool:
-    """Return whether the stable version surely fails more often than a version to compare with may."""
+    """Return whether the stable version certainly fails more often than `maxStableErrorRate`."""
     hits, requests = np.asarray(float(stable.errors)), np.asarray(float(stable.requests))
     return bool(evidence_of_rate(hits, requests, rule.max_stable_error_rate) >= TO_HOLD)
 
 
 def error_limits(rule: Judge, stage: Stage) -> Limits:
-    """What the candidate's error rate may exceed the stable version's by, and what would be harm at this stage."""
+    """Return by how much the candidate's error rate may exceed the stable version's, and the harmful difference."""
     return _limits(rule.max_error_rate, max(rule.max_error_rate, LEAST_ALLOWANCE), stage)
 
 
 def slow_limits(rule: Judge, stage: Stage) -> Limits:
-    """The same of the shares of slow answers."""
+    """Return the same limits for the shares of slow answers."""
     return _limits(0.0, SLOW_ADDED * (1.0 - rule.quantile), stage)
 
 
 def ratio_in_buckets(ratio: float) -> tuple[int, int]:
-    """Buckets by which a latency may rise, rounded up (what fails is slower still) and down (what passes is not)."""
+    """Return the number of buckets by which a latency may rise, rounded up (to fail) and rounded down (to pass)."""
     exact = round(math.log2(ratio) * PER_OCTAVE, 9)
     return math.ceil(exact), math.floor(exact)
 
 
-def _counted(rule: Judge, counts: Counts) -> Counts:
-    """Return the counts with the caller's errors among the version's where the rule says so."""
-    if not rule.count_4xx:
-        return counts
-    return replace(counts, requests=counts.requests + counts.refused, errors=counts.errors + counts.refused)
-
-
 def _slow(counts: Counts, bucket: int) -> tuple[int, int]:
-    """Return how many requests took longer than the bucket, and of how many that is known.
+    """Return the number of requests slower than the bucket, and the number of requests with a known result.
 
-    Of a request in flight it is known once it has taken longer.
+    The result of a request in flight is known when it has taken longer than the bucket.
     """
     late = counts.pending_above(bucket)
     return counts.slower_than(bucket) + late, counts.timed + late
@@ -191,34 +199,52 @@ def _decision(findings: Findings, stage: Stage) -> Decision:
 
 def _of_latency(one: Comparison | None, rule: Judge, stage: Stage, stable: Counts) -> tuple[Decision, str]:
     if one is not None:
-        slow = f"answers slower than the stable version's {rule.quantile:.4g} quantile times {rule.max_latency_ratio:g}"
+        ratio, quantile = f"{rule.max_latency_ratio:g}", f"{rule.quantile:.4g}"
+        slow = f"share of answers slower than {ratio} times the stable version's {quantile} quantile"
         return _found(slow, one, slow_limits(rule, stage))
-    if stage.stable_share == 0.0:  # none will come
-        return "pass", "latency: the stable version has no answers to compare with, errors alone decide"
+    if stage.stable_share == 0.0:  # no further answers will come
+        return "pass", "latency is not compared: the stable version has no answers, so errors alone decide"
     if (1.0 - error_limits(rule, stage).harm) ** stable.errors <= WRONG_PASS:
-        return "pass", f"latency: the stable version failed all of {stable.errors} requests, errors alone decide"
-    return "wait", "latency: the stable version has no answers yet to compare with"
+        failed = f"the stable version failed all of {stable.errors} requests"
+        return "pass", f"latency is not compared: {failed}, so errors alone decide"
+    return "wait", "latency is not compared yet: the stable version has no answers"
 
 
 def _of_broken(rule: Judge, stable: Counts, model: str) -> tuple[Decision, str]:
     return "hold", (
-        f"the stable version itself fails {stable.errors / stable.requests:.0%} of {stable.requests} requests, which "
-        f"is more than judge.maxStableErrorRate ({rule.max_stable_error_rate:.0%}) and nothing to compare with: "
-        f"`knodel promote {model}` gives the candidate all traffic, `knodel abort {model}` takes it back"
+        f"the stable version itself fails {stable.errors / stable.requests:.0%} of {stable.requests} requests, more "
+        f"than judge.maxStableErrorRate ({rule.max_stable_error_rate:.0%}), so the candidate cannot be compared with "
+        f"it: `knodel promote {model}` gives the candidate all traffic, `knodel abort {model}` gives it none"
     )
 
 
 def _found(what: str, one: Comparison, limits: Limits) -> tuple[Decision, str]:
-    seen = f"{what}: {one.candidate:.2%}, stable {one.stable:.2%}"
+    rates = f"candidate {one.candidate:.2%}, stable {one.stable:.2%}"
     if one.fails:
-        return "fail", f"{seen}: surely more than {one.lower:.2%} above, allowed is {limits.allowed:.2%}"
+        bound = f"at least {_points(one.lower)} than stable (allowed {100 * limits.allowed:.3g})"
+        return "fail", f"{what} is {bound} at {CONFIDENCE}: {rates}"
+    limit = f"than stable (limit {100 * limits.harm:.3g})"
     if one.passes:
-        return "pass", f"{seen}: surely less than {one.upper:.2%} above, {limits.harm:.2%} would be harm"
-    return "wait", f"{seen}: from {one.lower:.2%} to {one.upper:.2%} above, {limits.harm:.2%} would be harm"
+        bound = f"{'at least' if one.upper < 0.0 else 'at most'} {_points(one.upper)}"
+        return "pass", f"{what} is {bound} {limit} at {CONFIDENCE}: {rates}"
+    return "wait", f"{what} is from {_points(one.lower)} to {_points(one.upper)} {limit} at {CONFIDENCE}: {rates}"
+
+
+def _points(difference: float) -> str:
+    """Return a difference of rates in percentage points.
+
+    Example:
+        >>> _points(0.081)
+        '8.1 points higher'
+    """
+    return f"{100 * abs(difference):.3g} points {'lower' if difference < 0.0 else 'higher'}"
 
 
 def _times_above(metric: MetricRule, value: float | None, stage: Stage, former: Mapping[str, float]) -> int:
-    """Looks in a row, this one included, that found the metric above its `max`; one without a value is none."""
+    """Return the number of judgements in a row, with this one, in which the metric exceeded its `max`.
+
+    A judgement without a value leaves the number unchanged.
+    """
     before = int(former.get(f"{ABOVE}{metric.name}", 0))
     if value is None or math.isnan(value):
         return before
@@ -232,26 +258,27 @@ def _of_metric(metric: MetricRule, value: float | None, above: int) -> tuple[Dec
         return "pass", f"{metric.name}: {value:.6g} is at most {metric.max:.6g}"
     seen = f"{metric.name}: {value:.6g} is above {metric.max:.6g}"
     if above >= READINGS:
-        return "fail", f"{seen}, {above} looks in a row"
-    return "wait", f"{seen}: it takes {READINGS} looks in a row to fail, with the step in force for an interval"
+        return "fail", f"{seen} in {above} judgements in a row"
+    needed = f"the step fails after {READINGS} judgements in a row, with the step in force for judge.interval"
+    return "wait", f"{seen}: {needed}"
 
 
 def _waiting(findings: Findings, candidate: Counts, needed: float) -> str:
     if not candidate.requests:
-        return "the candidate has answered nothing yet"
+        return "the candidate has not answered any request yet"
     if all(kind == "pass" for kind, _ in findings):
-        return "good so far, the step's time is not over"
+        return "all comparisons pass, but stepDuration is not over"
     if all(kind == "pass" for kind, _ in findings[:COMPARISONS]):
-        return "good by its answers, but not by every metric"
+        return "errors and latency pass, but not every metric does"
     if math.isinf(needed):
-        return f"{candidate.requests} requests: the stable version answered too few for any number to suffice"
+        return f"{candidate.requests} requests: the stable version has answered too few requests for a comparison"
     if candidate.requests < needed:
-        return f"{candidate.requests} of about {needed:.0f} requests that a good version takes to pass"
-    return f"{candidate.requests} requests, a good version takes about {needed:.0f}: neither good nor bad for sure"
+        return f"{candidate.requests} of about {needed:.0f} requests that a good version needs to pass"
+    return f"{candidate.requests} requests, a good version needs about {needed:.0f}: the evidence is not conclusive"
 
 
 def _in_flight(stable: Counts, candidate: Counts, age: float) -> dict[str, float]:
-    """Return what is in flight (`oldest` in seconds) and what was refused or left, as far as there is any."""
+    """Return the numbers above 0 of requests in flight, refused or left by their callers; `oldest` in seconds."""
     found: dict[str, float] = {}
     for name, one in (("stable", stable), ("candidate", candidate)):
         found |= {
@@ -264,19 +291,8 @@ def _in_flight(stable: Counts, candidate: Counts, age: float) -> dict[str, float
     return {name: value for name, value in found.items() if value}
 
 
-def _numbers(stable: Counts, candidate: Counts, quantile: float, needed: float) -> dict[str, float | None]:
-    """Latency at the quantile in seconds."""
-    return {
-        "stable.requests": stable.requests,
-        "candidate.requests": candidate.requests,
-        "needed": needed,
-        "stable.latency": stable.quantile(quantile),
-        "candidate.latency": candidate.quantile(quantile),
-    }
-
-
 def _bounds(what: str, one: Comparison, limits: Limits) -> dict[str, float]:
-    """Shares of 1; `lower` and `upper` bound the difference."""
+    """Return rates and limits as shares of 1; `lower` and `upper` bound the difference of the rates."""
     return {
         f"stable.{what}": one.stable,
         f"candidate.{what}": one.candidate,
@@ -284,11 +300,4 @@ def _bounds(what: str, one: Comparison, limits: Limits) -> dict[str, float]:
         f"{what}.upper": one.upper,
         f"{what}.allowed": limits.allowed,
         f"{what}.harm": limits.harm,
-    }
-
-
-def _written(numbers: Mapping[str, float | None]) -> dict[str, float]:
-    """Six digits of each, without what JSON cannot carry."""
-    return {
-        name: float(f"{value:.6g}") for name, value in numbers.items() if value is not None and math.isfinite(value)
     }

@@ -1,4 +1,4 @@
-"""What the reconciler of a rollout sees of the world, as interfaces: who implements them is its caller's matter."""
+"""Interfaces by which the judge of a rollout reads request counts and metrics."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from serving.types.rollout import MetricRule
 
 
 class Observer(Protocol):
-    """Sees what revisions answer."""
+    """Reads the request counts of revisions."""
 
     async def read(self, rollout: str, namespace: str, revisions: Collection[str]) -> Mapping[str, Counts]:
-        """What each revision answered since the reading before for this rollout, which any text names; the first one of
-        a replica that was there already only notes where it stands.
+        """Return the counts of each revision since the last reading for `rollout`, any text that identifies it.
 
-        What cannot be read is left out; raises nothing for it.
+        The first reading of a replica that existed before only records its totals. Revisions that cannot be read are
+        left out. Raises nothing for them.
         """
         ...
 
     def forget(self, rollout: str) -> None:
-        """The next reading for this rollout is the first one: what was answered until then is not its."""
+        """Drop the last readings, so that the next reading for this rollout is the first one."""
         ...
 
 
 class Metrics(Protocol):
-    """Asks for further metrics."""
+    """Reads the metrics of a judge."""
 
     async def values(self, rules: Sequence[MetricRule]) -> Mapping[str, float | None]:
-        """The value of each metric by its name; None, or nothing, for one that has no answer now. Raises nothing."""
+        """Return the value of each metric by its name; None or no entry for one without a value. Raises nothing."""
         ...
 
 
-class Unseen:
-    """Where nobody looks: no revision has answered anything, no metric has a value."""
+class NoObserver:
+    """An observer without counts and metrics: rollouts hold at their first step."""
 
     async def read(self, rollout: str, namespace: str, revisions: Collection[str]) -> Mapping[str, Counts]:
-        """Nothing."""
+        """Return no counts."""
         return {}
 
     def forget(self, rollout: str) -> None:
-        """Nothing is known."""
+        """Do nothing: there are no readings."""
 
     async def values(self, rules: Sequence[MetricRule]) -> Mapping[str, float | None]:
-        """Nothing."""
+        """Return no values."""
         return {}

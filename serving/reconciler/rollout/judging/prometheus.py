@@ -1,4 +1,4 @@
-"""Further metrics of a judge: what a Prometheus, or another server with its query API, answers now."""
+"""Query the metrics of a judge from Prometheus, or from another server with its query API."""
 
 from __future__ import annotations
 
@@ -13,56 +13,55 @@ import aiohttp
 
 from clusters.base.sizes import format_size
 from clusters.net.session import LazySession, read_at_most
-from serving.reconciler.rollout.judging.query_answer import NoValue, value_in
-from serving.reconciler.rollout.judging.query_backoff import Rests
+from serving.reconciler.rollout.judging.queries import NoValue, QueryBackoff, parse_value
 from serving.types.rollout import MetricRule
 
 log = logging.getLogger(__name__)
 
 PATH: Final = "/api/v1/query"
 TIMEOUT: Final = 5.0
-"""s for one answer, for which a pass waits; Prometheus itself gives up after 120."""
+"""s for one answer, for which a pass waits. Prometheus itself ends a query after 120 s."""
 MAX_BYTES: Final = 1_048_576
-"""Bytes of one answer; a judge's query has one value, or one for each replica."""
+"""Bytes of one answer. A judge's query returns one value, or one for each replica."""
 EXPLAINED: Final = frozenset(
     {HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE}
 )
-"""Statuses with an answer in JSON; all but the first say why there is no value."""
-MOST_SAID: Final = 1000
-"""Complaints remembered, so that each is in the log once and not at every look."""
+"""Statuses with an answer in JSON; all but the first explain why there is no value."""
+MOST_WARNINGS: Final = 1000
+"""Warnings kept, so that each is logged once and not at every judgement."""
 
 
 class Prometheus:
-    """The server at `url`; "" for none."""
+    """A client of the Prometheus server at `url`; with an empty `url` no query has a value."""
 
     def __init__(self, url: str, timeout: float = TIMEOUT, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._url = url.rstrip("/")
         self._session = LazySession(timeout, aiohttp.TCPConnector)
-        self._said: dict[str, str] = {}
-        self._rests = Rests(monotonic)
+        self._warned: dict[str, str] = {}
+        self._backoff = QueryBackoff(monotonic)
 
     async def values(self, rules: Sequence[MetricRule]) -> Mapping[str, float | None]:
-        """The value of each metric by its name, None for one that has none; asks for all at once. Raises nothing."""
+        """Send all queries at once. Return each metric's value by its name, None without a value. Raises nothing."""
         values = await asyncio.gather(*(self._value(rule) for rule in rules))
         return {rule.name: value for rule, value in zip(rules, values, strict=True)}
 
     async def close(self) -> None:
-        """Close all connections; the next question opens new ones."""
+        """Close all connections; the next query opens new ones."""
         await self._session.close()
 
     async def _value(self, rule: MetricRule) -> float | None:
-        if self._rests.holds(rule.query):
+        if self._backoff.is_paused(rule.query):
             return None
         try:
-            value = value_in(await self._ask(rule.query))
+            value = parse_value(await self._fetch(rule.query))
         except NoValue as error:
-            self._complain(rule.query, f"metric {rule.name} of a rollout has no value: {error}")
+            self._warn(rule.query, f"metric {rule.name} of a rollout has no value: {error}")
             return None
-        self._said.pop(rule.query, None)
+        self._warned.pop(rule.query, None)
         return value
 
-    async def _ask(self, query: str) -> bytes:
-        """The body of the answer. Raises NoValue."""
+    async def _fetch(self, query: str) -> bytes:
+        """Return the body of the answer. Raises NoValue."""
         if not self._url:
             raise NoValue("rollout.prometheusUrl is not set: set it to the address of a Prometheus")
         url = f"{self._url}{PATH}"
@@ -73,17 +72,17 @@ class Prometheus:
                 body = await read_at_most(response, MAX_BYTES)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if isinstance(error, TimeoutError):
-                self._rests.begin(query)
+                self._backoff.record_timeout(query)
             raise NoValue(f"the server did not answer: {str(error) or type(error).__name__}") from error
-        self._rests.end(query)
+        self._backoff.record_answer(query)
         if len(body) > MAX_BYTES:
             raise NoValue(f"the server answered more than {format_size(MAX_BYTES)}: aggregate the query")
         return body
 
-    def _complain(self, query: str, what: str) -> None:
-        if self._said.get(query) == what:
+    def _warn(self, query: str, warning: str) -> None:
+        if self._warned.get(query) == warning:
             return
-        if len(self._said) >= MOST_SAID:
-            self._said.clear()
-        self._said[query] = what
-        log.warning("%s", what)
+        if len(self._warned) >= MOST_WARNINGS:
+            self._warned.clear()
+        self._warned[query] = warning
+        log.warning("%s", warning)

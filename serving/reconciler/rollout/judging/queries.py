@@ -1,34 +1,123 @@
-"""What stands in a judge's query for the versions that it is about: names that are known only when it is asked. Pure.
+"""Queries of a judge: expand their variables, read values from the answers, and pause queries that time out. Pure.
 
     $candidate, $stable     revisions of the version; with variants several, joined by `|`: write revision=~"$candidate"
-    $model, $namespace      the Model's
+    $model, $namespace      the name and namespace of the Model
 
-Names are Grafana's kind of variable, which PromQL has no other meaning for; what is no such name stays as it is.
+Variables are written as in Grafana, since PromQL has no other meaning for them. Other text is unchanged. Answers are in
+the format of Prometheus' query API: https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Final
 
+import msgspec
+
+from clusters.base.backoff import Backoff
+from clusters.base.errors import KnodelError
+from clusters.base.redact import one_line
 from serving.types.rollout import MetricRule
 
 _VARIABLE = re.compile(r"\$(candidate|stable|model|namespace)\b")
+LONGEST_REASON = 300
+"""Characters of a server's error message: it repeats the query, which has up to 4096."""
+FIRST_PAUSE: Final = 10.0
+LONGEST_PAUSE: Final = 120.0
+"""s of a query's pause after a timeout: as long as a judge's interval at first, doubled by each further timeout."""
+_BACKOFF: Final = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+MOST_QUERIES: Final = 1000
+"""Paused queries kept. When there are more, all of them are sent again."""
 
 
-def filled(
+class NoValue(KnodelError):
+    """A query has no value now."""
+
+
+class _Data(msgspec.Struct, rename={"kind": "resultType"}):
+    kind: str
+    result: msgspec.Raw
+
+
+class _Answer(msgspec.Struct):
+    status: str
+    data: _Data | None = None
+    error: str = ""
+
+
+class _Sample(msgspec.Struct):
+    value: tuple[float, str] | None = None  # None in a native histogram
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+_SCALAR = msgspec.json.Decoder(tuple[float, str])
+_VECTOR = msgspec.json.Decoder(list[_Sample])
+
+
+def expand_queries(
     rules: Collection[MetricRule], *, namespace: str, model: str, stable: Collection[str], candidate: Collection[str]
 ) -> tuple[MetricRule, ...]:
-    """The rules with queries about these revisions; names of Kubernetes need no escape in a query."""
+    """Return the rules with the variables of their queries replaced. Names of Kubernetes need no escaping."""
     values = {
         "namespace": namespace,
         "model": model,
         "stable": "|".join(sorted(stable)),
         "candidate": "|".join(sorted(candidate)),
     }
-    return tuple(replace(rule, query=_fill(rule.query, values)) for rule in rules)
+    return tuple(replace(rule, query=_VARIABLE.sub(lambda found: values[found[1]], rule.query)) for rule in rules)
 
 
-def _fill(query: str, values: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda found: values[found[1]], query)
+def parse_value(body: bytes) -> float:
+    """Return the value of a scalar, or the largest value of a vector: the bound holds for all its series.
+
+    Raises NoValue.
+    """
+    try:
+        answer = _ANSWER.decode(body)
+        if answer.status != "success" or answer.data is None:
+            raise NoValue(f"the server refused the query: {one_line(answer.error, LONGEST_REASON)}")
+        numbers = [float(text) for text in _texts(answer.data)]
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        raise NoValue(f"the answer is not in the format of Prometheus' query API: {error}") from error
+    known = [number for number in numbers if not math.isnan(number)]
+    if not known:
+        raise NoValue("the query returned NaN: it divides by 0" if numbers else "the query returned no series")
+    return max(known)
+
+
+def _texts(data: _Data) -> Sequence[str]:
+    """Return the numbers as written in the answer. Raises NoValue, DecodeError."""
+    if data.kind == "scalar":
+        return (_SCALAR.decode(data.result)[1],)
+    if data.kind == "vector":
+        return [sample.value[1] for sample in _VECTOR.decode(data.result) if sample.value is not None]
+    kind = data.kind[:LONGEST_REASON]
+    raise NoValue(f"the query returned a {kind}: write a query that returns a number, such as rate()")
+
+
+class QueryBackoff:
+    """Pauses queries that timed out, each for itself: one query may be slow while the server is well."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        """`monotonic` returns seconds."""
+        self._monotonic = monotonic
+        self._until: dict[str, tuple[float, int]] = {}  # end of the pause, timeouts in a row
+
+    def is_paused(self, query: str) -> bool:
+        """Return whether the query must not be sent now."""
+        until, _ = self._until.get(query, (0.0, 0))
+        return query in self._until and self._monotonic() < until
+
+    def record_timeout(self, query: str) -> None:
+        """Pause the query, twice as long as the last time."""
+        if len(self._until) >= MOST_QUERIES and query not in self._until:
+            self._until.clear()
+        _, timeouts = self._until.get(query, (0.0, 0))
+        self._until[query] = (self._monotonic() + _BACKOFF.delay(timeouts), timeouts + 1)
+
+    def record_answer(self, query: str) -> None:
+        """End the pauses of a query that was answered in time."""
+        self._until.pop(query, None)

@@ -1,21 +1,21 @@
-"""From the totals that replicas tell to what their revisions answered between two looks. Pure.
+"""Compute the requests of revisions between two readings from the totals of their replicas. Pure.
 
     a replica                               counts
-    at the first look                       nothing: what it answered before is not this rollout's
-    that came since                         all that it tells
-    that was there, in the same process     what came since its last reading, also where looks between had no answer
-    that was there, in another process      all that it tells, and one failure where the process before served the split
-                                            at its last reading: requests in flight, or more answered than at the
+    at the first reading                    nothing: its former requests do not belong to this rollout
+    that is new since                       all its totals
+    that existed, in the same process       the difference to its last reading, also when readings between had no answer
+    that existed, in another process        all its totals, and one failure if the former process served the split at
+                                            its last reading: it had requests in flight, or more requests than at the
                                             reading before
-    that was silent at the first look       nothing at its first reading
+    without an answer at the first reading  nothing at its first reading
 
-A process that ended is one failure, however many requests were in flight: they failed together, and the judge's bounds
-are for requests that fail independently. A process without requests of the split ended by another's request (a caller
-of a tag) or the node's choice (no memory), which says nothing of the split. A version whose processes end again and
-again is down (`rollout.steps`).
+A process that ended is one failure, however many requests were in flight. They failed together, and the judge's bounds
+are for requests that fail independently. A process without requests of the split was ended by another request (of a
+caller of a tag) or by the node (no memory), which is no evidence about the split. A version whose processes end again
+and again is down (`rollout.steps`).
 
-What a replica answers between its last reading and its end is not seen: it is read until it has ended. Requests in
-flight are no totals: they are as the last reading has them.
+Replicas are read until they have ended. Requests between the last reading and the end are not counted. Requests in
+flight are not totals: they are those of the last reading.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from clusters.base.latency_buckets import LEAST, MOST, bucket_of
 from serving.reconciler.rollout.judging.counts import Counts
 
 LARGEST_TOTAL = 10**15
-"""Requests: 30 years of a million each second; more is garbage, and a double no longer counts it one by one."""
+"""Requests: 30 years at a million per second. More is invalid, and a double no longer represents each number."""
 CRASHED = Counts(requests=1, errors=1)
-"""What a process counts that ended while it served the split."""
+"""The counts of a process that ended while it served the split."""
 
 _Name = Annotated[str, msgspec.Meta(max_length=253)]
 _Total = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOTAL)]
@@ -41,7 +41,7 @@ _Bucket = Annotated[int, msgspec.Meta(ge=bucket_of(LEAST), le=bucket_of(MOST))]
 
 
 class BadReading(KnodelError):
-    """What a replica told is no reading."""
+    """The answer of a replica is not a valid reading."""
 
 
 class _Split(msgspec.Struct):
@@ -54,7 +54,7 @@ class _Split(msgspec.Struct):
 
 
 class _Page(msgspec.Struct):
-    """`split` is absent from a server of a release that counted all requests alike."""
+    """The page of a replica. `split` is absent in releases that did not count the split's requests separately."""
 
     revision: _Name
     process: _Name
@@ -69,9 +69,9 @@ _DECODER = msgspec.json.Decoder(_Page)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one replica tells: totals of the `process` that serves `revision`.
+    """The totals of one replica: those of the `process` that serves `revision`.
 
-    `served` says whether more of the split was answered than at the reading before.
+    `served`: more requests of the split were answered than at the last reading.
     """
 
     revision: str
@@ -81,27 +81,27 @@ class Reading:
 
 
 Seen = Mapping[str, Reading | None]
-"""Replicas by Pod (`namespace/name`), those that did not answer as None."""
+"""Readings by Pod (`namespace/name`); None for replicas that did not answer."""
 
 
 def parse_reading(body: bytes) -> Reading:
-    """The reading in an answer of `/stats/answers`. Raises BadReading."""
+    """Parse an answer of `/stats/answers`. Raises BadReading."""
     try:
         page = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadReading(f"/stats/answers did not answer with a reading: {error}") from error
+        raise BadReading(f"the answer of /stats/answers is not a reading: {error}") from error
     split = page.split or _Split(page.requests, page.errors, 0, 0, page.latency, {})
     totals = Counts(split.requests, split.errors, split.latency, split.refused, split.left, split.pending)
     if totals.errors + totals.timed != totals.requests + totals.left:
         times = f"{totals.errors} errors and {totals.timed} latencies"
-        raise BadReading(f"{times} are not the {totals.requests} requests and {totals.left} callers that left")
+        raise BadReading(f"{times} do not add up to {totals.requests} requests and {totals.left} callers that left")
     return Reading(page.revision, page.process, totals)
 
 
 def answered_since(former: Seen | None, seen: Seen) -> Mapping[str, Counts]:
-    """What each revision answered since the look before, of which there is none (None) at first.
+    """Return the counts of each revision since the last readings (None at first).
 
-    Revisions of which no replica answered are left out.
+    Revisions without an answering replica are left out.
     """
     answered: dict[str, Counts] = {}
     for pod, reading in seen.items():
@@ -112,9 +112,9 @@ def answered_since(former: Seen | None, seen: Seen) -> Mapping[str, Counts]:
 
 
 def remembered(former: Seen | None, seen: Seen, there: Collection[str]) -> Seen:
-    """What the next look is compared with: of each replica that is `there` its last reading.
+    """Return the readings that the next ones are compared with: the last one of each replica that is `there`.
 
-    One that came since and did not answer yet is not in it: what it will tell is new.
+    A new replica that has not answered yet is left out, since all its totals will be new.
     """
     if former is None:
         return seen
@@ -123,7 +123,7 @@ def remembered(former: Seen | None, seen: Seen, there: Collection[str]) -> Seen:
 
 
 def _compared(former: Seen, pod: str, reading: Reading) -> Reading:
-    """Return the reading with whether the replica served the split since the reading before."""
+    """Return the reading with `served` set from the last reading."""
     last = former.get(pod)
     if last is None and pod in former:
         return reading

@@ -1,4 +1,4 @@
-"""What the judge is asked at a look, and what it answers: plain values, so that who only reads them needs no judge."""
+"""Input and result of a judgement, as plain values: readers of verdicts do not import the judge."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Literal
 from serving.types.rollout import ALL
 
 SHARPEST = 0.5
-"""Share of the traffic beyond which nothing finer is asked: the stable version's side gets thin there."""
+"""Share of the traffic above which the limit of harm does not decrease: the stable version has few requests there."""
 AT_FULL = 0.25
-"""Share whose harm is asked at 100 %: the stable version's counts grow no more, and what full load breaks is large."""
+"""Share for which harm is computed at 100 %: the stable version gets no further requests, and failures under full load
+are large."""
 
 ABOVE = "above."
-"""Numbers of a verdict: before a metric's name, at how many looks in a row its value was above its `max`."""
+"""Prefix of numbers in a verdict: the judgements in a row in which the metric's value was above its `max`."""
 
 UNANSWERED = "unanswered"
-"""Number of a verdict on a step whose time is over: 1 when `onInsufficientTraffic: promote` may not pass it
+"""Number in a verdict on a step whose time is over: 1 when `onInsufficientTraffic: promote` may not pass the step
 (`serving.reconciler.rollout.judging.hanging`)."""
 
 Decision = Literal["wait", "hold", "pass", "fail"]
-"""`hold`: there is nothing to compare the candidate with, so no step passes or fails until that changes or a person
-decides."""
+"""`hold`: there is no basis for a comparison, so no step passes or fails until that changes or a user decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where a rollout stands: percent of the candidate (1 to 100), number of steps, whether this one's time is over.
+    """The stage of a rollout: percent of the candidate (1 to 100), number of steps, whether this one's time is over.
 
-    `settled` says that the step is in force for an interval at least: what a metric tells may be of this step.
+    `settled`: the step has been in force for `judge.interval`, so that metrics can reflect it.
     """
 
     percent: int
@@ -39,20 +39,20 @@ class Stage:
 
     @property
     def share(self) -> float:
-        """Of the traffic, whose harm is asked for."""
+        """Return the candidate's share of the traffic for which harm is computed."""
         return AT_FULL if self.percent >= ALL else min(self.percent / ALL, SHARPEST)
 
     @property
     def stable_share(self) -> float:
-        """Of the traffic that the stable version has."""
+        """Return the stable version's share of the traffic."""
         return max(1.0 - self.percent / ALL, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a look found. `reasons` are sentences for people, `numbers` what they were made from (rates as shares of 1).
+    """The result of a judgement: a decision, reasons as sentences, and the numbers behind them (rates as shares of 1).
 
-    `needed` among the numbers: requests that a candidate just as good as the stable version takes until it passes.
+    The number `needed` is how many requests a candidate as good as the stable version needs to pass.
     """
 
     decision: Decision

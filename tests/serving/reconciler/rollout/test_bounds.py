@@ -1,4 +1,4 @@
-"""How surely two rates differ: checked against brute force, by exact sums, and by streams that are looked at often."""
+"""Evidence that two rates differ: checked by brute force, by exact sums, and by streams with many interim looks."""
 
 from __future__ import annotations
 

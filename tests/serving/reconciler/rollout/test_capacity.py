@@ -1,4 +1,4 @@
-"""Replicas of both versions of a rollout: within the surge at every moment, and never in each other's way for good."""
+"""Replicas of both versions of a rollout: always within the surge, and never blocking each other permanently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rollout whose times were written by a clock that has been set since."""
+"""A rollout whose times were written by a clock that was set afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from serving.reconciler.rollout.judging.verdict import Verdict
 from serving.reconciler.rollout.schedule import seconds_to_pass
-from serving.reconciler.rollout.state import Look, Phase, RolloutState, moment, rollout_of, seconds_between
+from serving.reconciler.rollout.state import Judgement, Phase, RolloutState, moment, rollout_of, seconds_between
 from serving.types.rollout import Rollout
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -22,15 +22,15 @@ WITHIN = 20.0
 
 def state(at: str) -> RolloutState:
     """A step in force, all of whose times are the same."""
-    look = Look(Verdict("pass", (), {}), at)
-    return RolloutState("Progressing", "m-2", "m-1", at, at, percent=RULE.steps[0], seen_at=at, look=look)
+    look = Judgement(Verdict("pass", (), {}), at)
+    return RolloutState("Progressing", "m-2", "m-1", at, at, percent=RULE.steps[0], seen_at=at, judgement=look)
 
 
 @pytest.mark.fault("K9")
 def test_a_step_that_began_in_the_future_begins_now_and_not_in_30_days() -> None:
     found = state(LATER).not_after(NOW)
-    assert found.look is not None
-    assert {found.since, found.seen_at, found.look.at} == {moment(NOW)}
+    assert found.judgement is not None
+    assert {found.since, found.seen_at, found.judgement.at} == {moment(NOW)}
     assert found.started_at == LATER  # it tells this rollout from others
     assert (seconds_to_pass(RULE, state(LATER), NOW) or 0.0) > 86_400
     assert (seconds_to_pass(RULE, found, NOW) or 0.0) <= RULE.step_duration
@@ -45,7 +45,7 @@ def test_times_of_the_past_stay() -> None:
 def test_what_has_not_happened_has_still_not_happened() -> None:
     begun = RolloutState("Progressing", "m-2", "m-1", LATER, LATER)
     found = begun.not_after(NOW)
-    assert (found.seen_at, found.paused_at, found.ended_at, found.look) == ("", "", "", None)
+    assert (found.seen_at, found.paused_at, found.ended_at, found.judgement) == ("", "", "", None)
     assert seconds_between(found.since, NOW) == 0.0
 
 
@@ -58,10 +58,12 @@ def test_who_takes_a_rollout_up_finds_each_wait_as_far_as_it_was_written_last(
     begin = NOW - timedelta(seconds=50)
     last = moment(NOW - timedelta(seconds=10))
     paused = last if phase == "Paused" else ""
-    written = replace(state(moment(begin)), phase=phase, paused_at=paused, look=Look(Verdict("pass", (), {}), last))
+    written = replace(
+        state(moment(begin)), phase=phase, paused_at=paused, judgement=Judgement(Verdict("pass", (), {}), last)
+    )
     now = NOW + of_the_clock
     found = written.taken_up(now, WITHIN)
-    assert found.look == written.look  # as it was: the next one is due
+    assert found.judgement == written.judgement  # as it was: the next one is due
     assert found.paused_at == (moment(now) if paused else "")
     assert seconds_between(found.seen_at, now) == seconds_between(found.since, now) == 40.0
     assert replace(found, since="", seen_at="", paused_at="") == replace(written, since="", seen_at="", paused_at="")
@@ -70,7 +72,7 @@ def test_who_takes_a_rollout_up_finds_each_wait_as_far_as_it_was_written_last(
 @pytest.mark.fault("K9")
 @pytest.mark.parametrize("gap", [0.0, 1.0, WITHIN])
 def test_who_takes_a_rollout_up_soon_by_the_same_clock_takes_nothing_from_its_waits(gap: float) -> None:
-    written = replace(state(EARLIER), seen_at=moment(NOW - timedelta(seconds=gap)), look=None)
+    written = replace(state(EARLIER), seen_at=moment(NOW - timedelta(seconds=gap)), judgement=None)
     assert written.taken_up(NOW, WITHIN) == written
     late = NOW + timedelta(seconds=WITHIN + 0.5)
     assert written.taken_up(late, WITHIN) != written

@@ -1,4 +1,4 @@
-"""promote, rollback and traffic as patches."""
+"""The patches of promote, rollback and traffic."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_rollback_to_an_unknown_revision_names_the_known_ones() -> None:
 def test_a_version_that_was_never_ready_gets_no_traffic(ready: bool | None) -> None:
     never = model([("magika-00001", True), ("magika-00002", False), ("magika-00003", False)], {"magika-00002": 100})
     revisions = [revision(1), revision(2), revision(3, ready)]
-    words = "magika-00003 was never ready: name a version that was, of: magika-00001, magika-00002$"
+    words = "magika-00003 was never ready: choose one of magika-00001, magika-00002$"
     for name in ("magika-00003", "3"):
         with pytest.raises(Invalid, match=words):
             rollback(never, revisions, name)
@@ -116,7 +116,7 @@ def test_a_version_that_was_never_ready_gets_no_traffic(ready: bool | None) -> N
 def test_a_version_that_failed_and_was_collected_is_not_made_anew() -> None:
     never = model([("magika-00001", True), ("magika-00002", False)], {"magika-00001": 100})
     never["status"]["history"][1]["outcome"] = "failed"
-    with pytest.raises(Invalid, match=r"magika-00002 was never ready: name a version that was, of: magika-00001$"):
+    with pytest.raises(Invalid, match=r"magika-00002 was never ready: choose one of magika-00001$"):
         rollback(never, [revision(1)], "magika-00002")
 
 
@@ -144,7 +144,7 @@ def test_versions_can_be_named_by_their_labels() -> None:
 def test_a_label_that_two_versions_have_names_neither() -> None:
     same = revision(2)
     same["metadata"]["annotations"]["knodel.dev/version"] = "1"
-    words = "is the label of magika-00001 and magika-00002: name the revision"
+    words = "is the label of magika-00001 and magika-00002: give the name of the revision"
     with pytest.raises(Invalid, match=words):
         rollback(model([], {}), [revision(1), same], "1")
     with pytest.raises(Invalid, match=words):
@@ -180,7 +180,7 @@ def test_traffic_writes_the_split_and_keeps_tags_of_what_is_named_again() -> Non
         ([("latest", 90)], "sum to 90"),
         ([("latest", 101)], "from 0 to 100"),
         ([("latest", -1), ("magika-00001", 101)], "from 0 to 100"),
-        ([("latest", 50), ("latest", 50)], "stands twice"),
+        ([("latest", 50), ("latest", 50)], "is given twice"),
         ([], "sum to 0"),
     ],
 )
@@ -213,7 +213,7 @@ def test_commands_name_the_candidate_and_resume_takes_them_back() -> None:
 
 @pytest.mark.parametrize("change", [pause, abort, resume])
 def test_without_a_rollout_under_way_there_is_nothing_to_command(change: Any) -> None:
-    with pytest.raises(NoRollout, match="no rollout under way"):
+    with pytest.raises(NoRollout, match="no running rollout"):
         change(model([], {}))
     with pytest.raises(NoRollout, match="is RolledBack"):
         change(rolling("RolledBack"))

@@ -1,4 +1,4 @@
-"""What a version answered."""
+"""Counts of a version's requests."""
 
 from __future__ import annotations
 

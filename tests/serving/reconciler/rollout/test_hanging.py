@@ -1,4 +1,4 @@
-"""Requests that hang, and what keeps `onInsufficientTraffic: promote` from a step: each rule has its test."""
+"""Requests that hang, and the rules that keep `onInsufficientTraffic: promote` from passing a step."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def test_a_request_counts_as_an_error_from_that_age() -> None:
         (GOOD, Counts(), ""),  # nobody asked
         (GOOD, Counts(1, 0, {-32: 1}), ""),
         (GOOD, Counts(5, 4, {-32: 1}), ""),  # one good answer: the judge's evidence decides
-        (GOOD, Counts(pending={NEW: 1}), "no request to the candidate was answered well: 0 failed, 1 in flight"),
+        (GOOD, Counts(pending={NEW: 1}), "no request to the candidate succeeded: 0 failed, 1 in flight"),
         (GOOD, Counts(pending={LATE: 551}), "551 in flight, the oldest for about 12"),
-        (GOOD, Counts(3, 3), "no request to the candidate was answered well: 3 failed"),
-        (GOOD, Counts(0, 0, {0: 4}, left=4), "no request to the candidate was answered well"),
+        (GOOD, Counts(3, 3), "no request to the candidate succeeded: 3 failed"),
+        (GOOD, Counts(0, 0, {0: 4}, left=4), "no request to the candidate succeeded"),
         (GOOD, Counts(5, 0, {-32: 5}, pending={LATE: 2}), "2 requests to the candidate hang"),
         (Counts(5, 0, {-32: 5}, pending={LATE: 2}), Counts(5, 0, {-32: 5}, pending={LATE: 2}), ""),
         (GOOD, Counts(refused=7), "the candidate refused all 7 requests (4xx), the stable version 0 of 100"),

@@ -1,4 +1,4 @@
-"""The history of a Model: the rows of its truth table, and whole lives."""
+"""The history of a Model: the rows of its truth table, and complete sequences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.reconciler.rollout.history import MOST_ENTRIES, _Line, advance, outcome_after, rollback_target, stable_of
+from serving.reconciler.rollout.history import (
+    MOST_ENTRIES,
+    _Line,
+    advance_history,
+    outcome_after,
+    rollback_target,
+    stable_of,
+)
 from serving.reconciler.rollout.versions import Version
 from serving.types.model import Cause, HistoryEntry, Outcome
 from tests.serving.reconciler.rollout.revisions import versions
@@ -42,7 +49,7 @@ def test_row(share: int, was: Outcome, failed: bool | None, newer: bool, anybody
 
 
 class Life:
-    """A Model's history, look by look; each look is a second after the one before."""
+    """A Model's history, pass by pass; each pass is a second after the last one."""
 
     def __init__(self) -> None:
         self.history: tuple[HistoryEntry, ...] = ()
@@ -55,8 +62,8 @@ class Life:
         self._second += 1
         self.shares = {f"magika-{name[1:].zfill(5)}": percent for name, percent in shares.items()}
         now = f"2026-01-01T00:{self._second // 60:02d}:{self._second % 60:02d}Z"
-        self.history = advance(self.history, found, self.shares, cause, now, coming=coming, refused=refused)
-        again = advance(
+        self.history = advance_history(self.history, found, self.shares, cause, now, coming=coming, refused=refused)
+        again = advance_history(
             self.history, found, self.shares, cause, "2027-01-01T00:00:00Z", coming=coming, refused=refused
         )  # fmt: skip
         assert again == self.history

@@ -1,4 +1,4 @@
-"""The judge: from what both versions answered to a verdict with reasons and numbers."""
+"""The judge: verdicts with reasons and numbers from the answers of both versions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def test_of_answers_within_a_millisecond_some_milliseconds_more_are_allowed(time
 def test_a_verdict_tells_its_reasons_and_numbers() -> None:
     verdict = judge(RULE, answers(900, 1), answers(100, 20), TENTH)
     [reason] = verdict.reasons
-    assert reason == "errors: 20.00%, stable 0.11%: surely more than 5.43% above, allowed is 1.00%"
+    bound = "error rate is at least 5.43 points higher than stable (allowed 1) at 99 % confidence"
+    assert reason == f"{bound}: candidate 20.00%, stable 0.11%"
     assert verdict.numbers["candidate.errors"] == 0.2
     assert verdict.numbers["errors.lower"] > verdict.numbers["errors.allowed"] == 0.01
     assert verdict.numbers["candidate.latency"] == pytest.approx(2 ** (FAST / 8), rel=1e-5)
@@ -71,7 +72,7 @@ def test_a_verdict_tells_its_reasons_and_numbers() -> None:
 def test_a_wait_tells_how_many_requests_a_good_version_takes() -> None:
     verdict = judge(RULE, answers(900), answers(30), TENTH)
     needed = verdict.numbers["needed"]
-    assert verdict.reasons[0] == f"30 of about {needed:.0f} requests that a good version takes to pass"
+    assert verdict.reasons[0] == f"30 of about {needed:.0f} requests that a good version needs to pass"
     assert judge(RULE, answers(round(9 * needed)), answers(round(needed)), TENTH).decision == "pass"
     assert judge(RULE, answers(round(9 * needed * 0.6)), answers(round(needed * 0.6)), TENTH).decision == "wait"
 
@@ -87,7 +88,7 @@ def test_larger_shares_and_noisier_models_need_more_requests() -> None:
 def test_without_any_request_the_judge_waits() -> None:
     verdict = judge(RULE, Counts(), Counts(), TENTH)
     assert verdict.decision == "wait"
-    assert verdict.reasons[0] == "the candidate has answered nothing yet"
+    assert verdict.reasons[0] == "the candidate has not answered any request yet"
 
 
 def test_at_part_of_the_traffic_the_latency_waits_for_the_stable_version() -> None:
@@ -165,7 +166,7 @@ def test_at_all_of_it_a_stable_version_that_answered_nothing_does_not_hold_the_c
 def test_at_all_of_it_too_few_answers_of_a_bad_stable_version_are_told_of() -> None:
     verdict = judge(RULE, answers(10, 3), answers(5000, 1500), ALL)
     assert verdict.decision == "wait"
-    assert "answered too few for any number to suffice" in verdict.reasons[0]
+    assert "has answered too few requests for a comparison" in verdict.reasons[0]
     assert "needed" not in verdict.numbers
 
 
@@ -203,8 +204,8 @@ METRIC = Judge(metrics=(MetricRule("drift", "avg(drift)", 0.3),))
     ("readings", "decision", "reason"),
     [
         ({"drift": 0.2}, "pass", "drift: 0.2 is at most 0.3"),
-        ({"drift": 0.4}, "fail", "drift: 0.4 is above 0.3, 2 looks in a row"),
-        ({"drift": math.inf}, "fail", "drift: inf is above 0.3, 2 looks in a row"),
+        ({"drift": 0.4}, "fail", "drift: 0.4 is above 0.3 in 2 judgements in a row"),
+        ({"drift": math.inf}, "fail", "drift: inf is above 0.3 in 2 judgements in a row"),
         ({"drift": None}, "wait", "drift: the query has no value"),
         ({"drift": math.nan}, "wait", "drift: the query has no value"),
         ({}, "wait", "drift: the query has no value"),
@@ -214,7 +215,7 @@ def test_a_further_metric_is_held_to_its_most(readings: dict[str, float | None],
     verdict = judge(METRIC, answers(900), answers(100), TENTH, readings, {"above.drift": 1.0})
     assert verdict.decision == decision
     assert reason in verdict.reasons
-    assert (decision == "wait") == (verdict.reasons[0] == "good by its answers, but not by every metric")
+    assert (decision == "wait") == (verdict.reasons[0] == "errors and latency pass, but not every metric does")
     assert all(math.isfinite(number) for number in verdict.numbers.values())
 
 

@@ -1,4 +1,4 @@
-"""Looks at replicas over real sockets, their Pods in a real embedded cluster."""
+"""The observer, with replicas on real sockets and Pods in a real embedded cluster."""
 
 from __future__ import annotations
 
@@ -163,6 +163,6 @@ async def test_a_cluster_that_does_not_answer_means_nothing_is_seen_and_nothing_
     with monkeypatch.context() as patched:
         patched.setattr(stage.cluster, "list", silent)
         assert await stage.look() == {}
-    assert "the Pods of m-00001, m-00002 are not seen: no answer" in caplog.text
+    assert "cannot list the Pods of m-00001, m-00002: no answer" in caplog.text
     server.behave = page(101)
     assert await stage.look() == {OLD: 1}

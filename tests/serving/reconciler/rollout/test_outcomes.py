@@ -1,4 +1,4 @@
-"""Which events a change of a Model's status is worth, over whole rollouts and in each case by itself."""
+"""The CloudEvents for changes of a Model's status, over whole rollouts and for single cases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from clusters.base.objects import Object, timestamp
 from eventing.objects.outbox import FAILED, MOST_ENTRIES, PROGRESSED, PROMOTED, ROLLED_BACK, STARTED, Entry
-from serving.reconciler.rollout.outcomes import last_sequence_after, last_words, outbox_after, outcome_events
+from serving.reconciler.rollout.outcomes import final_entries, last_sequence_after, outbox_after, outcome_events
 from serving.reconciler.rollout.state import RolloutState, moment
 from serving.types.annotations import ANNOTATION_CAUSE, ANNOTATION_TRACEPARENT
 from serving.types.model import Cause, HistoryEntry, Model, Outcome
@@ -62,7 +62,7 @@ def told(entries: Sequence[Entry]) -> list[tuple[str, str]]:
 
 
 def life(play: Play, phase: str) -> list[Entry]:
-    """Every event of a rollout until it is in the phase; each pass knows the status alone that the one before wrote."""
+    """Return every event until the rollout is in the phase; each pass knows only the last written status."""
     entries: list[Entry] = []
     for _ in range(1000):
         former = play.state
@@ -103,9 +103,9 @@ def test_of_the_steps_that_are_over_the_last_one_is_told_in_full() -> None:
 def test_a_pause_and_its_end_are_told() -> None:
     play = Play()
     state = play.at_step(10)
-    paused = replace(state, phase="Paused", paused_at=moment(play.now), reasons=("paused by hand",))
+    paused = replace(state, phase="Paused", paused_at=moment(play.now), reasons=("paused manually",))
     [entry] = between(state, paused)
-    assert (entry.type, entry.data["phase"], entry.data["reasons"]) == (PROGRESSED, "Paused", ["paused by hand"])
+    assert (entry.type, entry.data["phase"], entry.data["reasons"]) == (PROGRESSED, "Paused", ["paused manually"])
     assert told(between(paused, state)) == [("progressed", NEW)]
 
 
@@ -246,13 +246,13 @@ def test_a_model_that_is_gone_leaves_its_outbox_and_the_end_of_its_rollout_alike
     state = play.at_step(10)
     waiting = outbox_after(model(), state, [], START)
     gone = model(state, outbox=waiting).object
-    one, other = last_words(gone, START), last_words(gone, START + timedelta(hours=1))
+    one, other = final_entries(gone, START), final_entries(gone, START + timedelta(hours=1))
     assert [entry.to_json() for entry in one[:-1]] == waiting
     assert told(one[-1:]) == [("rolledback", NEW)]
     assert one[-1].sequence > one[-2].sequence
     assert [entry.id for entry in one] == [entry.id for entry in other]
-    assert last_words(model(replace(state, phase="Promoted")).object, START) == []
-    assert last_words({**gone, "spec": None}, START) == one[:-1]
+    assert final_entries(model(replace(state, phase="Promoted")).object, START) == []
+    assert final_entries({**gone, "spec": None}, START) == one[:-1]
 
 
 def test_the_outbox_keeps_what_waits_and_has_an_end() -> None:

@@ -1,4 +1,4 @@
-"""When a rollout wants to be looked at again."""
+"""When the next pass over a rollout is due."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.serving.reconciler.rollout.play import NEW, Play, rule
 
 
 def asked_for(play: Play, seconds: float) -> int:
-    """How many passes the rollout asks for in so long a time, each made when it is due; all is as it is."""
+    """Return the number of passes that the rollout needs in this time, when nothing changes."""
     end, passes = play.now + timedelta(seconds=seconds), 0
     while play.now < end and passes < 10_000:
         assert play.state is not None
         looks = play.rule is not None and not play.by_hand
-        wait = seconds_to_pass(play.rule or rule(), play.state, play.now, looks=looks)
+        wait = seconds_to_pass(play.rule or rule(), play.state, play.now, judged=looks)
         if wait is None:
             break
         assert wait > 0.0

@@ -1,4 +1,4 @@
-"""Further metrics, asked from a server over real sockets."""
+"""Metrics of a judge, queried from a server on a real socket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestServer
 
 from clusters.base.sizes import format_size
 from serving.reconciler.rollout.judging.prometheus import MAX_BYTES, Prometheus
-from serving.reconciler.rollout.judging.query_answer import NoValue, value_in
+from serving.reconciler.rollout.judging.queries import NoValue, parse_value
 from serving.types.rollout import MetricRule
 from tests.support.clock import SteppedClock
 
@@ -26,7 +26,7 @@ Answering = Callable[[str], Awaitable[web.Response]]
 
 
 def vector(*values: str) -> dict[str, Any]:
-    """As Prometheus 3 answers a query for a vector."""
+    """Return an answer of Prometheus 3 with a vector."""
     result = [{"metric": {"pod": str(index)}, "value": [AT, value]} for index, value in enumerate(values)]
     return {"status": "success", "data": {"resultType": "vector", "result": result}}
 
@@ -39,7 +39,7 @@ def scalar(value: str) -> dict[str, Any]:
 async def asking(
     answer: Answering, timeout: float = 2.0, monotonic: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[Prometheus]:
-    """A server that answers so, and a client for it."""
+    """Run a server with these answers, and a client for it."""
 
     async def handle(request: web.Request) -> web.Response:
         return await answer(str((await request.post())["query"]))
@@ -107,7 +107,7 @@ async def test_a_refused_query_has_no_value_and_the_log_says_why_once(caplog: py
         for _ in range(2):
             assert await prometheus.values([rule("rate(")]) == {"one": None}
     assert [record.message for record in warnings(caplog)] == [
-        "metric one of a rollout has no value: the server refuses the query: parse error: x"
+        "metric one of a rollout has no value: the server refused the query: parse error: x"
     ]
 
 
@@ -153,7 +153,7 @@ async def test_without_an_address_the_log_names_the_setting(caplog: pytest.LogCa
     ],
 )
 def test_the_largest_of_all_series_is_the_value(answer: Any, value: float) -> None:
-    assert value_in(json.dumps(answer).encode()) == value
+    assert parse_value(json.dumps(answer).encode()) == value
 
 
 HISTOGRAM = {"metric": {}, "histogram": [AT, {"count": "3", "sum": "1", "buckets": []}]}
@@ -166,13 +166,13 @@ HISTOGRAM = {"metric": {}, "histogram": [AT, {"count": "3", "sum": "1", "buckets
         (vector("NaN"), "NaN"),
         ({"status": "success", "data": {"resultType": "vector", "result": [HISTOGRAM]}}, "no series"),
         ({"status": "success", "data": {"resultType": "matrix", "result": []}}, "a matrix"),
-        ({"status": "success"}, "refuses"),
+        ({"status": "success"}, "refused"),
         ({"status": "error", "error": "out\nof memory"}, "out of memory"),
-        (vector("a few"), "none of Prometheus'"),
-        ({"status": "success", "data": {"resultType": "scalar", "result": 5}}, "none of Prometheus'"),
-        ([], "none of Prometheus'"),
+        (vector("a few"), "not in the format of Prometheus'"),
+        ({"status": "success", "data": {"resultType": "scalar", "result": 5}}, "not in the format of Prometheus'"),
+        ([], "not in the format of Prometheus'"),
     ],
 )
 def test_what_is_no_number_is_no_value(answer: Any, said: str) -> None:
     with pytest.raises(NoValue, match=said):
-        value_in(json.dumps(answer).encode())
+        parse_value(json.dumps(answer).encode())

@@ -1,10 +1,10 @@
-"""Names of versions in a judge's query."""
+"""Variables in a judge's query."""
 
 from __future__ import annotations
 
 import pytest
 
-from serving.reconciler.rollout.judging.queries import filled
+from serving.reconciler.rollout.judging.queries import expand_queries
 from serving.types.rollout import MetricRule
 
 
@@ -21,5 +21,5 @@ from serving.types.rollout import MetricRule
 def test_a_query_is_asked_about_the_versions_of_the_rollout(query: str, asked: str) -> None:
     rules = [MetricRule("one", query, 0.5)]
     stable, candidate = ["m-00001"], ["m-v100-00002", "m-gpu-00002"]
-    made = filled(rules, namespace="shop", model="m", stable=stable, candidate=candidate)
+    made = expand_queries(rules, namespace="shop", model="m", stable=stable, candidate=candidate)
     assert made == (MetricRule("one", asked, 0.5),)

@@ -1,4 +1,4 @@
-"""Where a rollout goes when hands, edits, failures and slow loads come together."""
+"""Rollouts with combinations of commands, edits, failures and slow loads."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from serving.reconciler.rollout.inputs import Sight
 from serving.reconciler.rollout.split import Situation
 from serving.reconciler.rollout.state import moment
-from serving.reconciler.rollout.steps import advance_rollout
+from serving.reconciler.rollout.steps import RolloutInputs, advance_rollout
 from serving.reconciler.rollout.versions import versions_of
 from tests.serving.reconciler.rollout.play import NEW, OLD, START, Play, rule
 from tests.serving.reconciler.rollout.revisions import revision
@@ -73,7 +72,7 @@ def test_a_first_step_of_a_hundred_waits_until_the_stable_version_is_counted() -
     for _ in range(60):
         state = play.passes(1.0)
         assert state.percent == 0
-    assert state.reasons == (f"{NEW} is ready, {OLD} is counted first: the step leaves it nothing",)
+    assert state.reasons == (f"{NEW} is ready; measuring {OLD} first: the step leaves it no traffic",)
     state = play.passes(1.0, seen=False)
     assert (state.percent, state.stable_counts.requests) == (100, 10)
 
@@ -110,12 +109,12 @@ def test_a_version_of_variants_begins_once_all_of_it_is_made() -> None:
         new = [revision(2, None, configuration=f"magika-{name}", generation="y", variants=both) for name in names]
         return Situation(versions_of([*old, *new]), "y", "magika-a100-00001")
 
-    assert advance_rollout(rule(), made("v100"), Sight(), None, START) is None
-    state = advance_rollout(rule(), made("v100", "a100"), Sight(), None, START)
+    assert advance_rollout(rule(), made("v100"), RolloutInputs(), None, START) is None
+    state = advance_rollout(rule(), made("v100", "a100"), RolloutInputs(), None, START)
     assert state is not None
     assert state.candidate == "magika-a100-00002"
     named_otherwise = replace(state, candidate="magika-v100-00002")
-    again = advance_rollout(rule(), made("v100", "a100"), Sight(), named_otherwise, START)
+    again = advance_rollout(rule(), made("v100", "a100"), RolloutInputs(), named_otherwise, START)
     assert again is not None
     assert (again.candidate, again.phase) == ("magika-v100-00002", "Progressing")
 
@@ -136,5 +135,5 @@ def test_what_a_look_saw_in_the_pass_that_resumes_is_kept() -> None:
     play.passes(1.0)
     play.says("")
     state = play.passes(10.0)
-    assert state.look is not None
-    assert (state.phase, state.look.at) == ("Progressing", moment(play.now))
+    assert state.judgement is not None
+    assert (state.phase, state.judgement.at) == ("Progressing", moment(play.now))

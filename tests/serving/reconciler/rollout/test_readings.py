@@ -1,4 +1,4 @@
-"""From what replicas tell to what their revisions answered: each rule has its test."""
+"""Requests of revisions from the totals of their replicas: each rule has its test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which split is in force: the rows of the table in `serving.reconciler.rollout.split`."""
+"""The traffic split: the rows of the table in `serving.reconciler.rollout.split`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a rollout goes: the table in `serving.reconciler.rollout.steps`, and that a restart changes none of it."""
+"""The states of a rollout: the table in `serving.reconciler.rollout.steps`, also with restarts in between."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from serving.reconciler.rollout.held import STABLE_FAILS, held_by
-from serving.reconciler.rollout.inputs import Sight
 from serving.reconciler.rollout.judging.verdict import UNANSWERED, Decision
 from serving.reconciler.rollout.schedule import MOST_DOWN, SETTLING, seconds_to_pass
 from serving.reconciler.rollout.split import Situation
-from serving.reconciler.rollout.state import RolloutState, moment
-from serving.reconciler.rollout.steps import advance_rollout
+from serving.reconciler.rollout.state import STABLE_FAILS, RolloutState, held_by, moment
+from serving.reconciler.rollout.steps import RolloutInputs, advance_rollout
 from serving.reconciler.rollout.versions import Failure
 from serving.types.rollout import Judge, OnInsufficientTraffic, Rollout
 from tests.serving.reconciler.rollout.play import NEW, NEWER, OLD, START, Play, rule
@@ -23,7 +21,7 @@ from tests.serving.reconciler.rollout.revisions import versions
 def test_a_good_version_takes_the_default_steps_and_is_promoted() -> None:
     play = Play()
     state = play.until("Promoted")
-    assert [(one.percent, one.look.verdict.decision if one.look else "") for one in state.passed] == [
+    assert [(one.percent, one.judgement.verdict.decision if one.judgement else "") for one in state.passed] == [
         (10, "pass"), (50, "pass"), (100, "pass"),
     ]  # fmt: skip
     assert (state.candidate, state.stable, state.percent) == (NEW, OLD, 100)
@@ -61,7 +59,7 @@ def test_no_version_gets_traffic_by_a_rollout_until_the_digests_of_both_are_reco
     for _ in range(600):
         state = play.passes(1.0)
         assert (state.phase, state.percent) == ("Progressing", 0)
-    record = f"the digest of the files of {unheld} is not recorded yet: a later replica could load other bytes"
+    record = f"the digest of the files of {unheld} is not recorded yet: a later replica could load different bytes"
     assert state.reasons == (f"{NEW} is ready", record)
     play.unheld.clear()
     assert play.until("Promoted").candidate == NEW
@@ -96,7 +94,7 @@ def test_a_bad_version_is_rolled_back_at_the_first_look_that_says_so(percent: in
     play.early = play.verdict = "fail"
     state = play.until("RolledBack", most=11)
     assert state.reasons == ("the judge says fail",)
-    assert state.look is not None
+    assert state.judgement is not None
     assert state.percent == 0
     assert play.passes(59.0) == state
     assert play.passes(1000.0) == replace(state, steady=True)
@@ -136,7 +134,7 @@ def test_a_version_that_stays_down_under_traffic_is_rolled_back_for_good(later: 
     assert seconds_to_pass(Rollout(), play.passes(), play.now) == 1.0
     state = play.passes(1.0)
     assert (state.phase, state.down_since) == ("RolledBack", "")
-    assert state.reasons[0] == f"{NEW} is not ready for 60 s, with 10 % of the traffic"
+    assert state.reasons[0] == f"{NEW} has 10 % of the traffic and has not been ready for 60 s"
     assert len(state.reasons) == (1 if later is None else 2)
     play.ready = [True, True]
     assert play.passes(1.0) == state
@@ -160,7 +158,9 @@ def test_a_version_whose_variants_loaded_different_bytes_is_rolled_back_at_once(
     state = play.at_step(10)
     old, new = versions(True, True)
     differs = replace(new, failure=Failure(NEW, "DigestsDiffer", "deploy again", final=True))
-    ended = advance_rollout(play.rule, Situation((old, differs), "g2", OLD, rollout=state), Sight(), state, play.now)
+    ended = advance_rollout(
+        play.rule, Situation((old, differs), "g2", OLD, rollout=state), RolloutInputs(), state, play.now
+    )
     assert ended is not None
     assert (ended.phase, ended.reasons) == ("RolledBack", (f"{NEW}: DigestsDiffer: deploy again",))
 
@@ -178,7 +178,7 @@ def test_too_little_traffic_is_answered_as_the_spec_says_once_the_time_is_over(a
     state = play.passes(10.0)
     assert state.phase == phase
     if answer == "hold":
-        assert "do not tell enough" in state.reasons[0]
+        assert "too little traffic for a verdict" in state.reasons[0]
         play.verdict = "pass"
         assert play.passes(10.0).phase == "Promoted"
 
@@ -188,7 +188,10 @@ def test_a_step_that_never_comes_into_force_ends_the_rollout() -> None:
     play.passes(seen=False)
     assert play.passes(29.0, seen=False).phase == "Progressing"
     state = play.passes(1.0, seen=False)
-    assert (state.phase, state.reasons) == ("RolledBack", ("step 1 (10 %) was not in force within 30 s: 10 % were",))
+    assert (state.phase, state.reasons) == (
+        "RolledBack",
+        ("step 1 (10 %) was not in force within 30 s: only 10 % was",),
+    )
 
 
 def test_a_pause_stops_the_time_of_a_step_and_resume_gives_back_what_was_left() -> None:
@@ -242,7 +245,7 @@ def test_abort_gives_all_back_and_promote_overrules_it() -> None:
     play.at_step(50)
     play.says(f"abort@{NEW}")
     state = play.passes(1.0)
-    assert (state.phase, state.reasons) == ("RolledBack", ("aborted at 50 % by hand",))
+    assert (state.phase, state.reasons) == ("RolledBack", ("aborted manually at 50 %",))
     assert play.passes(1.0) == state
     play.says(f"promote@{NEW}")
     assert play.passes(1.0).phase == "Promoted"
@@ -291,7 +294,7 @@ def test_a_spec_that_asks_for_the_stable_version_again_ends_the_rollout() -> Non
     play.at_step(10)
     play.ready = [True]
     state = play.passes(1.0)
-    assert (state.phase, state.reasons) == ("RolledBack", (f"the spec asks for {OLD} again",))
+    assert (state.phase, state.reasons) == ("RolledBack", (f"the spec was changed back to that of {OLD}",))
 
 
 def test_without_a_rollout_in_the_spec_the_one_under_way_ends_with_all_for_the_new_version() -> None:
@@ -333,7 +336,7 @@ def test_counts_begin_anew_with_every_percent_but_stay_for_the_stable_version_at
     while state.percent == 50:
         state = play.passes(1.0, seen=False)
     assert (state.percent, state.stable_counts.requests, state.candidate_counts.requests) == (100, 10, 0)
-    assert state.look is None
+    assert state.judgement is None
 
 
 def test_every_state_on_the_way_comes_back_from_its_json_as_it_was() -> None:
@@ -345,7 +348,7 @@ def test_every_state_on_the_way_comes_back_from_its_json_as_it_was() -> None:
 
 
 def test_the_same_pass_twice_is_one() -> None:
-    """A controller that ends between its write and the next pass repeats nothing and skips nothing."""
+    """A controller that restarts between two passes repeats nothing and skips nothing."""
     play = Play()
     for _ in range(250):
         first = play.passes(1.0, seen=False)
@@ -389,9 +392,9 @@ def test_a_candidate_that_was_collected_ends_its_rollout() -> None:
     state = play.at_step(10)
     situation = Play(ready=[True]).situation()
     gone = replace(situation, generation="unknown", rollout=state)
-    ended = advance_rollout(play.rule, gone, Sight(), state, play.now)
+    ended = advance_rollout(play.rule, gone, RolloutInputs(), state, play.now)
     assert ended is not None
-    assert (ended.phase, ended.reasons) == ("RolledBack", (f"{NEW} is gone",))
+    assert (ended.phase, ended.reasons) == ("RolledBack", (f"{NEW} no longer exists",))
 
 
 @pytest.mark.parametrize("policy", ["hold", "promote", "rollback"])

@@ -1,4 +1,4 @@
-"""Which versions are on trial, so that their replicas are billed as canary."""
+"""Versions whose replicas are billed as canary."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from serving.reconciler.rollout.canary import is_on_trial
-from serving.reconciler.rollout.split import Situation
+from serving.reconciler.rollout.split import Situation, is_canary
 from serving.reconciler.rollout.versions import Version
 from tests.serving.models import model
 
@@ -35,8 +34,8 @@ SITUATION = Situation(versions=(OLD, STABLE, NEW), stable="m-2")
 def test_a_version_newer_than_the_stable_one_is_on_trial_where_somebody_splits_the_traffic(
     spec: Any, revision: str, expected: bool
 ) -> None:
-    assert is_on_trial(model(**spec).spec, SITUATION, revision) is expected
+    assert is_canary(model(**spec).spec, SITUATION, revision) is expected
 
 
 def test_the_first_version_is_on_no_trial() -> None:
-    assert not is_on_trial(model(rollout={}).spec, Situation(versions=(NEW,)), "m-3")
+    assert not is_canary(model(rollout={}).spec, Situation(versions=(NEW,)), "m-3")

@@ -1,4 +1,4 @@
-"""Versions from Revisions."""
+"""Grouping of Revisions into versions."""
 
 from __future__ import annotations
 
