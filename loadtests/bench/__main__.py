@@ -13,6 +13,7 @@ from pathlib import Path
 
 from examples.magika_client import infer_request, model_file
 from loadtests.bench.decider import decider
+from loadtests.bench.downloads import downloads
 from loadtests.bench.events import events
 from loadtests.bench.figure import Figure
 from loadtests.bench.loop import loop
@@ -80,6 +81,7 @@ def _parts(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Ite
         **ALONE,
         LOOP: lambda: loop(folder),
         EVENTS: lambda: events(folder),
+        DOWNLOADS: lambda: downloads(folder),
         SERVER: lambda: table.figures(table.plan(options.rounds, options.seconds), folder),
     }
     for name, measured in alone.items():
@@ -262,7 +264,8 @@ ALONE: dict[str, Callable[[], Iterable[Figure]]] = {
 }
 """Without a platform and without files."""
 LOOP = "loop"  # the whole autoscaler in one process
-EVERY = [*PARTS, *ALONE, LOOP, EVENTS, SERVER]
+DOWNLOADS = "downloads"  # of folders over HTTP
+EVERY = [*PARTS, *ALONE, LOOP, EVENTS, DOWNLOADS, SERVER]
 
 
 if __name__ == "__main__":

@@ -33,6 +33,10 @@ PARTS: Mapping[str, tuple[str, str]] = {
     ),
     "judge": ("The judge of rollouts", "How often it is wrong, in simulated rollouts ([rollouts](../rollouts.md))."),
     "events": ("Events", "The webhook alone, on one core; an event is durable before it is acknowledged."),
+    "downloads": (
+        "Downloads of folders",
+        "Several files at once over kept connections; the server adds 2 ms to each connection and request.",
+    ),
     "server": ("The model server beside its peers", "KServe and MLServer with the same engines, in turn, on one core."),
     "cluster": ("On Kubernetes with Knative", "`make bench-cluster`: Knative's own class beside ours."),
 }

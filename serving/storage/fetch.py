@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,7 @@ from serving.storage.base.artifact import Artifact
 from serving.storage.base.errors import StorageError
 from serving.storage.sources.local import VOLUMES, Place, fetch_local, file_place, is_folder, volume_place
 from serving.storage.transfer.addresses import shown, with_lower_scheme
-from serving.storage.transfer.progress import Progress, nobody_looks
+from serving.storage.transfer.progress import Progress, ignore_progress
 
 if TYPE_CHECKING:
     from serving.storage.transfer.limits import DownloadLimits
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Artifact", "StorageOptions", "fetch", "options_from"]
 
 CACHE_LIMIT: Final = 64 << 30  # bytes; some models of the size that one CPU replica serves
+FILES_AT_ONCE: Final = "KNODEL_FILES_AT_ONCE"
+MOST_FILES_AT_ONCE: Final = 64
+_LONGEST_NUMBER: Final = 18  # digits
 _MISSING: Final = {"s3": "s3", "gs": "gcs"}
 """By scheme, the extra that installs its library."""
 
@@ -51,16 +55,35 @@ class StorageOptions(msgspec.Struct, frozen=True):
 
 
 def options_from(environ: Mapping[str, str]) -> StorageOptions:
-    """Read KNODEL_CACHE_LIMIT, in bytes, KNODEL_KEPT, and the credentials. Raises StorageError."""
-    text = environ.get("KNODEL_CACHE_LIMIT") or str(CACHE_LIMIT)
-    if not (text.isascii() and text.isdigit()):
-        raise StorageError(f"KNODEL_CACHE_LIMIT={text[:80]!r}: a number of bytes")
-    kept = environ.get("KNODEL_KEPT")
-    if not kept:
-        return StorageOptions(environ, int(text))
-    from serving.storage.kept import limit_of
+    """Return the options that environment variables set; `environ` also has the credentials.
 
-    return StorageOptions(environ, int(text), kept=Path(kept), kept_limit=limit_of(environ))
+        KNODEL_CACHE_LIMIT        bytes of the cache
+        KNODEL_FILES_AT_ONCE      files of one model that are downloaded at the same time, 1 to 64
+        KNODEL_KEPT               folder of kept copies; KNODEL_KEPT_LIMIT bounds it
+
+    Raises StorageError for a value that is not a number.
+    """
+    options = StorageOptions(environ, _number(environ, "KNODEL_CACHE_LIMIT", CACHE_LIMIT, "of bytes"))
+    if environ.get(FILES_AT_ONCE):
+        from serving.storage.transfer.limits import DownloadLimits
+
+        count = _number(environ, FILES_AT_ONCE, 0, "of files")
+        if not 1 <= count <= MOST_FILES_AT_ONCE:
+            raise StorageError(f"{FILES_AT_ONCE}={count} is out of range: set it to 1 to {MOST_FILES_AT_ONCE}")
+        options = msgspec.structs.replace(options, limits=DownloadLimits(files_at_once=count))
+    kept = environ.get("KNODEL_KEPT")
+    if kept:
+        from serving.storage.kept import limit_of
+
+        options = msgspec.structs.replace(options, kept=Path(kept), kept_limit=limit_of(environ))
+    return options
+
+
+def _number(environ: Mapping[str, str], name: str, default: int, unit: str) -> int:
+    text = environ.get(name) or str(default)
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
+        raise StorageError(f"{name}={text[:80]!r} is not a number {unit}: set it to digits alone")
+    return int(text)
 
 
 def fetch(
@@ -70,7 +93,7 @@ def fetch(
     allow_hosts: frozenset[str],
     *,
     options: StorageOptions | None = None,
-    progress: Progress = nobody_looks,
+    progress: Progress = ignore_progress,
 ) -> Artifact:
     """Fetch and verify the artifact of a storage URI.
 
@@ -110,10 +133,11 @@ def _brought(
     name = shown(uri)
     limits = options.limits or DownloadLimits()
     deadline = Deadline(name, limits.total)
-    access = Access(Downloader(allow_hosts, deadline, limits), Credentials(options.environ))
     try:
-        want = Wanted(source_of(uri, place, access), uri, name, digest, deadline)
-        return fetch_remote(want, cache, options.cache_limit, progress)
+        with closing(Downloader(allow_hosts, deadline, limits)) as downloader:
+            access = Access(downloader, Credentials(options.environ))
+            want = Wanted(source_of(uri, place, access), uri, name, digest, deadline)
+            return fetch_remote(want, cache, options.cache_limit, progress)
     except ModuleNotFoundError as error:
         scheme = uri.partition("://")[0]
         if scheme not in _MISSING:

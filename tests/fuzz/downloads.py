@@ -6,7 +6,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -71,7 +71,7 @@ def check_download(port: int) -> None:
     deadline = Deadline("uri", LIMITS.total)
     downloader = Downloader(frozenset({HOST}), deadline, LIMITS, sleep=lambda seconds: None)
     request = Request(f"http://{HOST}:{port}/m", "uri", secrets={"Authorization": "Bearer secret"})
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, closing(downloader):
         path = Path(folder, "parts", "0")
         try:
             found = downloader.save(Download("uri", lambda: request, path, most=MOST))

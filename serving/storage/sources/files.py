@@ -1,19 +1,20 @@
-"""Many files of one source, brought one after the other into one folder."""
+"""Many files of one source, downloaded into one folder, several at once."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from clusters.base.sizes import format_size
 from serving.storage.archives.tree import Tree, TreeLimits, plain_name
-from serving.storage.base import digest as digests
 from serving.storage.base.errors import StorageError
 from serving.storage.sources.source import PARTS, new_folder
 from serving.storage.transfer.http import Download, Downloader
-from serving.storage.transfer.progress import Progress, Whole
+from serving.storage.transfer.progress import FolderProgress, Progress
 from serving.storage.transfer.web import Request
 
 
@@ -38,23 +39,27 @@ def bring_files(
     names = [plain_name(file.name, uri) for file in files]
     if not all(names):
         raise StorageError(f"{uri}: has a file without a name")
+    if twice := next((name for name, count in Counter(names).items() if count > 1), ""):
+        raise StorageError(f"{uri}: has {twice!r} twice")
     limits = limits or TreeLimits()
-    total = _total(files, limits, uri)
-    whole = Whole(progress, total)
-    parts = []
-    left = limits.size
-    for file in files:
-        part = work / PARTS / hashlib.sha256(file.name.encode()).hexdigest()
-        found = downloader.save(Download(f"{uri}: {file.name!r}", file.request, part, file.size, left), whole.file)
-        left -= part.stat().st_size
-        if file.digest:
-            digests.check(f"{uri}: {file.name!r}", file.digest, found)
-        parts.append((part, found))
-        whole.next()
+    progress_of_all = FolderProgress(progress, _total(files, limits, uri), limits.size, uri)
+    wanted = [
+        Download(
+            f"{uri}: {file.name!r}", partial(_named, file, uri),
+            work / PARTS / hashlib.sha256(file.name.encode()).hexdigest(), file.size, limits.size, file.digest,
+        )
+        for file in files
+    ]  # fmt: skip
+    found = downloader.save_all(wanted, progress_of_all)
     tree = Tree(new_folder(work), uri, limits)
-    for name, (part, found) in zip(names, parts, strict=True):
-        tree.move_in(name, part, found)
+    for name, download, digest in zip(names, wanted, found, strict=True):
+        tree.move_in(name, download.path, digest)
     return tree.digests
+
+
+def _named(file: Remote, uri: str) -> Request:
+    """Return the file's request, whose errors name the file."""
+    return replace(file.request(), name=f"{uri}: {file.name!r}")
 
 
 def _total(files: Sequence[Remote], limits: TreeLimits, uri: str) -> int | None:

@@ -6,6 +6,7 @@ Pod's own identity is used (`gs_token`).
 
 from __future__ import annotations
 
+import threading
 from functools import cached_property
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -33,6 +34,7 @@ class GoogleBucket:
         self._name = name
         self._access = access
         self._endpoint = access.credentials.get("STORAGE_EMULATOR_HOST", ENDPOINT).rstrip("/")
+        self._lock = threading.Lock()  # of the token: threads that download files wait for one new token
 
     def get(self, key: str) -> Request:
         """The request for an object. Raises StorageError."""
@@ -44,7 +46,8 @@ class GoogleBucket:
         return self._request("?" + urlencode({"list-type": "2", "prefix": prefix, "encoding-type": "url", **more}))
 
     def _request(self, rest: str) -> Request:
-        token = self._tokens()
+        with self._lock:
+            token = self._tokens()
         secrets = {"Authorization": f"Bearer {token}"} if token else {}
         return Request(f"{self._endpoint}/{self._bucket}{rest}", self._name, secrets=secrets)
 

@@ -83,9 +83,8 @@ class HubFiles:
 
     def _file(self, file: Remote, work: Path, progress: Progress) -> File:
         path = work / PARTS / "0"
-        found = self._downloader.save(Download(self._name, file.request, path, file.size), progress)
-        digests.check(self._name, file.digest, found)
-        return File(path, found)
+        wanted = Download(self._name, file.request, path, file.size, digest=file.digest)
+        return File(path, self._downloader.save(wanted, progress))
 
     def _list(self) -> _Listing:
         url = f"{self._endpoint}/api/models/{self._repo}/revision/{self._revision}?blobs=true"

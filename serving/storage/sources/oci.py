@@ -24,7 +24,7 @@ from serving.storage.sources.registry import Registry
 from serving.storage.sources.source import PARTS, Access, Folder, new_folder
 from serving.storage.transfer.addresses import shown
 from serving.storage.transfer.credentials import read
-from serving.storage.transfer.progress import Progress, Whole
+from serving.storage.transfer.progress import FolderProgress, Progress
 
 MOST_LAYERS: Final = 128  # as container runtimes have it
 LARGEST_IMAGE: Final = 2 * LARGEST_FILE  # bytes of all layers as they are sent: a model, and what it is built upon
@@ -89,14 +89,12 @@ class Image:
             raise StorageError(
                 f"{self._name}: its layers have {format_size(total)}, and {format_size(LARGEST_IMAGE)} is the limit"
             )
-        whole = Whole(progress, total)
-        paths = []
-        for layer in layers:
-            path = work / PARTS / layer.digest.removeprefix(digests.PREFIX)
-            registry.blob(layer.digest, layer.size, path, whole.file)
-            whole.next()
-            paths.append(path)
-        return paths
+        parts = {layer.digest: work / PARTS / layer.digest.removeprefix(digests.PREFIX) for layer in layers}
+        sizes = {layer.digest: layer.size for layer in layers}  # a layer may come twice
+        wanted = [registry.layer(digest, sizes[digest], path) for digest, path in parts.items()]
+        summed = FolderProgress(progress, sum(sizes.values()), LARGEST_IMAGE, self._name)
+        self._access.downloader.save_all(wanted, summed)
+        return [parts[layer.digest] for layer in layers]
 
     def _login(self) -> str:
         credentials = self._access.credentials

@@ -17,7 +17,6 @@ from serving.storage.base.errors import Refused, StorageError
 from serving.storage.sources.oci_reference import Reference
 from serving.storage.sources.token import read_token
 from serving.storage.transfer.http import Download, Downloader
-from serving.storage.transfer.progress import Progress
 from serving.storage.transfer.web import Answer, Request
 
 LARGEST_MANIFEST: Final = 4 << 20  # bytes; the specification's least that registries have to take
@@ -49,11 +48,10 @@ class Registry:
             digests.check(self._name, reference, digests.of_bytes(content))
         return content
 
-    def blob(self, digest: str, size: int, path: Path, progress: Progress) -> None:
-        """Bring a blob, verified, into the file at `path`, after what has come there before. Raises StorageError."""
+    def layer(self, digest: str, size: int, path: Path) -> Download:
+        """Return the download of a layer into the file at `path`."""
         request = partial(self._request, f"/blobs/{digest}")
-        found = self._downloader.save(Download(f"{self._name}: a layer", request, path, size, size), progress)
-        digests.check(f"{self._name}: a layer", digest, found)
+        return Download(f"{self._name}: a layer", request, path, size, size, digest)
 
     def _manifest(self, reference: str) -> bytes:
         request = self._request(f"/manifests/{reference}", {"Accept": ", ".join(MANIFESTS)})
@@ -72,8 +70,8 @@ class Registry:
 
     def _log_in(self, answer: Answer) -> Mapping[str, str]:
         """What opens a registry that asks who is there; kept for the requests that follow, until it asks again."""
-        self._secrets = self._answer_to(answer.header("WWW-Authenticate"), answer.allowed)
-        return self._secrets
+        secrets = self._secrets = self._answer_to(answer.header("WWW-Authenticate"), answer.allowed)
+        return secrets
 
     def _answer_to(self, challenge: str, allowed: frozenset[str]) -> Mapping[str, str]:
         """The header that opens what `WWW-Authenticate` says is closed."""

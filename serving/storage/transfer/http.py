@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
-import time
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from clusters.base.sizes import format_size
+from serving.storage.base import digest as digests
 from serving.storage.base.disk import LARGEST_FILE
 from serving.storage.base.errors import Interrupted, StorageError
 from serving.storage.transfer.deadline import Deadline
 from serving.storage.transfer.limits import DownloadLimits
-from serving.storage.transfer.progress import Progress, nobody_looks
+from serving.storage.transfer.progress import FolderProgress, Progress, ignore_progress
 from serving.storage.transfer.received import Received, received_at
 from serving.storage.transfer.retry import Retry
 from serving.storage.transfer.web import Answer, Request, Web
@@ -28,6 +31,7 @@ class Download:
     path      the file that it goes into
     size      its bytes, if they are known
     most      bytes that it may have
+    digest    `sha256:…` that it must have; "" when none is promised
     """
 
     name: str
@@ -35,26 +39,36 @@ class Download:
     path: Path
     size: int | None = None
     most: int = LARGEST_FILE
+    digest: str = ""
 
 
 class Downloader:
-    """Gets files by GET, following redirects; `allow_hosts` as in `ssrf.check_addresses` and `allowed_after`."""
+    """Downloads files by GET, following redirects; `close` it after use.
+
+    `allow_hosts` as in `ssrf.check_addresses` and `allowed_after`. `sleep` replaces the waiting before retries.
+    """
 
     def __init__(
         self,
         allow_hosts: frozenset[str],
         deadline: Deadline,
         limits: DownloadLimits | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
     ) -> None:
         limits = limits or DownloadLimits()
         self.web = Web(allow_hosts, limits, deadline)
         self.retry = Retry(limits, deadline, sleep)
+        self._at_once = limits.files_at_once
+        self._deadline = deadline
 
-    def save(self, wanted: Download, progress: Progress = nobody_looks) -> str:
-        """Write the content into the file; its digest (`sha256:…`).
+    def close(self) -> None:
+        """Close the connections that were kept for further requests."""
+        self.web.pool.close()
 
-        What has come there before is continued, and not asked for again when it is complete. Raises Interrupted,
+    def save(self, wanted: Download, progress: Progress = ignore_progress) -> str:
+        """Write the content into the file and return its digest (`sha256:…`).
+
+        A part that an earlier call wrote is continued; a complete file is not requested again. Raises Interrupted,
         Refused, StorageError.
         """
         with received_at(wanted.path, wanted.name) as got:
@@ -62,7 +76,53 @@ class Downloader:
                 progress(got.size, wanted.size)
             else:
                 self.retry.run(lambda: self._receive(wanted, got, progress), lambda: got.size)
+            digests.check(wanted.name, wanted.digest, got.digest)
             return got.digest
+
+    def save_all(self, wanted: Sequence[Download], progress: FolderProgress) -> list[str]:
+        """Save files to different paths, several at once, and return their digests in the order of `wanted`.
+
+        The first error cancels all other downloads of this downloader, for good, and is raised.
+        """
+        pending: SimpleQueue[int] = SimpleQueue()
+        for index in range(len(wanted)):
+            pending.put(index)
+        found = [""] * len(wanted)
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                with contextlib.suppress(Empty):
+                    while not errors:
+                        index = pending.get_nowait()
+                        found[index] = self.save(wanted[index], progress.of_file(index))
+            except BaseException as error:
+                errors.append(error)
+                self._cancel()
+
+        threads = [
+            threading.Thread(target=work, name="download", daemon=True)  # the process can end without them
+            for _ in range(min(self._at_once, len(wanted)) - 1)
+        ]
+        try:
+            with contextlib.suppress(RuntimeError):  # the machine has no more threads: fewer files at once
+                for thread in threads:
+                    thread.start()
+            work()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+        except BaseException:
+            self._cancel()
+            raise
+        if errors:
+            raise errors[0]
+        return found
+
+    def _cancel(self) -> None:
+        self._deadline.cancel()
+        self.retry.slots.wake()
+        self.web.pool.abort()
 
     def _receive(self, wanted: Download, got: Received, progress: Progress) -> None:
         if got.size and not got.etag:  # of an earlier attempt; what is there now may be another version
@@ -92,7 +152,7 @@ class Downloader:
         for chunk in self.web.chunks(answer):
             if got.size + len(chunk) > most:
                 raise StorageError(f"{answer.name}: has more than {format_size(most)}, the limit")
+            progress(got.size + len(chunk), total)
             got.add(chunk)
-            progress(got.size, total)
         if total is not None and got.size != total:
             raise Interrupted(f"{answer.name}: cannot be downloaded: it ended after {got.size} of {total} bytes")

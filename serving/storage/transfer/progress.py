@@ -1,32 +1,46 @@
-"""How far a download is, for whoever shows it."""
+"""Progress of downloads."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
+from clusters.base.sizes import format_size
+from serving.storage.base.errors import StorageError
+
 Progress = Callable[[int, int | None], None]
-"""Is told the bytes that have come, and how many it will be (None: not known yet); from the fetching thread."""
+"""Called with the bytes received so far and the expected total (None: unknown), by one thread at a time."""
 
 
-def nobody_looks(received: int, total: int | None) -> None:
-    """A `Progress` that is not shown."""
+def ignore_progress(received: int, total: int | None) -> None:
+    """A `Progress` that does nothing."""
 
 
-class Whole:
-    """One progress for many files that come after each other; `total` bytes are expected of all."""
+class FolderProgress:
+    """Sums the progress of several files that are downloaded at the same time. Thread-safe.
 
-    def __init__(self, report: Progress, total: int | None) -> None:
+    `report` gets the sums, `total` is the expected size of all files (None: unknown), and `limit` the bytes that they
+    may have together.
+    """
+
+    def __init__(self, report: Progress, total: int | None, limit: int, uri: str) -> None:
         self._report = report
         self._total = total
-        self._before = 0
-        self._now = 0
+        self._limit = limit
+        self._uri = uri
+        self._lock = threading.Lock()
+        self._by_file: dict[int, int] = {}
+        self._received = 0
 
-    def file(self, received: int, total: int | None) -> None:
-        """The `Progress` of the file that comes now."""
-        self._now = received
-        self._report(self._before + received, self._total)
+    def of_file(self, index: int) -> Progress:
+        """Return the `Progress` of one file, which raises StorageError when all files together exceed the limit."""
 
-    def next(self) -> None:
-        """The next file comes."""
-        self._before += self._now
-        self._now = 0
+        def record(received: int, total: int | None) -> None:
+            with self._lock:
+                self._received += received - self._by_file.get(index, 0)
+                self._by_file[index] = received
+                if self._received > self._limit:
+                    raise StorageError(f"{self._uri}: has more than {format_size(self._limit)}, the limit")
+                self._report(self._received, self._total)
+
+        return record

@@ -98,4 +98,5 @@ def _strong(tag: str) -> str:
 
 
 def _write(note: Path, tag: str) -> None:
-    note.write_text(tag, encoding="utf-8")
+    if tag or note.exists():
+        note.write_text(tag, encoding="utf-8")

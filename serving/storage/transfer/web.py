@@ -17,9 +17,10 @@ from clusters.base.sizes import format_size
 from clusters.net.ssrf import allowed_after
 from serving.storage.base.errors import Interrupted, Refused, StorageError
 from serving.storage.transfer.addresses import Target, parse
-from serving.storage.transfer.connection import Connection, broken
+from serving.storage.transfer.connection import Connection, translate
 from serving.storage.transfer.deadline import Deadline
 from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.transfer.pool import ConnectionPool
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _CHUNK: Final = 1 << 18  # bytes between two looks at the limits
@@ -78,15 +79,18 @@ class Answer:
 
 
 class Web:
-    """Asks servers until the deadline; `allow_hosts` as in `ssrf.check_addresses` and `allowed_after`."""
+    """Sends requests until the deadline, over kept connections. Thread-safe.
+
+    `allow_hosts` as in `ssrf.check_addresses` and `allowed_after`.
+    """
 
     def __init__(self, allow_hosts: frozenset[str], limits: DownloadLimits, deadline: Deadline) -> None:
+        self.pool = ConnectionPool(limits, deadline)
         self._limits = limits
         self._allow_hosts = allow_hosts
-        self._deadline = deadline
 
     def allows(self, host: str) -> bool:
-        """Whether the administrator allows this host by its name."""
+        """Return whether the administrator allows this host by its name."""
         return host in self._allow_hosts
 
     @contextlib.contextmanager
@@ -105,7 +109,7 @@ class Web:
             try:
                 chunk = answer.response.read1(_CHUNK)
             except (OSError, http.client.HTTPException) as error:
-                raise broken(f"{answer.name}: cannot be downloaded", error) from error
+                raise translate(f"{answer.name}: cannot be downloaded", error) from error
             if not chunk:
                 return
             yield chunk
@@ -129,29 +133,51 @@ class Web:
         for _ in range(self._limits.redirects + 1):
             target = parse(hop)
             direct = target.origin == origin
-            with contextlib.closing(Connection(target, request.name, allowed, self._limits, self._deadline)) as line:
-                allowed = allowed_after(line.peer, allowed)
-                with _send(line, target, request, request.secrets if direct else {}) as response:
-                    location = response.headers.get("Location")
-                    if response.status not in _REDIRECTS or not location or request.body is not None:
-                        yield Answer(response, allowed, request.name, direct)
-                        return
-                    hop = _redirected(request.name, hop, location)
+            with self._exchange(target, request, request.secrets if direct else {}, allowed) as (peer, response):
+                allowed = allowed_after(peer, allowed)
+                location = response.headers.get("Location")
+                if response.status not in _REDIRECTS or not location or request.body is not None:
+                    yield Answer(response, allowed, request.name, direct)
+                    return
+                hop = _redirected(request.name, hop, location)
         raise StorageError(f"{request.name}: cannot be downloaded: more than {self._limits.redirects} redirects")
 
+    @contextlib.contextmanager
+    def _exchange(
+        self, target: Target, request: Request, secrets: Mapping[str, str], allowed: frozenset[str]
+    ) -> Iterator[tuple[str, http.client.HTTPResponse]]:
+        """Send one request; yield the address of the server and its response. Raises StorageError."""
+        connection, response = self._send(target, request, secrets, allowed)
+        try:
+            yield connection.peer, response
+        finally:
+            self.pool.give_back(connection, response)
 
-def _send(
-    connection: http.client.HTTPConnection, target: Target, request: Request, secrets: Mapping[str, str]
-) -> http.client.HTTPResponse:
-    headers = {"Host": target.host_header, "Accept-Encoding": "identity", "User-Agent": "knodel"}
-    method = "GET" if request.body is None else "POST"
-    try:
-        connection.request(method, target.request_target, request.body, {**headers, **request.headers, **secrets})
-        return connection.getresponse()
-    except (OSError, http.client.HTTPException) as error:
-        raise broken(f"{request.name}: cannot be downloaded", error) from error
-    except ValueError as error:  # of http.client, for a header's value
-        raise StorageError(f"{request.name}: a credential has a line break or control sign: remove it") from error
+    def _send(
+        self, target: Target, request: Request, secrets: Mapping[str, str], allowed: frozenset[str]
+    ) -> tuple[Connection, http.client.HTTPResponse]:
+        headers = {"Host": target.host_header, "Accept-Encoding": "identity", "User-Agent": "knodel"}
+        headers |= {**request.headers, **secrets}
+        method = "GET" if request.body is None else "POST"
+        kept = self.pool.take(target, allowed) if request.body is None else None  # a POST cannot be repeated
+        connection = kept or self.pool.open(target, request.name, allowed)
+        while True:
+            try:
+                connection.request(method, target.request_target, request.body, headers)
+                return connection, connection.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                if connection is not kept or isinstance(error, TimeoutError):
+                    raise translate(f"{request.name}: cannot be downloaded", error) from error
+                connection = self.pool.open(target, request.name, allowed)  # the server closed the kept one
+            except ValueError as error:  # of http.client, for a header's value
+                connection.close()
+                raise StorageError(
+                    f"{request.name}: a credential has a line break or control sign: remove it"
+                ) from error
+            except BaseException:
+                connection.close()
+                raise
 
 
 def _redirected(name: str, hop: str, location: str) -> str:

@@ -60,6 +60,7 @@ OTHER_VARIABLES = frozenset(
         "KNODEL_TERMINATION_LOG",
         "KNODEL_CACHE",
         "KNODEL_CACHE_LIMIT",
+        "KNODEL_FILES_AT_ONCE",
         "KNODEL_KEPT",
         "KNODEL_KEPT_LIMIT",
         "KNODEL_CREDENTIALS",

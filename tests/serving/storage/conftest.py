@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,15 +26,25 @@ def downloader(limits: DownloadLimits = ONCE, sleep: Callable[[float], None] = t
 
 
 class Store:
-    """`answers` by path, with or without the query; `asked` are the paths in order, `headers` of each request."""
+    """`answers` by path, with or without the query; `asked` are the paths in order, `headers` of each request.
 
-    def __init__(self) -> None:
+    With `keeps_connections` it speaks HTTP/1.1, else HTTP/1.0; `connections` is the number that it accepted.
+    """
+
+    def __init__(self, keeps_connections: bool = False, tls: ssl.SSLContext | None = None) -> None:
+        self.connections = 0
         self.answers: dict[str, Answer] = {}
         self.asked: list[str] = []
         self.headers: list[dict[str, str]] = []
         store = self
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1" if keeps_connections else "HTTP/1.0"
+
+            def setup(self) -> None:
+                store.connections += 1
+                super().setup()
+
             def do_GET(self) -> None:
                 store.asked.append(self.path)
                 store.headers.append(dict(self.headers))
@@ -46,10 +57,13 @@ class Store:
                 """Not in the output of the tests."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
 
     def url(self, path: str) -> str:
         """The address of a path."""
-        return f"http://127.0.0.1:{self.server.server_port}{path}"
+        return f"{self._scheme}://127.0.0.1:{self.server.server_port}{path}"
 
     def file(self, path: str, content: bytes, announced: int | None = None, **headers: str) -> str:
         """Answer with a file, of whose length one may lie; its address."""
@@ -120,9 +134,9 @@ def _not_found(handler: BaseHTTPRequestHandler) -> None:
     handler.send_error(404)
 
 
-def running() -> Iterator[Store]:
-    """A store that runs."""
-    made = Store()
+def running(keeps_connections: bool = False, tls: ssl.SSLContext | None = None) -> Iterator[Store]:
+    """A store that runs; parameters as `Store` has them."""
+    made = Store(keeps_connections, tls)
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield made

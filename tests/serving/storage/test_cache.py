@@ -218,3 +218,11 @@ def test_the_limit_is_a_number_of_bytes() -> None:
     assert options_from({}) == StorageOptions({})
     with pytest.raises(StorageError, match="bytes"):
         options_from({"KNODEL_CACHE_LIMIT": "5 GB"})
+
+
+def test_the_files_at_once_are_a_number_within_bounds() -> None:
+    limits = options_from({"KNODEL_FILES_AT_ONCE": "3"}).limits
+    assert limits is not None and limits.files_at_once == 3
+    for value in ("0", "65", "-1", "two"):
+        with pytest.raises(StorageError, match="KNODEL_FILES_AT_ONCE"):
+            options_from({"KNODEL_FILES_AT_ONCE": value})

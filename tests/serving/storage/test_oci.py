@@ -140,10 +140,18 @@ def test_a_token_that_ends_between_layers_or_within_one_is_replaced(
     digest = registry.push_manifest({"schemaVersion": 2, "layers": blobs})
     host = f"127.0.0.1:{store.server.server_port}"
     config = json.dumps({"auths": {host: {"auth": LOGIN}}})
-    found = get(registry.uri(), tmp_path, digest if digest_known else "", config, DownloadLimits(pause=0))
+    limits = DownloadLimits(pause=0, files_at_once=1)  # a token of this registry serves a single request
+    found = get(registry.uri(), tmp_path, digest if digest_known else "", config, limits)
     assert content(found) == MODEL
     assert sum(path.startswith("/token") for path in store.asked) == 4
     assert [headers.get("Range") for headers in elsewhere.headers] == [None, None, "bytes=50-"]
+
+
+def test_a_layer_that_comes_twice_is_downloaded_once(registry: Registry, elsewhere: Store, tmp_path: Path) -> None:
+    layers = [registry.blob(layer) for layer in (LAYER, BASE, LAYER)]
+    registry.push_manifest({"schemaVersion": 2, "layers": layers})
+    assert content(get(registry.uri(), tmp_path)) == MODEL
+    assert len(elsewhere.asked) == 2
 
 
 def test_a_blob_store_cannot_ask_for_the_login(store: Store, elsewhere: Store, tmp_path: Path) -> None:

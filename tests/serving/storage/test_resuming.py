@@ -19,7 +19,7 @@ from serving.storage.sources.web_file import WebFile
 from serving.storage.transfer.credentials import Credentials
 from serving.storage.transfer.deadline import Deadline
 from serving.storage.transfer.limits import DownloadLimits
-from serving.storage.transfer.progress import Progress, nobody_looks
+from serving.storage.transfer.progress import Progress, ignore_progress
 from serving.storage.transfer.retry import Retry
 from tests.serving.storage.conftest import Store, downloader
 from tests.support.wait import eventually
@@ -40,7 +40,7 @@ class Pauses:
 
 
 def get(
-    uri: str, cache: Path, digest: str = DIGEST, progress: Progress = nobody_looks, pauses: Pauses | None = None
+    uri: str, cache: Path, digest: str = DIGEST, progress: Progress = ignore_progress, pauses: Pauses | None = None
 ) -> Artifact:
     asking = downloader(DownloadLimits(retries=2), pauses or Pauses())
     source = WebFile(uri, Access(asking, Credentials({})))

@@ -21,7 +21,7 @@ from serving.storage.sources.objects import Objects, parse_page, split
 from serving.storage.sources.s3 import S3Bucket
 from serving.storage.transfer.credentials import Credentials
 from serving.storage.transfer.limits import DownloadLimits
-from serving.storage.transfer.progress import nobody_looks
+from serving.storage.transfer.progress import ignore_progress
 from serving.storage.transfer.web import Request
 from tests.serving.storage.archives import MODEL, tar
 from tests.serving.storage.conftest import LOOPBACK, ONCE, Store, downloader
@@ -203,7 +203,7 @@ def test_a_busy_store_is_asked_for_its_list_again(store: Store) -> None:
 def test_files_that_are_larger_than_listed_are_left_at_the_limit(store: Store, tmp_path: Path) -> None:
     files = [Remote(name, partial(Request, store.file(f"/{name}", b"x" * 600), "uri"), size=1) for name in "ab"]
     with pytest.raises(StorageError, match="limit"):
-        bring_files(files, tmp_path, downloader(), "uri", nobody_looks, TreeLimits(size=1000))
+        bring_files(files, tmp_path, downloader(), "uri", ignore_progress, TreeLimits(size=1000))
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= 1000
 
 

@@ -12,7 +12,7 @@ from serving.storage.base.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
 from serving.storage.sources.local import fetch_local, volume_place
 from serving.storage.sources.local_archive import LocalArchive
-from serving.storage.transfer.progress import nobody_looks
+from serving.storage.transfer.progress import ignore_progress
 from tests.serving.storage.archives import MODEL, tar
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_becomes_a_link_after_it_was_found_is_not_followed(claim: Pa
     with pytest.raises(StorageError, match="outside"):
         fetch_local(place, "uri", "")
     with pytest.raises(StorageError, match="outside"):
-        archive.bring(tmp_path, nobody_looks)
+        archive.bring(tmp_path, ignore_progress)
 
 
 def test_a_claim_may_be_a_link_itself(claim: Path, tmp_path: Path) -> None:
