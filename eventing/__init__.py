@@ -1,1 +1,1 @@
-"""CloudEvents in and out: the webhook, its ledger, and the events that report rollouts. It imports `clusters` only."""
+"""Receives and sends CloudEvents: the webhook, its ledger, and the events about rollouts. Imports only `clusters`."""

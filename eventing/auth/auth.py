@@ -1,10 +1,11 @@
-"""Who sent a request: its proof, held against the EventSources that it may be from.
+"""Authentication of senders: checks a request's credentials against the EventSources that its events may be from.
 
-An EventSource asks for HMAC or for OIDC. HMAC signs the body alone, so an event in binary mode, whose attributes are
-headers, needs OIDC (design §6).
+An EventSource requires either HMAC or OIDC. HMAC signs only the body, so an event in binary mode, whose attributes are
+headers, requires OIDC (docs/architecture.md).
 
-Who has an EventSource's key is meant by it. A token says nothing of EventSources, and anybody may write one for its
-subject: a service account counts in its own namespace alone, any other subject where no second namespace claims it.
+A key belongs to one EventSource. A token does not name an EventSource, and any tenant can create an EventSource for the
+token's subject. Therefore a service account is only accepted in its own namespace, and any other subject only if no
+EventSource in a second namespace claims it.
 """
 
 from __future__ import annotations
@@ -17,21 +18,23 @@ from clusters.base.clock import Clock
 from clusters.base.errors import ClusterError
 from eventing.auth.hmac_keys import Keys
 from eventing.auth.oidc import Tokens
-from eventing.auth.signatures import STANDARD, Scheme, Signed, signed
-from eventing.auth.subjects import may_name
+from eventing.auth.signatures import STANDARD, Scheme, WebhookSignature, parse_signature
+from eventing.auth.subjects import is_allowed_subject
 from eventing.errors import BadEvent, TryLater
-from eventing.http import Headers, only
+from eventing.http import Headers, single_header
 from eventing.objects.ports import EventSource, HmacAuth, OidcAuth
 
 _BEARER: Final = "bearer "
 CLAIMED_TWICE: Final = (
-    "EventSources of several namespaces are for this sender and source: send to /events/NAMESPACE/NAME of one of them"
+    "EventSources in several namespaces accept this sender and source: send to /events/NAMESPACE/NAME of one of them"
 )
-UNSIGNED_HEADERS: Final = "HMAC signs the body, not the headers ce-*: send structured mode, or a token of OIDC"
+UNSIGNED_HEADERS: Final = (
+    "HMAC signs the body, not the ce-* headers of binary mode: send structured mode, or an OIDC token"
+)
 
 
 class Authenticator:
-    """Checks proofs; `tolerance`: seconds that a signature's time may be off."""
+    """Reads the credentials of requests. `tolerance`: maximum age of a signature in seconds."""
 
     def __init__(self, keys: Keys, tokens: Tokens, clock: Clock, tolerance: float) -> None:
         self._keys = keys
@@ -39,44 +42,54 @@ class Authenticator:
         self._clock = clock
         self._tolerance = tolerance
 
-    def proof(
+    def credentials(
         self, headers: Headers, body: bytes, *, in_headers: bool, schemes: Sequence[Scheme] = (STANDARD,)
-    ) -> Proof:
-        """Of one request; `in_headers`: attributes of its event are headers."""
+    ) -> SenderCredentials:
+        """Return the credentials of one request. Raises BadEvent (400) for two Authorization headers.
+
+        `in_headers`: the event's attributes are headers, which a signature does not cover.
+        """
         now = self._clock.now().timestamp()
-        signature = UNSIGNED_HEADERS if in_headers else signed(headers, now, self._tolerance, schemes)
-        return Proof(self._keys, self._tokens, _token(headers), signature, body)
+        authorization = single_header(headers, b"authorization").decode("latin-1")
+        is_bearer = authorization[: len(_BEARER)].lower() == _BEARER
+        token = authorization[len(_BEARER) :].strip() if is_bearer else ""
+        signature = UNSIGNED_HEADERS if in_headers else parse_signature(headers, now, self._tolerance, schemes)
+        return SenderCredentials(self._keys, self._tokens, token, signature, body)
 
 
-class Proof:
-    """What one request proves, asked once for each way to prove it."""
+class SenderCredentials:
+    """The bearer token and the signature of one request. Each check of them is made once."""
 
-    def __init__(self, keys: Keys, tokens: Tokens, token: str, signature: Signed | str, body: bytes) -> None:
+    def __init__(self, keys: Keys, tokens: Tokens, token: str, signature: WebhookSignature | str, body: bytes) -> None:
+        """`signature`: the parsed signature, or why there is none."""
         self._keys = keys
         self._tokens = tokens
         self._token = token
         self._signature = signature
         self._body = body
-        self._asked: dict[tuple[str, HmacAuth | OidcAuth], str] = {}
+        self._refusals: dict[tuple[str, HmacAuth | OidcAuth], str] = {}
         self.senders: dict[str, EventSource | BadEvent] = {}
-        """Whose events of a `source` it makes them, as far as that was asked for."""
+        """Results of authentication by `source` attribute, cached by the caller."""
 
-    async def sender(self, candidates: Sequence[EventSource], what: str) -> EventSource:
-        """The first of `candidates` that it is of. Raises BadEvent: 401, 403 for a token that counts in two namespaces;
-        TryLater (503) when that cannot be told now.
+    async def authenticate(self, candidates: Sequence[EventSource], what: str) -> EventSource:
+        """Return the first of `candidates` that accepts these credentials for `what`.
 
-        The answer tells what is wrong with the proof's form, but not which EventSources there are.
+        Raises BadEvent: 401, or 403 for a token that is accepted in two namespaces. Raises TryLater (503) if keys
+        cannot be read. The message explains what is wrong with the credentials, but does not reveal EventSources.
         """
         unknown: TryLater | None = None
         found: EventSource | None = None
         for candidate in candidates:
             if found is not None and (candidate.namespace == found.namespace or isinstance(candidate.auth, HmacAuth)):
                 continue
+            check = (candidate.namespace, candidate.auth)
             try:
-                if await self._refusal(candidate):
-                    continue
+                if check not in self._refusals:
+                    self._refusals[check] = await self._refusal(*check)
             except TryLater as error:
                 unknown = error
+                continue
+            if self._refusals[check]:
                 continue
             if found is not None:
                 raise BadEvent(HTTPStatus.FORBIDDEN, CLAIMED_TWICE)
@@ -87,25 +100,20 @@ class Proof:
             return found
         if unknown is not None:
             raise unknown
-        raise BadEvent(HTTPStatus.UNAUTHORIZED, f"no EventSource lets this sender send {what}{self._form()}")
+        raise BadEvent(HTTPStatus.UNAUTHORIZED, f"no EventSource accepts {what} from this sender: {self._fault()}")
 
-    def _form(self) -> str:
+    def _fault(self) -> str:
         if self._token:
-            return ": the token proves nothing to it (issuer, audience, subject, expiry, signature)"
+            return "the token does not match (issuer, audience, subject, expiry, signature)"
         if isinstance(self._signature, str):
-            return f": {self._signature}"
-        return ": the signature is by no key of it"
+            return self._signature
+        return "the signature does not match"
 
-    async def _refusal(self, source: EventSource) -> str:
-        asked = (source.namespace, source.auth)
-        if asked not in self._asked:
-            self._asked[asked] = await self._ask(source.namespace, source.auth)
-        return self._asked[asked]
-
-    async def _ask(self, namespace: str, auth: HmacAuth | OidcAuth) -> str:
+    async def _refusal(self, namespace: str, auth: HmacAuth | OidcAuth) -> str:
+        """Return why `auth` of an EventSource in `namespace` refuses the credentials, empty if it accepts them."""
         if isinstance(auth, OidcAuth):
-            if not may_name(namespace, auth.subject):
-                return "it is for a service account of another namespace"
+            if not is_allowed_subject(namespace, auth.subject):
+                return "the subject is a service account of another namespace"
             return await self._tokens.refusal(self._token, auth) if self._token else "it has no bearer token"
         if isinstance(self._signature, str):
             return self._signature
@@ -117,12 +125,6 @@ class Proof:
             if newer != known and self._signature.is_by(newer, self._body):
                 return ""
         except ClusterError as error:
-            message = "the keys of senders cannot be read now: send it again"
+            message = "the keys of senders cannot be read at present, retry later"
             raise TryLater(HTTPStatus.SERVICE_UNAVAILABLE, message) from error
-        return "the signature is by no key of the Secret"
-
-
-def _token(headers: Headers) -> str:
-    """The bearer token, empty without one. Raises BadEvent (400) for two headers."""
-    given = only(headers, b"authorization").decode("latin-1")
-    return given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else ""
+        return "the signature matches no key of the Secret"

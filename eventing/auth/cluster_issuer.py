@@ -1,7 +1,8 @@
-"""The issuer of a cluster's service account tokens, which the API server itself tells the keys of.
+"""Gets the keys of the cluster's service account tokens from the API server.
 
-Its address is often one that only the API server answers at, under a certificate of the cluster's own; Knative
-Eventing's senders have such tokens. Source: Kubernetes, "Service account issuer discovery".
+The issuer's URL often leads only to the API server, with a certificate of the cluster's own CA, so OIDC discovery over
+the public network fails. Knative Eventing's senders use such tokens. Source: Kubernetes, "Service account issuer
+discovery".
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from eventing.auth.oidc import IssuerUnreachable
 log = logging.getLogger(__name__)
 
 ROLE: Final = "system:service-account-issuer-discovery"
-"""Which every service account has, unless it was taken away."""
+"""ClusterRole that every service account has by default."""
 KEYS: Final = "/openid/v1/jwks"
 
 Get = Callable[[str], Awaitable[Any]]
-"""Asks the API server for a path; the JSON of its answer. Raises ClusterError."""
+"""Sends GET for a path to the API server; returns the JSON of the response. Raises ClusterError."""
 
 
 class ClusterIssuer:
-    """`Fetcher` that asks the API server about its own issuer, and `others` about all others."""
+    """A `Fetcher` that gets the cluster issuer's keys from the API server, and all others through `others`."""
 
     def __init__(self, get: Get, others: Fetcher) -> None:
         self._get = get
@@ -33,7 +34,7 @@ class ClusterIssuer:
         self._own: str | None = None
 
     async def fetch(self, issuer: str) -> Mapping[str, Any]:
-        """As `Fetcher` says."""
+        """Return the key set of `issuer`. Raises IssuerUnreachable."""
         try:
             if self._own is None:
                 self._own = await self._issuer()
@@ -41,13 +42,13 @@ class ClusterIssuer:
                 keys: Mapping[str, Any] = await self._get(KEYS)
                 return keys
         except ClusterError as error:
-            raise IssuerUnreachable(f"the API server does not tell its issuer's keys: {error}") from error
+            raise IssuerUnreachable(f"cannot read the cluster issuer's keys from the API server: {error}") from error
         return await self._others.fetch(issuer)
 
     async def _issuer(self) -> str:
-        """Empty where the API server does not tell us: then it is asked for as any other issuer is."""
+        """Return the cluster's issuer, empty if the API server refuses: then `others` handles it like any issuer."""
         try:
             return str((await self._get(DISCOVERY)).get("issuer"))
         except (Forbidden, NotFound) as error:
-            log.warning("the API server does not tell its issuer (ClusterRole %s): %s", ROLE, error)
+            log.warning("cannot read the cluster's issuer from the API server (ClusterRole %s): %s", ROLE, error)
             return ""

@@ -1,7 +1,7 @@
-"""The handshake of webhooks: who means to send events asks first whether they are wanted. Pure.
+"""The validation handshake of CloudEvents webhooks: a sender asks with OPTIONS whether it may send events. Pure.
 
-Source: CloudEvents `http-webhook.md` §4 (abuse protection). Any origin may send as far as this goes: what it sends is
-taken only under an EventSource.
+Source: CloudEvents `http-webhook.md` §4 (abuse protection). Every origin is allowed here, because events are only
+accepted with the credentials of an EventSource.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Final
 
 from eventing.errors import BadEvent
-from eventing.http import Answer, Headers, only
+from eventing.http import Headers, WebhookResponse, single_header
 
 ALLOW: Final = "POST, OPTIONS"
 _ORIGIN: Final = re.compile(rb"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,252}[A-Za-z0-9])?")
@@ -19,17 +19,22 @@ _RATE: Final = re.compile(rb"\*|[1-9][0-9]{0,8}")
 _MINUTE: Final = 60
 
 
-def shake(headers: Headers, rate: float) -> Answer:
-    """The answer to OPTIONS; `rate` is of requests a second. Raises BadEvent (400)."""
-    answered = {"Allow": ALLOW}
-    origin, asked = only(headers, b"webhook-request-origin"), only(headers, b"webhook-request-rate")
+def validate_webhook_origin(headers: Headers, rate: float) -> WebhookResponse:
+    """Return the response to OPTIONS. Raises BadEvent (400) for a malformed origin or rate.
+
+    `rate`: the maximum requests a second. The response allows that, or the requested rate if it is lower, in requests a
+    minute as the specification requires. Without `WebHook-Request-Origin` the response only lists the methods.
+    """
+    allowed = {"Allow": ALLOW}
+    origin = single_header(headers, b"webhook-request-origin")
+    requested = single_header(headers, b"webhook-request-rate")
     if not origin:
-        return Answer(HTTPStatus.NO_CONTENT, headers=answered)
+        return WebhookResponse(HTTPStatus.NO_CONTENT, headers=allowed)
     if not _ORIGIN.fullmatch(origin):
-        raise BadEvent(HTTPStatus.BAD_REQUEST, "WebHook-Request-Origin is no host name")
-    if asked and not _RATE.fullmatch(asked):
+        raise BadEvent(HTTPStatus.BAD_REQUEST, "WebHook-Request-Origin is not a host name")
+    if requested and not _RATE.fullmatch(requested):
         raise BadEvent(HTTPStatus.BAD_REQUEST, "WebHook-Request-Rate is neither * nor a number of requests a minute")
-    answered["WebHook-Allowed-Origin"] = origin.decode("ascii")
+    allowed["WebHook-Allowed-Origin"] = origin.decode("ascii")
     most = int(rate * _MINUTE)
-    answered["WebHook-Allowed-Rate"] = str(min(most, int(asked)) if asked.isdigit() else most)
-    return Answer(HTTPStatus.OK, headers=answered)
+    allowed["WebHook-Allowed-Rate"] = str(min(most, int(requested)) if requested.isdigit() else most)
+    return WebhookResponse(HTTPStatus.OK, headers=allowed)

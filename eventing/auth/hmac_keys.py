@@ -1,4 +1,4 @@
-"""Keys of Secrets, kept for a moment: the webhook may get the Secrets that it knows by name, and never list them."""
+"""Reads HMAC keys from Secrets, with a short cache. The webhook gets Secrets by name; it may not list or watch them."""
 
 from __future__ import annotations
 
@@ -19,29 +19,32 @@ log = logging.getLogger(__name__)
 
 CURRENT: Final = "current"
 PREVIOUS: Final = "previous"
-"""Keys of the Secret's data; the latter while senders change over."""
+"""Names of the keys in the Secret's data. The previous key is valid until senders use the current one."""
 FRESH: Final = 2.0
-"""s: what is younger is not asked for again, whatever comes signed, nor who has just failed to answer."""
+"""Seconds between two reads of a Secret at least, for unknown signatures and after failures."""
 KEPT: Final = 30.0
-"""s after which a Secret is read again: so long a withdrawn key is taken at most."""
+"""Seconds after which a Secret is read again. A removed key is accepted for that long."""
 STALE: Final = 300.0
-"""s that keys are used while the cluster does not answer."""
+"""Seconds that known keys are used while the cluster is unreachable."""
 
 
 class Keys(Protocol):
-    """Where the keys of an EventSource are."""
+    """The keys of EventSources."""
 
     async def secrets(self, namespace: str, name: str, *, again: bool = False) -> tuple[str, ...]:
-        """Its texts, the present one first; empty when there are none. `again`: those known were not enough.
+        """Return the keys of a Secret, the current one first; empty if there are none.
 
-        Raises ClusterError when it cannot be told.
+        `again`: the cached keys did not match, so the Secret may have changed. Raises ClusterError when it cannot be
+        read.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    asked: float
+class _CachedSecret:
+    """`attempted` and `read` are the monotonic times of the last attempt and the last success."""
+
+    attempted: float
     read: float
     texts: tuple[str, ...] = ()
     failure: ClusterError | None = None
@@ -53,60 +56,48 @@ class SecretKeys:
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._known: dict[tuple[str, str], _Known] = {}
+        self._cache: dict[tuple[str, str], _CachedSecret] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def secrets(self, namespace: str, name: str, *, again: bool = False) -> tuple[str, ...]:
-        """As `Keys` says; the number of Secrets asked for is that of EventSources."""
+        """Return the keys as `Keys` specifies. Only Secrets of EventSources are requested, so the cache is bounded."""
         key = (namespace, name)
-        known = self._known.get(key)
-        if known is None or not self._is_fresh(known, again):
+        known = self._cache.get(key)
+        lifetime = FRESH if again or (known and known.failure) else KEPT
+        if known is None or self._clock.monotonic() - known.attempted >= lifetime:
             async with self._locks.setdefault(key, asyncio.Lock()):
-                if self._known.get(key) is known:  # else somebody else has asked meanwhile
-                    self._known[key] = await self._ask(namespace, name, known)
-        return self._answer(self._known[key])
+                if self._cache.get(key) is known:  # else another task has read it meanwhile
+                    self._cache[key] = await self._read(namespace, name, known)
+        found = self._cache[key]
+        if found.failure is not None and self._clock.monotonic() - found.read > STALE:
+            raise Unavailable("the Secret cannot be read") from found.failure
+        return found.texts
 
-    def _is_fresh(self, known: _Known, again: bool) -> bool:
-        return self._clock.monotonic() - known.asked < (FRESH if again or known.failure else KEPT)
-
-    async def _ask(self, namespace: str, name: str, known: _Known | None) -> _Known:
-        """That we may not read it says nothing of the sender: only a Secret that is not there has no keys."""
+    async def _read(self, namespace: str, name: str, known: _CachedSecret | None) -> _CachedSecret:
+        """Read the Secret. A missing Secret has no keys; any other error keeps the known keys."""
         try:
-            texts = await self._read(namespace, name)
+            texts = keys_of(await self._cluster.get(SECRET, name, namespace))
+        except NotFound as error:
+            log.warning("Secret %s/%s does not exist, so it has no keys: %s", namespace, name, error)
+            texts = ()
         except ClusterError as error:
             log.warning("Secret %s/%s cannot be read: %s", namespace, name, error)
             now = self._clock.monotonic()
-            return _Known(now, known.read if known else float("-inf"), known.texts if known else (), error)
+            return _CachedSecret(now, known.read if known else float("-inf"), known.texts if known else (), error)
         now = self._clock.monotonic()
-        return _Known(now, now, texts)
-
-    def _answer(self, known: _Known) -> tuple[str, ...]:
-        if known.failure is not None and self._clock.monotonic() - known.read > STALE:
-            raise Unavailable("the Secret cannot be read") from known.failure
-        return known.texts
-
-    async def _read(self, namespace: str, name: str) -> tuple[str, ...]:
-        try:
-            return keys_of(await self._cluster.get(SECRET, name, namespace))
-        except NotFound as error:
-            log.warning("Secret %s/%s gives no keys: %s", namespace, name, error)
-            return ()
+        return _CachedSecret(now, now, texts)
 
 
 def keys_of(secret: Object) -> tuple[str, ...]:
-    """`current`, then `previous`, where they are texts; white space around them is none of theirs."""
+    """Return `current`, then `previous`, without surrounding white space; a value that is not UTF-8 text is skipped."""
     plain: Mapping[str, Any] = secret.get("stringData") or {}
     encoded: Mapping[str, Any] = secret.get("data") or {}
     found = []
     for name in (CURRENT, PREVIOUS):
-        text = (plain[name] if name in plain else _text(encoded.get(name, ""))).strip()
-        if text:
-            found.append(text)
+        try:
+            text = plain[name] if name in plain else base64.b64decode(encoded.get(name, "")).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            continue
+        if text.strip():
+            found.append(text.strip())
     return tuple(found)
-
-
-def _text(encoded: str) -> str:
-    try:
-        return base64.b64decode(encoded).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""

@@ -1,79 +1,76 @@
-"""What a known sender may do: of which Models it may speak, and from where their artifacts may come. Pure.
+"""Authorization of events: which Models an EventSource may change, and which storage URIs it may set. Pure.
 
-Everything that is not plainly allowed is refused: an address that two programs could read differently is none.
+Anything not explicitly allowed is refused. A URI that two programs could parse differently is refused too.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
-from eventing.errors import shown
+from eventing.errors import quoted
 from eventing.objects.ports import EventSource, Mapped
 
 _ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?")
 _AUTHORITY: Final = re.compile(r"[A-Za-z0-9._-]*(?::[0-9]{1,5})?", re.ASCII)
-"""No user before an `@`, no brackets, no escapes."""
+"""An authority without user information, brackets and escapes."""
 _USER: Final = re.compile(r"://[^/?#]*@")
 _ENDS: Final = {"oci": "/:@", "hf": "/@"}
-"""What a name may go on with behind a prefix: of these a tag, a digest or a revision may follow it."""
+"""Characters that may follow a prefix, by scheme (default `/`): a tag, a digest or a revision may follow these."""
 _ESCAPED: Final = frozenset({"file", "http", "https", "pvc"})
-"""Whose paths are read without their percent escapes; elsewhere an escape is a part of the name, of another object."""
+"""Schemes whose stores decode percent escapes in paths; in others an escape is part of an object's name."""
 _PROPOSED: Final = re.compile(r"[:@]refs(?:/|\Z)")
-"""In a path of the Hugging Face Hub: `@refs/pr/7` is a pull request, which anybody may make."""
+"""A pull request on the Hugging Face Hub, such as `@refs/pr/7`, which anyone can open."""
 _WITH_QUERY: Final = frozenset({"http", "https"})
-"""Elsewhere a question mark is a part of the name, and what is behind it a path."""
+"""Schemes with queries; in others a question mark is part of the name, so a path may follow it."""
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
 _PLAIN: Final = re.compile(
     r"([a-z][a-z0-9+.-]*)://([a-z0-9_-][a-z0-9._-]*(?::[0-9]{1,5})?)((?:/[A-Za-z0-9_=-][A-Za-z0-9_=.-]*)*)", re.ASCII
 )
-"""What reads the same in every way, and needs none of them: no escapes, no dot segments, nothing empty, no query."""
+"""A URI with one reading only: no escapes, dot segments, empty segments or query."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 
 
 def refusal(source: EventSource, mapped: Mapped) -> str:
-    """Why `source` may not ask for this; empty when it may, or asks for nothing."""
+    """Return why `source` may not make this change, empty if it may, or if the event changes nothing."""
     if mapped.model is None or mapped.change is None:
         return ""
     model = mapped.model
-    for pattern in source.models:
-        if _covers(pattern, source.namespace, model.namespace, model.name):
-            break
-    else:
-        return f"EventSource {source.namespace}/{source.name} is not for the Model {shown(model)}: see its `models`"
+    if not any(_matches(pattern, source.namespace, model.namespace, model.name) for pattern in source.models):
+        return (
+            f"EventSource {source.namespace}/{source.name} does not allow changes of Model {quoted(model)}: "
+            "see its `models`"
+        )
     if not is_below(mapped.change.storage_uri, source.storage_prefixes):
-        uri = shown(_without_secrets(mapped.change.storage_uri))
+        # Without user information and query: a query may be a signature.
+        uri = quoted(_USER.sub("://***@", mapped.change.storage_uri.partition("?")[0]))
         return f"EventSource {source.namespace}/{source.name} does not allow {uri}: see its `storagePrefixes`"
     return ""
 
 
-def _without_secrets(address: str) -> str:
-    """For a log: without what stands before an `@` of the authority, and without a query, which may be signed."""
-    return _USER.sub("://***@", address.partition("?")[0])
-
-
 @lru_cache(maxsize=4096)
-def _covers(pattern: str, own: str, namespace: str, name: str) -> bool:
-    """Whether the glob `pattern` of an EventSource in `own` is for the Model."""
+def _matches(pattern: str, own: str, namespace: str, name: str) -> bool:
+    """Return whether the glob `pattern` of an EventSource in namespace `own` matches the Model."""
     of_namespace, slash, of_name = pattern.rpartition("/")
     return fnmatchcase(namespace, of_namespace if slash else own) and fnmatchcase(name, of_name)
 
 
 def is_below(address: str, prefixes: Sequence[str]) -> bool:
-    """Whether `address` is one of `prefixes`, or below one: scheme and authority are equal, the path goes on at a `/`.
+    """Return whether the URI equals one of `prefixes` or lies below one.
 
-    Percent escapes are resolved first, where stores do; what has dot segments, escapes elsewhere, or escapes behind
-    escapes, is below nothing.
+    Scheme and authority must be equal, and the path must continue at a `/`. Percent escapes are decoded first for
+    stores that decode them. A URI with dot segments, other escapes, or escapes of escapes is below nothing.
     """
     parts = _parts(address)
-    return parts is not None and any(_begins(parts, _prefix(prefix)) for prefix in prefixes)
+    return parts is not None and any(_is_below_prefix(parts, _cached_parts(prefix)) for prefix in prefixes)
 
 
-def _begins(parts: tuple[str, str, str], prefix: tuple[str, str, str] | None) -> bool:
+def _is_below_prefix(parts: tuple[str, str, str], prefix: tuple[str, str, str] | None) -> bool:
     if prefix is None or parts[0] != prefix[0] or parts[1] != prefix[1]:
         return False
     path, begin = parts[2], prefix[2]
@@ -83,7 +80,7 @@ def _begins(parts: tuple[str, str, str], prefix: tuple[str, str, str] | None) ->
 
 
 def _parts(address: str) -> tuple[str, str, str] | None:
-    """(scheme, authority, path), resolved; None for what is no plain address."""
+    """Return (scheme, authority, path), decoded; None for an ambiguous URI."""
     if plain := _PLAIN.fullmatch(address):
         scheme, authority, path = plain.groups()
         return scheme, authority, path
@@ -92,7 +89,10 @@ def _parts(address: str) -> tuple[str, str, str] | None:
         return None
     if match[4] and match[1].lower() not in _WITH_QUERY:
         return None
-    path = _resolved(match[3]) if match[1].lower() in _ESCAPED else match[3]
+    path = match[3]
+    if match[1].lower() in _ESCAPED:
+        with suppress(UnicodeDecodeError):  # then it keeps its `%`, and is refused below
+            path = unquote(path, errors="strict")
     if match[1].lower() == "hf" and _PROPOSED.search(path):
         return None
     if "%" in path or _CONTROL.search(path) or any(one in (".", "..") for one in path.split("/")):
@@ -100,13 +100,5 @@ def _parts(address: str) -> tuple[str, str, str] | None:
     return match[1].lower(), match[2].lower(), path
 
 
-_prefix: Final = lru_cache(maxsize=4096)(_parts)
-"""Of prefixes, which come again and again; addresses do not."""
-
-
-def _resolved(path: str) -> str:
-    """Without percent escapes; what is no UTF-8 then stays as it is, and is refused for its `%`."""
-    try:
-        return unquote(path, errors="strict")
-    except UnicodeDecodeError:
-        return path
+_cached_parts: Final = lru_cache(maxsize=4096)(_parts)
+"""A cache for prefixes, which recur; URIs of events do not."""

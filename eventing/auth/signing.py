@@ -1,4 +1,4 @@
-"""The other side of `signatures`: headers by which an EventSource knows a sender. Pure, and of the standard library."""
+"""Signs webhook requests; `signatures` verifies them. Pure; needs only the standard library, for training scripts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import Final
 
 PREFIX: Final = "whsec_"
 KEY_BYTES: Final = 32
-"""Of a new key: as long as what SHA-256 makes of it (RFC 2104 §3); Standard Webhooks asks for 24 to 64."""
+"""Length of a new key: that of a SHA-256 digest (RFC 2104 §3). Standard Webhooks requires 24 to 64 bytes."""
 
 
 def make_secret(random: bytes) -> str:
-    """A key's text, of `KEY_BYTES` random bytes."""
+    """Return the text of a key, `whsec_…`, from `KEY_BYTES` random bytes."""
     return PREFIX + base64.b64encode(random).decode()
 
 
 def sign(secret: str, id: str, at: datetime, body: bytes) -> dict[str, str]:
-    """The headers of a request with this body (Standard Webhooks §Signature scheme); `id` is that of the request, and
-    has no point. Raises ValueError for a secret that is no key."""
+    """Return the signature headers of a request with this body (Standard Webhooks §Signature scheme).
+
+    `id` identifies the request and contains no point. Raises ValueError for a malformed key.
+    """
     if not secret.startswith(PREFIX):
-        raise ValueError(f"a key begins with {PREFIX}")
+        raise ValueError(f"a key must begin with {PREFIX}")
     key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     timestamp = str(int(at.timestamp()))
     made = hmac.digest(key, b".".join((id.encode(), timestamp.encode(), body)), "sha256")

@@ -1,7 +1,7 @@
-"""Who may be a sender by a token: a service account sends to its own namespace. Pure.
+"""The rule for OIDC subjects of EventSources: a service account may only send to its own namespace. Pure.
 
-Tokens of one issuer are for one audience, whichever EventSource they are sent to: one in another namespace that named
-somebody else's service account would be given its events.
+All tokens of an issuer have the same audience, whichever EventSource they are sent to. Without this rule, an
+EventSource that names a service account of another namespace would receive that account's events.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final
 from clusters.runtime.manager.options import SYSTEM_NAMESPACE
 
 ACCOUNT: Final = "system:serviceaccount:"
-"""How subjects of service accounts begin, NAMESPACE:NAME follows; of whichever cluster."""
+"""Prefix of service account subjects in every cluster; NAMESPACE:NAME follows."""
 
 
-def may_name(namespace: str, subject: str) -> bool:
-    """Whether an EventSource in `namespace` is for that subject."""
+def is_allowed_subject(namespace: str, subject: str) -> bool:
+    """Return whether an EventSource in `namespace` may name that subject."""
     if not subject.startswith(ACCOUNT):
         return True
     return namespace in (SYSTEM_NAMESPACE, subject.removeprefix(ACCOUNT).partition(":")[0])

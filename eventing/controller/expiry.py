@@ -1,5 +1,7 @@
-"""ModelEvents go when they are old, and of each EventSource the least needed when there are many. What is still to be
-done stays, and longest stays what keeps a copy from a second effect: one sender's flood costs no other one a record.
+"""Deletes finished ModelEvents when they are old, or when an EventSource has too many of them.
+
+Pending events are never deleted. Among finished ones, those that protect best against duplicates are kept longest.
+Limits are per EventSource, so that a flood from one sender does not delete the records of others.
 """
 
 from __future__ import annotations
@@ -25,19 +27,20 @@ from eventing.objects.model_event import is_pending
 log = logging.getLogger(__name__)
 
 RANKS: Final = ("Ignored", "Superseded", "Applied")
-"""What goes first: a copy of an ignored event is ignored again, one of a superseded event is nearly always older."""
+"""Phases in the order of deletion: a duplicate of an ignored event is ignored again, and one of a superseded event is
+nearly always older than the newest applied event."""
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """What is kept of finished events; numbers are of one EventSource, an event has some 8 kB in memory when embedded.
+class RetentionLimits:
+    """Limits on finished events. Numbers are per EventSource; an event takes about 8 kB in memory when embedded.
 
-    `lifetime`: after the phase was reached: as long as people look for a training. A copy that comes later is older
-    than the newest applied event, or out of its signature's tolerance. `most`: in number, but for failed ones, which
-    people may replay: `failed`. `recent`: twice the tolerance of signatures: for so long, beyond `most` too, stays what
-    is not ignored, since a copy may come that only its record tells from a new event; for all its life what a job
-    brought, since jobs are looked for anew at each start of a webhook. `cap`: nothing stays beyond it. `slack`: how far
-    the number of all events may grow before they are looked at, so that not each costs a deletion.
+    `lifetime`: time since the phase was reached. A duplicate that comes later is older than the newest applied event,
+    or beyond its signature's tolerance. `most`: maximum number, except failed events, which users may replay; those
+    have `failed`. `recent`: twice the tolerance of signatures. Events that are not ignored are kept for that long
+    beyond `most` too, because only their record identifies a duplicate. Events from jobs are kept for their whole
+    lifetime, because a webhook lists jobs at each start. `cap`: hard limit on the number. `slack`: how far the number
+    of all events may grow before it is reduced, so that not every new event causes a deletion.
     """
 
     lifetime: timedelta = timedelta(days=7)
@@ -48,26 +51,26 @@ class Bounds:
     slack: int = 1_000
 
 
-DEFAULTS: Final = Bounds()
+DEFAULTS: Final = RetentionLimits()
 SLACK_SHARE: Final = 8
-"""The slack is an eighth of the number at least: a look goes over all of them."""
+"""The slack is at least an eighth of the number, because a pass iterates over all events."""
 PERIOD: Final = 60.0
-"""s between looks at the age."""
+"""Seconds between passes for the age of events."""
 PAUSE: Final = 1.0
-"""s after each deletion of old ones: a storm of events that nothing is done with yet is no reason to look again."""
+"""Minimum seconds between two passes: during a storm of pending events, more passes would delete nothing."""
 AT_ONCE: Final = 64
-"""Deletions under way together: embedded, they share commits."""
+"""Concurrent deletions; the embedded store commits them together."""
 
 
 class ModelEventExpiry:
-    """Deletes finished ModelEvents. Make it before the informer runs."""
+    """Deletes finished ModelEvents. Create it before the informer runs."""
 
     def __init__(
         self,
         cluster: Cluster,
         informer: Informer,
         clock: Clock,
-        bounds: Bounds = DEFAULTS,
+        bounds: RetentionLimits = DEFAULTS,
     ) -> None:
         self._cluster = cluster
         self._informer = informer
@@ -78,51 +81,48 @@ class ModelEventExpiry:
         informer.subscribe(self._observe)
 
     async def run(self) -> None:
-        """Expire until cancelled."""
+        """Delete events periodically and when there are too many, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._in_time(), name="model event age")
-            group.create_task(self._in_crowds(), name="model event number")
+            group.create_task(self._notify_periodically(), name="model event age")
+            group.create_task(self._expire_when_notified(), name="model event number")
 
     async def expire(self) -> None:
-        """Delete what is too old or too much now. Raises ClusterError when that cannot be done."""
+        """Delete events that are too old or too many. Raises ClusterError if a deletion fails."""
         number = len(self._informer)
         victims = victims_of((obj for obj in self._informer if not is_pending(obj)), self._clock.now(), self._bounds)
         left = max(number - len(victims), self._bounds.most)
         self._enough = left + max(self._bounds.slack, left // SLACK_SHARE)
         for first in range(0, len(victims), AT_ONCE):
-            await self._delete(victims[first : first + AT_ONCE])
+            await asyncio.gather(*map(self._delete, victims[first : first + AT_ONCE]))
 
     def _observe(self, _before: Object | None, _after: Object | None) -> None:
         if len(self._informer) > self._enough:
             self._crowded.set()
 
-    async def _in_time(self) -> None:
+    async def _notify_periodically(self) -> None:
         while True:
             await self._clock.sleep(PERIOD)
             self._crowded.set()
 
-    async def _in_crowds(self) -> None:
+    async def _expire_when_notified(self) -> None:
         while True:
             await self._crowded.wait()
             self._crowded.clear()
             try:
                 await self.expire()
             except ClusterError as error:
-                log.warning("old events cannot be deleted now: %s", error)
+                log.warning("cannot delete old events, will retry: %s", error)
             await self._clock.sleep(PAUSE)
 
-    async def _delete(self, objects: Sequence[Object]) -> None:
-        await asyncio.gather(*map(self._delete_one, objects))
-
-    async def _delete_one(self, obj: Object) -> None:
-        with suppress(NotFound, Conflict):  # it is gone, or somebody wants it replayed
+    async def _delete(self, obj: Object) -> None:
+        with suppress(NotFound, Conflict):  # deleted meanwhile, or a replay was requested
             await self._cluster.delete(
                 MODEL_EVENT, name_of(obj), namespace_of(obj), uid=uid_of(obj), resource_version=version_of(obj)
             )
 
 
-def victims_of(finished: Iterable[Object], now: datetime, bounds: Bounds) -> list[Object]:
-    """Which of the finished events go."""
+def victims_of(finished: Iterable[Object], now: datetime, bounds: RetentionLimits) -> list[Object]:
+    """Return the finished events that are to be deleted."""
     crowds: dict[tuple[str, str, bool], list[Object]] = {}
     oldest = timestamp(now - bounds.lifetime)
     victims = []
@@ -140,10 +140,11 @@ def victims_of(finished: Iterable[Object], now: datetime, bounds: Bounds) -> lis
     return victims
 
 
-def _surplus(crowd: Sequence[Object], recent: str, bounds: Bounds) -> list[Object]:
-    """What goes of one EventSource's that did not fail."""
+def _surplus(crowd: Sequence[Object], recent: str, bounds: RetentionLimits) -> list[Object]:
+    """Return the events of one EventSource to delete, of those that did not fail."""
 
     def need(obj: Object) -> tuple[bool, int, str]:
+        """Return a sort key, lowest first to delete."""
         rank = RANKS.index(_phase(obj)) if _phase(obj) in RANKS else 0
         is_job = (obj.get("spec") or {}).get("source") == JOBS
         return rank > 0 and (is_job or _reached(obj) >= recent), rank, _reached(obj)
@@ -157,5 +158,5 @@ def _phase(obj: Object) -> str:
 
 
 def _reached(obj: Object) -> str:
-    """When its phase was reached, as a text: RFC 3339 in UTC sorts as the times do, to the second."""
+    """Return the time of the event's phase as text: RFC 3339 in UTC sorts chronologically, to the second."""
     return str((obj.get("status") or {}).get("at") or obj["metadata"]["creationTimestamp"])

@@ -1,4 +1,4 @@
-"""The events that wait for each Model, read once for each of their versions however many passes look at them."""
+"""The pending events of each Model. Each version of an event is parsed once, however many passes use it."""
 
 from __future__ import annotations
 
@@ -12,53 +12,50 @@ from eventing.objects.model_event import ModelEvent, is_pending, model_of, read_
 from eventing.objects.status import Statuses
 
 PENDING: Final = "pending"
-"""The informer's index of events that something is still to be done with, by the key of their Model."""
+"""Name of the informer's index of pending events by the key of their Model."""
 
 
-class Waiting(NamedTuple):
-    """`events` wait; `nonsense` are none; `is_ahead`: one is to be tried again, and when is not to be seen yet."""
+class WaitingEvents(NamedTuple):
+    """The pending events of a Model: `events`, `malformed` ones, and whether a retry is due at a time not seen yet."""
 
     events: Sequence[ModelEvent]
-    nonsense: Sequence[tuple[Object, Invalid]]
-    is_ahead: bool
+    malformed: Sequence[tuple[Object, Invalid]]
+    has_unseen_retry: bool
 
 
 class PendingEvents:
-    """By their Models. Make it before the informer runs."""
+    """An index of pending events by Model. Create it before the informer runs."""
 
     def __init__(self, informer: Informer, statuses: Statuses) -> None:
         self._informer = informer
         self._statuses = statuses
-        self._read: dict[Key, ModelEvent] = {}
-        informer.add_index(PENDING, _waiting_for)
+        self._parsed: dict[Key, ModelEvent] = {}
+        informer.add_index(PENDING, _index_keys)
         informer.subscribe(self._observe)
 
-    def of(self, model: Key) -> Waiting:
-        """Those of a Model of which nothing was written since the state that they are in."""
+    def of(self, model: Key) -> WaitingEvents:
+        """Return the Model's pending events, without those whose status was written since the informer's version."""
         objects = self._informer.indexed(PENDING, str(model))
-        unsettled = self._statuses.unsettled(objects)
+        unwritten = self._statuses.unwritten(objects)
         events: list[ModelEvent] = []
-        nonsense: list[tuple[Object, Invalid]] = []
-        for obj in unsettled:
+        malformed: list[tuple[Object, Invalid]] = []
+        for obj in unwritten:
+            key = key_of(obj)
             try:
-                events.append(self._event(obj))
+                known = self._parsed.get(key)
+                if known is None or known.object is not obj:
+                    known = self._parsed[key] = read_model_event(obj)
+                events.append(known)
             except Invalid as error:
-                nonsense.append((obj, error))
-        return Waiting(events, nonsense, len(unsettled) < len(objects) and self._statuses.is_ahead(objects))
-
-    def _event(self, obj: Object) -> ModelEvent:
-        """Raises Invalid."""
-        key = key_of(obj)
-        known = self._read.get(key)
-        if known is None or known.object is not obj:
-            known = self._read[key] = read_model_event(obj)
-        return known
+                malformed.append((obj, error))
+        has_unseen_retry = len(unwritten) < len(objects) and self._statuses.has_unseen_retry(objects)
+        return WaitingEvents(events, malformed, has_unseen_retry)
 
     def _observe(self, before: Object | None, _after: Object | None) -> None:
         if before is not None:
-            self._read.pop(key_of(before), None)
+            self._parsed.pop(key_of(before), None)
 
 
-def _waiting_for(obj: Object) -> list[str]:
+def _index_keys(obj: Object) -> list[str]:
     model = model_of(obj)
     return [str(model)] if model is not None and is_pending(obj) else []

@@ -1,4 +1,4 @@
-"""The EventSources that let events in: when an event has its effect they still have to allow what it asks."""
+"""Authorizes events again when they are applied: their EventSource may have changed since they were recorded."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from clusters.base.api import Cluster
 from clusters.base.errors import ClusterError, Forbidden, Invalid, NotFound
 from clusters.base.objects import EVENT_SOURCE, Key
 from clusters.runtime.informer import Informer
-from eventing.auth.permits import refusal
-from eventing.controller.target import Seen, Target
-from eventing.mapping.event_source import EventSource, read_event_source
+from eventing.auth import permits
+from eventing.controller.target import EventTarget, ObservedModel
+from eventing.mapping.event_source import read_event_source
 from eventing.objects.model_event import ModelEvent
-from eventing.objects.ports import Mapped
+from eventing.objects.ports import EventSource, Mapped
 
 Refused = tuple[ModelEvent, ClusterError]
-"""An event, and why it never has an effect."""
+"""An event, and the permanent error that keeps it from being applied."""
 
 
 class Senders:
-    """Over an informer of EventSources; the cluster is asked for one that it does not show."""
+    """The EventSources of events, from an informer, or from the cluster if the informer does not have one yet."""
 
-    def __init__(self, cluster: Cluster, informer: Informer, target: Target) -> None:
+    def __init__(self, cluster: Cluster, informer: Informer, target: EventTarget) -> None:
         self._cluster = cluster
         self._informer = informer
         self._target = target
 
-    async def of(self, event: ModelEvent) -> EventSource:
-        """Whose event it is. Raises Forbidden when it may not ask for this any more, and other ClusterErrors."""
+    async def authorize(self, event: ModelEvent) -> EventSource:
+        """Return the event's EventSource. Raises Forbidden if it does not allow the change, and other ClusterErrors."""
         source = await self._read(Key(event.key.namespace, event.spec.event_source))
-        if words := refusal(source, _mapped(event)):
-            raise Forbidden(words)
+        if reason := permits.refusal(source, _mapped(event)):
+            raise Forbidden(reason)
         return source
 
-    async def refused(self, events: Iterable[ModelEvent], seen: Seen) -> list[Refused]:
-        """Those of the events of one Model that no repetition helps, as far as can be told without trying them."""
+    async def refused(self, events: Iterable[ModelEvent], model: ObservedModel) -> list[Refused]:
+        """Return the events of one Model that no retry can apply, as far as known without trying to apply them."""
         known: dict[Key, EventSource | ClusterError] = {}
         found = []
         for event in events:
@@ -44,24 +44,26 @@ class Senders:
                     known[key] = await self._read(key)
                 except ClusterError as error:
                     known[key] = error
-            refused = self._refusal(event, known[key], seen)
+            refused = self._refusal(event, known[key], model)
             if refused is not None:
                 found.append((event, refused))
         return found
 
-    def _refusal(self, event: ModelEvent, source: EventSource | ClusterError, seen: Seen) -> ClusterError | None:
+    def _refusal(
+        self, event: ModelEvent, source: EventSource | ClusterError, model: ObservedModel
+    ) -> ClusterError | None:
         if isinstance(source, ClusterError):
             return source if isinstance(source, Forbidden) else None
-        words = refusal(source, _mapped(event))
-        return Forbidden(words) if words else self._target.refusal(event, source, seen)
+        reason = permits.refusal(source, _mapped(event))
+        return Forbidden(reason) if reason else self._target.refusal(event, source, model)
 
     async def _read(self, key: Key) -> EventSource:
-        """Raises Forbidden for one that lets nobody in any more."""
+        """Return the EventSource. Raises Forbidden if it is deleted or invalid."""
         try:
             obj = self._informer.get(key.name, key.namespace)
             return read_event_source(obj or await self._cluster.get(EVENT_SOURCE, key.name, key.namespace))
         except (NotFound, Invalid) as exc:
-            raise Forbidden(f"EventSource {key} lets nobody in any more: {exc}") from exc
+            raise Forbidden(f"EventSource {key} does not accept events any more: {exc}") from exc
 
 
 def _mapped(event: ModelEvent) -> Mapped:

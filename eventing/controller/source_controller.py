@@ -1,7 +1,7 @@
-"""The controller of EventSources: their status says whether anybody can send by them, and how many events wait.
+"""The controller of EventSources: writes the condition Ready and the number of pending events to their status.
 
-Nothing else depends on the condition; the webhook adds what it took since to the number (`backlog.py`). Secrets are
-asked for by name, and now and then: where keys may be read by their names only, nobody can watch them.
+Nothing else depends on the condition. The webhook adds the events that it recorded since to the number (`backlog.py`).
+Secrets are read by name and polled, because a role that allows only certain names does not allow a watch.
 """
 
 from __future__ import annotations
@@ -29,29 +29,31 @@ from clusters.runtime.controller import Controller
 from clusters.runtime.informer import Informers
 from eventing.auth.hmac_keys import keys_of
 from eventing.controller import source_status
-from eventing.controller.source_status import READY, Readiness, said_pending, step_of
+from eventing.controller.source_status import READY, Readiness, pending_to_report, step_of
 from eventing.limits import DEFAULTS as LIMITS
-from eventing.mapping.event_source import EventSource, Reach, pending_of, read_event_source
+from eventing.mapping.event_source import Reach, pending_of, read_event_source
 from eventing.objects.apis import LABEL_EVENT_SOURCE, MANAGER
 from eventing.objects.model_event import is_pending
 from eventing.objects.ports import OidcAuth
 
 SOON: Final = 1.0
-"""s until one that is not ready is looked at again: as long as it has been so, from this on."""
+"""Minimum seconds until an EventSource that is not ready is checked again. The wait equals the time since the condition
+changed, from this to `LONGEST_WAIT`."""
 LONGEST_WAIT: Final = 60.0
-"""s: somebody who has just made a Secret wants to see that it was the right one."""
+"""Maximum seconds of that wait: a user who has just created a Secret wants to see the result."""
 READY_WAIT: Final = 300.0
-"""s until one that is ready is looked at again."""
+"""Seconds until a ready EventSource is checked again."""
 COUNT_WAIT: Final = 1.0
-"""s that a new number waits for others."""
+"""Seconds that a changed number of pending events is delayed, to combine it with further changes."""
 AT_ONCE: Final = 4
-"""EventSources: a Secret that is long in coming holds one of them."""
+"""EventSources reconciled concurrently: one whose Secret is slow to read does not block the others."""
 
 
 class EventSourceController:
-    """Writes the statuses of EventSources. Make it before `informers.run()`: it asks for the informers it needs.
+    """Writes the statuses of EventSources. Create it before `informers.run()`, because it registers its informers.
 
-    `reach`: which of them may speak of Models in other namespaces; `most`: events of one that a webhook lets wait.
+    `reach`: whether EventSources of a namespace may change Models in others; `most`: the webhook's limit on the pending
+    events of one EventSource.
     """
 
     def __init__(
@@ -64,80 +66,78 @@ class EventSourceController:
         self._step = step_of(most)
         self._sources = informers[EVENT_SOURCE]
         self._pending: Counter[Key] = Counter()
-        self._seen: Counter[Key] = Counter()
+        self._new: Counter[Key] = Counter()
         self.controller = Controller("event source", self.reconcile, workers=AT_ONCE)
         self.controller.watches(self._sources)
-        informers[MODEL_EVENT].subscribe(self._count)
+        informers[MODEL_EVENT].subscribe(self._observe_event)
 
     async def run(self) -> None:
-        """Work until cancelled, once every informer holds its first list."""
+        """Run until cancelled; starts once every informer has its first list."""
         await self._informers.synced()
         await self.controller.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """One pass; returns seconds until the next look. Raises ClusterError, what is known being written."""
+        """Reconcile one EventSource; return the seconds until the next check. Raises ClusterError.
+
+        The number of pending events is written even if the Secret cannot be read.
+        """
         obj = self._sources.get(key.name, key.namespace)
         if obj is None:
-            del self._seen[key]
+            del self._new[key]
             return None
         try:
-            ready = await self._ready(obj)
+            ready = await self._readiness(obj)
         except ClusterError:
-            await self._say(key, obj, {})
+            await self._write_status(key, obj, {})
             raise
-        await self._say(key, obj, self._condition(obj, ready))
-        return READY_WAIT if ready.status == "True" else self._wait(obj)
+        former = (obj.get("status") or {}).get("conditions") or []
+        conditions = with_condition(former, READY, ready.status, self._clock.now(), ready.reason, ready.message)
+        await self._write_status(key, obj, {"observedGeneration": generation_of(obj), "conditions": conditions})
+        if ready.status == "True":
+            return READY_WAIT
+        since = (condition_of(obj, READY) or {}).get("lastTransitionTime")
+        passed = (self._clock.now() - parse_timestamp(str(since))).total_seconds() if since else 0.0
+        return min(max(SOON, passed), LONGEST_WAIT)
 
-    async def _say(self, key: Key, obj: Object, wanted: dict[str, Any]) -> None:
-        """Write what the status is to say and does not: `wanted`, and how many wait."""
-        seen = self._seen[key]
-        if (pending := self._said(key, obj)) is not None:
-            wanted |= {"pending": pending, "countedAt": self._clock.now().isoformat()}  # another state to see
+    async def _write_status(self, key: Key, obj: Object, wanted: dict[str, Any]) -> None:
+        """Write the fields of `wanted` and the number of pending events, as far as they differ from the status."""
+        new = self._new[key]
+        if (pending := self._pending_to_report(key, obj)) is not None:
+            # The time makes it a new state even if the number is equal, so that webhooks restart their own count.
+            wanted |= {"pending": pending, "countedAt": self._clock.now().isoformat()}
         status = obj.get("status") or {}
         change = {name: value for name, value in wanted.items() if status.get(name) != value}
         if change:
             await self._cluster.patch(
                 EVENT_SOURCE, key.name, {"status": change}, key.namespace, manager=MANAGER, subresource="status"
             )
-            self._seen[key] -= seen if "countedAt" in change else 0
+            self._new[key] -= new if "countedAt" in change else 0
 
-    def _count(self, before: Object | None, after: Object | None) -> None:
-        former, sender = _waiting_of(before), _waiting_of(after)
+    def _observe_event(self, before: Object | None, after: Object | None) -> None:
+        former, sender = _source_of_pending(before), _source_of_pending(after)
         if former == sender:
             return
         if former is not None:
-            self._counted(former, -1, 0)
+            self._count(former, -1, 0)
         if sender is not None:
-            self._counted(sender, 1, int(before is None))
+            self._count(sender, 1, int(before is None))
 
-    def _counted(self, key: Key, waiting: int, seen: int) -> None:
-        self._pending[key] += waiting
-        self._seen[key] += seen
+    def _count(self, key: Key, pending: int, new: int) -> None:
+        self._pending[key] += pending
+        self._new[key] += new
         source = self._sources.get(key.name, key.namespace)
         if not self._pending[key]:
             del self._pending[key]
             if source is None:
-                del self._seen[key]
-        if source is not None and self._said(key, source) is not None:
+                del self._new[key]
+        if source is not None and self._pending_to_report(key, source) is not None:
             self.controller.queue.add_after(key, COUNT_WAIT)
 
-    def _said(self, key: Key, source: Object) -> int | None:
-        return said_pending(pending_of(source), self._pending[key], self._seen[key], self._step)
+    def _pending_to_report(self, key: Key, source: Object) -> int | None:
+        return pending_to_report(pending_of(source), self._pending[key], self._new[key], self._step)
 
-    def _condition(self, obj: Object, ready: Readiness) -> dict[str, Any]:
-        former = (obj.get("status") or {}).get("conditions") or []
-        return {
-            "observedGeneration": generation_of(obj),
-            "conditions": with_condition(former, READY, ready.status, self._clock.now(), ready.reason, ready.message),
-        }
-
-    def _wait(self, obj: Object) -> float:
-        since = (condition_of(obj, READY) or {}).get("lastTransitionTime")
-        passed = (self._clock.now() - parse_timestamp(str(since))).total_seconds() if since else 0.0
-        return min(max(SOON, passed), LONGEST_WAIT)
-
-    async def _ready(self, obj: Object) -> Readiness:
-        """Raises ClusterError while the Secret cannot be had."""
+    async def _readiness(self, obj: Object) -> Readiness:
+        """Return the condition. Raises ClusterError if the Secret cannot be read at present."""
         try:
             source = read_event_source(obj)
         except Invalid as error:
@@ -146,9 +146,7 @@ class EventSourceController:
             return wrong
         if isinstance(source.auth, OidcAuth):
             return source_status.of_tokens(source.auth)
-        return await self._of_secret(source, source.auth.secret)
-
-    async def _of_secret(self, source: EventSource, name: str) -> Readiness:
+        name = source.auth.secret
         try:
             secret = await self._cluster.get(SECRET, name, source.namespace)
         except NotFound:
@@ -158,8 +156,8 @@ class EventSourceController:
         return source_status.of_keys(source, name, keys_of(secret))
 
 
-def _waiting_of(event: Object | None) -> Key | None:
-    """The EventSource of an event that waits; people may change its labels."""
+def _source_of_pending(event: Object | None) -> Key | None:
+    """Return the EventSource of a pending event, else None. It comes from a label, which users may change."""
     if event is None or not is_pending(event):
         return None
     name = labels_of(event).get(LABEL_EVENT_SOURCE)

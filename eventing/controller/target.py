@@ -1,4 +1,4 @@
-"""What the controller of events needs of whoever has the Models: a narrow interface, no behaviour."""
+"""The interface through which the controller of events reads and changes Models."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from typing import Protocol
 
 from clusters.base.errors import ClusterError
 from clusters.base.objects import Object
-from eventing.mapping.event_source import EventSource
 from eventing.objects.apis import ModelRef
 from eventing.objects.model_event import ModelEvent
-from eventing.objects.order import Mark, newest_of
+from eventing.objects.order import EventMark, newest_of
+from eventing.objects.ports import EventSource
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A Model as it was read, None when there is none; a change has to meet this very version of it."""
+class ObservedModel:
+    """A Model as it was read, None if it does not exist. A change is only applied to this version of it."""
 
     object: Object | None = None
 
     @property
-    def newest(self) -> Mark | None:
-        """The newest event that was applied to it."""
+    def newest(self) -> EventMark | None:
+        """The mark of the newest event applied to the Model."""
         return newest_of(self.object) if self.object is not None else None
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """What an event did: the Model's generation afterwards, in one word and one line."""
+class AppliedEvent:
+    """The result of an applied event: the Model's generation afterwards, and a message of one line."""
 
     generation: int
     message: str
 
 
-class Target(Protocol):
-    """Where events have their effect."""
+class EventTarget(Protocol):
+    """Applies events to Models."""
 
-    async def look(self, model: ModelRef) -> Seen:
-        """The Model as it is now. Raises ClusterError."""
+    async def observe(self, model: ModelRef) -> ObservedModel:
+        """Read the Model from the cluster. Raises ClusterError."""
         ...
 
-    def refusal(self, event: ModelEvent, source: EventSource, seen: Seen) -> ClusterError | None:
-        """Why it never has an effect on the Model as it was seen, if that can be told without trying; costs little."""
+    def refusal(self, event: ModelEvent, source: EventSource, model: ObservedModel) -> ClusterError | None:
+        """Return the permanent error of applying the event to `model`, if it is known without trying; else None."""
         ...
 
-    async def apply(self, event: ModelEvent, source: EventSource, seen: Seen) -> Applied:
-        """Change the Model and note the event as its newest, both or neither.
+    async def apply(self, event: ModelEvent, source: EventSource, model: ObservedModel) -> AppliedEvent:
+        """Change the Model and record the event as its newest, both or neither.
 
-        Raises Conflict when the Model is another than `seen`, NotFound, Invalid and Forbidden for what no repetition
-        helps, other KnodelErrors for what may.
+        Raises Conflict if the Model has changed since `model` was read; NotFound, Invalid or Forbidden if no retry can
+        succeed; other KnodelErrors if one may.
         """
         ...

@@ -1,67 +1,32 @@
-"""An EventSource: who may send events, about which Models, and what of. Pure.
+"""Parses EventSources. Pure.
 
-The API's own validation (serving) has refused what is wrong; one that is still unreadable here lets nobody in.
+The API's validation (`serving`) refuses invalid EventSources; one that is invalid here accepts no events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from clusters.base.errors import FieldError, Invalid
 from clusters.base.objects import Object, key_of, name_of, namespace_of
-from eventing.objects.apis import Part
-from eventing.objects.ports import HmacAuth, OidcAuth, Translation
-
-ANY: Final = "*"
-"""Last character of a `source` that is a prefix."""
-
+from eventing.objects.apis import ObjectPart
+from eventing.objects.ports import EventSource, HmacAuth, OidcAuth, Translation
 
 Reach = Callable[[str], bool]
-"""Whether EventSources of that namespace may speak of Models in others."""
+"""Returns whether EventSources in a namespace may change Models in other namespaces."""
 
 
 def nowhere(_namespace: str) -> bool:
-    """The reach of those who have none."""
+    """Return False: a `Reach` without any namespace."""
     return False
 
 
-class EventSource(msgspec.Struct, frozen=True):
-    """A checked EventSource, as the webhook and the controller read it; for the fields see `ports.EventSource`.
-
-    `allow_code`: whether its events may bring formats that run code of the artifact; `create_models`: whether they may
-    make a Model that is not there.
-    """
-
-    namespace: str
-    name: str
-    source: str
-    auth: HmacAuth | OidcAuth
-    models: tuple[str, ...]
-    storage_prefixes: tuple[str, ...] = ()
-    allow_code: bool = False
-    create_models: bool = False
-    mapping: Translation | None = None
-    pending: int = 0
-    is_counted: bool = True
-
-    @property
-    def rank(self) -> tuple[bool, int, str, str]:
-        """Which of several that match comes first: the exact, then the longer prefix, then by namespace and name."""
-        return self.source.endswith(ANY), -len(self.source), self.namespace, self.name
-
-    def matches(self, source: str) -> bool:
-        """Whether it is for events of that `source` attribute."""
-        if self.source.endswith(ANY):
-            return source.startswith(self.source.removesuffix(ANY))
-        return source == self.source
-
-
 def read_event_source(obj: Object) -> EventSource:
-    """The checked EventSource. Raises Invalid."""
+    """Return the checked EventSource. Raises Invalid."""
     try:
         spec = msgspec.convert(obj.get("spec"), _Spec)
         auth = _auth(spec.auth)
@@ -83,13 +48,13 @@ def read_event_source(obj: Object) -> EventSource:
 
 
 def pending_of(obj: Object) -> int:
-    """How many of its events wait, as its status says; 0 when it says nothing."""
+    """Return the number of pending events in its status, 0 if absent."""
     pending = (obj.get("status") or {}).get("pending")
     return pending if isinstance(pending, int) and pending > 0 else 0
 
 
 def within_reach(source: EventSource, reach: Reach) -> EventSource:
-    """The EventSource with `models` of its own namespace alone, unless it may speak of those in others."""
+    """Return the EventSource with only the `models` of its own namespace, unless it may change those in others."""
     if reach(source.namespace):
         return source
     parted = [pattern.rpartition("/") for pattern in source.models]
@@ -97,26 +62,26 @@ def within_reach(source: EventSource, reach: Reach) -> EventSource:
     return msgspec.structs.replace(source, models=tuple(names))
 
 
-class _SecretRef(Part, frozen=True):
+class _SecretRef(ObjectPart, frozen=True):
     name: str
 
 
-class _Hmac(Part, frozen=True):
+class _Hmac(ObjectPart, frozen=True):
     secret_ref: _SecretRef
 
 
-class _Oidc(Part, frozen=True):
+class _Oidc(ObjectPart, frozen=True):
     issuer: str
     audience: str
     subject: str
 
 
-class _Auth(Part, frozen=True):
+class _Auth(ObjectPart, frozen=True):
     hmac: _Hmac | None = None
     oidc: _Oidc | None = None
 
 
-class _Spec(Part, frozen=True):
+class _Spec(ObjectPart, frozen=True):
     source: str
     auth: _Auth
     models: list[str]
@@ -136,7 +101,10 @@ def _auth(auth: _Auth) -> HmacAuth | OidcAuth:
 
 
 def _mapping(obj: Object, mapping: Mapping[str, Any] | None) -> Translation | None:
-    """Raises Invalid. Paths are a library's matter that takes 0.1 s to import: who has no mapping does without."""
+    """Compile the mapping. Raises Invalid.
+
+    The import is lazy, because its JSONPath library takes 0.1 s to import and most EventSources have no mapping.
+    """
     if not mapping:
         return None
     from eventing.mapping.mapping import compile_mapping

@@ -1,10 +1,10 @@
-"""Training jobs on Kubernetes: their kinds, how each says that it has completed, what annotations tell of its result.
+"""The rules of the preset `job`: kinds of training jobs on Kubernetes, their completion, and their annotations.
 
-Data alone: the rules of the preset `job` (`presets.py`). A job of another kind needs a mapping of its own.
+This module only contains data (`presets.py`). A job of another kind needs its own mapping.
 
 Sources: kubernetes `batch/v1`; kubeflow/trainer `pkg/apis/trainer/v1alpha1` TrainJob; kubeflow/training-operator
 `pkg/apis/kubeflow.org/v1` JobStatus; kubeflow/mpi-operator `v2beta1`; volcano `batch.volcano.sh/v1alpha1` JobState;
-knative/eventing `pkg/adapter/apiserver/events` for what an ApiServerSource makes of them.
+knative/eventing `pkg/adapter/apiserver/events` for the events of an ApiServerSource.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ from typing import Any, Final, NamedTuple
 from clusters.base.objects import Kind
 
 SOURCE: Final = "/apis/jobs"
-"""`source` of the effect, however the job's end came to us: a uid is unique in space and time."""
+"""`source` of all events from jobs, whether received or listed: a uid is unique across clusters and time."""
 RESOURCE_ADD: Final = "dev.knative.apiserver.resource.add"
 RESOURCE_UPDATE: Final = "dev.knative.apiserver.resource.update"
-"""Types of an ApiServerSource with `mode: Resource`: its data is the object."""
+"""Event types of an ApiServerSource with `mode: Resource`: the data is the object."""
 REFERENCE_TYPES: Final = "dev.knative.apiserver.ref.*"
-"""Of one with `mode: Reference`, its default: its data only names the object."""
+"""Event types of an ApiServerSource with `mode: Reference`, the default: the data only references the object."""
 
 ANNOTATION_MODEL: Final = "knodel.dev/model"
-"""On a job: the Model that it trains, in the job's own namespace (`iris`)."""
+"""Annotation of a job: the Model that it trains, in the job's namespace (`iris`)."""
 ANNOTATION_STORAGE_URI: Final = "knodel.dev/storage-uri"
-"""On a job: where its result lies (`s3://models/iris/7/`)."""
+"""Annotation of a job: the storage URI of its result (`s3://models/iris/7/`)."""
 ANNOTATION_DIGEST: Final = "knodel.dev/digest"
-"""On a job: the result's digest, where it is known beforehand (`sha256:…`)."""
+"""Annotation of a job: the result's digest, if known beforehand (`sha256:…`)."""
 ANNOTATION_VERSION: Final = "knodel.dev/version"
-"""On a job: the version for people; absent: the job's name, so that a next job at the same address is a new version."""
+"""Annotation of a job: the version label; default: the job's name, so that the next job with the same URI is a new
+version."""
 ANNOTATION_MODEL_FORMAT: Final = "knodel.dev/model-format"
-"""On a job: the result's format (`onnx`)."""
+"""Annotation of a job: the result's format (`onnx`)."""
 ANNOTATION_METRICS: Final = "knodel.dev/metrics"
-"""On a job: what was measured, as a JSON object (`{"accuracy": 0.98}`)."""
+"""Annotation of a job: the result's metrics, as a JSON object (`{"accuracy": 0.98}`)."""
 
 
 class JobKind(NamedTuple):
-    """A kind of job: `completed` is a path that selects something once it has, `times` are paths to when it did."""
+    """A kind of job. `completed`: a path that selects a node once the job has completed; `times`: paths to the time."""
 
     kind: Kind
     completed: str
@@ -95,7 +96,7 @@ _RESULT: Final[Mapping[str, Any]] = {
     "modelFormat": _annotation(ANNOTATION_MODEL_FORMAT),
     "metrics": _annotation(ANNOTATION_METRICS),
 }
-_REFERENCE: Final = "the event only names the object: set `mode: Resource` of the ApiServerSource"
+_REFERENCE: Final = "the event only references the object: set `mode: Resource` of the ApiServerSource"
 
 
 def _rule(job: JobKind) -> Mapping[str, Any]:
@@ -104,7 +105,7 @@ def _rule(job: JobKind) -> Mapping[str, Any]:
         **_RESULT,
         "types": [RESOURCE_ADD, RESOURCE_UPDATE],
         "when": [
-            {"path": of_kind, "otherwise": "the object is no job of a kind that is known here"},
+            {"path": of_kind, "otherwise": "the object is not a job of a supported kind"},
             {"path": _RESULT["model"], "otherwise": f"the job has no annotation {ANNOTATION_MODEL}"},
             {"path": job.completed, "otherwise": "the job has not completed"},
         ],

@@ -1,7 +1,7 @@
-"""Foreign events as changes of Models, as the mapping of an EventSource says. Pure.
+"""Maps foreign events to changes of Models by the mapping of an EventSource. Pure.
 
-A mapping is compiled when the EventSource is read, once for each change of it. An event that it has nothing to say of
-is ignored with the reason; one that it does speak of, with a value that is none, is refused as our own would be.
+A mapping is compiled once for each version of the EventSource. An event that matches no rule is ignored with a reason.
+An event that matches a rule but has an invalid value is refused, like an invalid event of Knodel's own type.
 """
 
 from __future__ import annotations
@@ -16,55 +16,52 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from clusters.base.errors import FieldError, Invalid
-from eventing.errors import BadEvent, shown
+from eventing.errors import BadEvent, quoted
 from eventing.mapping.paths import BadPath, Path
 from eventing.mapping.spec import MOST, Condition, MappingSpec, read_rules
 from eventing.mapping.templates import Alternatives, Template
 from eventing.mapping.training import read_training
 from eventing.objects.attributes import LONGEST
-from eventing.objects.event import Event
-from eventing.objects.json_body import decode_json
-from eventing.objects.ports import Change, Mapped, ModelRef
+from eventing.objects.event import Event, decode_json
+from eventing.objects.ports import Mapped, ModelChange, ModelRef
 
 PATH: Final = "spec.mapping"
 IGNORED: Final = "ignored/"
-"""How the ids of ignored events begin, so that none is that of an effect: a job's updates all have the job's uid."""
+"""Prefix of the ids of ignored events: all updates of a job have its uid, and the last one is not ignored."""
 MOST_VALUES: Final = 20_000
-"""In the data of a foreign event: a job has some hundred, and a filter may look at each of them."""
+"""Maximum number of values in the data of a foreign event: a job has hundreds, and a filter may visit each of them."""
 _REQUIRED: Final = ("model", "storageUri")
-REQUIRED: Final = "it is required, unless a preset has it"
+REQUIRED: Final = "it is required without a preset that sets it"
+_WHAT: Final = "the mapped event"
 
 
 class CompiledMapping:
-    """`ports.Translation`: the rules of a mapping; the first that speaks of an event is taken."""
+    """`ports.Translation`: the rules of a mapping, of which the first that matches an event is applied."""
 
     def __init__(self, rules: Sequence[_Rule], preset: str) -> None:
-        """`rules`: one at least; `preset`: whose they are, empty for none."""
+        """`rules`: at least one; `preset`: the name of their preset, empty for none."""
         self._rules = rules
         self.preset = preset
 
     def map(self, event: Event, namespace: str) -> Mapped:
-        """What `event` means to an EventSource in `namespace`. Raises BadEvent (400, 413)."""
+        """Return the meaning of `event` for an EventSource in `namespace`. Raises BadEvent (400, 413)."""
         _check_size(event.data)
+        document = document_of(event)
+        mismatches: list[tuple[_Mismatch, _Rule]] = []
         try:
-            return self._mapped(event, document_of(event), namespace)
+            for rule in self._rules:
+                mismatch = rule.mismatch(document)
+                if mismatch is None:
+                    return rule.mapped(event, document, namespace)
+                mismatches.append((mismatch, rule))
+            mismatch, rule = max(mismatches, key=lambda one: one[0].matched)
+            return rule.ignored(event, document, mismatch.reason)
         except BadPath as error:
-            raise BadEvent(HTTPStatus.BAD_REQUEST, f"the event as it is mapped: {error}") from error
-
-    def _mapped(self, event: Event, document: Mapping[str, Any], namespace: str) -> Mapped:
-        """Raises BadEvent, BadPath."""
-        refusals: list[tuple[_Refusal, _Rule]] = []
-        for rule in self._rules:
-            refusal = rule.refusal(document)
-            if refusal is None:
-                return rule.mapped(event, document, namespace)
-            refusals.append((refusal, rule))
-        refusal, rule = max(refusals, key=lambda one: one[0].held)
-        return rule.ignored(event, document, refusal.reason)
+            raise BadEvent(HTTPStatus.BAD_REQUEST, f"{_WHAT}: {error}") from error
 
 
 def compile_mapping(mapping: Mapping[str, Any]) -> CompiledMapping:
-    """The compiled mapping. Raises Invalid, which names every fault."""
+    """Compile a mapping. Raises Invalid, which lists every fault."""
     try:
         specs = read_rules(mapping)
     except (msgspec.ValidationError, ValueError) as error:
@@ -77,7 +74,7 @@ def compile_mapping(mapping: Mapping[str, Any]) -> CompiledMapping:
 
 
 def mapping_faults(mapping: Mapping[str, Any]) -> Sequence[FieldError]:
-    """What is wrong with a mapping, for whoever validates EventSources."""
+    """Return the faults of a mapping, for the validation of EventSources."""
     try:
         compile_mapping(mapping)
     except Invalid as error:
@@ -86,7 +83,7 @@ def mapping_faults(mapping: Mapping[str, Any]) -> Sequence[FieldError]:
 
 
 def document_of(event: Event) -> Mapping[str, Any]:
-    """What paths look at: the attributes by their names, and `data`."""
+    """Return the document that paths select from: the attributes by name, and `data`."""
     given = {
         "id": event.id,
         "source": event.source,
@@ -98,15 +95,15 @@ def document_of(event: Event) -> Mapping[str, Any]:
     return {**event.extensions, **{name: value for name, value in given.items() if value is not None}, "data": data}
 
 
-class _Refusal(NamedTuple):
-    """Why a rule does not speak of an event; `held`: how much of it does."""
+class _Mismatch(NamedTuple):
+    """Why a rule does not match an event; `matched`: how many of its conditions do."""
 
-    held: int
+    matched: int
     reason: str
 
 
 class _Rule:
-    """One rule: types and conditions that have to hold, and where each value comes from."""
+    """A compiled rule: types and conditions that must match, and templates for the values."""
 
     def __init__(
         self,
@@ -119,102 +116,94 @@ class _Rule:
         self._conditions = conditions
         self._templates = templates
 
-    def refusal(self, document: Mapping[str, Any]) -> _Refusal | None:
-        """Why it does not speak of this event; None when it does."""
+    def mismatch(self, document: Mapping[str, Any]) -> _Mismatch | None:
+        """Return why the rule does not match the event, None if it does. Raises BadPath."""
         found = document["type"]
         if self._types and not any(fnmatchcase(found, pattern) for pattern in self._types):
-            return _Refusal(0, f"the type {shown(found)} means nothing here")
-        for held, (path, otherwise) in enumerate(self._conditions, start=1):
+            return _Mismatch(0, f"no mapping rule matches event type {quoted(found)}")
+        for matched, (path, otherwise) in enumerate(self._conditions, start=1):
             if not path.selects(document):
-                return _Refusal(held, otherwise or f"nothing is at {path.text}")
+                return _Mismatch(matched, otherwise or f"{path.text} selects nothing")
         for name in _REQUIRED:
             if self._templates[name].text(document) is None:
-                return _Refusal(1 + len(self._conditions), f"it has no {name}")
+                return _Mismatch(1 + len(self._conditions), f"it has no {name}")
         return None
 
     def mapped(self, event: Event, document: Mapping[str, Any], namespace: str) -> Mapped:
-        """The change that it asks for. Raises BadEvent."""
+        """Return the change that the event describes. Raises BadEvent, BadPath."""
         texts = {name: template.text(document) for name, template in self._templates.items() if name != "metrics"}
         given = {name: text for name, text in texts.items() if text is not None and name not in ("id", "time")}
-        metrics = self._metrics(document)
-        training = read_training({**given, "metrics": metrics}, "the event as it is mapped")
+        metrics = self._templates["metrics"].value(document) if "metrics" in self._templates else None
+        if isinstance(metrics, str):  # as in an annotation
+            metrics = decode_json(metrics.encode())
+        training = read_training({**given, "metrics": metrics}, _WHAT)
+        mapped_id = texts.get("id", event.id)
+        if not mapped_id or (
+            "id" in texts and (len(mapped_id) > LONGEST - len(IGNORED) or not mapped_id.isprintable())
+        ):
+            raise BadEvent(HTTPStatus.BAD_REQUEST, f"{_WHAT} has an invalid id: {quoted(mapped_id)}")
         return Mapped(
-            _checked_id(texts["id"]) if "id" in texts else event.id,
+            mapped_id,
             self._source or event.source,
             _time(texts.get("time")) or event.time,
             model=ModelRef(training.namespace or namespace, training.model),
-            change=Change(
+            change=ModelChange(
                 training.storage_uri, training.digest or "", training.version or "", training.model_format or ""
             ),
             metrics=training.metrics or {},
         )
 
     def ignored(self, event: Event, document: Mapping[str, Any], reason: str) -> Mapped:
-        """It means nothing; what has the same id so far is recorded once for each reason."""
+        """Return an event without effect. Events with the same mapped id are recorded once for each reason."""
         found = self._templates["id"].partial(document) if "id" in self._templates else ""
         name = f"{found}/{reason}" if found and found.isprintable() else event.id
         return Mapped(f"{IGNORED}{name}"[:LONGEST], self._source or event.source, event.time, ignored=reason)
 
-    def _metrics(self, document: Mapping[str, Any]) -> Any:
-        """An object, or a text that is one in JSON, as annotations are."""
-        value = self._templates["metrics"].value(document) if "metrics" in self._templates else None
-        return decode_json(value.encode()) if isinstance(value, str) else value
-
 
 def _compiled(spec: MappingSpec, faults: list[FieldError]) -> _Rule:
-    """Adds what is wrong to `faults`; the rule is of use when there is nothing."""
+    """Compile a rule; add its faults to `faults`. The rule is only usable without any."""
     given = spec.templates()
     templates: dict[str, Alternatives] = {}
     conditions: list[tuple[Path, str]] = []
     faults += [FieldError(f"{PATH}.{name}", REQUIRED) for name in _REQUIRED if name not in given]
     for name, texts in given.items():
-        with _noting(faults, name):
+        with _collecting(faults, name):
             templates[name] = Alternatives(texts)
     for one in spec.when:
         condition = one if isinstance(one, Condition) else Condition(one)
-        with _noting(faults, "when"):
+        with _collecting(faults, "when"):
             conditions.append((Path(condition.path), condition.otherwise))
-    with _noting(faults, "source"):
-        _check_source(spec.source)
+    with _collecting(faults, "source"):
+        # A source made from an event would let one sender use the ids of another's changes.
+        if spec.source and not Template(spec.source).is_constant:
+            raise BadPath("it must be a constant text without paths")
+        if not spec.source.isprintable() or " " in spec.source:
+            raise BadPath(f"{spec.source!r} is not a URI reference")
     for name, items in (("when", spec.when), ("types", spec.types)):
         if len(items) > MOST:
-            faults.append(FieldError(f"{PATH}.{name}", f"it has {len(items)} items: at most {MOST} are allowed"))
+            faults.append(FieldError(f"{PATH}.{name}", f"it has {len(items)} items, but at most {MOST} are allowed"))
     return _Rule(spec, conditions, templates)
 
 
 @contextmanager
-def _noting(faults: list[FieldError], name: str) -> Iterator[None]:
+def _collecting(faults: list[FieldError], name: str) -> Iterator[None]:
     try:
         yield
     except BadPath as error:
         faults.append(FieldError(f"{PATH}.{name}", str(error)))
 
 
-def _check_source(source: str) -> None:
-    """Were it made of an event, one sender could take the ids of another's effects. Raises BadPath."""
-    if source and not Template(source).is_constant:
-        raise BadPath("it is the same for all events: a text without paths")
-    if not source.isprintable() or " " in source:
-        raise BadPath(f"{source!r} is no URI reference")
-
-
 def _check_size(data: Any) -> None:
-    """Raises BadEvent: who writes slow paths, and who sends much to them, may be strangers to all others here."""
-    waiting, seen = [data], 0
-    while waiting:
-        value = waiting.pop()
+    """Limit the number of values in the data, because a tenant's slow paths must not delay others. Raises BadEvent."""
+    queue, seen = [data], 0
+    while queue:
+        value = queue.pop()
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         seen += len(inner)
         if seen > MOST_VALUES:
-            message = f"the data have more than {MOST_VALUES} values: too many for a mapping"
+            message = f"the data has more than {MOST_VALUES} values, the maximum for a mapping"
             raise BadEvent(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
-        waiting.extend(one for one in inner if isinstance(one, (dict, list)))
-
-
-def _checked_id(id: str | None) -> str:
-    if not id or len(id) > LONGEST - len(IGNORED) or not id.isprintable():
-        raise BadEvent(HTTPStatus.BAD_REQUEST, f"the event as it is mapped has no id that is one: {shown(id)}")
-    return id
+        queue.extend(one for one in inner if isinstance(one, (dict, list)))
 
 
 def _time(text: str | None) -> datetime | None:
@@ -225,5 +214,5 @@ def _time(text: str | None) -> datetime | None:
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
-        raise BadEvent(HTTPStatus.BAD_REQUEST, f"the event as it is mapped: time {shown(text)} is no RFC 3339 time")
+        raise BadEvent(HTTPStatus.BAD_REQUEST, f"{_WHAT}: time {quoted(text)} is not an RFC 3339 time")
     return at

@@ -1,9 +1,9 @@
-"""Paths into an event: JSONPath of RFC 9535, without what can take long over data from strangers. Pure.
+"""JSONPath (RFC 9535) into events, restricted to features with linear cost on untrusted data. Pure.
 
-`python-jsonpath` is the engine, in its strict mode. Left out are descendants (`..`), which may visit the data once more
-for each of its nodes; `$` within a filter, which nests loops; and the regular expressions `match` and `search`, which
-backtrack; and lists of selectors (`[0,0]`), which select a node more than once, and all of that again in the next part.
-What is left looks at no node more often than the path has parts.
+The engine is `python-jsonpath` in strict mode. Not supported are: descendants (`..`), which may visit all data again
+for each node; `$` within a filter, which nests loops; the regular expressions `match` and `search`, which backtrack;
+and lists of selectors (`[0,0]`), which select nodes repeatedly in each part. Without them, a path visits each node at
+most once for each of its parts.
 """
 
 from __future__ import annotations
@@ -14,50 +14,50 @@ from typing import Any, Final
 from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError
 
 ROOT: Final = "$"
-"""How a path begins."""
+"""First character of a path."""
 LONGEST: Final = 512
-"""Characters of a path: each of its filters is another look at the data."""
+"""Maximum characters of a path: each of its filters visits the data again."""
 FUNCTIONS: Final = ("count", "length", "value")
-"""Of RFC 9535 §2.4, those whose time is bounded by their argument."""
+"""The functions of RFC 9535 §2.4 whose time is linear in the size of their argument."""
 _NOTHING: Final = object()
 _FAULTS: Final = (JSONPathError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
-"""Of the engine: it lets some of Python's own through, as for `1e400` and `[?@ && value(@)]`."""
+"""Errors of the engine. Some of Python's own pass through it, for example for `1e400` and `[?@ && value(@)]`."""
 
 
 class BadPath(ValueError):
-    """A text that is no path, or one that is not taken here; the message is one line."""
+    """An invalid or unsupported path or template; the message is one line."""
 
 
 class Path:
     """A compiled path."""
 
     def __init__(self, text: str) -> None:
-        """Raises BadPath."""
+        """Compile a path. Raises BadPath."""
         self.text = text
         self._path = _compiled(text)
 
     def first(self, document: Any) -> Any:
-        """The value of the first node that it selects; None when it selects nothing, or a null. Raises BadPath."""
+        """Return the value of the first selected node, None for no node or a null. Raises BadPath."""
         found = self._first_node(document)
         return None if found is _NOTHING else found.obj
 
     def selects(self, document: Any) -> bool:
-        """Whether it selects any node. Raises BadPath."""
+        """Return whether the path selects any node. Raises BadPath."""
         return self._first_node(document) is not _NOTHING
 
     def _first_node(self, document: Any) -> Any:
-        """Raises BadPath for data over which the path has no meaning."""
+        """Return the first selected node or `_NOTHING`. Raises BadPath if the path cannot be evaluated on the data."""
         try:
             return next(iter(self._path.finditer(document)), _NOTHING)
         except _FAULTS as error:
-            raise BadPath(f"{self.text!r} cannot be followed in these data: {error}") from error
+            raise BadPath(f"{self.text!r} cannot be evaluated on this data: {error}") from error
 
 
 class _Environment(JSONPathEnvironment):
-    """RFC 9535 with the functions that are allowed."""
+    """RFC 9535 with the functions in `FUNCTIONS`."""
 
     def setup_function_extensions(self) -> None:
-        """Keep those of `FUNCTIONS`."""
+        """Remove all other functions."""
         super().setup_function_extensions()
         self.function_extensions = {name: self.function_extensions[name] for name in FUNCTIONS}
 
@@ -68,19 +68,19 @@ _ENVIRONMENT: Final = _Environment(strict=True)
 @lru_cache(maxsize=1024)
 def _compiled(text: str) -> JSONPath:
     if len(text) > LONGEST:
-        raise BadPath(f"the path has {len(text)} characters: at most {LONGEST} are allowed")
+        raise BadPath(f"the path has {len(text)} characters, but at most {LONGEST} are allowed")
     try:
         kinds = [token.kind for token in _ENVIRONMENT.lexer.tokenize(text)]
         path = _ENVIRONMENT.compile(text)
     except _FAULTS as error:
         why = error.args[0] if isinstance(error, JSONPathError) else error
-        raise BadPath(f"{text!r} is no JSONPath (RFC 9535, without match and search): {why}") from error
+        raise BadPath(f"{text!r} is not a JSONPath (RFC 9535, without match and search): {why}") from error
     if "TOKEN_DDOT" in kinds:
-        raise BadPath(f"{text!r} looks for descendants: name the whole way instead of `..`")
+        raise BadPath(f"{text!r} selects descendants: write the full path instead of `..`")
     if "TOKEN_COMMA" in kinds:
-        raise BadPath(f"{text!r} has several selectors in brackets: name one, or give several paths")
+        raise BadPath(f"{text!r} has several selectors in brackets: use one, or several paths")
     if kinds.count("TOKEN_ROOT") > 1:
-        raise BadPath(f"{text!r} has a `$` within a filter: only `@` is allowed there")
+        raise BadPath(f"{text!r} has a `$` within a filter: use `@` there")
     if not isinstance(path, JSONPath):
-        raise BadPath(f"{text!r} is more than one path")
+        raise BadPath(f"{text!r} is a compound of several paths: use one")
     return path

@@ -1,7 +1,7 @@
-"""Mappings that come with the platform: finished jobs, MLflow's registry, CDEvents. Data alone.
+"""Mappings that come with the platform: finished jobs, MLflow's registry, CDEvents. This module only contains data.
 
-A preset is a list of rules in the form of `EventSource.spec.mapping`; the first whose types and conditions all hold is
-taken. When none does, the reason of the one that came farthest stands in the ledger.
+A preset is a list of rules in the form of `EventSource.spec.mapping`. The first rule whose types and conditions all
+match is applied. If none matches, the ledger records the reason of the rule that matched the most conditions.
 
 Sources: `jobs.py`; mlflow `webhooks/delivery.py` and `webhooks/types.py` (3.4); cdevents/spec
 `continuous-integration.md`, "artifact published", and `cloudevents-binding.md`.
@@ -15,16 +15,16 @@ from typing import Any, Final
 
 from eventing.mapping.jobs import JOB_RULES
 
-FOREIGN: Final = "dev.knodel.foreign.v1"
-"""Type of the event that is made from a document that is not a CloudEvent. A mapping gives it one of ours."""
+PLAIN_JSON: Final = "dev.knodel.foreign.v1"
+"""Type of the event for a JSON document that is not a CloudEvent. Only a mapping gives it a meaning."""
 JOB: Final = "job"
 MLFLOW: Final = "mlflow"
 CDEVENTS: Final = "cdevents"
 MLFLOW_TAG: Final = "knodel.storageUri"
-"""Tag of a model version in MLflow: where its artifacts lie, when its `source` is a name that MLflow alone resolves."""
+"""Tag of a model version in MLflow: the storage URI of its artifacts, if only MLflow can resolve its `source`."""
 
 _MLFLOW: Final[Mapping[str, Any]] = {
-    "types": [FOREIGN],
+    "types": [PLAIN_JSON],
     "time": "$.data.timestamp",
     "model": "$.data.data.name | label",
     "version": "$.data.data.version",
@@ -35,7 +35,7 @@ _MLFLOW_RULES: Final[Sequence[Mapping[str, Any]]] = (
         "when": [
             {
                 "path": "$[?@.entity == 'model_version' && @.action == 'created']",
-                "otherwise": "it is no new version of a model",
+                "otherwise": "it is not a new model version",
             },
         ],
         "id": "{$.data.data.name}/{$.data.data.version}",
@@ -46,11 +46,11 @@ _MLFLOW_RULES: Final[Sequence[Mapping[str, Any]]] = (
         "when": [
             {
                 "path": "$[?@.entity == 'model_version_tag' && @.action == 'set']",
-                "otherwise": "it is no new version of a model, and no tag of one",
+                "otherwise": "it is neither a new model version nor a tag of one",
             },
-            {"path": f"$.data[?@.key == '{MLFLOW_TAG}']", "otherwise": f"it is another tag than {MLFLOW_TAG}"},
+            {"path": f"$.data[?@.key == '{MLFLOW_TAG}']", "otherwise": f"the tag is not {MLFLOW_TAG}"},
         ],
-        "id": "{$.data.data.name}/{$.data.data.version}/{$.data.timestamp}",  # people may set it again
+        "id": "{$.data.data.name}/{$.data.data.version}/{$.data.timestamp}",  # users may set the tag again
         "storageUri": "$.data.data.value",
     },
 )
@@ -70,4 +70,4 @@ _CDEVENTS_RULES: Final[Sequence[Mapping[str, Any]]] = (
 PRESETS: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = MappingProxyType(
     {JOB: JOB_RULES, MLFLOW: _MLFLOW_RULES, CDEVENTS: _CDEVENTS_RULES}
 )
-"""By the name in `mapping.preset`."""
+"""Presets by the name in `mapping.preset`."""

@@ -1,16 +1,16 @@
-"""`EventSource.spec.mapping`: how the events of others become changes of Models. Data, and what is wrong with it. Pure.
+"""The schema of `EventSource.spec.mapping`, which maps foreign events to changes of Models. Pure.
 
     mapping:
-      types: [org.example.model.*]              which events mean something; absent: all
-      when: ["$[?@.stage == 'production']"]     paths that each have to select something
-      id: $.data.run                            of the effect; absent: the event's
-      time: $.data.finishedAt                   RFC 3339; absent: the event's
-      model: "{$.data.name | label}"            with storageUri all that is needed
+      types: [org.example.model.*]              event types that match; default: all
+      when: ["$[?@.stage == 'production']"]     paths that must each select a node
+      id: $.data.run                            id of the change; default: the event's
+      time: $.data.finishedAt                   RFC 3339; default: the event's
+      model: "{$.data.name | label}"            required, like storageUri
       storageUri: s3://models/{$.data.name}/{$.data.version}/
-      version: [$.data.version, $.data.commit]  the first that is there
+      version: [$.data.version, $.data.commit]  the first that has a value
 
-Values are templates (`templates.py`) over the event: its attributes, and `$.data`. With `preset` they replace those of
-the preset (`presets.py`), and `when` is added to its conditions.
+Values are templates (`templates.py`) over the event's attributes and `$.data`. With `preset`, they replace those of the
+preset (`presets.py`), and `when` is added to its conditions.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from eventing.mapping.presets import PRESETS
 
 Texts = str | list[str]
 MOST: Final = 16
-"""Of `types` and of `when`: each is another look at the event."""
+"""Maximum number of `types` and of `when`: each visits the event again."""
 VALUES: Final = ("id", "time", "model", "namespace", "storageUri", "digest", "version", "modelFormat", "metrics")
-"""What is made of templates."""
+"""Fields that are templates."""
 
 
 class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A path that has to select something; `otherwise` says in the ledger what it means that it does not."""
+    """A path that must select a node; `otherwise`: the reason in the ledger if it selects none."""
 
     path: str
     otherwise: str = ""
 
 
 class MappingSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A mapping as it is written; an absent template is empty. `source` of the effect is a constant."""
+    """A mapping as written by users; an absent template is empty. `source`: the source of the change, a constant."""
 
     preset: str = ""
     types: list[str] = []
@@ -54,7 +54,7 @@ class MappingSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     metrics: Texts = ""
 
     def templates(self) -> Mapping[str, Texts]:
-        """Those that are given, by field."""
+        """Return the templates that are set, by field."""
         given = {name: getattr(self, field) for field, name in _FIELDS.items()}
         return {name: texts for name, texts in given.items() if texts}
 
@@ -65,15 +65,15 @@ _FIELDS: Final = {
 
 
 def read_rules(mapping: Mapping[str, Any]) -> list[MappingSpec]:
-    """The rules of a mapping, in the order in which they are tried: its own, or those of its preset under its own.
+    """Return the rules of a mapping in the order in which they are tried: its own, or its preset's with its own values.
 
-    Raises msgspec.ValidationError and ValueError for what has not the form of a mapping.
+    Raises msgspec.ValidationError or ValueError for a malformed mapping.
     """
     own = msgspec.convert(mapping, MappingSpec)
     if not own.preset:
         return [own]
     if own.preset not in PRESETS:
-        raise ValueError(f"there is no preset {own.preset!r}, only {', '.join(PRESETS)}")
+        raise ValueError(f"unknown preset {own.preset!r}: use one of {', '.join(PRESETS)}")
     given = {name: value for name, value in mapping.items() if name not in ("preset", "when")}
     return [
         msgspec.convert({**rule, **given, "when": [*rule.get("when", ()), *mapping.get("when", ())]}, MappingSpec)

@@ -1,4 +1,4 @@
-"""Our own event, `dev.knodel.training.completed.v1`: a training ended, and this is what it made. Pure."""
+"""Maps Knodel's own event, `dev.knodel.training.completed.v1`, to a change of a Model; `EventMapper` maps all. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from eventing.errors import BadEvent, shown
+from eventing.errors import BadEvent, quoted
 from eventing.objects.event import Event
-from eventing.objects.ports import Change, EventSource, Mapped, ModelRef
+from eventing.objects.ports import EventSource, Mapped, ModelChange, ModelRef
 
 TYPE: Final = "dev.knodel.training.completed.v1"
 _DATA: Final = f"the data of {TYPE}"
@@ -25,7 +25,7 @@ _Word = Annotated[str, Meta(max_length=253)]
 
 
 class Training(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The event's data; members of other names are passed over."""
+    """The event's data; unknown members are ignored."""
 
     model: _Name
     storage_uri: _Uri
@@ -37,7 +37,7 @@ class Training(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 def read_training(value: Any, what: str) -> Training:
-    """The Training that `value` is, `what` in messages. Raises BadEvent (400)."""
+    """Convert `value` to a Training; `what` names it in messages. Raises BadEvent (400)."""
     try:
         found = msgspec.convert(value, Training)
     except msgspec.ValidationError as error:
@@ -48,21 +48,22 @@ def read_training(value: Any, what: str) -> Training:
     return found
 
 
-class TrainingMapper:
-    """`Mapper` of events that are our own."""
+class EventMapper:
+    """`ports.Mapper`: maps Knodel's own event type directly, and all others with their EventSource's mapping."""
 
     def map(self, source: EventSource, event: Event) -> Mapped:
-        """The change that the event asks for; nothing for another type. Raises BadEvent (400)."""
+        """Return the meaning of `event`. Raises BadEvent (400, 413)."""
         if event.type != TYPE:
-            return Mapped(
-                event.id, event.source, event.time, ignored=f"the type {shown(event.type)} means nothing here"
-            )
+            if source.mapping is not None:
+                return source.mapping.map(event, source.namespace)
+            reason = f"no mapping rule matches event type {quoted(event.type)}"
+            return Mapped(event.id, event.source, event.time, ignored=reason)
         data = read_training(event.data, _DATA)
         return Mapped(
             event.id,
             event.source,
             event.time,
             model=ModelRef(data.namespace or source.namespace, data.model),
-            change=Change(data.storage_uri, data.digest or "", data.version or "", data.model_format or ""),
+            change=ModelChange(data.storage_uri, data.digest or "", data.version or "", data.model_format or ""),
             metrics=data.metrics or {},
         )

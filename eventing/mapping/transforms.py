@@ -1,4 +1,4 @@
-"""What a mapping may make of a text that it found: `{$.data.name | label}`. Pure."""
+"""Transforms of selected texts in a mapping, such as `{$.data.name | label}`. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ _NO_LABEL: Final = re.compile(r"[^a-z0-9]+")
 
 
 def label(text: str) -> str | None:
-    """A name as Models have them (RFC 1123 label): `Fraud_Model 2` becomes `fraud-model-2`."""
+    """Return the text as a name of a Model (RFC 1123 label): `Fraud_Model 2` becomes `fraud-model-2`."""
     return _NO_LABEL.sub("-", text.lower()).strip("-") or None
 
 
 def address(text: str) -> str | None:
-    """The text if it is an address `scheme://…`; MLflow has names like `models:/m-1`, which nobody else can resolve."""
+    """Return the text if it is a URI `scheme://…`, else None: only MLflow can resolve its own `models:/m-1`."""
     return text if "://" in text else None
 
 
 def purl(text: str) -> str | None:
-    """The address of a package URL (github.com/package-url/purl-spec): of an OCI artifact `oci://`, of a Hugging Face
-    model `hf://`, of a generic package its download_url; of all others nothing."""
+    """Return the storage URI of a package URL (github.com/package-url/purl-spec), None for unsupported types.
+
+    An OCI artifact becomes `oci://`, a Hugging Face model `hf://`, a generic package its download_url.
+    """
     try:
         package = PackageURL.from_string(text)
     except ValueError:
@@ -32,7 +34,12 @@ def purl(text: str) -> str | None:
     qualifiers = package.qualifiers if isinstance(package.qualifiers, dict) else {}
     match package.type:
         case "oci":
-            return _oci(qualifiers, package.version)
+            # `repository_url` is the repository's full name, the version is the manifest's digest.
+            repository, tag = qualifiers.get("repository_url", ""), qualifiers.get("tag")
+            repository = repository.partition("://")[2] or repository
+            if not repository or not (package.version or tag):
+                return None
+            return f"oci://{repository}@{package.version}" if package.version else f"oci://{repository}:{tag}"
         case "huggingface":
             name = f"{package.namespace}/{package.name}" if package.namespace else package.name
             return f"hf://{name}" + (f"@{package.version}" if package.version else "")
@@ -41,16 +48,7 @@ def purl(text: str) -> str | None:
     return None
 
 
-def _oci(qualifiers: Mapping[str, str], digest: str | None) -> str | None:
-    """`repository_url` is the whole name of the repository, the version is the manifest's digest."""
-    repository, tag = qualifiers.get("repository_url"), qualifiers.get("tag")
-    if not repository or not (digest or tag):
-        return None
-    repository = repository.partition("://")[2] or repository
-    return f"oci://{repository}@{digest}" if digest else f"oci://{repository}:{tag}"
-
-
 TRANSFORMS: Final[Mapping[str, Callable[[str], str | None]]] = MappingProxyType(
     {"address": address, "label": label, "purl": purl}
 )
-"""By the name that mappings use."""
+"""Transforms by their name in mappings."""

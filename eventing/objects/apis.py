@@ -1,6 +1,6 @@
-"""The words of our event kinds: labels, annotations, and the parts that EventSources and ModelEvents are made of.
+"""Labels, annotations and common parts of the kinds EventSource and ModelEvent.
 
-Objects are read with msgspec, in whose Structs an absent text is empty; `storage_uri` is `storageUri` on the wire.
+Objects are parsed with msgspec. In its Structs an absent text is empty, and `storage_uri` is `storageUri` in JSON.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from typing import Any, Final, Literal
 import msgspec
 
 LABEL_EVENT_SOURCE: Final = "knodel.dev/event-source"
-"""On a ModelEvent: the EventSource that let it in (`training`)."""
+"""Label of a ModelEvent: the EventSource that accepted it (`training`)."""
 LABEL_MODEL: Final = "knodel.dev/model"
-"""On a ModelEvent: the name of the Model that it is for (`magika`)."""
+"""Label of a ModelEvent: the name of the Model that it changes (`magika`)."""
 LABEL_IGNORED: Final = "knodel.dev/ignored"
-"""On a ModelEvent that means nothing here (`true`); `spec.ignored` says why."""
+"""Label of a ModelEvent that changes no Model (`true`); the reason is in `spec.ignored`."""
 LABEL_DIRECTION: Final = "knodel.dev/direction"
-"""On a ModelEvent of ours, which goes to the event sink: `out`."""
+"""Label of a ModelEvent that is sent to the event sink: `out`."""
 ANNOTATION_REPLAY: Final = "knodel.dev/replay"
-"""On a ModelEvent, by people: since when it is to be tried anew (`2026-01-01T12:00:00Z`)."""
+"""Annotation of a ModelEvent, set by users: when a replay was requested (`2026-01-01T12:00:00Z`)."""
 ANNOTATION_NEWEST: Final = "knodel.dev/newest-event"
-"""On a Model: the newest event that was applied to it, as JSON (`{"source":"/train/magika","id":"42",…}`)."""
+"""Annotation of a Model: the newest event applied to it, as JSON (`{"source":"/train/magika","id":"42",…}`)."""
 MANAGER: Final = "knodel-eventing"
-"""Our name in `metadata.managedFields`."""
+"""Field manager in `metadata.managedFields`."""
 
 Phase = Literal["Accepted", "Applied", "Superseded", "Ignored", "Failed"]
 FINAL_PHASES: Final = frozenset({"Applied", "Superseded", "Ignored", "Failed"})
-"""What an event does not leave by itself."""
+"""Phases that only a replay changes."""
 
 
-class Part(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """A part of an object: absent fields have their defaults, unknown ones are of another version and left alone.
+class ObjectPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """A part of an object. Absent fields have their defaults; unknown ones, of another version, are ignored.
 
-    JSON leads to no cycle, so the garbage collector looks at none.
+    Values from JSON have no reference cycles, so the garbage collector does not track them.
     """
 
 
-class ModelRef(Part, frozen=True):
-    """Which Model is meant."""
+class ModelRef(ObjectPart, frozen=True):
+    """A reference to a Model by namespace and name."""
 
     namespace: str
     name: str
@@ -46,8 +46,8 @@ class ModelRef(Part, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Change(Part, frozen=True):
-    """What an event changes of a Model; an empty text is what it does not say."""
+class ModelChange(ObjectPart, frozen=True):
+    """The fields of a Model that an event sets; an empty text means not set."""
 
     storage_uri: str
     digest: str = ""
@@ -55,5 +55,5 @@ class Change(Part, frozen=True):
     model_format: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in `spec.change`."""
+        """Return the change as in `spec.change`."""
         return dict(msgspec.to_builtins(self))

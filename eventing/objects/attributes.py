@@ -1,4 +1,4 @@
-"""The context attributes of an event: all that the specification says of them and the SDK does not look at. Pure.
+"""Checks the context attributes of an event by the rules of the specification that the SDK does not check. Pure.
 
 Sources: CloudEvents 1.0.2 `spec.md`, `json-format.md` §2.2, `http-protocol-binding.md` §3.1.3; RFC 3986, RFC 3339.
 """
@@ -14,20 +14,23 @@ from itertools import islice
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
-from eventing.errors import BadEvent, shown
+from eventing.errors import BadEvent, quoted
 
 REQUIRED: Final = ("specversion", "id", "source", "type")
 CORE: Final = frozenset({*REQUIRED, "datacontenttype", "dataschema", "subject", "time"})
-"""Attributes of the specification; the rest are extensions."""
+"""Attributes of the specification; all others are extensions."""
 NO_TEXTS: Final = frozenset({"data", "data_base64", "dataschema"})
-"""Members that are looked at by themselves."""
+"""Members that `are_plain` does not handle."""
 SPECVERSION: Final = "1.0"
 JSON: Final = "application/json"
-REMEMBERED: Final = 256  # answers about sets of names and about sources, which most events share with others
+REMEMBERED: Final = 256
+"""Size of the caches for sets of names and for sources, which most events share with others."""
 LONGEST: Final = 2048
-"""Characters of one attribute: a label of a broker, a header and a log line must have room for it."""
-MOST_FAULTS: Final = 10  # that are told at once
-MOST: Final = 100  # attributes, as a request has headers
+"""Maximum characters of one attribute, so that it fits in a label of a broker, a header and a log line."""
+MOST_FAULTS: Final = 10
+"""Maximum number of faults in one message."""
+MOST: Final = 100
+"""Maximum number of attributes: the number of headers that a request may have."""
 _NAME: Final = re.compile(r"[a-z0-9]{1,64}")
 _INTEGERS: Final = range(-(2**31), 2**31)  # `spec.md`, "Type System"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
@@ -35,24 +38,26 @@ _URI_REFERENCE: Final = re.compile(r"(?:[\w.~:/?#\[\]@!$&'()*+,;=-]|%[0-9a-fA-F]
 _MEDIA_TYPE: Final = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+[ \t]*(;.*)?", re.ASCII)
 _URI: Final = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*:{_URI_REFERENCE.pattern}", re.ASCII)
 _FORMS: Final = {
-    "source": (_URI_REFERENCE, "no URI reference (RFC 3986): percent-encode what is none of its characters"),
-    "dataschema": (_URI, "no URI (RFC 3986)"),
-    "datacontenttype": (_MEDIA_TYPE, "no media type (RFC 2046)"),
+    "source": (_URI_REFERENCE, "not a URI reference (RFC 3986): percent-encode other characters"),
+    "dataschema": (_URI, "not a URI (RFC 3986)"),
+    "datacontenttype": (_MEDIA_TYPE, "not a media type (RFC 2046)"),
 }
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _ESCAPED: Final = re.compile(r"\\(.)")
 
 
 def check(attributes: Mapping[str, Any]) -> None:
-    """Raise BadEvent (400) that names the faults of `attributes`, of which `time` is a datetime."""
+    """Check all attributes; `time` is a datetime already. Raises BadEvent (400) that names their faults."""
     faults = "; ".join(islice(_faults(attributes), MOST_FAULTS))
     if faults:
-        raise BadEvent(HTTPStatus.BAD_REQUEST, f"this is no CloudEvent 1.0: {faults}")
+        raise BadEvent(HTTPStatus.BAD_REQUEST, f"invalid CloudEvents 1.0 event: {faults}")
 
 
 def are_plain(members: Mapping[str, Any]) -> bool:
-    """Whether members of an event in JSON, but its data, are texts beyond doubt without faults, the time aside: a few
-    looks at all of them together, where most events end."""
+    """Return whether the JSON members of an event, without its data, are valid texts, except for `time`.
+
+    This fast path handles most events with a few checks of all members at once. False means that `check` must decide.
+    """
     try:
         text = "".join(members.values())
     except TypeError:
@@ -86,7 +91,7 @@ def _faults(attributes: Mapping[str, Any]) -> Iterator[str]:
         yield f"it has more than {MOST} attributes"
     for name, value in attributes.items():
         if not _NAME.fullmatch(name):
-            yield f"the attribute's name {shown(name)} is not of a-z and 0-9, or has more than 64 of them"
+            yield f"the attribute name {quoted(name)} is not 1 to 64 characters of a-z and 0-9"
         elif isinstance(value, str):
             yield from _text_faults(name, value)
 
@@ -101,29 +106,31 @@ def _text_faults(name: str, value: str) -> Iterator[str]:
 
 
 def canonical(name: str, value: object) -> str | datetime:
-    """A member of an event in JSON as the specification writes it. Raises BadEvent (400)."""
+    """Return a JSON member of an event in the specification's canonical text. Raises BadEvent (400)."""
     if isinstance(value, str):
         return time_of(value) if name == "time" else value
     if name in CORE or not isinstance(value, int) or (not isinstance(value, bool) and value not in _INTEGERS):
-        kind = "a text" if name in CORE else "a text, a boolean or an integer of 32 bits"
-        raise BadEvent(HTTPStatus.BAD_REQUEST, f"this is no CloudEvent 1.0: {shown(name)} is not {kind}")
+        kind = "a string" if name in CORE else "a string, a boolean or a 32-bit integer"
+        raise BadEvent(HTTPStatus.BAD_REQUEST, f"invalid CloudEvents 1.0 event: {quoted(name)} is not {kind}")
     return str(value).lower()
 
 
 def time_of(text: str) -> datetime:
-    """A time of RFC 3339. Raises BadEvent (400)."""
+    """Parse an RFC 3339 time. Raises BadEvent (400)."""
     if _TIME.fullmatch(text):
         try:
             return datetime.fromisoformat(text.upper())
         except ValueError:
-            pass  # the 31st of February
-    raise BadEvent(HTTPStatus.BAD_REQUEST, f"this is no CloudEvent 1.0: time {shown(text)} is no time of RFC 3339")
+            pass  # for example 31 February
+    message = f"invalid CloudEvents 1.0 event: time {quoted(text)} is not an RFC 3339 time"
+    raise BadEvent(HTTPStatus.BAD_REQUEST, message)
 
 
 def header_text(name: str, value: bytes) -> str:
-    """The value of a header, still percent-encoded, without quotes around it. Raises BadEvent (400).
+    """Return the value of a header without surrounding quotes, still percent-encoded. Raises BadEvent (400).
 
-    `http-protocol-binding.md` §3.1.3.2; the SDK takes quotes for a part of the value, and bad UTF-8 for U+FFFD.
+    Source: `http-protocol-binding.md` §3.1.3.2. The SDK keeps quotes as part of the value, and replaces bad UTF-8 by
+    U+FFFD.
     """
     try:
         text = value.decode("ascii").strip(" \t")
@@ -132,6 +139,6 @@ def header_text(name: str, value: bytes) -> str:
         if "%" in text:
             unquote_to_bytes(text).decode()
     except UnicodeDecodeError as error:
-        message = f"the header {shown(name)} is no percent-encoded UTF-8"
+        message = f"the header {quoted(name)} is not percent-encoded UTF-8"
         raise BadEvent(HTTPStatus.BAD_REQUEST, message) from error
     return text

@@ -1,6 +1,6 @@
-"""A ModelEvent: what came, and what became of it. Pure.
+"""ModelEvents: the record of a received event and of its result. Pure.
 
-`spec` is written once, by the webhook. `status` is the controller's; one that is absent means Accepted.
+The webhook writes `spec` once. The controller writes `status`; without a status the phase is Accepted.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from eventing.objects.apis import (
     LABEL_EVENT_SOURCE,
     LABEL_IGNORED,
     LABEL_MODEL,
-    Change,
+    ModelChange,
     ModelRef,
-    Part,
+    ObjectPart,
     Phase,
 )
 
 NAME_DIGITS: Final = 40
-"""Hex digits of a ModelEvent's name: 160 bits, no two events share them by chance or by work."""
+"""Hex digits of a ModelEvent's name: 160 bits prevent collisions, both by chance and by attack."""
 LARGEST_DATA: Final = 16 * 1024
-"""Bytes of an event's data that are kept as they were sent: 20 000 events are in memory when embedded."""
+"""Maximum bytes of an event's data that are stored: 20 000 events are in memory when embedded."""
 NOTHING: Final[Mapping[str, Any]] = {}
 
 
-class Spec(Part, frozen=True):
-    """`spec`: the event as it is mapped. `received_at` has microseconds and tells the order of arrival."""
+class EventSpec(ObjectPart, frozen=True):
+    """`spec`: the mapped event. `received_at` has microseconds, so it orders arrivals."""
 
     event_source: str
     source: str
@@ -49,15 +49,15 @@ class Spec(Part, frozen=True):
     traceparent: str = ""
     correlationid: str = ""
     model: ModelRef | None = None
-    change: Change | None = None
+    change: ModelChange | None = None
     metrics: dict[str, Any] | None = None
     data: Any = None
     ignored: str = ""
 
 
-class Status(Part, frozen=True):
-    """`status`: `at` is when the phase was reached, `retry_at` when an Accepted one is tried again, `arrival` the
-    version that the object was stored with, before it had a status."""
+class EventStatus(ObjectPart, frozen=True):
+    """`status`. `at`: time of the phase; `retry_at`: time of the next attempt of an Accepted event; `arrival`: the
+    object's first resourceVersion, before it had a status."""
 
     phase: Phase = "Accepted"
     reason: str = ""
@@ -70,17 +70,17 @@ class Status(Part, frozen=True):
     arrival: int = 0
 
     def to_json(self) -> Object:
-        """As it is stored; what is empty is left out but for the phase."""
+        """Return the status as it is stored: without empty fields, except the phase."""
         return {"phase": self.phase, **msgspec.to_builtins(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelEvent:
-    """A checked ModelEvent; `object` is the one it was read from."""
+    """A checked ModelEvent; `object` is the Kubernetes object."""
 
     object: Object
-    spec: Spec
-    status: Status
+    spec: EventSpec
+    status: EventStatus
 
     @property
     def key(self) -> Key:
@@ -94,17 +94,17 @@ class ModelEvent:
 
     @property
     def arrival(self) -> int:
-        """Its place among all that its store took in; 0 where that is not known."""
+        """Its place in the order in which the store created objects; 0 if unknown."""
         return arrival_of(self.object)
 
 
 def event_name(source: str, id: str) -> str:
-    """The name of the ModelEvent of this event: the same for every copy."""
+    """Return the name of the ModelEvent for this event; duplicates have the same name."""
     return "e-" + sha256(f"{source}\0{id}".encode()).hexdigest()[:NAME_DIGITS]
 
 
-def make_model_event(namespace: str, spec: Spec) -> Object:
-    """The object to be created."""
+def make_model_event(namespace: str, spec: EventSpec) -> Object:
+    """Return the ModelEvent to be created."""
     labels = {LABEL_EVENT_SOURCE: spec.event_source}
     if spec.model is not None:
         labels[LABEL_MODEL] = spec.model.name
@@ -120,18 +120,22 @@ def make_model_event(namespace: str, spec: Spec) -> Object:
 
 
 def read_model_event(obj: Object) -> ModelEvent:
-    """The checked ModelEvent. A status that cannot be read counts as none. Raises Invalid for a spec that is none."""
+    """Return the checked ModelEvent. A malformed status counts as absent. Raises Invalid for a malformed spec."""
     try:
-        spec = msgspec.convert(obj.get("spec"), Spec)
+        spec = msgspec.convert(obj.get("spec"), EventSpec)
     except msgspec.ValidationError as exc:
         raise Invalid(f"ModelEvent {str(key_of(obj))!r}", [FieldError("spec", str(exc))]) from exc
-    return ModelEvent(obj, spec, _read_status(obj))
+    try:
+        status = msgspec.convert(obj.get("status") or {}, EventStatus)
+    except msgspec.ValidationError:
+        status = EventStatus()
+    return ModelEvent(obj, spec, status)
 
 
 def arrival_of(obj: Object) -> int:
-    """The version that the object was stored with, as Kubernetes 1.35 lets versions be compared; 0: not known.
+    """Return the object's first resourceVersion, 0 if unknown; Kubernetes 1.35 defines that versions are comparable.
 
-    Each webhook dates arrivals by its own clock; the store alone knows which of two was first.
+    Each webhook sets `receivedAt` by its own clock; only the store knows which of two events came first.
     """
     status = obj.get("status") or {}
     if status:
@@ -142,12 +146,12 @@ def arrival_of(obj: Object) -> int:
 
 
 def is_pending(obj: Object) -> bool:
-    """Whether something is still to be done: it is Accepted, or people want it tried anew."""
+    """Return whether the event is still to be processed: it is Accepted, or a replay is requested."""
     return (obj.get("status") or {}).get("phase") not in FINAL_PHASES or wants_replay(obj)
 
 
 def wants_replay(obj: Object) -> bool:
-    """Whether people want it tried anew since its phase was reached."""
+    """Return whether a replay was requested after the event's phase was reached."""
     since = replay_of(obj)
     if since is None:
         return False
@@ -156,13 +160,13 @@ def wants_replay(obj: Object) -> bool:
 
 
 def replay_of(obj: Object) -> datetime | None:
-    """When people wanted it tried anew, if ever."""
+    """Return when a replay was last requested, None if never."""
     wanted = annotations_of(obj).get(ANNOTATION_REPLAY)
     return _time(wanted) if wanted else None
 
 
 def model_of(obj: Object) -> Key | None:
-    """The Model that an event changes; None for one that changes nothing, or is none. Takes whatever was stored."""
+    """Return the key of the Model that a ModelEvent changes, None if it changes none. Accepts malformed objects."""
     spec = obj.get("spec")
     if not isinstance(spec, dict) or not spec.get("change") or spec.get("ignored"):
         return None
@@ -173,25 +177,19 @@ def model_of(obj: Object) -> Key | None:
 
 
 def validate_model_event(old: Object | None, new: Object) -> Sequence[FieldError]:
-    """Every fault of `new`: a spec that is none, one that changes, a replay that is no time."""
+    """Return all faults of `new`: a malformed or changed spec, a replay annotation that is not a time."""
     if old is not None and old.get("spec") != new.get("spec"):
-        return [FieldError("spec", "it cannot change: send another event")]
+        return [FieldError("spec", "it is immutable: send another event")]
     faults = []
     try:
-        msgspec.convert(new.get("spec"), Spec)
+        msgspec.convert(new.get("spec"), EventSpec)
     except msgspec.ValidationError as error:
         faults.append(FieldError("spec", str(error)))
     replay = annotations_of(new).get(ANNOTATION_REPLAY)
     if replay is not None and _time(replay) is None:
-        faults.append(FieldError(f"metadata.annotations[{ANNOTATION_REPLAY}]", f"{replay[:40]!r} is no RFC 3339 time"))
+        path = f"metadata.annotations[{ANNOTATION_REPLAY}]"
+        faults.append(FieldError(path, f"{replay[:40]!r} is not an RFC 3339 time"))
     return faults
-
-
-def _read_status(obj: Object) -> Status:
-    try:
-        return msgspec.convert(obj.get("status") or {}, Status)
-    except msgspec.ValidationError:
-        return Status()
 
 
 def _time(text: str) -> datetime | None:

@@ -1,38 +1,39 @@
-"""`status.outbox` of a Model: what became of its versions and is still to be told. Pure.
+"""The transactional outbox of a Model, `status.outbox`: events about its rollouts that are still to be sent. Pure.
 
-Who writes a Model's status puts an entry in together with the transition that it tells of, so that neither is without
-the other. The emitter takes it out once a ModelEvent holds it.
+The controller writes an entry in the same status update as the transition that it reports, so neither is lost. The
+emitter removes the entry once a ModelEvent contains it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
 from clusters.base.objects import Object
-from eventing.objects.apis import Part
+from eventing.objects.apis import ObjectPart
 
 STARTED: Final = "dev.knodel.rollout.started.v1"
-"""A version is to follow another one."""
+"""The rollout of a new version has started."""
 PROGRESSED: Final = "dev.knodel.rollout.progressed.v1"
-"""It gets another share of the traffic, or is paused or resumed."""
+"""The version's share of the traffic has changed, or the rollout was paused or resumed."""
 PROMOTED: Final = "dev.knodel.rollout.promoted.v1"
-"""It has all the traffic."""
+"""The version has all traffic."""
 ROLLED_BACK: Final = "dev.knodel.rollout.rolledback.v1"
-"""It had traffic or was to get it, and has none any more."""
+"""The version's traffic was returned to the stable version."""
 FAILED: Final = "dev.knodel.rollout.failed.v1"
-"""It did not become ready."""
+"""The version did not become ready."""
 
 MOST_ENTRIES: Final = 100
-"""Of one Model: with nobody to take them out its object grows, and a store refuses objects above 1.5 MiB."""
+"""Maximum entries of one Model: without an emitter the object grows, and etcd refuses objects above 1.5 MiB."""
 
 
-class Entry(Part, frozen=True):
-    """One event that is to be sent; `sequence` orders those of a Model as text.
+class OutboxEntry(ObjectPart, frozen=True):
+    """An event that is to be sent; `sequence` orders the events of a Model as text.
 
-    `causationid` and `causationsource` are id and source of the event that caused it, empty when none did.
+    `causationid` and `causationsource`: id and source of the event that caused it, empty if there is none.
     """
 
     id: str
@@ -46,18 +47,15 @@ class Entry(Part, frozen=True):
     traceparent: str = ""
 
     def to_json(self) -> Object:
-        """As it stands in the status; empty parts are left out."""
+        """Return the entry as in the status, without empty fields."""
         return dict(msgspec.to_builtins(self))
 
 
-def outbox_of(model: Mapping[str, Any]) -> list[Entry]:
-    """The Model's entries, oldest first; what is none is passed over, as nobody could send it."""
+def outbox_of(model: Mapping[str, Any]) -> list[OutboxEntry]:
+    """Return the Model's entries, oldest first. Malformed entries are skipped, because they cannot be sent."""
     written = (model.get("status") or {}).get("outbox")
-    return [entry for one in written or () if (entry := _read(one))] if isinstance(written, Sequence) else []
-
-
-def _read(value: object) -> Entry | None:
-    try:
-        return msgspec.convert(value, Entry)
-    except msgspec.ValidationError:
-        return None
+    entries = []
+    for one in written if isinstance(written, Sequence) else ():
+        with suppress(msgspec.ValidationError):
+            entries.append(msgspec.convert(one, OutboxEntry))
+    return entries

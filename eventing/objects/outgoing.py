@@ -1,7 +1,7 @@
-"""ModelEvents that go out: the events of an outbox as they are kept, sent and, when nobody takes them, replayed. Pure.
+"""Outgoing ModelEvents: the stored form of outbox entries while they are sent, retried and replayed. Pure.
 
-One has the label `knodel.dev/direction: out`; its `spec.data` is the whole CloudEvent, `spec.model` the Model that it
-is about. It changes nothing, so the controller of what came in leaves it alone.
+An outgoing ModelEvent has the label `knodel.dev/direction: out`. Its `spec.data` is the whole CloudEvent, `spec.model`
+the Model that it reports on. It changes no Model, so the controller of received events ignores it.
 """
 
 from __future__ import annotations
@@ -13,30 +13,37 @@ from typing import Any, Final
 from clusters.base.errors import FieldError, Invalid
 from clusters.base.objects import MODEL, Key, Object, labels_of, parse_timestamp
 from eventing.objects.apis import LABEL_DIRECTION, LABEL_EVENT_SOURCE, ModelRef
-from eventing.objects.model_event import ModelEvent, Spec, event_name, is_pending, make_model_event, read_model_event
-from eventing.objects.outbox import Entry
+from eventing.objects.model_event import (
+    EventSpec,
+    ModelEvent,
+    event_name,
+    is_pending,
+    make_model_event,
+    read_model_event,
+)
+from eventing.objects.outbox import OutboxEntry
 
 OUT: Final = "out"
 REQUIRED: Final = ("specversion", "id", "source", "type", "time", "correlationid")
-"""Attributes that every event of ours has."""
+"""Attributes that every outgoing event has."""
 PREFIX: Final = "o-"
-"""Of their names: nobody outside can take one of them by sending an event of this source and id."""
+"""Prefix of their names, so that a received event with the same source and id cannot take the name."""
 
 
 def is_outgoing(obj: Object) -> bool:
-    """Whether it is an event of ours on its way out."""
+    """Return whether the ModelEvent is outgoing."""
     return labels_of(obj).get(LABEL_DIRECTION) == OUT
 
 
 def source_of(model: Key) -> str:
-    """The `source` of a Model's events: its path in the Kubernetes API, as Knative has it of its objects."""
+    """Return the `source` of a Model's events: its path in the Kubernetes API, as in Knative's own events."""
     return f"/apis/{MODEL.api_version}/namespaces/{model.namespace}/{MODEL.plural}/{model.name}"
 
 
-def make_outgoing(model: Key, entry: Entry, cause: Spec | None, now: datetime) -> Object:
-    """The ModelEvent of an entry of the Model's outbox; `cause` is the event that caused it, as far as it is known."""
+def make_outgoing(model: Key, entry: OutboxEntry, cause: EventSpec | None, now: datetime) -> Object:
+    """Return the ModelEvent for an entry of the Model's outbox; `cause`: the event that caused it, if known."""
     event = make_cloud_event(model, entry, cause)
-    spec = Spec(
+    spec = EventSpec(
         event_source="",
         source=event["source"],
         id=entry.id,
@@ -56,10 +63,10 @@ def make_outgoing(model: Key, entry: Entry, cause: Spec | None, now: datetime) -
     return {**made, "metadata": metadata}
 
 
-def make_cloud_event(model: Key, entry: Entry, cause: Spec | None) -> dict[str, Any]:
-    """The event in CloudEvents' JSON format, with the extensions correlation, distributed tracing and sequence.
+def make_cloud_event(model: Key, entry: OutboxEntry, cause: EventSpec | None) -> dict[str, Any]:
+    """Return the event in CloudEvents' JSON format, with the extensions correlation, distributed tracing and sequence.
 
-    What is caused by an event has its correlation, else that event's id; else it is about its version alone.
+    The correlation id is that of the causing event, else that event's id, else the revision's name.
     """
     known = cause.correlationid if cause is not None else ""
     trace = cause.traceparent if cause is not None else ""
@@ -81,7 +88,7 @@ def make_cloud_event(model: Key, entry: Entry, cause: Spec | None) -> dict[str, 
 
 
 def waiting_for(obj: Object) -> list[str]:
-    """The Model whose events wait for this one: the informer's index of what is still to be sent."""
+    """Return the key of the Model of a pending outgoing event as an index for the informer; else an empty list."""
     model = (obj.get("spec") or {}).get("model")
     if not is_outgoing(obj) or not is_pending(obj) or not isinstance(model, dict):
         return []
@@ -89,8 +96,11 @@ def waiting_for(obj: Object) -> list[str]:
 
 
 def read_outgoing(obj: Object) -> ModelEvent:
-    """The checked ModelEvent with the event in it. Raises Invalid, also for one that we did not make: who sends events
-    may write labels on them, and has a say over their data."""
+    """Return the checked ModelEvent with its event.
+
+    Raises Invalid, also for one that the emitter did not create: tenants may set labels on received ModelEvents, and
+    they control their data.
+    """
     event = read_model_event(obj)
     if fault := _fault(event):
         raise Invalid(f"ModelEvent {str(event.key)!r}", [fault])
@@ -100,22 +110,22 @@ def read_outgoing(obj: Object) -> ModelEvent:
 def _fault(event: ModelEvent) -> FieldError | None:
     spec, data = event.spec, event.spec.data
     if not isinstance(data, dict) or any(not isinstance(data.get(name), str) for name in REQUIRED):
-        return FieldError("spec.data", "it is no CloudEvent of ours")
+        return FieldError("spec.data", "it is not an outgoing CloudEvent")
     if event.key.name != outgoing_name(spec.source, spec.id) or spec.event_source:
-        return FieldError("metadata.name", "it came in and does not go out")
+        return FieldError("metadata.name", "it is the name of a received event, not of an outgoing one")
     model = spec.model
     if model is None or model.namespace != event.key.namespace:
-        return FieldError("spec.model", "it is not of its own namespace")
+        return FieldError("spec.model", "it is not in the namespace of the ModelEvent")
     if {spec.source, data["source"]} != {source_of(Key(model.namespace, model.name))} or data["id"] != spec.id:
-        return FieldError("spec.data", "it speaks of another Model")
+        return FieldError("spec.data", "its source and id are not those of the ModelEvent")
     return None
 
 
 def outgoing_name(source: str, id: str) -> str:
-    """The name of the ModelEvent of an event of ours."""
+    """Return the name of the ModelEvent for an outgoing event."""
     return PREFIX + event_name(source, id).removeprefix("e-")
 
 
 def in_order(events: Iterable[ModelEvent]) -> list[ModelEvent]:
-    """As they happened."""
+    """Sort the events of a Model chronologically."""
     return sorted(events, key=lambda event: (event.spec.sequence, event.spec.received_at, event.key))

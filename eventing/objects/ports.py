@@ -1,7 +1,7 @@
-"""What the webhook needs of others, and what it hands on: values and narrow interfaces, no behaviour.
+"""Values and interfaces that connect the parts of eventing: EventSources, mapped events, mappers, the ledger.
 
-The webhook (`app.py`) ends at `Ledger.record`; who may send is what `Sources` tells; what an event means is what a
-`Mapper` makes of it. All three are constructor arguments.
+The webhook (`app.py`) finds EventSources through `Sources`, maps events with a `Mapper` and stores them through
+`Ledger.record`. All three are constructor arguments.
 """
 
 from __future__ import annotations
@@ -11,133 +11,120 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from clusters.base.errors import KnodelError
-from eventing.objects.apis import Change as Change
+from eventing.objects.apis import ModelChange as ModelChange
 from eventing.objects.apis import ModelRef as ModelRef
 from eventing.objects.event import Event
 
 NO_NUMBERS: Mapping[str, Any] = MappingProxyType({})
+ANY: Final = "*"
+"""Last character of the `source` of an EventSource that is a prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class HmacAuth:
-    """Signatures by a key of the Secret `secret`, which is in the EventSource's namespace."""
+    """Authentication by signatures with a key in the Secret `secret` of the EventSource's namespace."""
 
     secret: str
 
 
 @dataclass(frozen=True, slots=True)
 class OidcAuth:
-    """Bearer tokens of `issuer` for `audience`; `subject` is who may send."""
+    """Authentication by bearer tokens of `issuer` for `audience`, issued to `subject`."""
 
     issuer: str
     audience: str
     subject: str
 
 
-class EventSource(Protocol):
-    """An EventSource as the webhook reads it (design §6)."""
+class EventSource(msgspec.Struct, frozen=True):
+    """A checked EventSource, as the webhook and the controller use it.
+
+    `source`: the accepted `source` attribute, or a prefix that ends in `*`. `models`: globs `NAMESPACE/NAME`, or `NAME`
+    in the EventSource's namespace. `storage_prefixes`: allowed prefixes of storage URIs. `allow_code`: whether its
+    events may set formats that run code of the artifact. `create_models`: whether they may create Models. `mapping`:
+    how foreign events become changes, None to accept only Knodel's own event type. `pending`: its pending events when
+    the controller counted them last. `is_counted`: whether a controller has counted them at all.
+    """
+
+    namespace: str
+    name: str
+    source: str
+    auth: HmacAuth | OidcAuth
+    models: tuple[str, ...]
+    storage_prefixes: tuple[str, ...] = ()
+    allow_code: bool = False
+    create_models: bool = False
+    mapping: Translation | None = None
+    pending: int = 0
+    is_counted: bool = True
 
     @property
-    def namespace(self) -> str:
-        """Of the object, and of the ModelEvents that it brings."""
-        ...
+    def rank(self) -> tuple[bool, int, str, str]:
+        """Sort key among EventSources that match: exact ones, then longer prefixes, then by namespace and name."""
+        return self.source.endswith(ANY), -len(self.source), self.namespace, self.name
 
-    @property
-    def name(self) -> str:
-        """Of the object."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """Which `source` attributes it is for: one, or all that begin so when it ends in `*`."""
-        ...
-
-    @property
-    def auth(self) -> HmacAuth | OidcAuth:
-        """How senders prove who they are."""
-        ...
-
-    @property
-    def models(self) -> Sequence[str]:
-        """Globs `NAMESPACE/NAME`; a bare `NAME` is in `namespace`."""
-        ...
-
-    @property
-    def storage_prefixes(self) -> Sequence[str]:
-        """What a storageUri may begin with."""
-        ...
-
-    @property
-    def pending(self) -> int:
-        """How many of its events waited for their effect when the controller counted them last."""
-        ...
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether a controller counts them at all."""
-        ...
-
-    @property
-    def mapping(self) -> Translation | None:
-        """How foreign events become changes; None where only our own are read."""
-        ...
+    def matches(self, source: str) -> bool:
+        """Return whether it accepts events with that `source` attribute."""
+        if self.source.endswith(ANY):
+            return source.startswith(self.source.removesuffix(ANY))
+        return source == self.source
 
 
 class Sources(Protocol):
-    """The EventSources of the cluster, as last seen."""
+    """The EventSources of the cluster."""
 
     def matching(self, source: str) -> Sequence[EventSource]:
-        """Those for that `source` attribute: exact ones first, then longer prefixes, then by namespace and name."""
+        """Return those that accept this `source`: exact ones, then longer prefixes, then by namespace and name."""
         ...
 
     def named(self, namespace: str, name: str) -> EventSource | None:
-        """One of them."""
+        """Return the EventSource of that name, or None."""
         ...
 
 
 class Mapped(msgspec.Struct, frozen=True, gc=False):
-    """What an event means. `id`, `source` and `time` are those of the effect: for a foreign event not its own.
+    """The meaning of an event. `id`, `source` and `time` identify the change; a mapping may set them.
 
-    Without `model` and `change` it means nothing here, and `ignored` says why, in one line.
+    Without `model` and `change` the event has no effect, and `ignored` contains the reason in one line.
     """
 
     id: str
     source: str
     time: datetime | None
     model: ModelRef | None = None
-    change: Change | None = None
+    change: ModelChange | None = None
     metrics: Mapping[str, Any] = NO_NUMBERS
     ignored: str = ""
 
 
 class Translation(Protocol):
-    """A mapping of an EventSource, compiled."""
+    """A compiled mapping of an EventSource."""
 
     @property
     def preset(self) -> str:
-        """Which of `presets.PRESETS` it is made of; empty for none."""
+        """Name of the preset in `presets.PRESETS` that it extends; empty for none."""
         ...
 
     def map(self, event: Event, namespace: str) -> Mapped:
-        """What `event` means to an EventSource in `namespace`. Raises BadEvent for a value that is none."""
+        """Return the meaning of `event` for an EventSource in `namespace`. Raises BadEvent for an invalid value."""
         ...
 
 
 class Mapper(Protocol):
-    """Reads events as an EventSource says."""
+    """Maps events to changes of Models by the rules of their EventSource."""
 
     def map(self, source: EventSource, event: Event) -> Mapped:
-        """What `event` means. Raises BadEvent for one that should mean something and lacks what it takes."""
+        """Return the meaning of `event`. Raises BadEvent if it matches a rule, but a required value is missing."""
         ...
 
 
 class NewEvent(msgspec.Struct, frozen=True, gc=False):
-    """An accepted event on its way to the ledger."""
+    """An accepted event that is to be recorded."""
 
     event_source: EventSource
     event: Event
@@ -145,22 +132,26 @@ class NewEvent(msgspec.Struct, frozen=True, gc=False):
     received_at: datetime
 
 
-class Recorded(Enum):
-    """What the ledger says of an entry: it is new, or `source` and `id` were there before.
+class RecordResult(Enum):
+    """The ledger's result for one event. The values are those of the response header `Knodel-Event`.
 
-    Then it is a copy, whose original may have failed; or it is of another Model or another change than that one.
+    NEW: recorded now. DUPLICATE: recorded before. DUPLICATE_OF_FAILED: recorded before, and it failed. CONFLICT: its
+    source and id were used before for another Model or change.
     """
 
-    TAKEN = "taken"
-    COPY = "copy"
-    COPY_OF_FAILED = "copy, failed"
-    OTHER = "other"
+    NEW = "taken"
+    DUPLICATE = "copy"
+    DUPLICATE_OF_FAILED = "copy, failed"
+    CONFLICT = "other"
 
 
-class Ledger(Protocol):
-    """Where accepted events are kept."""
+class EventLedger(Protocol):
+    """Stores accepted events."""
 
-    async def record(self, entries: Sequence[NewEvent]) -> Sequence[Recorded | KnodelError]:
-        """Keep them, durable when it returns. In its place each has what became of it: Invalid for one that can never
-        be kept, another KnodelError for one that may be later. Raises KnodelError: none is promised."""
+    async def record(self, entries: Sequence[NewEvent]) -> Sequence[RecordResult | KnodelError]:
+        """Store the events durably; return the result for each, in order.
+
+        A result is Invalid for an event that can never be stored, another KnodelError for one that may be stored later.
+        Raises KnodelError if nothing is known to be stored.
+        """
         ...

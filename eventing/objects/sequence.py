@@ -1,7 +1,7 @@
-"""The CloudEvents extension `sequence`: the place of an event among the events of its source. Pure.
+"""The CloudEvents extension `sequence`: the order of an event among the events of its source. Pure.
 
 Source: cloudevents/spec `cloudevents/extensions/sequence.md` (1.0.2). Values are ordered as text; with `sequencetype`
-"Integer" they are signed 32-bit integers, which wrap around. The standard library alone, for training scripts.
+"Integer" they are signed 32-bit integers, which wrap around. Needs only the standard library, for training scripts.
 """
 
 from __future__ import annotations
@@ -51,18 +51,14 @@ class EventSequence(NamedTuple):
         if not self.value or not other.value or self.value == other.value:
             return 0
         if INTEGER in (self.type, other.type):
-            return _compare_integers(_integer(self.value), _integer(other.value))
+            one, two = _integer(self.value), _integer(other.value)
+            if one is None or two is None:
+                return 0  # the sender changed from texts to integers, or back
+            ahead = (one - two) % _MODULUS  # serial-number arithmetic (RFC 1982): sequences may wrap around
+            return 0 if ahead in (0, _MODULUS // 2) else 1 if ahead < _MODULUS // 2 else -1
         if _is_decimal(self.value) and _is_decimal(other.value) and len(self.value) != len(other.value):
             return None
         return 1 if self.value > other.value else -1
-
-
-def _compare_integers(one: int | None, other: int | None) -> int:
-    """Compare in 32-bit serial-number arithmetic (RFC 1982), because the specification lets sequences wrap around."""
-    if one is None or other is None:
-        return 0  # the sender changed from texts to integers, or back
-    ahead = (one - other) % _MODULUS
-    return 0 if ahead in (0, _MODULUS // 2) else 1 if ahead < _MODULUS // 2 else -1
 
 
 def _integer(text: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Writes what became of ModelEvents, many at a time, and remembers what its informer does not show yet."""
+"""Writes statuses of ModelEvents in batches, and tracks writes that the informer does not show yet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -16,132 +16,127 @@ from clusters.base.clock import Clock
 from clusters.base.errors import ClusterError, Conflict, NotFound
 from clusters.base.objects import MODEL_EVENT, Key, Object, key_of, name_of, namespace_of, version_of
 from eventing.objects.apis import MANAGER
-from eventing.objects.model_event import Status, arrival_of, replay_of
+from eventing.objects.model_event import EventStatus, arrival_of, replay_of
 
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 64
-"""Writes under way together: the embedded store commits them together, and an API server has other callers."""
+"""Concurrent writes. The embedded store commits them together; an API server has other clients."""
 SHARE: Final = 0.25
-"""Of the time that the writes of a long list take."""
+"""Fraction of the time that the writes of a long list may take."""
 PAUSE: Final = 1.0
-"""s until what could not be written is tried again."""
-FIELDS: Final = tuple(field.encode_name for field in msgspec.structs.fields(Status))
+"""Seconds until failed writes are retried."""
+FIELDS: Final = tuple(field.encode_name for field in msgspec.structs.fields(EventStatus))
 
-Outcome = tuple[Object, Status]
-"""A ModelEvent and what became of it."""
+Outcome = tuple[Object, EventStatus]
+"""A ModelEvent and its new status."""
 
 
 class Statuses:
-    """The statuses of ModelEvents. `observe` is to hear every change that the informer sees.
+    """Writes the statuses of ModelEvents. `observe` must get every change of the informer.
 
-    What has to be written before anything else happens is settled; what may wait is left to `run`: the newest event of
-    a storm does not wait for the book-keeping of the old ones.
+    `write` is for statuses that must be stored before the caller continues. `enqueue` is for those that may wait until
+    `run` writes them: the newest event of a storm does not wait for the statuses of older ones.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._written: dict[Key, tuple[str, Status]] = {}
-        self._left: deque[Outcome] = deque()
-        self._more = asyncio.Event()
+        self._written: dict[Key, tuple[str, EventStatus]] = {}  # resourceVersion it was written for, status
+        self._queue: deque[Outcome] = deque()
+        self._has_queued = asyncio.Event()
 
     def observe(self, before: Object | None, after: Object | None) -> None:
-        """The informer went on: what it shows now tells by itself what was written."""
+        """Drop the tracked write of an object once the informer shows a newer version of it."""
         obj = after if after is not None else before
         written = self._written.get(key_of(obj)) if obj is not None and self._written else None
         if obj is not None and written is not None and (after is None or written[0] != version_of(obj)):
             del self._written[key_of(obj)]
 
-    def unsettled(self, objects: Iterable[Object]) -> list[Object]:
-        """Those of which nothing was written, or is going to be, since the state that they are in."""
-        return [obj for obj in objects if self._of(obj) is None]
+    def unwritten(self, objects: Iterable[Object]) -> list[Object]:
+        """Return the objects for whose version no status was written or enqueued."""
+        return [obj for obj in objects if self._tracked(obj) is None]
 
-    def is_ahead(self, objects: Iterable[Object]) -> bool:
-        """Whether one of them is to be tried again, which its informer does not show yet."""
-        return any((status := self._of(obj)) is not None and status.phase == "Accepted" for obj in objects)
+    def has_unseen_retry(self, objects: Iterable[Object]) -> bool:
+        """Return whether a retry was written for one of the objects that the informer does not show yet."""
+        return any((status := self._tracked(obj)) is not None and status.phase == "Accepted" for obj in objects)
 
-    def _of(self, obj: Object) -> Status | None:
+    def _tracked(self, obj: Object) -> EventStatus | None:
         written = self._written.get(key_of(obj)) if self._written else None
         return written[1] if written is not None and written[0] == version_of(obj) else None
 
-    async def settle(self, outcomes: Sequence[Outcome]) -> None:
-        """Write them; one that is gone is passed over. Raises ClusterError, after those under way with it are written.
+    async def write(self, outcomes: Sequence[Outcome]) -> None:
+        """Write the statuses; deleted objects are skipped. Raises ClusterError after concurrent writes have ended.
 
-        Of many, the writes have `SHARE` of the time: what became of old events is not as urgent as new ones.
+        Writes of a long list take at most `SHARE` of the time, because new events are more urgent than old ones.
         """
         for first in range(0, len(outcomes), AT_ONCE):
             chunk = outcomes[first : first + AT_ONCE]
             began = self._clock.monotonic()
-            for answer in await self._write_all(chunk):
-                if answer is not None:
-                    raise answer
+            for error in await self._write_all(chunk):
+                if error is not None:
+                    raise error
             if first + AT_ONCE < len(outcomes):
-                await self._rest(began)
+                await self._pause(began)
 
-    def leave(self, outcomes: Iterable[Outcome]) -> None:
-        """Let `run` write them; until then they count as settled."""
+    def enqueue(self, outcomes: Iterable[Outcome]) -> None:
+        """Let `run` write the statuses; they count as written from now on."""
         for obj, status in outcomes:
             self._written[key_of(obj)] = (version_of(obj), status)
-            self._left.append((obj, status))
-        self._more.set()
+            self._queue.append((obj, status))
+        self._has_queued.set()
 
     async def run(self) -> None:
-        """Write what was left, until cancelled."""
+        """Write enqueued statuses until cancelled."""
         while True:
-            await self._more.wait()
+            await self._has_queued.wait()
             began = self._clock.monotonic()
-            chunk = [self._left.popleft() for _ in range(min(AT_ONCE, len(self._left)))]
-            if not self._left:
-                self._more.clear()
+            chunk = [self._queue.popleft() for _ in range(min(AT_ONCE, len(self._queue)))]
+            if not self._queue:
+                self._has_queued.clear()
             try:
-                await self._write_left([one for one in chunk if self._of(one[0]) is one[1]])  # else it has changed
-            except Exception:  # the frame: the next pass over them leaves them again
-                log.exception("the status of events is not written")
-            await self._rest(began)
+                await self._write_queued([one for one in chunk if self._tracked(one[0]) is one[1]])  # else superseded
+            except Exception:  # keeps the task alive; the next pass over the events enqueues them again
+                log.exception("cannot write the status of events")
+            await self._pause(began)
 
-    async def _write_left(self, outcomes: Sequence[Outcome]) -> None:
-        """Of one that met another version its informer tells soon; whatever else is wrong may get better."""
-        answers = zip(outcomes, await self._write_all(outcomes), strict=True)
-        failed = [(one, error) for one, error in answers if error is not None and not isinstance(error, Conflict)]
+    async def _write_queued(self, outcomes: Sequence[Outcome]) -> None:
+        """Write the statuses. After a Conflict the informer enqueues the object again; other errors are retried."""
+        results = zip(outcomes, await self._write_all(outcomes), strict=True)
+        failed = [(one, error) for one, error in results if error is not None and not isinstance(error, Conflict)]
         if failed:
-            log.warning("the status of %d events cannot be written now: %s", len(failed), failed[0][1])
-            self.leave(one for one, _ in failed if self._of(one[0]) is None)
+            log.warning("cannot write the status of %d events, will retry: %s", len(failed), failed[0][1])
+            self.enqueue(one for one, _ in failed if self._tracked(one[0]) is None)
             await self._clock.sleep(PAUSE)
 
-    async def _rest(self, began: float) -> None:
+    async def _pause(self, began: float) -> None:
         await self._clock.sleep((self._clock.monotonic() - began) * (1 - SHARE) / SHARE)
 
     async def _write_all(self, outcomes: Sequence[Outcome]) -> list[ClusterError | None]:
-        """What went wrong with each."""
+        """Write the statuses concurrently; return the error of each."""
         now = self._clock.now()
         return await asyncio.gather(*(self._write(obj, status, now) for obj, status in outcomes))
 
-    async def _write(self, obj: Object, status: Status, now: datetime) -> ClusterError | None:
-        """Remembered before it is written: a watch may tell of it earlier than the answer does."""
+    async def _write(self, obj: Object, status: EventStatus, now: datetime) -> ClusterError | None:
+        """Track the write, then send it: the watch may deliver the new version before the response arrives."""
         key, version, replay = key_of(obj), version_of(obj), replay_of(obj)
-        at = max(now, replay) if replay is not None else now  # a clock that is behind would replay for ever
-        told = msgspec.structs.replace(status, at=at, arrival=arrival_of(obj))
-        patch = {"metadata": {"resourceVersion": version}, "status": _whole(told)}
+        at = max(now, replay) if replay is not None else now  # a clock that is behind would replay forever
+        complete = msgspec.structs.replace(status, at=at, arrival=arrival_of(obj)).to_json()
+        # In a merge patch, null removes fields of the former status.
+        patch = {"metadata": {"resourceVersion": version}, "status": {name: complete.get(name) for name in FIELDS}}
         self._written[key] = (version, status)
         try:
             await self._cluster.patch(
                 MODEL_EVENT, name_of(obj), patch, namespace_of(obj), manager=MANAGER, subresource="status"
             )
         except ClusterError as error:
-            self._forget(key, version)
+            self._untrack(key, version)
             return None if isinstance(error, NotFound) else error
         except BaseException:
-            self._forget(key, version)
+            self._untrack(key, version)
             raise
         return None
 
-    def _forget(self, key: Key, version: str) -> None:
+    def _untrack(self, key: Key, version: str) -> None:
         if key in self._written and self._written[key][0] == version:
             del self._written[key]
-
-
-def _whole(status: Status) -> dict[str, Any]:
-    """The status for a merge patch: what is empty takes away what was there."""
-    said = status.to_json()
-    return {name: said.get(name) for name in FIELDS}

@@ -1,11 +1,11 @@
-"""The emitter: what the outboxes of Models hold becomes ModelEvents that go out, and these go to the event sink.
+"""The emitter: turns the outboxes of Models into outgoing ModelEvents, and sends those to the event sink.
 
-Two loops. One empties outboxes: the ModelEvents are created first and the entries taken out after that, by names that
-make a repetition a copy. The other sends what waits, of each Model in its order: an event that is not taken keeps those
-behind it waiting until it is, or until it has had its tries and is a dead letter. So each event is sent at least once,
-over restarts, and in order but for replays; those of a deleted Model too, unless we end before they are kept. One that
-the store refuses for good is passed over, and the Model tells so. Without a sink nothing is sent, and all is kept for
-`trace`.
+One loop empties outboxes: it creates the ModelEvents first and removes the entries afterwards; fixed names make a
+repetition harmless. The other loop sends the pending ModelEvents of each Model in order. An event that is not accepted
+blocks those behind it until it is, or until its attempts are used up and it is a dead letter. Each event is therefore
+sent at least once, over restarts, and in order except for replays. This includes the events of a deleted Model, unless
+the process ends before they are stored. An event that the store refuses permanently is skipped, with a Kubernetes Event
+on the Model. Without a sink nothing is sent, and the events are kept for `knodel events trace`.
 """
 
 from __future__ import annotations
@@ -24,45 +24,46 @@ from clusters.base.objects import EVENT_SOURCE, MODEL, MODEL_EVENT, Key, Object,
 from clusters.runtime.controller import Controller
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
+from eventing.backoff import wait_after
 from eventing.objects.apis import MANAGER
 from eventing.objects.model_event import (
+    EventSpec,
+    EventStatus,
     ModelEvent,
-    Spec,
-    Status,
     event_name,
     is_pending,
     model_of,
     read_model_event,
     wants_replay,
 )
-from eventing.objects.outbox import Entry, outbox_of
+from eventing.objects.outbox import OutboxEntry, outbox_of
 from eventing.objects.outgoing import in_order, is_outgoing, make_outgoing, read_outgoing, waiting_for
 from eventing.objects.status import Statuses
-from eventing.outbound.service_events import Translate, as_it_is
+from eventing.outbound.service_events import Translate, as_is
 from eventing.outbound.sink import NotDelivered, Sink
 from eventing.outbound.spans import Spans, span_of_event, span_of_rollout
-from eventing.retries import wait_after
 
 log = logging.getLogger(__name__)
 
-WAITING: Final = "to be sent"
-"""The informer's index of events that wait for the sink, by the key of their Model."""
-Parting = Callable[[Object, datetime], Sequence[Entry]]
-"""From a Model as it was last seen, and now."""
+PENDING: Final = "to be sent"
+"""Name of the informer's index of pending outgoing events by the key of their Model."""
+FinalEntries = Callable[[Object, datetime], Sequence[OutboxEntry]]
+"""Returns the last entries of a deleted Model, given its last version and the present time."""
 
 AT_ONCE: Final = 16
-"""Models whose events are under way together: a sink that hangs holds one of them for its timeout."""
-TOLD: Final = 600.0
-"""s after which whoever ran meanwhile has told a deleted Model's last words: many times what a failover takes. Told
-again after their ModelEvents have expired, they would be sent a second time."""
-PATIENCE: Final = 3.0
-"""s that the end waits for the collector of spans."""
-SILENT: Final = Status("Ignored", "NoSink", "no event sink is set")
-WORDLESS: Final = Status("Ignored", "NoWord", "the format that the sink gets has no word for it")
+"""Models whose events are sent concurrently: a hanging sink occupies one slot per Model for its timeout."""
+REPORTED: Final = 600.0
+"""Seconds after which the active emitter has certainly stored the last events of a deleted Model: many times the
+duration of a failover. A standby drops them then; stored again after their ModelEvents expired, they would be sent
+twice."""
+CLOSE_TIMEOUT: Final = 3.0
+"""Maximum seconds that shutdown waits for the trace collector."""
+NO_SINK: Final = EventStatus("Ignored", "NoSink", "no event sink is configured")
+NO_WORD: Final = EventStatus("Ignored", "NoWord", "the sink's format has no type for this event")
 
 
 class Emitter:
-    """Sends what became of rollouts. Make it before `informers.run()`; `sink` None: nobody is told."""
+    """Sends events about rollouts. Create it before `informers.run()`; without a `sink` nothing is sent."""
 
     def __init__(
         self,
@@ -72,11 +73,11 @@ class Emitter:
         sink: Sink | None,
         clock: Clock,
         recorder: Recorder,
-        translate: Translate = as_it_is,
+        translate: Translate = as_is,
         spans: Spans | None = None,
-        parting: Parting = lambda model, _now: outbox_of(model),
+        final_entries: FinalEntries = lambda model, _now: outbox_of(model),
     ) -> None:
-        """`parting`: what a Model that is gone leaves to be told, the same for whoever saw it go."""
+        """`final_entries`: must return the same entries in every replica that observes a deletion."""
         self._cluster = cluster
         self._informers = informers
         self._sink = sink
@@ -84,42 +85,40 @@ class Emitter:
         self._recorder = recorder
         self._translate = translate
         self._spans = spans
-        self._parting = parting
+        self._final_entries = final_entries
         self._statuses = Statuses(cluster, clock)
-        self._gone: dict[Key, list[tuple[float, Entry]]] = {}  # with the monotonic seconds of the deletion
-        self._runs = False
+        self._deleted: dict[Key, list[tuple[float, OutboxEntry]]] = {}  # with the monotonic time of the deletion
+        self._is_running = False
         self._models, self._events, self._sources = informers[MODEL], informers[MODEL_EVENT], informers[EVENT_SOURCE]
         self.outboxes = Controller("outbox", self.empty)
         self.controller = Controller("emitter", self.send, workers=AT_ONCE)
-        self._events.add_index(WAITING, waiting_for)
+        self._events.add_index(PENDING, waiting_for)
         self._events.subscribe(self._statuses.observe)
-        self._events.subscribe(self._wake)
-        self._events.subscribe(self._trace_event)
-        self._models.subscribe(self._look_into)
+        self._events.subscribe(self._observe_event)
+        self._models.subscribe(self._observe_model)
 
-    def _look_into(self, before: Object | None, after: Object | None) -> None:
-        if after is None and before is not None and (left := self._parting(before, self._clock.now())):
-            self._forget_told()
+    def _observe_model(self, before: Object | None, after: Object | None) -> None:
+        if after is None and before is not None and (left := self._final_entries(before, self._clock.now())):
+            self._drop_reported()
             now = self._clock.monotonic()
-            self._gone.setdefault(key_of(before), []).extend((now, entry) for entry in left)
+            self._deleted.setdefault(key_of(before), []).extend((now, entry) for entry in left)
             self.outboxes.queue.add(key_of(before))
         if after is not None and (after.get("status") or {}).get("outbox"):
             self.outboxes.queue.add(key_of(after))
 
-    def _forget_told(self) -> None:
-        """While another one runs: what it had time to tell."""
-        if self._runs:
+    def _drop_reported(self) -> None:
+        """On a standby, drop the entries that the active emitter has had the time to store."""
+        if self._is_running:
             return
-        oldest = self._clock.monotonic() - TOLD
-        young = {key: [one for one in left if one[0] >= oldest] for key, left in self._gone.items()}
-        self._gone = {key: left for key, left in young.items() if left}
+        oldest = self._clock.monotonic() - REPORTED
+        young = {key: [one for one in left if one[0] >= oldest] for key, left in self._deleted.items()}
+        self._deleted = {key: left for key, left in young.items() if left}
 
-    def _wake(self, _before: Object | None, after: Object | None) -> None:
+    def _observe_event(self, before: Object | None, after: Object | None) -> None:
+        """Enqueue the Model of an outgoing event, and record the span of a received event that is finished."""
         for model in waiting_for(after) if after is not None else ():
-            self.controller.queue.add(_key_of(model))
-
-    def _trace_event(self, before: Object | None, after: Object | None) -> None:
-        """An event that came is over once it was applied or put aside."""
+            namespace, _, name = model.partition("/")
+            self.controller.queue.add(Key(namespace, name))
         if self._spans is None or before is None or after is None or is_outgoing(after):
             return
         if is_pending(before) and not is_pending(after):
@@ -128,30 +127,25 @@ class Emitter:
                     self._spans.record(span)
 
     async def empty(self, key: Key) -> None:
-        """One pass over the outbox of the Model `key`."""
-        await self._keep_of_deleted(key)
+        """Move the entries in the outbox of the Model `key` to ModelEvents. Raises ClusterError."""
+        if left := self._deleted.pop(key, []):
+            try:
+                await self._store(key, [entry for _, entry in left])
+            except ClusterError:
+                self._deleted[key] = [*left, *self._deleted.get(key, ())]
+                raise
         obj = self._models.get(key.name, key.namespace)
         if obj is None or not (obj.get("status") or {}).get("outbox"):
             return
-        await self._keep(key, outbox_of(obj))
-        taken_out = {"metadata": {"resourceVersion": version_of(obj)}, "status": {"outbox": None}}
+        await self._store(key, outbox_of(obj))
+        emptied = {"metadata": {"resourceVersion": version_of(obj)}, "status": {"outbox": None}}
         with suppress(NotFound):
-            await self._cluster.patch(MODEL, key.name, taken_out, key.namespace, manager=MANAGER, subresource="status")
+            await self._cluster.patch(MODEL, key.name, emptied, key.namespace, manager=MANAGER, subresource="status")
 
-    async def _keep_of_deleted(self, key: Key) -> None:
-        left = self._gone.pop(key, [])
-        if not left:
-            return
-        try:
-            await self._keep(key, [entry for _, entry in left])
-        except ClusterError:
-            self._gone[key] = [*left, *self._gone.get(key, ())]
-            raise
+    async def _store(self, key: Key, entries: Sequence[OutboxEntry]) -> None:
+        """Create the ModelEvents one after another, because none may be sent before an older one is stored.
 
-    async def _keep(self, key: Key, entries: Sequence[Entry]) -> None:
-        """Make their ModelEvents, one after the other: none is sent while an older one is not kept.
-
-        Raises ClusterError when one of them is not kept and may be; one that never will be is passed over.
+        Raises ClusterError if one may be stored later; one that never can is skipped.
         """
         now = self._clock.now()
         for entry in entries:
@@ -161,111 +155,93 @@ class Emitter:
             except AlreadyExists:
                 continue
             except NotFound:
-                log.warning("event %s is lost: its namespace is gone", entry.id)
+                log.warning("event %s is lost: its namespace was deleted", entry.id)
             except Invalid as error:
-                await self._refused(key, entry, error)
+                # Skipped, because a retry would fail again and block the entries behind it.
+                message = f"outcome event {entry.id} is lost: {error}"
+                log.warning("%s: %s", key, message)
+                if (model := self._models.get(key.name, key.namespace)) is not None:
+                    await self._recorder.event(MODEL, model, "Warning", "OutcomeEventLost", message)
             else:
-                self._trace_rollout(entry, obj)
+                span = span_of_rollout(entry, obj["spec"].get("traceparent", ""))
+                if self._spans is not None and span is not None:
+                    self._spans.record(span)
 
-    async def _refused(self, key: Key, entry: Entry, error: Invalid) -> None:
-        """It would be refused again, and those behind it would wait for ever."""
-        said = f"outcome event {entry.id} is lost: {error}"
-        log.warning("%s: %s", key, said)
-        if (model := self._models.get(key.name, key.namespace)) is not None:
-            await self._recorder.event(MODEL, model, "Warning", "OutcomeEventLost", said)
-
-    def _cause_of(self, key: Key, entry: Entry) -> Spec | None:
-        """The event that caused it, if it is still there: one for this Model, in the namespace of an EventSource."""
+    def _cause_of(self, key: Key, entry: OutboxEntry) -> EventSpec | None:
+        """Return the event that caused the entry, if it exists: for this Model, in the namespace of an EventSource."""
         if not entry.causationid:
             return None
         name = event_name(entry.causationsource, entry.causationid)
         for namespace in (key.namespace, *sorted({namespace_of(source) for source in self._sources})):
             obj = self._events.get(name, namespace)
             if obj is not None and model_of(obj) == key:
-                with suppress(Invalid):  # one of another version of ours
+                with suppress(Invalid):  # written by another release
                     return read_model_event(obj).spec
         return None
 
-    def _trace_rollout(self, entry: Entry, obj: Object) -> None:
-        span = span_of_rollout(entry, obj["spec"].get("traceparent", ""))
-        if self._spans is not None and span is not None:
-            self._spans.record(span)
-
     async def send(self, key: Key) -> float | None:
-        """One pass over the events of the Model `key` that wait; returns seconds until the next try, or None."""
+        """Send the pending events of the Model `key`; return the seconds until the next attempt, or None."""
         for event in await self._pending(key):
-            wait = self._wait(event)
+            wait = 0.0
+            if event.status.retry_at is not None and not wants_replay(event.object):
+                wait = (event.status.retry_at - self._clock.now()).total_seconds()
             if wait <= 0:
-                wait = await self._offer(event)
+                wait = await self._attempt(event)
             if wait > 0:
                 return wait
         return None
 
     async def _pending(self, key: Key) -> list[ModelEvent]:
-        """What waits, in order; what is no event of ours is told so."""
+        """Return the Model's pending events in order; malformed ones get the phase Failed."""
         found = []
-        for obj in self._statuses.unsettled(self._events.indexed(WAITING, str(key))):
+        for obj in self._statuses.unwritten(self._events.indexed(PENDING, str(key))):
             try:
                 found.append(read_outgoing(obj))
             except Invalid as error:
-                await self._statuses.settle([(obj, Status("Failed", error.reason, str(error)))])
+                await self._statuses.write([(obj, EventStatus("Failed", error.reason, str(error)))])
         return in_order(found)
 
-    def _wait(self, event: ModelEvent) -> float:
-        if event.status.retry_at is None or wants_replay(event.object):
-            return 0.0
-        return (event.status.retry_at - self._clock.now()).total_seconds()
-
-    async def _offer(self, event: ModelEvent) -> float:
-        """Send it, and note what became of that; returns seconds until it is to be tried again, 0 when it is done."""
+    async def _attempt(self, event: ModelEvent) -> float:
+        """Send the event and write its status; return the seconds until its next attempt, 0 if it is finished."""
         translated = self._translate(event.spec.data)
         if self._sink is None or translated is None:
-            await self._settle(event, SILENT if self._sink is None else WORDLESS)
+            await self._statuses.write([(event.object, NO_SINK if self._sink is None else NO_WORD)])
             return 0.0
         try:
             answer = await self._sink.send(translated)
         except NotDelivered as error:
-            return await self._failed(event, error)
-        await self._settle(event, Status("Applied", "Delivered", answer))
+            return await self._record_failure(event, error)
+        await self._statuses.write([(event.object, EventStatus("Applied", "Delivered", answer))])
         return 0.0
 
-    async def _failed(self, event: ModelEvent, error: NotDelivered) -> float:
+    async def _record_failure(self, event: ModelEvent, error: NotDelivered) -> float:
         attempts = 1 + (0 if wants_replay(event.object) else event.status.attempts)
         wait = wait_after(attempts) if error.again else None
         if wait is None:
-            await self._settle(event, Status("Failed", "NotDelivered", str(error), attempts))
+            await self._statuses.write([(event.object, EventStatus("Failed", "NotDelivered", str(error), attempts))])
             log.warning("event %s of %s: %s", event.spec.id, event.spec.source, error)
             await self._recorder.event(MODEL_EVENT, event.object, "Warning", "EventNotDelivered", str(error))
             return 0.0
         wait = max(wait, error.retry_after)
         retry_at = self._clock.now() + timedelta(seconds=wait)
-        await self._settle(event, Status("Accepted", "NotDelivered", str(error), attempts, retry_at))
+        await self._statuses.write(
+            [(event.object, EventStatus("Accepted", "NotDelivered", str(error), attempts, retry_at))]
+        )
         return wait
 
-    async def _settle(self, event: ModelEvent, status: Status) -> None:
-        await self._statuses.settle([(event.object, status)])
-
     async def run(self) -> None:
-        """Work until cancelled, once every informer holds its first list; then the sink is closed."""
+        """Run until cancelled, then close the sink; starts once every informer has its first list."""
         await self._informers.synced()
-        self._forget_told()
-        self._runs = True
+        self._drop_reported()
+        self._is_running = True
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.outboxes.run())
                 group.create_task(self.controller.run())
         finally:
-            await self._close()
-
-    async def _close(self) -> None:
-        if self._sink is not None:
-            await self._sink.close()
-        if self._spans is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
-                    await asyncio.to_thread(self._spans.close)
-
-
-def _key_of(text: str) -> Key:
-    namespace, _, name = text.partition("/")
-    return Key(namespace, name)
+            if self._sink is not None:
+                await self._sink.close()
+            if self._spans is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CLOSE_TIMEOUT):
+                        await asyncio.to_thread(self._spans.close)

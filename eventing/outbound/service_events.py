@@ -1,7 +1,7 @@
-"""Outcomes in the words of CDEvents 0.4.1: `service.deployed` and `service.rolledback`. Pure.
+"""Translates events about rollouts to CDEvents 0.4.1: `service.deployed` and `service.rolledback`. Pure.
 
-Sources: cdevents/spec `continuous-deployment.md` (the subject `service`), `cloudevents-binding.md` (how its context
-stands in CloudEvents' attributes); an artifact is a package URL (package-url/purl-spec).
+Sources: cdevents/spec `continuous-deployment.md` (the subject `service`), `cloudevents-binding.md` (the context as
+CloudEvents attributes); an artifact is a package URL (package-url/purl-spec).
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ TYPES: Final = {
     PROMOTED: "dev.cdevents.service.deployed.0.2.0",
     ROLLED_BACK: "dev.cdevents.service.rolledback.0.2.0",
 }
-"""By the type of ours; CDEvents has no word for what is between a rollout's start and its end."""
+"""CDEvents types by Knodel's types. CDEvents has none for the start and the steps of a rollout."""
 MEDIA_TYPE: Final = "application/cdevents+json"
 
 Format = Literal["knodel", "cdevents"]
 Translate = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
-"""An event of ours as a sink gets it; None for what it does not get."""
+"""Returns an event in the sink's format, None for an event that the sink does not get."""
 
 
-def as_it_is(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Our own words."""
+def as_is(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the event unchanged."""
     return event
 
 
-def in_cdevents(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The CDEvent in CloudEvents' JSON format; None when CDEvents has no word for it."""
-    word = TYPES.get(event["type"])
-    if word is None:
+def to_cdevents(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the CDEvent in CloudEvents' JSON format, None if CDEvents has no type for it."""
+    event_type = TYPES.get(event["type"])
+    if event_type is None:
         return None
     data = event["data"]
     service = f"{data['namespace']}/{data['model']}"
@@ -41,7 +41,7 @@ def in_cdevents(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
         "version": SPEC_VERSION,
         "id": event["id"],
         "source": event["source"],
-        "type": word,
+        "type": event_type,
         "timestamp": event["time"],
     }
     content = {"environment": {"id": data["namespace"]}, "artifactId": purl_of(data)}
@@ -49,15 +49,15 @@ def in_cdevents(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
     body = {
         "context": context, "subject": subject, "customData": data, "customDataContentType": "application/json",
     }  # fmt: skip
-    return {**event, "type": word, "subject": service, "datacontenttype": MEDIA_TYPE, "data": body}
+    return {**event, "type": event_type, "subject": service, "datacontenttype": MEDIA_TYPE, "data": body}
 
 
 def purl_of(data: Mapping[str, Any]) -> str:
-    """The package URL of a version: `pkg:generic/NAME@VERSION` with its address and its digest as qualifiers."""
+    """Return the package URL of a version: `pkg:generic/NAME@VERSION` with storage URI and digest as qualifiers."""
     version = data.get("version") or data["revision"]
     qualifiers = {"checksum": data.get("digest", ""), "download_url": data.get("storageUri", "")}
     query = "&".join(f"{name}={quote(value, safe='')}" for name, value in qualifiers.items() if value)
     return f"pkg:generic/{quote(data['model'])}@{quote(version, safe='')}" + (f"?{query}" if query else "")
 
 
-TRANSLATIONS: Final[Mapping[Format, Translate]] = {"knodel": as_it_is, "cdevents": in_cdevents}
+TRANSLATIONS: Final[Mapping[Format, Translate]] = {"knodel": as_is, "cdevents": to_cdevents}

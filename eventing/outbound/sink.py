@@ -1,8 +1,7 @@
-"""Where our own events go: an HTTP address that takes CloudEvents, such as a Knative Broker.
+"""The event sink: an HTTP URL that accepts CloudEvents, such as a Knative Broker.
 
-Statuses as Knative's senders read them (specs/eventing/data-plane.md): 2xx is taken; 404, 408, 409, 429 and 5xx are
-tried again, as is no answer at all; any other no repetition helps. Redirects are not followed (CloudEvents HTTP webhook
-§2).
+Statuses are handled as Knative's senders do (specs/eventing/data-plane.md): 2xx is success; 404, 408, 409, 429, 5xx and
+a missing response are retried; all others are permanent. Redirects are not followed (CloudEvents HTTP webhook §2).
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from clusters.net.retry_after import parse_retry_after
 
 STRUCTURED: Final = "application/cloudevents+json; charset=utf-8"
 TIMEOUT: Final = 10.0
-"""s for one answer: a sink only has to keep the event."""
+"""Seconds for one response: a sink only has to store the event."""
 RETRIED: Final = frozenset(
     {HTTPStatus.NOT_FOUND, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS}
 )
 LONGEST_PAUSE: Final = 3600.0
-"""s: a sink that asks for more gets its event after that."""
-SHOWN: Final = 200
-"""Bytes of an answer that a message repeats."""
+"""Maximum seconds of a sink's Retry-After that are respected."""
+QUOTED_LENGTH: Final = 200
+"""Maximum bytes of a response that a message repeats."""
 
 
 class NotDelivered(KnodelError):
-    """The sink did not take an event; `again`: it may later, after `retry_after` seconds if it said so."""
+    """The sink did not accept an event. `again`: a retry may succeed; `retry_after`: seconds before it, at least."""
 
     def __init__(self, message: str, *, again: bool, retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -41,26 +40,26 @@ class NotDelivered(KnodelError):
 
 
 class Sink(Protocol):
-    """Takes events."""
+    """Accepts events."""
 
     async def send(self, event: Mapping[str, Any]) -> str:
-        """Hand over one event in CloudEvents' JSON format; returns what was answered. Raises NotDelivered."""
+        """Send one event in CloudEvents' JSON format; return a description of the response. Raises NotDelivered."""
         ...
 
     async def close(self) -> None:
-        """Nothing more is sent."""
+        """Release resources; nothing is sent afterwards."""
         ...
 
 
 class HttpSink:
-    """A sink at `url`."""
+    """A sink at the URL `url`."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._session: aiohttp.ClientSession | None = None  # needs the loop that runs at the first event
+        self._session: aiohttp.ClientSession | None = None  # created at the first event: it needs a running loop
 
     async def send(self, event: Mapping[str, Any]) -> str:
-        """As `Sink` says, in structured mode."""
+        """Send one event in structured mode, as `Sink` specifies."""
         session = self._session = self._session or aiohttp.ClientSession()
         try:
             async with session.post(
@@ -72,20 +71,18 @@ class HttpSink:
             ) as answer:
                 if answer.status < HTTPStatus.MULTIPLE_CHOICES:
                     return f"{self._url} answered {answer.status}"
-                words = (await answer.content.read(SHOWN)).decode("utf-8", "replace")
-                raise _refused(self._url, answer.status, one_line(words), answer.headers.get("Retry-After"))
+                text = one_line((await answer.content.read(QUOTED_LENGTH)).decode("utf-8", "replace"))
+                now, retry_after = datetime.now(UTC), answer.headers.get("Retry-After")
+                raise NotDelivered(
+                    f"{self._url} answered {answer.status}" + (f": {text}" if text else ""),
+                    again=answer.status in RETRIED or answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR,
+                    retry_after=parse_retry_after(retry_after, now, least=0.0, most=LONGEST_PAUSE) or 0.0,
+                )
         except (aiohttp.ClientError, OSError, ValueError) as exc:  # TimeoutError is an OSError, a bad URL a ValueError
             reason = str(exc) or type(exc).__name__
             raise NotDelivered(f"{self._url} did not answer: {reason}", again=True) from exc
 
     async def close(self) -> None:
-        """End its connections."""
+        """Close its connections."""
         if self._session is not None:
             await self._session.close()
-
-
-def _refused(url: str, status: int, words: str, retry_after: str | None) -> NotDelivered:
-    again = status in RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    seconds = parse_retry_after(retry_after, datetime.now(UTC), least=0.0, most=LONGEST_PAUSE) or 0.0
-    message = f"{url} answered {status}" + (f": {words}" if words else "")
-    return NotDelivered(message, again=again, retry_after=seconds)

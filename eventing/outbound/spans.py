@@ -1,7 +1,7 @@
-"""What became of events as OpenTelemetry spans, in the trace of the event that came. Pure, and a port.
+"""OpenTelemetry spans for events and rollouts, in the trace of the received event. Pure, with the interface `Spans`.
 
-A rollout takes minutes and outlives the process that began it, so its span is made whole when it ends, with the times
-that the objects tell.
+A rollout takes minutes and may outlive the process that started it. Its span is therefore created when it ends, with
+the times from the objects.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, Protocol
 
 from clusters.base.objects import Object, parse_timestamp
 from eventing.objects.model_event import ModelEvent
-from eventing.objects.outbox import FAILED, PROMOTED, ROLLED_BACK, Entry
+from eventing.objects.outbox import FAILED, PROMOTED, ROLLED_BACK, OutboxEntry
 
 BAD = frozenset({ROLLED_BACK, FAILED})
 OUTCOMES = {PROMOTED: "promoted", ROLLED_BACK: "rolledback", FAILED: "failed"}
-"""By type of event: what the attribute `knodel.outcome` says."""
+"""Values of the attribute `knodel.outcome` by event type."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """Something that happened within a span."""
+class SpanEvent:
+    """An event within a span."""
 
     name: str
     at: datetime
@@ -31,31 +31,31 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span that is over; `traceparent` is its parent's, empty for a trace of its own. `error` empty: all is well."""
+    """A finished span. `traceparent`: the parent's, empty to start a trace; `error`: empty for success."""
 
     name: str
     traceparent: str
     start: datetime
     end: datetime
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    marks: Sequence[Mark] = ()
+    events: Sequence[SpanEvent] = ()
     error: str = ""
 
 
 class Spans(Protocol):
-    """Takes spans; never fails, and nobody waits for it."""
+    """Exports spans. `record` never raises or blocks."""
 
     def record(self, span: Span) -> None:
-        """Hand one over."""
+        """Enqueue one span."""
         ...
 
     def close(self) -> None:
-        """Send what is left; may block."""
+        """Send the remaining spans; may block."""
         ...
 
 
 def span_of_event(event: ModelEvent) -> Span | None:
-    """From its arrival until it was applied or put aside; None while it is neither."""
+    """Return the span from the event's arrival to its final phase, None while it is pending."""
     spec, status = event.spec, event.status
     if status.at is None:
         return None
@@ -71,8 +71,8 @@ def span_of_event(event: ModelEvent) -> Span | None:
     return Span(f"event {status.phase.lower()}", spec.traceparent, spec.received_at, end, attributes, (), error)
 
 
-def span_of_rollout(entry: Entry, traceparent: str) -> Span | None:
-    """From a version's beginning to the end that the entry tells, with its steps; None for one that tells no end."""
+def span_of_rollout(entry: OutboxEntry, traceparent: str) -> Span | None:
+    """Return the span of a rollout from the start of its version to its end, None if the entry is not about its end."""
     outcome, data = OUTCOMES.get(entry.type), entry.data
     begun = data.get("startedAt") or data.get("createdAt")
     if outcome is None or not begun:
@@ -84,12 +84,13 @@ def span_of_rollout(entry: Entry, traceparent: str) -> Span | None:
         **({"cloudevents.event_id": entry.causationid} if entry.causationid else {}),
     }
     start, end = parse_timestamp(begun), parse_timestamp(entry.time)
-    marks = tuple(map(_mark_of, data.get("passed", ())))
+    steps = tuple(map(_step_event, data.get("passed", ())))
     error = "; ".join(data.get("reasons", ())) or outcome if entry.type in BAD else ""
-    return Span(f"rollout {data.get('model')}", traceparent, min(start, end), end, attributes, marks, error)
+    return Span(f"rollout {data.get('model')}", traceparent, min(start, end), end, attributes, steps, error)
 
 
-def _mark_of(passed: Object) -> Mark:
-    decision = (passed.get("verdict") or {}).get("decision", "")
-    attributes = {"knodel.percent": passed["percent"], "knodel.verdict": decision}
-    return Mark(f"{passed['percent']} % passed", parse_timestamp(passed["until"]), attributes)
+def _step_event(step: Object) -> SpanEvent:
+    """Return the span event for a completed step of a rollout."""
+    decision = (step.get("verdict") or {}).get("decision", "")
+    attributes = {"knodel.percent": step["percent"], "knodel.verdict": decision}
+    return SpanEvent(f"{step['percent']} % passed", parse_timestamp(step["until"]), attributes)

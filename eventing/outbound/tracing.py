@@ -1,7 +1,7 @@
-"""Spans to an OpenTelemetry collector: imported only where one is named, for it takes a quarter of a second.
+"""Exports spans to an OpenTelemetry collector. Import it only if one is configured: the import takes 0.25 s.
 
-The SDK reads its own variables (endpoint, headers, sampler, resource). Spans leave by OTLP over HTTP in a thread of its
-own, and what its queue does not hold is dropped.
+The SDK reads its own environment variables (endpoint, headers, sampler, resource). A thread sends spans by OTLP over
+HTTP; spans that do not fit into its queue are dropped.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class OtelSpans:
-    """`spans.Spans` over the SDK; spans go to `processor`."""
+    """`spans.Spans` over the SDK; passes spans to `processor`."""
 
     def __init__(self, processor: SpanProcessor) -> None:
-        said = OTELResourceDetector().detect().attributes
+        configured = OTELResourceDetector().detect().attributes
         self._provider = TracerProvider(
-            resource=Resource.create({"service.name": SERVICE, **said}), shutdown_on_exit=False
+            resource=Resource.create({"service.name": SERVICE, **configured}), shutdown_on_exit=False
         )
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer(SERVICE)
 
     def record(self, span: Span) -> None:
-        """A traceparent that is none begins a trace of its own (W3C Trace Context §4.3)."""
+        """Enqueue one span. An invalid traceparent starts a new trace (W3C Trace Context §4.3)."""
         parent = _CONTEXT.extract({"traceparent": span.traceparent})
-        made = self._tracer.start_span(
+        started = self._tracer.start_span(
             span.name, parent, SpanKind.CONSUMER, dict(span.attributes), start_time=_nanoseconds(span.start)
         )
-        for mark in span.marks:
-            made.add_event(mark.name, dict(mark.attributes), _nanoseconds(mark.at))
+        for event in span.events:
+            started.add_event(event.name, dict(event.attributes), _nanoseconds(event.at))
         if span.error:
-            made.set_status(Status(StatusCode.ERROR, span.error))
-        made.end(_nanoseconds(span.end))
+            started.set_status(Status(StatusCode.ERROR, span.error))
+        started.end(_nanoseconds(span.end))
 
     def close(self) -> None:
-        """Send what is left; blocks, at worst as long as the collector does."""
+        """Send the remaining spans; blocks at most as long as the collector does."""
         self._provider.shutdown()
 
 
-def exporting() -> SpanProcessor:
-    """To the collector that the environment names."""
+def otlp_processor() -> SpanProcessor:
+    """Return a processor that sends spans to the collector named in the environment."""
     return BatchSpanProcessor(OTLPSpanExporter())
 
 
 def _nanoseconds(at: datetime) -> int:
-    """Since 1970; the SDK's unit."""
+    """Return the time in nanoseconds since 1970, the SDK's unit."""
     return (at - _EPOCH) // timedelta(microseconds=1) * 1000

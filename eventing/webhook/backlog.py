@@ -1,9 +1,8 @@
-"""How many events of an EventSource wait for their effect, as far as one webhook knows: without a bound a storm that is
-faster than the controller would fill the store.
+"""Limits on the pending events of each EventSource, so that a storm faster than the controller cannot fill the store.
 
-The controller writes the number into the EventSource's status now and then (`source_controller.py`); what was taken
-since is added to it. So it holds with several webhooks, and for an hour while nobody acts on events. Where no
-controller has ever looked at an EventSource, as one of an older release does not, nothing is counted.
+The controller writes the number of pending events to the EventSource's status now and then (`source_controller.py`);
+events recorded since are added to it. The limit therefore holds with several webhooks, and for an hour without a
+controller. If no controller has ever counted the events of an EventSource, as in an older release, there is no limit.
 """
 
 from __future__ import annotations
@@ -14,48 +13,48 @@ from typing import Final
 from clusters.base.clock import Clock
 from eventing.objects.ports import EventSource
 
-FORGOTTEN: Final = 3600.0
-"""s after which what was taken since the last news is not added any more: controllers that ended with few events seen
-said nothing of them."""
+COUNT_LIFETIME: Final = 3600.0
+"""Seconds after which our own count restarts at 0: a controller that stopped with few pending events did not report
+that they were processed."""
 
 
 @dataclass(slots=True)
-class _Taken:
+class _Count:
     source: EventSource
     began: float
-    count: int = 0
+    recorded: int = 0
 
 
 class Backlogs:
-    """Of all EventSources; `most` events of one may wait."""
+    """The pending events of all EventSources, `most` of each at most."""
 
     def __init__(self, most: int, clock: Clock) -> None:
         self.most = most
         self._clock = clock
-        self._taken: dict[tuple[str, str], _Taken] = {}
-        self._last: _Taken | None = None  # that was counted: events of one come together
+        self._counts: dict[tuple[str, str], _Count] = {}
+        self._last: _Count | None = None  # events of one EventSource come together
 
     def is_full(self, source: EventSource) -> bool:
-        """Whether no more of its events are taken until some have had their effect."""
-        known = self._of(source)
-        if (now := self._clock.monotonic()) - known.began > FORGOTTEN:
-            known.began, known.count = now, 0
-        return source.is_counted and source.pending + known.count >= self.most
+        """Return whether the EventSource has as many pending events as it may have."""
+        count = self._count(source)
+        if (now := self._clock.monotonic()) - count.began > COUNT_LIFETIME:
+            count.began, count.recorded = now, 0
+        return source.is_counted and source.pending + count.recorded >= self.most
 
-    def took(self, source: EventSource) -> None:
-        """One more event of it was recorded."""
+    def record(self, source: EventSource) -> None:
+        """Add one event to its pending events."""
         if self._last is None or self._last.source is not source:
-            self._last = self._of(source)
-        self._last.count += 1
+            self._last = self._count(source)
+        self._last.recorded += 1
 
-    def forget(self, key: tuple[str, str]) -> None:
-        """That EventSource is no more."""
-        self._taken.pop(key, None)
+    def delete(self, key: tuple[str, str]) -> None:
+        """Drop the count of a deleted EventSource."""
+        self._counts.pop(key, None)
 
-    def _of(self, source: EventSource) -> _Taken:
-        """Counted anew with each state of the EventSource that is seen."""
+    def _count(self, source: EventSource) -> _Count:
+        """Return the count for this state of the EventSource; each new state starts a new count."""
         key = (source.namespace, source.name)
-        known = self._taken.get(key)
-        if known is None or known.source is not source:
-            known = self._taken[key] = _Taken(source, self._clock.monotonic())
-        return known
+        count = self._counts.get(key)
+        if count is None or count.source is not source:
+            count = self._counts[key] = _Count(source, self._clock.monotonic())
+        return count

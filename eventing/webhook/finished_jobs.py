@@ -1,7 +1,7 @@
-"""Jobs that ended while nobody listened: at our start they are listed once, and recorded as if their event had come.
+"""Records finished jobs whose events were missed: at start, the webhook lists jobs once and records them as events.
 
-An ApiServerSource tries a delivery a few times and then forgets it, and what changed while it was away it never tells.
-The effect's id is the job's uid however its end came to us, so one that was heard of is a copy.
+An ApiServerSource retries a delivery a few times and then drops it, and it sends no events for changes during its own
+downtime. The id of an event from a job is the job's uid, so a job that was recorded before is a duplicate.
 """
 
 from __future__ import annotations
@@ -23,47 +23,50 @@ from eventing.errors import BadEvent
 from eventing.mapping.jobs import JOB_KINDS, RESOURCE_UPDATE, SOURCE
 from eventing.mapping.presets import JOB
 from eventing.objects.event import Event
-from eventing.objects.ports import EventSource, Ledger, Mapper, NewEvent, Recorded
+from eventing.objects.ports import EventLedger, EventSource, Mapper, NewEvent, RecordResult
 
 log = logging.getLogger(__name__)
 
 OLDEST: Final = timedelta(days=7)
-"""Since a job's end: younger than what the ledger forgets by age (`expiry.Bounds`), so that none is recorded anew;
-by number it forgets records of jobs last."""
+"""Maximum time since a job's end: that of `expiry.RetentionLimits`, so that no job is recorded twice. When there are
+too many ModelEvents, those of jobs are deleted last."""
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 60.0
-"""s between attempts to list, doubled from the first on."""
+"""Seconds between attempts to list jobs, doubled after each."""
 _BACKOFF: Final = Backoff(FIRST_WAIT, LONGEST_WAIT)
 ATTEMPTS: Final = 8
-"""For each kind: about two minutes, as long as an API server takes to come back."""
+"""Attempts for each kind: about two minutes, the time that an API server takes to restart."""
 AT_ONCE: Final = 100
 """Entries of one call of the ledger."""
-ABSENT: Final = "the cluster has no such kind"
-FORBIDDEN: Final = "they may not be listed"
+ABSENT: Final = "the cluster does not have this kind"
+FORBIDDEN: Final = "listing them is forbidden"
 _WILD: Final = "*?["
 
 
 class Lister(Protocol):
-    """Who lists objects; a `Cluster` is one."""
+    """Lists objects; a `Cluster` is one."""
 
     async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> ObjectList:
-        """All of the kind, in one namespace or in all. Raises ClusterError; NotFound for a kind that is not there."""
+        """Return all objects of the kind, in one namespace or in all.
+
+        Raises ClusterError; NotFound if the cluster does not have the kind.
+        """
         ...
 
 
 class FinishedJobs:
-    """Looks once, for the EventSources with the preset `job`; `sources` tells them when it is called."""
+    """Finds missed jobs once, for the EventSources with the preset `job`; `sources` returns all EventSources."""
 
     def __init__(
         self,
         lister: Lister,
         sources: Callable[[], Iterable[EventSource]],
         mapper: Mapper,
-        ledger: Ledger,
+        ledger: EventLedger,
         clock: Clock,
         oldest: timedelta = OLDEST,
     ) -> None:
-        """`oldest`: since a job's end, at most; the ledger must not have forgotten what is younger."""
+        """`oldest`: maximum time since a job's end; the ledger must keep ModelEvents for longer."""
         self._lister = lister
         self._sources = sources
         self._mapper = mapper
@@ -72,63 +75,63 @@ class FinishedJobs:
         self._oldest = min(oldest, OLDEST)
 
     async def run(self) -> int:
-        """Record what was missed; returns how much was. A kind that cannot be read is logged and passed over."""
-        listened = [source for source in self._sources() if source.mapping is not None and source.mapping.preset == JOB]
-        unread: dict[str, list[str]] = {}
-        missed = sum([await self._record(job.kind, listened, unread) for job in JOB_KINDS]) if listened else 0
-        for why, kinds in unread.items():
-            log.info("finished jobs are not looked for where %s: %s", why, ", ".join(kinds))
+        """Record missed jobs; return their number. A kind that cannot be listed is logged and skipped."""
+        sources = [source for source in self._sources() if source.mapping is not None and source.mapping.preset == JOB]
+        skipped: dict[str, list[str]] = {}
+        missed = sum([await self._record(job.kind, sources, skipped) for job in JOB_KINDS]) if sources else 0
+        for reason, kinds in skipped.items():
+            log.info("finished jobs of these kinds are not searched, because %s: %s", reason, ", ".join(kinds))
         return missed
 
-    async def _record(self, kind: Kind, listened: Sequence[EventSource], unread: dict[str, list[str]]) -> int:
-        """Kinds that cannot be read are added to `unread`, by the reason."""
+    async def _record(self, kind: Kind, sources: Sequence[EventSource], skipped: dict[str, list[str]]) -> int:
+        """Return the number of recorded jobs; add a kind that cannot be listed to `skipped` by the reason."""
         missed = 0
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                missed = await self._record_once(kind, listened)
+                missed = await self._record_once(kind, sources)
                 break
             except (NotFound, Forbidden) as error:
-                why = ABSENT if isinstance(error, NotFound) else FORBIDDEN
-                unread.setdefault(why, []).append(kind.resource)
+                reason = ABSENT if isinstance(error, NotFound) else FORBIDDEN
+                skipped.setdefault(reason, []).append(kind.resource)
                 break
             except KnodelError as error:
-                log.warning("finished %s cannot be looked for (attempt %d of %d): %s", kind, attempt, ATTEMPTS, error)
+                log.warning("cannot search finished %s (attempt %d of %d): %s", kind, attempt, ATTEMPTS, error)
             await self._clock.sleep(_BACKOFF.delay(attempt - 1))
         return missed
 
-    async def _record_once(self, kind: Kind, listened: Sequence[EventSource]) -> int:
-        """Raises KnodelError when some may be recorded later."""
+    async def _record_once(self, kind: Kind, sources: Sequence[EventSource]) -> int:
+        """Return the number of recorded jobs. Raises KnodelError if some may succeed later."""
         now, missed = self._clock.now(), 0
-        for namespace in namespaces_of(listened):
+        for namespace in namespaces_of(sources):
             jobs = (await self._lister.list(kind, namespace)).items
             entries = [
-                entry for source in listened for entry in missed_of(source, kind, jobs, self._mapper, now, self._oldest)
+                entry for source in sources for entry in missed_of(source, kind, jobs, self._mapper, now, self._oldest)
             ]
             for first in range(0, len(entries), AT_ONCE):
-                recorded = await self._ledger.record(self._arrived(entries[first : first + AT_ONCE]))
-                _check_recorded(kind, recorded)
-                missed += sum(one is Recorded.TAKEN for one in recorded)
+                # Listing many jobs takes long, and live events are recorded meanwhile: these arrive now.
+                arrival = self._clock.now()
+                chunk = [
+                    msgspec.structs.replace(entry, received_at=arrival) for entry in entries[first : first + AT_ONCE]
+                ]
+                results = await self._ledger.record(chunk)
+                _check_results(kind, results)
+                missed += sum(one is RecordResult.NEW for one in results)
         if missed:
-            log.info("%d finished %s were recorded of which no event had come", missed, kind)
+            log.info("recorded %d finished %s whose events were missed", missed, kind)
         return missed
 
-    def _arrived(self, entries: Sequence[NewEvent]) -> list[NewEvent]:
-        """They come now: a look takes long where jobs are many, and live events are recorded meanwhile."""
-        now = self._clock.now()
-        return [msgspec.structs.replace(entry, received_at=now) for entry in entries]
 
-
-def _check_recorded(kind: Kind, recorded: Iterable[Recorded | KnodelError]) -> None:
-    """What can never be recorded keeps no other back: too large, or its namespace is ending. Raises all else."""
-    for one in recorded:
+def _check_results(kind: Kind, results: Iterable[RecordResult | KnodelError]) -> None:
+    """Log errors that no retry can fix (too large, the namespace is being deleted), and raise all others."""
+    for one in results:
         if isinstance(one, (Invalid, NotFound, Forbidden)):
-            log.warning("one of the finished %s is not recorded: %s", kind, one)
+            log.warning("one of the finished %s cannot be recorded: %s", kind, one)
         elif isinstance(one, KnodelError):
             raise one
 
 
 def namespaces_of(sources: Iterable[EventSource]) -> Sequence[str | None]:
-    """Where jobs may be whose Models these EventSources are for; [None] is everywhere."""
+    """Return the namespaces of jobs whose Models these EventSources may change; [None] for all namespaces."""
     found: set[str] = set()
     for source in sources:
         for pattern in source.models:
@@ -147,14 +150,14 @@ def missed_of(
     now: datetime,
     oldest: timedelta = OLDEST,
 ) -> list[NewEvent]:
-    """What `source` lets in of these jobs: those that completed within `oldest`, say for which Model, and may."""
+    """Return the events of jobs that completed within `oldest`, name a Model, and are permitted by `source`."""
     entries = []
     for job in jobs:
         event = event_of(kind, job)
         try:
             mapped = mapper.map(source, event)
         except BadEvent as error:
-            log.warning("%s %s means nothing: %s", kind, event.id, error)
+            log.warning("%s %s cannot be mapped to a change: %s", kind, event.id, error)
             continue
         is_late = mapped.time is None or now - mapped.time > oldest
         if not mapped.ignored and not is_late and not permits.refusal(source, mapped):
@@ -163,7 +166,10 @@ def missed_of(
 
 
 def event_of(kind: Kind, job: Object) -> Event:
-    """The event of a job as an ApiServerSource with `mode: Resource` sends it; items of a list lack their kind."""
+    """Return the event that an ApiServerSource with `mode: Resource` sends for a job.
+
+    Items of a list have no apiVersion and kind, so these are added.
+    """
     return Event(
         id=uid_of(job),
         source=SOURCE,

@@ -1,4 +1,4 @@
-"""The webhook put together over a cluster; where it listens is its composition root's matter."""
+"""Assembles the webhook over a cluster. The composition root decides where it listens."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from eventing.auth.auth import Authenticator
 from eventing.auth.hmac_keys import SecretKeys
 from eventing.auth.issuers import CachedIssuerKeys, Fetcher
 from eventing.auth.oidc import Tokens
-from eventing.limits import DEFAULTS, Limits
-from eventing.mapping.event_source import EventSource, Reach, nowhere, read_event_source, within_reach
-from eventing.mapping.mapper import EventMapper
-from eventing.objects.ports import Mapper
+from eventing.limits import DEFAULTS, WebhookLimits
+from eventing.mapping.event_source import Reach, nowhere, read_event_source, within_reach
+from eventing.mapping.training import EventMapper
+from eventing.objects.ports import EventSource, Mapper
 from eventing.webhook.app import EventsApp
 from eventing.webhook.finished_jobs import OLDEST, FinishedJobs
 from eventing.webhook.ledger import ModelEventLedger
@@ -31,12 +31,12 @@ def make_webhook(
     clock: Clock,
     *,
     mapper: Mapper | None = None,
-    limits: Limits = DEFAULTS,
+    limits: WebhookLimits = DEFAULTS,
     reach: Reach = nowhere,
 ) -> EventsApp:
-    """The application over the EventSources of an informer; `fetcher` asks OIDC issuers for their keys.
+    """Return the application for the EventSources of an informer; `fetcher` gets the keys of OIDC issuers.
 
-    `reach`: which of them may speak of Models in other namespaces than their own.
+    `reach`: whether EventSources of a namespace may change Models in other namespaces.
     """
     tokens = Tokens(CachedIssuerKeys(fetcher, clock), clock, limits.leeway)
     authenticator = Authenticator(SecretKeys(cluster, clock), tokens, clock, limits.tolerance)
@@ -47,11 +47,14 @@ def make_webhook(
 def make_finished_jobs(
     cluster: Cluster, event_sources: Informer, clock: Clock, *, reach: Reach = nowhere, oldest: timedelta = OLDEST
 ) -> FinishedJobs:
-    """The search for jobs of which no event came, to be run once the informer is synced; `oldest`: since their end."""
+    """Return the search for finished jobs without an event, to be run once the informer is synced.
+
+    `oldest`: maximum time since a job's end.
+    """
 
     def sources() -> Iterator[EventSource]:
         for obj in event_sources:
-            with suppress(Invalid):  # `InformedSources` says so
+            with suppress(Invalid):  # `InformedSources` logs it
                 yield within_reach(read_event_source(obj), reach)
 
     return FinishedJobs(cluster, sources, EventMapper(), ModelEventLedger(cluster), clock, oldest)

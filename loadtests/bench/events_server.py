@@ -20,7 +20,7 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.store.store import Store
 from clusters.runtime.informer import Informers
 from eventing.auth.issuers import Discovery
-from eventing.limits import Limits
+from eventing.limits import WebhookLimits
 from eventing.webhook.webhook import make_webhook
 from loadtests.bench.events_load import HOST, NAMESPACE, let_in
 from serving.control_api.app import ControlApi
@@ -41,7 +41,9 @@ async def run(folder: Path) -> None:
     store = Store.open(folder / STORE_FILE)
     cluster = EmbeddedCluster(store, clock=clock, validators=make_validators(store, Settings()))
     informers = Informers(cluster, clock)
-    webhook = make_webhook(cluster, informers[EVENT_SOURCE], Discovery(), clock, limits=Limits(pending=UNBOUNDED))
+    webhook = make_webhook(
+        cluster, informers[EVENT_SOURCE], Discovery(), clock, limits=WebhookLimits(pending=UNBOUNDED)
+    )
     api = ControlApi(cluster, kinds=KINDS, writable=(), logs=_NoLogs(), clock=clock, version="", ready=lambda: True)
     server = make_server(WithWebhook(api.app(Guard("token", {HOST})), webhook))
     socket = listen(HOST, 0, "nothing")

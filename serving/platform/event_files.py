@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clusters.base.errors import FieldError, Forbidden, Invalid, Unavailable
-from eventing.mapping.event_source import EventSource
-from eventing.objects.apis import Change
+from eventing.objects.apis import ModelChange
+from eventing.objects.ports import EventSource
 from serving.storage import kept
 from serving.storage.base import digest as digests
 from serving.storage.base.errors import Later, Outside, StorageError
@@ -28,7 +28,7 @@ class EventFiles:
         self._folder = folder
         self._limit = limit
 
-    async def keep(self, change: Change, source: EventSource) -> str:
+    async def keep(self, change: ModelChange, source: EventSource) -> str:
         """Keep the files and return their digest, or `""` if the address is not a local file.
 
         Raises Forbidden if the files are outside of the `storagePrefixes`, Unavailable if there is no room for them,

@@ -6,13 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from eventing.controller.expiry import DEFAULTS as BOUNDS
-from eventing.controller.expiry import Bounds
+from eventing.controller.expiry import RetentionLimits
 from eventing.limits import DEFAULTS as LIMITS
-from eventing.limits import Limits
+from eventing.limits import WebhookLimits
 from serving.types.settings.settings import EventSettings
 
 
-def bounds_of(settings: EventSettings) -> Bounds:
+def bounds_of(settings: EventSettings) -> RetentionLimits:
     """Return how long, and how many, finished events are kept.
 
     `failed` and `cap` grow with `kept` and are never below their defaults, because repeated reports of finished jobs
@@ -28,7 +28,7 @@ def bounds_of(settings: EventSettings) -> Bounds:
     )
 
 
-def limits_of(settings: EventSettings) -> Limits:
+def limits_of(settings: EventSettings) -> WebhookLimits:
     """Return how many events are accepted."""
     return replace(LIMITS, events=float(settings.rate), pending=settings.pending)
 

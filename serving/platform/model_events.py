@@ -10,11 +10,12 @@ from typing import Any
 from clusters.base.api import Cluster
 from clusters.base.errors import AlreadyExists, ClusterError, Conflict, FieldError, Forbidden, Invalid, NotFound
 from clusters.base.objects import MODEL, Object, generation_of, is_deleting, uid_of, version_of
-from eventing.controller.target import Applied, Seen
-from eventing.mapping.event_source import EventSource, Reach
-from eventing.objects.apis import ANNOTATION_NEWEST, MANAGER, Change, ModelRef
-from eventing.objects.model_event import ModelEvent, Spec, event_name
+from eventing.controller.target import AppliedEvent, ObservedModel
+from eventing.mapping.event_source import Reach
+from eventing.objects.apis import ANNOTATION_NEWEST, MANAGER, ModelChange, ModelRef
+from eventing.objects.model_event import EventSpec, ModelEvent, event_name
 from eventing.objects.order import mark_after
+from eventing.objects.ports import EventSource
 from serving.platform.event_files import EventFiles
 from serving.reconciler.rollout.commands import cause_annotation, done_command
 from serving.types.annotations import ANNOTATION_TRACEPARENT
@@ -24,22 +25,22 @@ from serving.types.model import Cause
 
 
 class ModelTarget:
-    """An `eventing.controller.target.Target`: the Models of a cluster. `files` keeps local files on this machine."""
+    """The `EventTarget` of a cluster's Models. `files` stores local files on this machine."""
 
     def __init__(self, cluster: Cluster, reach: Reach, files: EventFiles | None = None) -> None:
         self._files = files
         self._cluster = cluster
         self._reach = reach
 
-    async def look(self, model: ModelRef) -> Seen:
+    async def observe(self, model: ModelRef) -> ObservedModel:
         """Return the present Model. A Model that is being deleted counts as absent."""
         try:
             obj = await self._cluster.get(MODEL, model.name, model.namespace)
         except NotFound:
-            return Seen()
-        return Seen() if is_deleting(obj) else Seen(obj)
+            return ObservedModel()
+        return ObservedModel() if is_deleting(obj) else ObservedModel(obj)
 
-    async def apply(self, event: ModelEvent, source: EventSource, seen: Seen) -> Applied:
+    async def apply(self, event: ModelEvent, source: EventSource, seen: ObservedModel) -> AppliedEvent:
         """Change the Model, or create it if the EventSource permits. Raises Conflict, NotFound, Invalid, Forbidden."""
         model, change = event.spec.model, event.spec.change
         if model is None or change is None:
@@ -48,9 +49,9 @@ class ModelTarget:
             raise refused
         kept = await self._files.keep(change, source) if self._files is not None else ""
         obj = await self._write(event, model, change, seen, kept)
-        return Applied(generation_of(obj), f"{model} has generation {generation_of(obj)} with it")
+        return AppliedEvent(generation_of(obj), f"{model} has generation {generation_of(obj)} with it")
 
-    def refusal(self, event: ModelEvent, source: EventSource, seen: Seen) -> ClusterError | None:
+    def refusal(self, event: ModelEvent, source: EventSource, seen: ObservedModel) -> ClusterError | None:
         """Return why the event cannot change the Model that was seen, or None. The API validates the result later."""
         model, change = event.spec.model, event.spec.change
         if model is None or change is None:
@@ -66,7 +67,9 @@ class ModelTarget:
             return NotFound(f"there is no Model {model}: deploy it, or set createModels in EventSource {source.name}")
         return None
 
-    async def _write(self, event: ModelEvent, model: ModelRef, change: Change, seen: Seen, kept: str) -> Object:
+    async def _write(
+        self, event: ModelEvent, model: ModelRef, change: ModelChange, seen: ObservedModel, kept: str
+    ) -> Object:
         annotations, fields, present = _annotations(event, seen), _fields(event.spec, change, kept), seen.object
         if present is not None:
             metadata = {"resourceVersion": version_of(present), "annotations": annotations}
@@ -81,11 +84,11 @@ class ModelTarget:
             raise Conflict(f"Model {model} was created meanwhile") from exc
 
 
-def _changes_nothing(spec: Spec) -> Invalid:
+def _changes_nothing(spec: EventSpec) -> Invalid:
     return Invalid(f"event {spec.id}", [FieldError("spec.change", "the event changes no Model")])
 
 
-def _code_refusal(change: Change, source: EventSource, present: Object | None) -> Forbidden | None:
+def _code_refusal(change: ModelChange, source: EventSource, present: Object | None) -> Forbidden | None:
     """Return an error if the Model's format runs code and the EventSource does not allow that."""
     spec = (present.get("spec") if present is not None else None) or {}
     model_format = change.model_format or str(spec.get("modelFormat") or "")
@@ -97,7 +100,7 @@ def _code_refusal(change: Change, source: EventSource, present: Object | None) -
     return None
 
 
-def _fields(spec: Spec, change: Change, kept: str) -> dict[str, Any]:
+def _fields(spec: EventSpec, change: ModelChange, kept: str) -> dict[str, Any]:
     """Return the fields of `spec` that the artifact determines. Absent ones are removed, except the format.
 
     Without version and digest, the event's id is the version: every event is a new version, even if each training
@@ -112,12 +115,12 @@ def _fields(spec: Spec, change: Change, kept: str) -> dict[str, Any]:
     return fields | ({"modelFormat": change.model_format} if change.model_format else {})
 
 
-def _version_of(spec: Spec) -> str:
+def _version_of(spec: EventSpec) -> str:
     """Return the event's id, or the name of its object if the id is not a valid version."""
     return event_name(spec.source, spec.id) if version_fault(spec.id) else spec.id
 
 
-def _annotations(event: ModelEvent, seen: Seen) -> dict[str, Any]:
+def _annotations(event: ModelEvent, seen: ObservedModel) -> dict[str, Any]:
     spec, uid = event.spec, uid_of(seen.object) if seen.object is not None else ""
     return {
         **cause_annotation(Cause("event", spec.id, spec.source)),

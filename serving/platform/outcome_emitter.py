@@ -41,7 +41,7 @@ def make_emitter(
         recorder=Recorder(cluster, COMPONENT, clock),
         translate=TRANSLATIONS[cast(Format, settings.format)],
         spans=make_spans(environ),
-        parting=final_entries,
+        final_entries=final_entries,
     )
 
 
@@ -50,8 +50,8 @@ def make_spans(environ: Mapping[str, str]) -> Spans | None:
     if not any(environ.get(name) for name in COLLECTORS) or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     try:
-        from eventing.outbound.tracing import OtelSpans, exporting
+        from eventing.outbound.tracing import OtelSpans, otlp_processor
     except ImportError as error:
         log.warning("events are not traced (%s): pip install 'knodel[tracing]'", error)
         return None
-    return OtelSpans(exporting())
+    return OtelSpans(otlp_processor())

@@ -83,7 +83,7 @@ async def _follow(config: ConfigFile[Settings], app: EventsApp) -> None:
     """Apply changed settings."""
     while True:
         await config.changed()
-        app.adopt(limits_of(config.value.events))
+        app.update_limits(limits_of(config.value.events))
         log.info("changed settings are in force")
 
 

@@ -11,7 +11,7 @@ from clusters.base.errors import FieldError
 from clusters.base.names import LONGEST_LABEL, dns_label_fault
 from clusters.base.objects import EVENT_SOURCE, Object
 from clusters.runtime.manager.options import SYSTEM_NAMESPACE
-from eventing.auth.subjects import ACCOUNT, may_name
+from eventing.auth.subjects import ACCOUNT, is_allowed_subject
 from serving.types import faults
 from serving.types.reader import Fault, Fields, short_repr
 from serving.types.validation import other_than
@@ -60,7 +60,7 @@ def word_fault(word: str) -> str:
 
 def subject_fault(namespace: str, subject: str) -> str:
     """Return the fault of a service account in an EventSource in `namespace`; empty for a permitted one."""
-    if not namespace or may_name(namespace, subject):
+    if not namespace or is_allowed_subject(namespace, subject):
         return ""
     return (
         f"must be a service account of the EventSource's own namespace, as in {ACCOUNT}{namespace}:NAME, not "

@@ -1,4 +1,4 @@
-"""An OIDC issuer for tests: a key pair, tokens by it, and its key set."""
+"""An OIDC issuer for tests: a key pair, its tokens and its key set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Issuer:
         self.asked = 0
 
     def token(self, algorithm: str = "ES256", headers: dict[str, Any] | None = None, **claims: Any) -> str:
-        """One for `AUTH` that lasts an hour; `claims` replace its own, None leaves one out."""
+        """Return a token for `AUTH`, valid for an hour; `claims` replace its claims, None removes one."""
         expires = int((self._clock.now() + timedelta(hours=1)).timestamp())
         given = {"iss": ISSUER, "aud": AUTH.audience, "sub": AUTH.subject, "exp": expires} | claims
         payload = {name: value for name, value in given.items() if value is not None}

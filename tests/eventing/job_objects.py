@@ -1,4 +1,4 @@
-"""Training jobs as their controllers leave them, written by hand to their definitions (`test_job_definitions.py`)."""
+"""Statuses of training jobs, written by hand to the schemas of their kinds (`test_job_definitions.py`)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ KINDS = {f"{job.kind.kind} of {job.kind.api_version}": job for job in JOB_KINDS}
 
 
 def job_of(job: JobKind, status: Object, **metadata: Any) -> Object:
-    """An object of that kind."""
+    """Return an object of that kind."""
     known = {"name": "train-iris-7", "namespace": "ml", "uid": "8f2b", "annotations": dict(ANNOTATIONS)}
     return {"apiVersion": job.kind.api_version, "kind": job.kind.kind, "metadata": known | metadata, "status": status}
 
 
 def completed(job: JobKind) -> Object:
-    """`status` of one that has done its work."""
+    """Return the `status` of a completed job."""
     match job.kind.group:
         case "batch":
             return {
@@ -52,7 +52,7 @@ def completed(job: JobKind) -> Object:
 
 
 def running(job: JobKind) -> Object:
-    """`status` of one that is at work; TrainJob says nothing then."""
+    """Return the `status` of a running job; a running TrainJob has none."""
     match job.kind.group:
         case "batch":
             return {"startTime": EARLIER, "active": 1, "ready": 1}
@@ -64,7 +64,7 @@ def running(job: JobKind) -> Object:
 
 
 def failed(job: JobKind) -> Object:
-    """`status` of one that ended without a result."""
+    """Return the `status` of a failed job."""
     if job.kind.group == "batch.volcano.sh":
         return _volcano("Failed", COMPLETED)
     succeeded = "Succeeded" if job.kind.group == "kubeflow.org" else "Complete"

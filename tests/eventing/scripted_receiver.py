@@ -1,4 +1,4 @@
-"""An HTTP server, on loopback unless asked, that answers as it is told, and keeps what it was sent."""
+"""An HTTP server with scripted answers that records its requests; on loopback by default."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Receiver:
     sent: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
     def take(self, headers: dict[str, str], body: bytes) -> tuple[int, Mapping[str, str]]:
-        """Keep a request; the answer to it."""
+        """Record a request; return its answer."""
         self.sent.append((headers, body))
         return self.answers[min(len(self.sent), len(self.answers)) - 1]
 
 
 @contextmanager
 def receiver(*answers: int | tuple[int, Mapping[str, str]], address: str = "127.0.0.1") -> Iterator[Receiver]:
-    """A running one, at that address of this machine."""
+    """Run a receiver at that address of this machine."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -1,4 +1,4 @@
-"""An event sink for tests: what it was sent, and what it is to answer."""
+"""An event sink and a span exporter in memory, for tests."""
 
 from __future__ import annotations
 

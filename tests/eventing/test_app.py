@@ -1,4 +1,4 @@
-"""The webhook's answers, request by request."""
+"""The webhook's responses to single requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clusters.base.errors import Unavailable
-from eventing.limits import Limits
+from eventing.limits import WebhookLimits
 from eventing.objects.ports import HmacAuth, OidcAuth
 from tests.eventing.webhook import STRUCTURED, Webhook, ask, changed, event, event_source, signature
 from tests.support.clock import SteppedClock
@@ -48,7 +48,7 @@ async def test_what_means_nothing_is_kept_as_ignored() -> None:
     assert reply.status == 202
     assert reply.headers["knodel-event"] == "ignored"
     [entry] = webhook.ledger.entries.values()
-    assert entry.mapped.ignored == "the type 'com.example.other' means nothing here"
+    assert entry.mapped.ignored == "no mapping rule matches event type 'com.example.other'"
 
 
 @pytest.mark.bad_input("event-protocol")
@@ -124,7 +124,7 @@ async def test_a_body_of_a_mebibyte_is_taken() -> None:
 @pytest.mark.bad_input("event-size")
 @pytest.mark.fault("E6")
 async def test_all_bodies_together_have_a_limit_and_give_their_room_back() -> None:
-    webhook = Webhook(limits=Limits(bodies=100_000))
+    webhook = Webhook(limits=WebhookLimits(bodies=100_000))
 
     refused = await webhook.send(b" " * 100_001)
     reply = await webhook.send(event())
@@ -258,7 +258,7 @@ async def test_a_fault_of_ours_is_500_without_details(caplog: pytest.LogCaptureF
 
 @pytest.mark.fault("E7")
 async def test_more_than_the_rate_is_429_and_passes_later() -> None:
-    webhook = Webhook(limits=Limits(events=2, requests=100))
+    webhook = Webhook(limits=WebhookLimits(events=2, requests=100))
 
     statuses = [(await webhook.send(event(id=str(number)))) for number in range(3)]
     webhook.clock.step(float(statuses[2].headers["retry-after"]))
@@ -269,7 +269,7 @@ async def test_more_than_the_rate_is_429_and_passes_later() -> None:
 
 
 async def test_a_flood_of_strangers_is_429_before_anything_is_decoded() -> None:
-    webhook = Webhook(limits=Limits(requests=2))
+    webhook = Webhook(limits=WebhookLimits(requests=2))
 
     statuses = [(await webhook.send(b"{", sign=False)).status for _ in range(4)]
 

@@ -1,4 +1,4 @@
-"""A storm that is faster than its effects is told to wait: 429, whoever of several webhooks took the events before."""
+"""The limit on pending events: 429 during a storm, also with several webhooks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from eventing.limits import Limits
+from eventing.limits import WebhookLimits
 from eventing.mapping.event_source import pending_of, read_event_source
-from eventing.objects.ports import Recorded
+from eventing.objects.ports import RecordResult
 from eventing.webhook import intake
-from eventing.webhook.backlog import FORGOTTEN
+from eventing.webhook.backlog import COUNT_LIFETIME
 from tests.eventing.webhook import BATCH, SOURCE, ListedSources, Webhook, event, event_source
 from tests.eventing.world import event_source as made_event_source
 
@@ -20,13 +20,13 @@ def events(first: int, number: int) -> list[dict[str, Any]]:
 
 
 def seen(webhook: Webhook, pending: int) -> None:
-    """The webhook's informer shows an EventSource of which the controller has counted `pending`."""
+    """Let the webhook see an EventSource with `pending` events, as counted by the controller."""
     webhook.app._intake._sources = ListedSources(event_source(pending=pending))
 
 
 @pytest.mark.fault("E7")
 async def test_more_than_may_wait_are_told_to_come_later() -> None:
-    webhook = Webhook(limits=Limits(pending=10))
+    webhook = Webhook(limits=WebhookLimits(pending=10))
     assert (await webhook.send(events(0, 9), BATCH)).status == 202
     assert (await webhook.send(event(id="9"))).status == 202
 
@@ -39,7 +39,7 @@ async def test_more_than_may_wait_are_told_to_come_later() -> None:
 
 
 async def test_what_the_controller_has_counted_takes_the_place_of_what_was_taken() -> None:
-    webhook = Webhook(limits=Limits(pending=10))
+    webhook = Webhook(limits=WebhookLimits(pending=10))
     await webhook.send(events(0, 10), BATCH)
     seen(webhook, 8)
     assert (await webhook.send(events(10, 2), BATCH)).status == 202
@@ -51,8 +51,12 @@ async def test_what_the_controller_has_counted_takes_the_place_of_what_was_taken
 
 
 async def test_copies_and_refused_events_do_not_count() -> None:
-    webhook = Webhook(limits=Limits(pending=2))
-    webhook.ledger.answers = {"c": Recorded.COPY, "f": Recorded.COPY_OF_FAILED, "o": Recorded.OTHER}
+    webhook = Webhook(limits=WebhookLimits(pending=2))
+    webhook.ledger.answers = {
+        "c": RecordResult.DUPLICATE,
+        "f": RecordResult.DUPLICATE_OF_FAILED,
+        "o": RecordResult.CONFLICT,
+    }
     for one in ("c", "f", "o", "c"):
         await webhook.send(event(id=one))
     assert (await webhook.send(event(id="1"))).status == 202
@@ -60,29 +64,29 @@ async def test_copies_and_refused_events_do_not_count() -> None:
 
 async def test_one_event_source_that_is_full_keeps_no_other_one_waiting() -> None:
     full = event_source(name="full", source="x:full", pending=10)
-    webhook = Webhook(sources=[event_source(), full], limits=Limits(pending=10))
+    webhook = Webhook(sources=[event_source(), full], limits=WebhookLimits(pending=10))
     reply = await webhook.send([event(), event(source="x:full")], BATCH)
     assert [one["status"] for one in reply.json] == [202, 429]
     assert reply.json[0]["source"] == SOURCE
 
 
 async def test_other_limits_are_taken_over_under_way() -> None:
-    webhook = Webhook(limits=Limits(pending=1))
+    webhook = Webhook(limits=WebhookLimits(pending=1))
     await webhook.send(event(id="1"))
     assert (await webhook.send(event(id="2"))).status == 429
-    webhook.app.adopt(Limits(pending=2, events=1.0))
+    webhook.app.update_limits(WebhookLimits(pending=2, events=1.0))
     assert (await webhook.send(event(id="2"))).status == 202
     refused = await webhook.send(event(id="3"))
     assert refused.status == 429
-    webhook.app.adopt(Limits(pending=9, events=1.0))
+    webhook.app.update_limits(WebhookLimits(pending=9, events=1.0))
     assert (await webhook.send(event(id="3"))).status == 202
     assert "more than 1 events a second" in (await webhook.send(event(id="4"))).json["error"]
 
 
 async def test_a_controller_that_says_nothing_stops_nobody_for_ever() -> None:
-    webhook = Webhook(limits=Limits(pending=1))
+    webhook = Webhook(limits=WebhookLimits(pending=1))
     await webhook.send(event(id="1"))
-    webhook.clock.step(FORGOTTEN - 1)
+    webhook.clock.step(COUNT_LIFETIME - 1)
     assert (await webhook.send(event(id="2"))).status == 429
     webhook.clock.step(2)
     assert (await webhook.send(event(id="2"))).status == 202
@@ -90,7 +94,7 @@ async def test_a_controller_that_says_nothing_stops_nobody_for_ever() -> None:
 
 
 async def test_what_no_controller_has_ever_looked_at_is_not_counted() -> None:
-    webhook = Webhook([event_source(is_counted=False)], limits=Limits(pending=1))
+    webhook = Webhook([event_source(is_counted=False)], limits=WebhookLimits(pending=1))
     assert [(await webhook.send(event(id=one))).status for one in "123"] == [202] * 3
     seen(webhook, 0)
     assert [(await webhook.send(event(id=one))).status for one in "45"] == [202, 429]
@@ -105,12 +109,12 @@ async def test_event_sources_that_are_no_more_are_forgotten(monkeypatch: pytest.
     monkeypatch.setattr(intake, "FEW", 10)
     webhook = Webhook()
     known = webhook.app._intake
-    known._enough = 10
+    known._cleanup_at = 10
     await webhook.send(event(id="0"))
     for number in range(30):
         known._sources = ListedSources(event_source(), event_source(name=f"n{number}", source="x:y"))
         assert (await webhook.send(event(id=f"{number}", source="x:y"))).status == 202
-    assert len(known._buckets) <= 10 and len(known._backlogs._taken) <= 10
+    assert len(known._buckets) <= 10 and len(known._backlogs._counts) <= 10
     assert ("default", "training") in known._buckets
 
 

@@ -1,4 +1,4 @@
-"""Batches: answers for each event, and one for all."""
+"""Batches: the result for each event, and the status of the response."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from clusters.base.errors import FieldError, Invalid, Unavailable
-from eventing.limits import Limits
-from eventing.objects.ports import Recorded
+from eventing.limits import WebhookLimits
+from eventing.objects.ports import RecordResult
 from tests.eventing.webhook import BATCH, Webhook, changed, event
 
 
@@ -64,7 +64,7 @@ async def test_one_that_cannot_be_kept_now_makes_it_503() -> None:
 
 
 async def test_those_above_the_rate_make_it_429_and_the_rest_are_kept() -> None:
-    webhook = Webhook(limits=Limits(events=2, requests=100))
+    webhook = Webhook(limits=WebhookLimits(events=2, requests=100))
 
     reply = await webhook.send([event(id=str(number)) for number in range(3)], BATCH)
 
@@ -106,7 +106,7 @@ async def test_what_cannot_be_kept_now_is_told_so_alone() -> None:
 
 async def test_an_id_that_was_for_something_else_is_refused_and_a_copy_of_a_failed_one_says_so() -> None:
     webhook = Webhook()
-    webhook.ledger.answers |= {"1": Recorded.OTHER, "2": Recorded.COPY_OF_FAILED}
+    webhook.ledger.answers |= {"1": RecordResult.CONFLICT, "2": RecordResult.DUPLICATE_OF_FAILED}
     reply = await webhook.send(event(id="1"))
     assert reply.status == 400 and b"another model or change" in reply.body
     reply = await webhook.send(event(id="2"))

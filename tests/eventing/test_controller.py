@@ -1,4 +1,4 @@
-"""What becomes of accepted events: one effect each, the newest wins, failures are tried again and then kept."""
+"""The controller of events: each has one effect, the newest wins, failures are retried and then become dead letters."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from clusters.base.objects import (
     Key,
     generation_of,
 )
-from eventing.objects.apis import ANNOTATION_NEWEST, ANNOTATION_REPLAY, Change, ModelRef
+from eventing.backoff import LONGEST_WAIT, MOST_ATTEMPTS, wait_after
+from eventing.objects.apis import ANNOTATION_NEWEST, ANNOTATION_REPLAY, ModelChange, ModelRef
 from eventing.objects.model_event import event_name
-from eventing.retries import LONGEST_WAIT, MOST_ATTEMPTS, wait_after
 from tests.eventing.world import (
     NAMESPACE,
     SOURCE,
@@ -38,14 +38,16 @@ from tests.support.wait import eventually
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[EventWorld]:
-    """A running controller."""
+    """Run a controller."""
     async with event_world(tmp_path) as running:
         yield running
 
 
 async def test_an_event_changes_its_model_and_leaves_its_mark_on_it(world: EventWorld) -> None:
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    await world.send(event_spec(1, change=Change("s3://models/m/1", "sha256:" + "0" * 64, "v1"), traceparent=trace))
+    await world.send(
+        event_spec(1, change=ModelChange("s3://models/m/1", "sha256:" + "0" * 64, "v1"), traceparent=trace)
+    )
     await world.becomes(e1="Applied")
     model = await world.model()
     assert model["spec"] == {"storageUri": "s3://models/m/1", "digest": "sha256:" + "0" * 64, "version": "v1"}
@@ -57,10 +59,10 @@ async def test_an_event_changes_its_model_and_leaves_its_mark_on_it(world: Event
 
 
 async def test_what_an_event_does_not_say_of_its_artifact_does_not_stay_from_the_one_before(world: EventWorld) -> None:
-    await world.send(event_spec(1, change=Change("s3://models/m/1", "sha256:" + "0" * 64, "v1", "onnx")))
+    await world.send(event_spec(1, change=ModelChange("s3://models/m/1", "sha256:" + "0" * 64, "v1", "onnx")))
     await world.becomes(e1="Applied")
     world.clock.step(60)
-    await world.send(event_spec(2, change=Change("s3://models/m/2")))
+    await world.send(event_spec(2, change=ModelChange("s3://models/m/2")))
     await world.becomes(e2="Applied")
     assert (await world.model())["spec"] == {"storageUri": "s3://models/m/2", "version": "2", "modelFormat": "onnx"}
 
@@ -68,11 +70,11 @@ async def test_what_an_event_does_not_say_of_its_artifact_does_not_stay_from_the
 async def test_each_training_at_one_address_is_a_new_version(world: EventWorld) -> None:
     runs = {"run-1": "run-1", "run\u2028-2": event_name(SOURCE, "run\u2028-2")}
     for number, (run, version) in enumerate(runs.items()):
-        await world.send(event_spec(number, id=run, change=Change("s3://models/m/latest")))
+        await world.send(event_spec(number, id=run, change=ModelChange("s3://models/m/latest")))
         await world.becomes(**{run: "Applied"})
         assert (await world.model())["spec"] == {"storageUri": "s3://models/m/latest", "version": version}
         world.clock.step(60)
-    await world.send(event_spec(7, change=Change("s3://models/m/latest", "sha256:" + "0" * 64)))
+    await world.send(event_spec(7, change=ModelChange("s3://models/m/latest", "sha256:" + "0" * 64)))
     await world.becomes(e7="Applied")
     assert "version" not in (await world.model())["spec"]
 
@@ -141,9 +143,9 @@ async def test_models_do_not_wait_for_each_other(world: EventWorld) -> None:
     ("fields", "words"),
     [
         ({"model": ModelRef(NAMESPACE, "absent")}, "there is no Model default/absent"),
-        ({"model": ModelRef("elsewhere", "magika")}, "not for the Model"),
-        ({"change": Change("s3://others/1")}, "does not allow"),
-        ({"change": Change("s3://models/1", model_format="pickle")}, "runs code"),
+        ({"model": ModelRef("elsewhere", "magika")}, "does not allow changes of Model"),
+        ({"change": ModelChange("s3://others/1")}, "does not allow"),
+        ({"change": ModelChange("s3://models/1", model_format="pickle")}, "runs code"),
         ({"event_source": "gone"}, "EventSource default/gone"),
     ],
 )
@@ -179,9 +181,9 @@ async def test_a_model_that_is_not_there_is_made_where_the_event_source_says_so(
 
 
 async def test_an_event_that_means_nothing_is_recorded_as_ignored(world: EventWorld) -> None:
-    await world.send(event_spec(1, model=None, change=None, ignored="the type x means nothing here"))
+    await world.send(event_spec(1, model=None, change=None, ignored="no mapping rule matches event type 'x'"))
     await world.becomes(e1="Ignored")
-    assert (await world.statuses())["1"]["message"] == "the type x means nothing here"
+    assert (await world.statuses())["1"]["message"] == "no mapping rule matches event type 'x'"
 
 
 @pytest.mark.fault("E9")
@@ -241,12 +243,12 @@ async def test_a_replay_that_is_dated_in_the_future_happens_once(world: EventWor
         return str((await world.statuses())["1"]["at"]).startswith("2026-01-31")
 
     await eventually(replayed)
-    assert not world.controller._statuses.unsettled(world.informers[MODEL_EVENT].indexed("pending", "default/absent"))
+    assert not world.controller._statuses.unwritten(world.informers[MODEL_EVENT].indexed("pending", "default/absent"))
 
 
 async def test_when_the_newest_is_refused_the_one_that_it_had_beaten_is_applied(tmp_path: Path) -> None:
     async with event_world(tmp_path, running=False) as world:
-        await world.send(event_spec(1), event_spec(2, change=Change("s3://others/2")))
+        await world.send(event_spec(1), event_spec(2, change=ModelChange("s3://others/2")))
     async with event_world(tmp_path) as world:
         await world.becomes(e1="Applied", e2="Failed")
         assert (await world.model())["spec"]["version"] == "1"

@@ -1,4 +1,4 @@
-"""A SIGKILL between the steps of an event's way: after a restart every event has had its one effect, and says so."""
+"""SIGKILL between the steps of an event: after a restart, each event has had one effect, and its status shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training script sends is taken by the webhook, once, however often it has to be sent."""
+"""Events of training scripts: accepted by the webhook, with one effect, however often they are sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from eventing.emit import Timing
-from eventing.objects.ports import Change
+from eventing.objects.ports import ModelChange
 from knodel import NotEmitted, emit_training_completed
 from tests.eventing.scripted_receiver import Receiver, receiver
 from tests.eventing.webhook import SECRET, Webhook, ask, event_source
@@ -23,7 +23,7 @@ from tests.support.clock import SteppedClock
 
 
 class Steps:
-    """A clock that goes on only by what is slept on it."""
+    """A clock that only advances by sleeping on it."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -56,7 +56,7 @@ async def test_the_webhook_takes_it() -> None:
     assert entry.event.extensions == {"sequence": "0007", "sequencetype": "Integer"}
     assert entry.event.time is not None
     assert abs(entry.event.time - datetime.now(UTC)) < timedelta(minutes=1)
-    assert entry.mapped.change == Change("s3://models/iris/7/", version="7")
+    assert entry.mapped.change == ModelChange("s3://models/iris/7/", version="7")
     assert entry.mapped.metrics == {"accuracy": 0.5}
 
 
@@ -170,7 +170,7 @@ def test_a_path_is_sent_as_an_address(tmp_path: Path) -> None:
 
 
 def test_a_text_that_is_no_address_is_not_taken_for_a_path() -> None:
-    with pytest.raises(ValueError, match=r"'out/7' is no address .*pathlib\.Path"):
+    with pytest.raises(ValueError, match=r"'out/7' is not a URI .*pathlib\.Path"):
         emit_training_completed("iris", "out/7", url="http://127.0.0.1:9/events", secret=SECRET)
 
 
@@ -187,7 +187,7 @@ def test_what_is_not_said_is_not_sent() -> None:
     ("given", "message"),
     [
         ({"url": ""}, "KNODEL_EVENTS_URL"),
-        ({"url": "file:///etc/passwd"}, "no address of a webhook"),
+        ({"url": "file:///etc/passwd"}, "not the URL of a webhook"),
         ({"secret": ""}, "KNODEL_EVENTS_SECRET"),
         ({"secret": "whsec_???"}, "KNODEL_EVENTS_SECRET"),
         ({"metrics": {"loss": float("nan")}}, "JSON"),

@@ -15,13 +15,13 @@ from clusters.base.objects import EVENT, EVENT_SOURCE, MODEL, MODEL_EVENT, Key, 
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
+from eventing.backoff import MOST_ATTEMPTS
 from eventing.objects.model_event import make_model_event
-from eventing.objects.outbox import PROGRESSED, PROMOTED, ROLLED_BACK, STARTED, Entry
+from eventing.objects.outbox import PROGRESSED, PROMOTED, ROLLED_BACK, STARTED, OutboxEntry
 from eventing.objects.outgoing import is_outgoing
-from eventing.outbound.emitter import TOLD, Emitter
-from eventing.outbound.service_events import as_it_is, in_cdevents
+from eventing.outbound.emitter import REPORTED, Emitter
+from eventing.outbound.service_events import as_is, to_cdevents
 from eventing.outbound.sink import NotDelivered
-from eventing.retries import MOST_ATTEMPTS
 from tests.eventing.sink import ListedSink, ListedSpans
 from tests.eventing.world import NAMESPACE, START, event_source, event_spec, event_world, model_object
 from tests.support.clock import SteppedClock
@@ -34,7 +34,7 @@ NEVER = NotDelivered("the sink answered 400", again=False)
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-def entry(number: int, type: str = PROGRESSED, **fields: Any) -> Entry:
+def entry(number: int, type: str = PROGRESSED, **fields: Any) -> OutboxEntry:
     data = {"namespace": NAMESPACE, "model": "magika", "revision": "magika-00002", "percent": 10 * number}
     known = {
         "id": f"e{number}",
@@ -44,11 +44,11 @@ def entry(number: int, type: str = PROGRESSED, **fields: Any) -> Entry:
         "subject": "magika-00002",
         "data": data,
     }
-    return Entry(**{**known, **fields})
+    return OutboxEntry(**{**known, **fields})
 
 
 class World:
-    """A cluster with a Model whose outbox a test fills, an emitter, and its sink."""
+    """A cluster with a Model whose outbox the test fills, an emitter and its sink."""
 
     def __init__(self, cluster: EmbeddedCluster, clock: SteppedClock, sink: ListedSink | None, **options: Any) -> None:
         self.cluster = cluster
@@ -59,17 +59,17 @@ class World:
             cluster, self.informers, sink=sink, clock=clock, recorder=Recorder(cluster, "tests", clock), **options
         )
 
-    async def put(self, *entries: Entry, name: str = "magika") -> None:
+    async def put(self, *entries: OutboxEntry, name: str = "magika") -> None:
         """Write the Model's outbox as the reconciler does."""
         patch = {"status": {"outbox": [one.to_json() for one in entries]}}
         await self.cluster.patch(MODEL, name, patch, NAMESPACE, manager="tests", subresource="status")
 
     async def events(self) -> list[Object]:
-        """Those that go out."""
+        """Return the outgoing ModelEvents."""
         return [one for one in (await self.cluster.list(MODEL_EVENT)).items if is_outgoing(one)]
 
     async def phases(self) -> dict[str, str]:
-        """By id."""
+        """Return an outgoing event by id."""
         return {one["spec"]["id"]: one.get("status", {}).get("phase", "") for one in await self.events()}
 
     async def becomes(self, **phases: str) -> None:
@@ -83,7 +83,7 @@ class World:
         await eventually(reached)
 
     async def outbox(self) -> Any:
-        """What is still in it."""
+        """Return the outbox."""
         return (await self.cluster.get(MODEL, "magika", NAMESPACE)).get("status", {}).get("outbox")
 
     async def event(self, id: str) -> Object:
@@ -91,7 +91,7 @@ class World:
         return next(one for one in await self.events() if one["spec"]["id"] == id)
 
     async def fails(self, id: str, attempts: int) -> None:
-        """Step the time until so many tries of it have failed: timers of the queue run on the machine's clock."""
+        """Step the clock until so many attempts have failed: timers of the queue use the machine's clock."""
 
         async def failed(count: int) -> bool:
             return int((await self.event(id)).get("status", {}).get("attempts", 0)) == count
@@ -103,7 +103,7 @@ class World:
                 self.later()
 
     def later(self) -> None:
-        """The longest wait is over."""
+        """Step the clock by the longest wait."""
         self.clock.step(301.0)
         self.emitter.controller.queue.add(Key(NAMESPACE, "magika"))
 
@@ -232,16 +232,16 @@ async def test_a_deleted_models_last_events_are_sent(tmp_path: Path, sink: Liste
     async with world(tmp_path, sink) as at:
         at.emitter.outboxes.queue.add_after(Key(NAMESPACE, "magika"), 60.0)
         await at.informers[MODEL].synced()
-        at.emitter._look_into({**model_object(), "status": {"outbox": [entry(1).to_json()]}}, None)
+        at.emitter._observe_model({**model_object(), "status": {"outbox": [entry(1).to_json()]}}, None)
         await at.becomes(e1="Applied")
     assert sink.ids == ["e1"]
 
 
 async def test_a_model_that_is_gone_has_its_last_word_once_whoever_heard_it(tmp_path: Path, sink: ListedSink) -> None:
-    async with world(tmp_path, sink, parting=lambda model, now: [entry(1), entry(2, ROLLED_BACK)]) as at:
+    async with world(tmp_path, sink, final_entries=lambda model, now: [entry(1), entry(2, ROLLED_BACK)]) as at:
         await at.informers[MODEL].synced()
-        at.emitter._look_into(model_object(), None)
-        at.emitter._look_into(model_object(), None)
+        at.emitter._observe_model(model_object(), None)
+        at.emitter._observe_model(model_object(), None)
         await at.becomes(e1="Applied", e2="Applied")
     assert sink.ids == ["e1", "e2"]
 
@@ -250,14 +250,14 @@ async def test_a_standby_forgets_last_words_that_another_one_has_told(tmp_path: 
     clock = SteppedClock(START)
     async with embedded_cluster(tmp_path / "cluster.db", clock=clock) as cluster:
         said = [entry(number) for number in range(1, 4)]
-        standby = World(cluster, clock, sink, parting=lambda model, now: [said.pop(0)])
-        standby.emitter._look_into(model_object(), None)
-        clock.step(TOLD - 1)
-        standby.emitter._look_into(model_object(), None)
+        standby = World(cluster, clock, sink, final_entries=lambda model, now: [said.pop(0)])
+        standby.emitter._observe_model(model_object(), None)
+        clock.step(REPORTED - 1)
+        standby.emitter._observe_model(model_object(), None)
         clock.step(2)
-        standby.emitter._look_into(model_object("other"), None)
-        assert len([one for left in standby.emitter._gone.values() for one in left]) == 2
-        clock.step(TOLD - 1)
+        standby.emitter._observe_model(model_object("other"), None)
+        assert len([one for left in standby.emitter._deleted.values() for one in left]) == 2
+        clock.step(REPORTED - 1)
         async with at_work(standby.informers.run(), standby.emitter.run()):
             await standby.becomes(e3="Applied")
     assert sink.ids == ["e3"]
@@ -292,7 +292,7 @@ async def test_without_a_sink_events_are_kept_for_the_trace_and_sent_to_nobody(t
 
 
 async def test_cdevents_get_what_they_have_a_word_for(tmp_path: Path, sink: ListedSink) -> None:
-    async with world(tmp_path, sink, translate=in_cdevents) as at:
+    async with world(tmp_path, sink, translate=to_cdevents) as at:
         await at.put(entry(1, STARTED), entry(2, PROMOTED))
         await at.becomes(e1="Ignored", e2="Applied")
     [event] = sink.sent
@@ -301,7 +301,7 @@ async def test_cdevents_get_what_they_have_a_word_for(tmp_path: Path, sink: List
 
 async def test_the_controller_of_what_comes_in_leaves_it_alone(tmp_path: Path, sink: ListedSink) -> None:
     async with event_world(tmp_path) as coming:
-        at = World(coming.cluster, coming.clock, sink, translate=as_it_is)
+        at = World(coming.cluster, coming.clock, sink, translate=as_is)
         sink.failure = BUSY
         async with at_work(at.informers.run(), at.emitter.run()):
             await at.put(entry(1))
@@ -329,7 +329,7 @@ async def test_ends_of_rollouts_and_of_events_are_spans_in_the_events_trace(tmp_
         "event applied", TRACE, "rollout magika", TRACE,
     )  # fmt: skip
     assert (rollout.end - rollout.start).total_seconds() == 2
-    assert (rollout.attributes["knodel.outcome"], [mark.name for mark in rollout.marks]) == (
+    assert (rollout.attributes["knodel.outcome"], [mark.name for mark in rollout.events]) == (
         "promoted",
         ["10 % passed"],
     )

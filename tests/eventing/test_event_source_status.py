@@ -1,4 +1,4 @@
-"""What the status of an EventSource says: whether anybody can send by it, and how many of its events wait."""
+"""The status of an EventSource: the condition Ready, and the number of pending events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clusters.runtime.informer import Informers
 from eventing.auth.signing import make_secret
 from eventing.controller import source_controller
 from eventing.controller.source_controller import LONGEST_WAIT, READY_WAIT, SOON, EventSourceController
-from eventing.controller.source_status import said_pending, step_of
+from eventing.controller.source_status import pending_to_report, step_of
 from eventing.objects.apis import LABEL_EVENT_SOURCE
 from eventing.objects.model_event import event_name, make_model_event
 from tests.eventing.world import NAMESPACE, SOURCE, START, event_source, event_spec
@@ -44,7 +44,7 @@ def secret(**keys: str) -> Object:
 
 
 class World:
-    """A cluster without doors, the controller, and what its status says."""
+    """A cluster without admission, the controller of EventSources, and access to the status."""
 
     def __init__(self, cluster: EmbeddedCluster, most: int) -> None:
         self.cluster = cluster
@@ -58,12 +58,12 @@ class World:
         return await self.cluster.get(EVENT_SOURCE, "train", NAMESPACE)
 
     async def ready(self) -> tuple[str, str]:
-        """Status and reason."""
+        """Return status and reason of the condition."""
         condition = condition_of(await self.source(), "Ready") or {}
         return condition.get("status", ""), condition.get("reason", "")
 
     async def becomes(self, status: str, reason: str) -> str:
-        """Wait until it is so; returns the message."""
+        """Wait for status and reason; return the message."""
 
         async def reached() -> bool:
             assert await self.ready() == (status, reason)
@@ -75,7 +75,7 @@ class World:
 
 @asynccontextmanager
 async def running(folder: Path, most: int = 100, **spec: Any) -> AsyncIterator[World]:
-    """A world with the EventSource `train`."""
+    """Run a world with the EventSource `train`."""
     async with embedded_cluster(folder / "cluster.db") as cluster:
         world = World(cluster, most)
         await cluster.create(EVENT_SOURCE, event_source(**spec), manager="tests")
@@ -86,7 +86,7 @@ async def running(folder: Path, most: int = 100, **spec: Any) -> AsyncIterator[W
 @pytest.mark.parametrize(
     ("spec", "keys", "status", "reason", "words"),
     [
-        ({}, None, "False", "SecretNotFound", "`knodel events allow /train/magika` makes one"),
+        ({}, None, "False", "SecretNotFound", "`knodel events allow /train/magika` creates one"),
         ({}, {}, "False", "KeyUnusable", "neither `current` nor `previous`"),
         ({}, {"current": " \n"}, "False", "KeyUnusable", "neither"),
         ({}, {"current": "changeme"}, "False", "KeyUnusable", "whsec_"),
@@ -97,7 +97,7 @@ async def running(folder: Path, most: int = 100, **spec: Any) -> AsyncIterator[W
         ({"mapping": {"preset": "mlflow"}}, {"current": "short"}, "False", "KeyUnusable", "24"),
         ({"mapping": {"preset": "mlflow"}}, {"current": KEY}, "False", "KeyUnusable", "does not begin with whsec_"),
         ({"mapping": {"preset": "cdevents"}}, {"current": KEY}, "True", "Keys", ""),
-        ({"mapping": {"preset": "none"}}, {"current": KEY}, "False", "BadMapping", "there is no preset 'none'"),
+        ({"mapping": {"preset": "none"}}, {"current": KEY}, "False", "BadMapping", "unknown preset 'none'"),
         ({"mapping": {"model": "m"}}, {"current": KEY}, "False", "BadMapping", "spec.mapping.storageUri"),
         ({"auth": {}}, {"current": KEY}, "False", "Invalid", "either hmac or oidc"),
         ({"models": ["others/*"]}, {"current": KEY}, "False", "OutOfReach", "knodel-system"),
@@ -183,18 +183,18 @@ async def test_events_that_wait_are_counted_when_there_are_many(
 
 
 def test_few_events_cost_no_write() -> None:
-    assert said_pending(0, 99, 99, 100) is None
-    assert said_pending(0, 100, 1, 100) == 100
-    assert said_pending(0, 0, 100, 100) == 0
-    assert said_pending(100, 99, 0, 100) == 99
-    assert said_pending(500, 401, 0, 100) is None
-    assert said_pending(500, 400, 0, 100) == 400
+    assert pending_to_report(0, 99, 99, 100) is None
+    assert pending_to_report(0, 100, 1, 100) == 100
+    assert pending_to_report(0, 0, 100, 100) == 0
+    assert pending_to_report(100, 99, 0, 100) == 99
+    assert pending_to_report(500, 401, 0, 100) is None
+    assert pending_to_report(500, 400, 0, 100) == 400
 
 
 def test_that_none_wait_any_more_is_always_said() -> None:
-    assert said_pending(99, 1, 0, 100) is None
-    assert said_pending(99, 0, 0, 100) == 0
-    assert said_pending(0, 0, 0, 100) is None
+    assert pending_to_report(99, 1, 0, 100) is None
+    assert pending_to_report(99, 0, 0, 100) == 0
+    assert pending_to_report(0, 0, 0, 100) is None
 
 
 @pytest.mark.parametrize(("most", "step"), [(10_000, 1000), (100, 10), (1, 1)])
@@ -230,7 +230,7 @@ async def test_event_sources_that_are_no_more_are_forgotten(tmp_path: Path) -> N
         await eventually(partial(_waits, world, 2))
         await world.cluster.delete(EVENT_SOURCE, "train", NAMESPACE)
         await eventually(partial(_is_gone, world))
-        await eventually(lambda: TRAIN not in world.controller._seen)
+        await eventually(lambda: TRAIN not in world.controller._new)
         await _record(world, 2, 1)
         await eventually(partial(_waits, world, 3))
         await _finish(world, 0, 1, 2)
@@ -269,7 +269,7 @@ async def _waits(world: World, number: int) -> bool:
 
 
 async def _knows_none(world: World) -> bool:
-    return not {*world.controller._pending, *world.controller._seen}
+    return not {*world.controller._pending, *world.controller._new}
 
 
 async def _is_counted_since(world: World, first: str) -> bool:

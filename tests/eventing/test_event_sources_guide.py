@@ -1,4 +1,4 @@
-"""The EventSources that the guide shows are taken, and do what it says."""
+"""The EventSources in docs/event-sources.md are valid, and map events as described."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from pathlib import Path
 import yaml
 
 from clusters.base.objects import Object
-from eventing.mapping.event_source import EventSource, read_event_source
+from eventing.mapping.event_source import read_event_source
 from eventing.mapping.jobs import JOB_KINDS
-from eventing.mapping.presets import FOREIGN, PRESETS
+from eventing.mapping.presets import PLAIN_JSON, PRESETS
 from eventing.mapping.transforms import TRANSFORMS
 from eventing.objects.event import Event
-from eventing.objects.ports import Change, Mapped
+from eventing.objects.ports import EventSource, Mapped, ModelChange
 from serving.types.event_source import validate_event_source
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "event-sources.md").read_text()
 
 
 def shown() -> dict[str, Object]:
-    """The guide's objects by name."""
+    """Return the guide's objects by name."""
     blocks = [block for block in GUIDE.split("\n\n") if block.startswith("    apiVersion:")]
     objects = [yaml.safe_load(textwrap.dedent(block)) for block in blocks]
     return {obj["metadata"]["name"]: obj for obj in objects}
 
 
 def read(name: str) -> EventSource:
-    """One of them."""
+    """Return one of them, parsed."""
     obj = shown()[name]
     assert list(validate_event_source(None, obj)) == []
     return read_event_source({**obj, "metadata": {**obj["metadata"], "namespace": "ml"}})
 
 
 def meant(source: EventSource, event: Event) -> Mapped:
-    """What it makes of an event."""
+    """Return the meaning of an event for the EventSource."""
     assert source.mapping is not None
     return source.mapping.map(event, "ml")
 
@@ -46,7 +46,7 @@ def test_a_pipeline_is_read_as_the_guide_says() -> None:
 
     found = meant(read("pipeline"), Event(id="2", source=sent.source, type=sent.type, data=ended))
 
-    assert (found.id, found.change) == ("r7", Change("s3://models/iris/r7/", version="ab12"))
+    assert (found.id, found.change) == ("r7", ModelChange("s3://models/iris/r7/", version="ab12"))
     barren = Event(id="3", source=sent.source, type=sent.type, data={**run, "outputs": []})
     assert meant(read("pipeline"), barren).ignored == "the run made no model"
 
@@ -55,7 +55,7 @@ def test_one_registered_model_of_mlflow_is_read_as_the_guide_says() -> None:
     def version(name: str) -> Event:
         data = {"name": name, "version": "3", "source": "s3://mlflow/1", "tags": {}}
         sent = {"entity": "model_version", "action": "created", "timestamp": "2026-01-01T12:00:00+00:00", "data": data}
-        return Event(id=name, source="/mlflow", type=FOREIGN, data=sent)
+        return Event(id=name, source="/mlflow", type=PLAIN_JSON, data=sent)
 
     found = meant(read("mlflow"), version("Fraud_Model"))
     assert found.model is not None

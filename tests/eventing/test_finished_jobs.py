@@ -1,4 +1,4 @@
-"""Jobs that ended while nobody listened are found once, and those of which an event came are not done again."""
+"""The search for finished jobs: missed ones are recorded once, jobs with an event are duplicates."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import pytest
 from clusters.base.api import ObjectList
 from clusters.base.errors import ClusterError, FieldError, Forbidden, Invalid, NotFound, Unavailable
 from clusters.base.objects import Kind, Object
-from eventing.mapping.event_source import EventSource
 from eventing.mapping.jobs import JOB_KINDS
-from eventing.mapping.mapper import EventMapper
 from eventing.mapping.mapping import compile_mapping
+from eventing.mapping.training import EventMapper
 from eventing.objects.event import Event
-from eventing.objects.ports import NewEvent
+from eventing.objects.ports import EventSource, NewEvent
 from eventing.webhook.finished_jobs import AT_ONCE, ATTEMPTS, FinishedJobs, event_of, missed_of, namespaces_of
 from tests.eventing.job_objects import KINDS, completed, job_of, running
 from tests.eventing.webhook import ListedLedger, event_source
@@ -27,7 +26,7 @@ NOW = datetime(2026, 1, 1, 13, tzinfo=UTC)  # an hour after the jobs' end
 
 
 class Clock:
-    """Stands still; what it was asked to sleep is to be seen."""
+    """A clock that stands still and records sleeps."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -37,11 +36,11 @@ class Clock:
         return NOW
 
     def monotonic(self) -> float:
-        """Never asked."""
+        """Unused."""
         return 0.0
 
     async def sleep(self, seconds: float) -> None:
-        """Note it."""
+        """Record the sleep."""
         self.slept.append(seconds)
 
 
@@ -57,7 +56,7 @@ class ListedJobs:
         self.asked: list[tuple[Kind, str | None]] = []
 
     async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> ObjectList:
-        """Those of the kind, without what items of a list lack."""
+        """Return the jobs of the kind, without apiVersion and kind, as in a list."""
         self.asked.append((kind, namespace))
         if self._absent is not None and kind is not JOB.kind:
             raise self._absent
@@ -75,7 +74,7 @@ def source(**fields: Any) -> EventSource:
 
 
 def look(lister: ListedJobs, ledger: ListedLedger, *sources: EventSource) -> tuple[FinishedJobs, Clock]:
-    """The search, and its clock."""
+    """Return the search and its clock."""
     clock = Clock()
     return FinishedJobs(lister, lambda: sources or (source(),), EventMapper(), ledger, clock), clock
 
@@ -166,7 +165,7 @@ def test_jobs_are_where_their_models_are(models: list[str], namespaces: list[str
 
 @pytest.mark.parametrize(
     ("absent", "words"),
-    [(NotFound("no such kind"), "has no such kind"), (Forbidden("may not list"), "may not be listed")],
+    [(NotFound("no such kind"), "does not have this kind"), (Forbidden("may not list"), "listing them is forbidden")],
 )
 async def test_kinds_that_are_not_there_or_may_not_be_read_are_passed_over_and_told_in_one_line(
     absent: ClusterError, words: str, caplog: pytest.LogCaptureFixture
@@ -175,7 +174,7 @@ async def test_kinds_that_are_not_there_or_may_not_be_read_are_passed_over_and_t
     search, clock = look(ListedJobs(job_of(JOB, completed(JOB)), absent=absent), ListedLedger())
     assert await search.run() == 1
     assert clock.slept == []
-    [line] = [record.getMessage() for record in caplog.records if "not looked for" in record.getMessage()]
+    [line] = [record.getMessage() for record in caplog.records if "not searched" in record.getMessage()]
     assert words in line
     assert all(job.kind.resource in line for job in JOB_KINDS if job is not JOB)
 

@@ -1,4 +1,4 @@
-"""Senders that are not ours, at the real webhook: MLflow's signed deliveries, and jobs through Knative's broker."""
+"""Foreign senders at the real webhook: MLflow's signed deliveries, and jobs through Knative's broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from eventing.auth.hmac_keys import keys_of
 from eventing.mapping.mapping import compile_mapping
-from eventing.objects.ports import Change, HmacAuth, ModelRef
+from eventing.objects.ports import HmacAuth, ModelChange, ModelRef
 from tests.eventing.issuer import AUTH, Issuer
 from tests.eventing.job_objects import KINDS, completed, job_of, running
 from tests.eventing.webhook import STRUCTURED, ListedKeys, Reply, Webhook, ask, event, event_source
@@ -37,7 +37,7 @@ async def deliver(
     key: str = MLFLOW_KEY,
     content_type: str = "application/json",
 ) -> Reply:
-    """As MLflow does it (mlflow/webhooks/delivery.py)."""
+    """Sign like MLflow (mlflow/webhooks/delivery.py)."""
     content = json.dumps(body).encode()
     at = str(int(webhook.clock.now().timestamp()))
     made = hmac.new(key.encode(), f"{delivery}.{at}.".encode() + content, hashlib.sha256).digest()
@@ -51,7 +51,7 @@ async def deliver(
 
 
 def version(number: str = "3", **data: Any) -> dict[str, Any]:
-    """A new version of a model in MLflow."""
+    """Return the delivery for a new model version in MLflow."""
     told = {"name": "Iris", "version": number, "source": f"s3://models/iris/{number}", "run_id": "ab", "tags": {}}
     at = "2026-01-01T00:00:00.5+00:00"
     return {"entity": "model_version", "action": "created", "timestamp": at, "data": {**told, **data}}
@@ -66,7 +66,7 @@ async def test_a_new_version_in_mlflow_changes_its_model_once_however_often_it_i
 
     [entry] = webhook.ledger.entries.values()
     assert entry.mapped.model == ModelRef("default", "iris")
-    assert entry.mapped.change == Change("s3://models/iris/3", version="3")
+    assert entry.mapped.change == ModelChange("s3://models/iris/3", version="3")
 
 
 async def test_a_delivery_by_another_key_or_to_other_places_is_refused() -> None:
@@ -96,12 +96,12 @@ async def test_what_mlflow_tells_besides_is_recorded_as_ignored() -> None:
     reply = await deliver(webhook, {**version(), "entity": "registered_model"})
     [entry] = webhook.ledger.entries.values()
     assert (reply.status, reply.headers["knodel-event"]) == (202, "ignored")
-    assert entry.mapped.ignored == "it is no new version of a model"
+    assert entry.mapped.ignored == "it is not a new model version"
 
 
 @pytest.fixture
 def broker() -> tuple[Webhook, Issuer]:
-    """A webhook that lets in a Trigger's account, and who gives out its tokens."""
+    """Return a webhook that accepts the service account of a Trigger, and the issuer of its tokens."""
     clock = SteppedClock()
     issuer = Issuer(clock)
     mapping = compile_mapping({"preset": "job"})

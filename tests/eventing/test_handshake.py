@@ -1,4 +1,4 @@
-"""OPTIONS: the handshake of CloudEvents' webhook specification."""
+"""OPTIONS: the validation handshake of the CloudEvents webhook specification."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from eventing.limits import Limits
+from eventing.limits import WebhookLimits
 from tests.eventing.webhook import Webhook
 
 
 async def shake(**headers: str) -> Any:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return await Webhook(limits=Limits(requests=10)).send(headers=named, method="OPTIONS", sign=False)
+    return await Webhook(limits=WebhookLimits(requests=10)).send(headers=named, method="OPTIONS", sign=False)
 
 
 async def test_an_origin_that_asks_may_send_at_our_rate() -> None:

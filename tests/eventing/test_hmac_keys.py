@@ -1,4 +1,4 @@
-"""Keys of Secrets, over a real store."""
+"""HMAC keys from Secrets in a real store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def secret(**data: str) -> Object:
 
 
 class Counted:
-    """A cluster whose reads are counted, and fail while `broken`."""
+    """A cluster that counts reads; they fail while `broken`."""
 
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""Where an issuer and its keys may be: tenants name issuers, an issuer names its key set, and we are inside."""
+"""Allowed addresses of issuers and their key sets: tenants choose issuers, so internal addresses are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOSTS = {
     "metadata.example": ["169.254.169.254"],
     "localhost": ["127.0.0.1"],
 }
-REFUSED = r"private or reserved|not asked|is not a URL|no such host|not a canonical"
+REFUSED = r"private or reserved|not an https URL|is not a URL|no such host|not a canonical"
 NOTHING: frozenset[str] = frozenset()
 
 
@@ -36,7 +36,7 @@ async def resolve(host: str) -> Sequence[str]:
 async def server(
     answer: Callable[[str], object], address: str = "127.0.0.1", port: int = 0
 ) -> AsyncIterator[tuple[int, list[str]]]:
-    """A server on this machine: its port, and the paths that it was asked for."""
+    """Run a server on this machine; yield its port and the requested paths."""
     paths: list[str] = []
 
     async def handle(request: web.Request) -> web.Response:
@@ -100,7 +100,7 @@ async def test_the_owner_of_one_machine_may_have_an_issuer_on_it(host: str) -> N
 
 @pytest.fixture
 def public_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """127.0.0.1 counts as public here, 127.0.0.2 as private."""
+    """Treat 127.0.0.1 as public and 127.0.0.2 as private."""
     monkeypatch.setattr(ssrf, "REFUSED_V4", (IPv4Network("127.0.0.2/32"),))
 
 

@@ -1,8 +1,9 @@
-"""Key sets of issuers: where they are found, how often they are asked for, what happens when they are not had."""
+"""Key sets of issuers: discovery, caching, and failures."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -27,7 +28,7 @@ from tests.support.clock import SteppedClock
 
 
 class CountedFetcher:
-    """`Fetcher` of what a test puts into `document`; None is an issuer that does not answer."""
+    """A `Fetcher` that returns `document`; None is an unreachable issuer."""
 
     def __init__(self, document: Mapping[str, Any] | None) -> None:
         self.document = document
@@ -174,7 +175,7 @@ async def test_what_is_no_key_set_is_an_issuer_that_does_not_answer(document: di
 
 @asynccontextmanager
 async def issuer_at(answer: Callable[[str, str], web.Response]) -> AsyncIterator[tuple[str, Discovery]]:
-    """An issuer on this machine; `answer(base, path)`."""
+    """Run an issuer on this machine with the answers of `answer(base, path)`."""
     base = ""
 
     async def handle(request: web.Request) -> web.Response:
@@ -245,11 +246,16 @@ async def test_an_issuer_whose_answer_does_not_end_is_unreachable(monkeypatch: p
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
         await reader.read()
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        ended.set()
 
+    ended = asyncio.Event()
     async with await asyncio.start_server(begin, "127.0.0.1", 0) as server:
         address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        with pytest.raises(IssuerUnreachable, match="cannot be asked: no answer in time"):
+        with pytest.raises(IssuerUnreachable, match="is not reachable: no response in time"):
             await Discovery(lambda: LOOPBACK_HOSTS).fetch(address)
+        await ended.wait()
 
 
 async def test_an_issuer_that_is_not_there_is_unreachable() -> None:

@@ -1,4 +1,4 @@
-"""The hand-written statuses of jobs are such as their real definitions take; they come from the projects' releases."""
+"""The hand-written statuses of jobs are valid in the CustomResourceDefinitions of the projects' releases."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FOREIGN = {name: job for name, job in KINDS.items() if job.kind.group in DEFINIT
 
 @pytest.fixture(params=list(FOREIGN.values()), ids=list(FOREIGN))
 def kind(request: pytest.FixtureRequest) -> JobKind:
-    """Each kind whose controller is not here."""
+    """Each kind whose controller does not run here."""
     found: JobKind = request.param
     return found
 
 
 def status_schema(kind: JobKind) -> dict[str, Any]:
-    """The schema of its status."""
+    """Return the schema of its status."""
     file = module_folder(DEFINITIONS[kind.kind.group]) / FOLDER / f"{kind.kind.group}_{kind.kind.plural}.yaml"
     definition = yaml.load(file.read_text(), Loader=LOADER)  # noqa: S506  a safe one
     [schema] = [one["schema"] for one in definition["spec"]["versions"] if one["name"] == kind.kind.version]

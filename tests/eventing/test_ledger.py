@@ -1,4 +1,4 @@
-"""The ledger and what forgets it: one object for each event, durable, and gone when it is old."""
+"""The ledger and its expiry: one durable object for each event, deleted when it is old."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from clusters.base.errors import AlreadyExists, ClusterError, Forbidden, NotFoun
 from clusters.base.objects import MODEL_EVENT, Object, name_of, timestamp
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.runtime.informer import Informer
-from eventing.controller.expiry import Bounds, ModelEventExpiry, victims_of
-from eventing.mapping.event_source import EventSource
+from eventing.controller.expiry import ModelEventExpiry, RetentionLimits, victims_of
 from eventing.objects.event import Event
-from eventing.objects.model_event import LARGEST_DATA, Status, event_name, read_model_event, validate_model_event
-from eventing.objects.ports import Change, HmacAuth, Mapped, ModelRef, NewEvent, Recorded
+from eventing.objects.model_event import LARGEST_DATA, EventStatus, event_name, read_model_event, validate_model_event
+from eventing.objects.ports import EventSource, HmacAuth, Mapped, ModelChange, ModelRef, NewEvent, RecordResult
 from eventing.objects.status import Statuses
 from eventing.webhook.ledger import ModelEventLedger
 from tests.eventing.world import NAMESPACE, SOURCE, START
@@ -32,7 +31,7 @@ TRAIN = EventSource(NAMESPACE, "train", SOURCE, HmacAuth("keys"), ("*",))
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
-    """A cluster without any door."""
+    """Run a cluster without admission."""
     async with embedded_cluster(tmp_path / "cluster.db", clock=SteppedClock(START)) as running:
         yield running
 
@@ -41,7 +40,7 @@ def entry(
     number: int, *, data: Any = None, extensions: dict[str, str] | None = None, source: str = "/foreign", **mapped: Any
 ) -> NewEvent:
     event = Event(id="foreign", source=source, type="t", data=data, extensions=extensions or {}, subject="s")
-    known = {"model": ModelRef(NAMESPACE, "magika"), "change": Change("s3://models/1")}
+    known = {"model": ModelRef(NAMESPACE, "magika"), "change": ModelChange("s3://models/1")}
     return NewEvent(TRAIN, event, Mapped(str(number), SOURCE, START, **{**known, **mapped}), START)
 
 
@@ -53,19 +52,19 @@ async def test_an_entry_is_kept_as_it_was_mapped(cluster: EmbeddedCluster) -> No
     extensions = {"sequence": "7", "sequencetype": "Integer", "traceparent": "00-a-b-01"}
     data = {"model": "magika", "metrics": {"accuracy": 0.9}}
     kept = entry(1, data=data, extensions=extensions, source=SOURCE, metrics={"accuracy": 0.9})
-    assert await ModelEventLedger(cluster).record([kept]) == [Recorded.TAKEN]
+    assert await ModelEventLedger(cluster).record([kept]) == [RecordResult.NEW]
     obj = (await events(cluster))["1"]
     assert name_of(obj) == event_name(SOURCE, "1")
     assert obj["metadata"]["labels"] == {"knodel.dev/event-source": "train", "knodel.dev/model": "magika"}
     spec = read_model_event(obj).spec
     assert (spec.source, spec.sequence, spec.traceparent, spec.subject) == (SOURCE, "7", "00-a-b-01", "s")
     assert spec.sequencetype == "Integer"
-    assert (spec.data, spec.metrics, spec.change) == (data, {"accuracy": 0.9}, Change("s3://models/1"))
+    assert (spec.data, spec.metrics, spec.change) == (data, {"accuracy": 0.9}, ModelChange("s3://models/1"))
     assert validate_model_event(None, obj) == []
 
 
 async def test_the_sequence_of_an_event_that_is_given_another_source_orders_nothing(cluster: EmbeddedCluster) -> None:
-    """Senders that do not know of each other have one source then, and each counts for itself."""
+    """Independent senders then share one source, and each has its own sequence."""
     await ModelEventLedger(cluster).record([entry(1, extensions={"sequence": "7"})])
     assert "sequence" not in (await events(cluster))["1"]["spec"]
 
@@ -74,13 +73,13 @@ async def test_the_sequence_of_an_event_that_is_given_another_source_orders_noth
 async def test_of_a_hundred_copies_at_once_one_is_taken(cluster: EmbeddedCluster) -> None:
     ledgers = [ModelEventLedger(cluster) for _ in range(4)]  # as many webhooks
     answers = await asyncio.gather(*(ledgers[number % 4].record([entry(1)]) for number in range(100)))
-    assert [answer for [answer] in answers if answer is not Recorded.COPY] == [Recorded.TAKEN]
+    assert [answer for [answer] in answers if answer is not RecordResult.DUPLICATE] == [RecordResult.NEW]
     assert len(await events(cluster)) == 1
 
 
 async def test_a_copy_within_a_batch_is_one(cluster: EmbeddedCluster) -> None:
     answers = await ModelEventLedger(cluster).record([entry(1), entry(2), entry(1)])
-    assert answers == [Recorded.TAKEN, Recorded.TAKEN, Recorded.COPY]
+    assert answers == [RecordResult.NEW, RecordResult.NEW, RecordResult.DUPLICATE]
 
 
 async def test_events_that_come_at_one_time_have_an_order_of_arrival(cluster: EmbeddedCluster) -> None:
@@ -106,7 +105,7 @@ async def test_what_could_not_be_kept_is_never_called_taken(cluster: EmbeddedClu
             return [{}, Unavailable("the disk is full")]
 
     taken, failed = await ModelEventLedger(Failing()).record([entry(1), entry(2)])  # type: ignore[arg-type]
-    assert taken is Recorded.TAKEN and isinstance(failed, Unavailable)
+    assert taken is RecordResult.NEW and isinstance(failed, Unavailable)
 
 
 async def test_large_metrics_are_left_out_too(cluster: EmbeddedCluster) -> None:
@@ -119,19 +118,19 @@ async def test_large_metrics_are_left_out_too(cluster: EmbeddedCluster) -> None:
 async def test_an_id_that_was_for_another_change_or_model_is_no_copy(cluster: EmbeddedCluster) -> None:
     ledger = ModelEventLedger(cluster)
     await ledger.record([entry(1)])
-    again = [entry(1, change=Change("s3://models/2")), entry(1, model=ModelRef(NAMESPACE, "other")), entry(1)]
-    assert await ledger.record(again) == [Recorded.OTHER, Recorded.OTHER, Recorded.COPY]
+    again = [entry(1, change=ModelChange("s3://models/2")), entry(1, model=ModelRef(NAMESPACE, "other")), entry(1)]
+    assert await ledger.record(again) == [RecordResult.CONFLICT, RecordResult.CONFLICT, RecordResult.DUPLICATE]
 
 
 async def test_a_copy_of_what_failed_says_so(cluster: EmbeddedCluster) -> None:
     await ModelEventLedger(cluster).record([entry(1)])
-    await Statuses(cluster, SteppedClock(START)).settle([((await events(cluster))["1"], Status("Failed"))])
-    assert await ModelEventLedger(cluster).record([entry(1)]) == [Recorded.COPY_OF_FAILED]
+    await Statuses(cluster, SteppedClock(START)).write([((await events(cluster))["1"], EventStatus("Failed"))])
+    assert await ModelEventLedger(cluster).record([entry(1)]) == [RecordResult.DUPLICATE_OF_FAILED]
 
 
 @pytest.mark.parametrize(
     ("failure", "answer"),
-    [(NotFound("it is gone"), Unavailable), (Forbidden("no"), Recorded), (Unavailable("a"), Unavailable)],
+    [(NotFound("it is gone"), Unavailable), (Forbidden("no"), RecordResult), (Unavailable("a"), Unavailable)],
 )
 async def test_an_original_that_cannot_be_read(failure: ClusterError, answer: type) -> None:
     class Blind:
@@ -142,7 +141,7 @@ async def test_an_original_that_cannot_be_read(failure: ClusterError, answer: ty
             raise failure
 
     [recorded] = await ModelEventLedger(Blind()).record([entry(1)])  # type: ignore[arg-type]
-    assert isinstance(recorded, answer) and recorded in (Recorded.COPY, recorded)
+    assert isinstance(recorded, answer) and recorded in (RecordResult.DUPLICATE, recorded)
 
 
 def test_a_spec_never_changes_and_a_replay_has_a_time() -> None:
@@ -154,18 +153,18 @@ def test_a_spec_never_changes_and_a_replay_has_a_time() -> None:
 
 
 async def finished(cluster: EmbeddedCluster, clock: SteppedClock, *numbers: int) -> None:
-    """Record events and let them reach their end, one a second."""
+    """Record events and finish one a second."""
     for number in numbers:
         await ModelEventLedger(cluster).record([entry(number)])
         obj = (await events(cluster))[str(number)]
-        await Statuses(cluster, clock).settle([(obj, Status("Applied"))])
+        await Statuses(cluster, clock).write([(obj, EventStatus("Applied"))])
         clock.step(1)
 
 
 @contextlib.asynccontextmanager
 async def expiry(cluster: EmbeddedCluster, clock: SteppedClock, **bounds: Any) -> AsyncIterator[ModelEventExpiry]:
     informer = Informer(cluster, MODEL_EVENT)
-    made = ModelEventExpiry(cluster, informer, clock, Bounds(**bounds))
+    made = ModelEventExpiry(cluster, informer, clock, RetentionLimits(**bounds))
     tasks = [asyncio.create_task(informer.run()), asyncio.create_task(made.run())]
     await informer.synced()
     yield made
@@ -205,7 +204,7 @@ async def test_of_too_many_the_oldest_go_at_once(cluster: EmbeddedCluster) -> No
 
 
 def gone(number: int, phase: str, minutes: float = 60, *, sender: str = "train", source: str = SOURCE) -> Object:
-    """A finished event whose phase was reached so many minutes ago."""
+    """Return an event that finished `minutes` ago."""
     metadata = {"name": f"e{number}", "namespace": NAMESPACE, "labels": {"knodel.dev/event-source": sender}}
     at = timestamp(START - timedelta(minutes=minutes))
     return {"metadata": metadata, "spec": {"source": source}, "status": {"phase": phase, "at": at}}
@@ -213,7 +212,8 @@ def gone(number: int, phase: str, minutes: float = 60, *, sender: str = "train",
 
 def names(*finished: Object, **bounds: Any) -> list[str]:
     return sorted(
-        name_of(obj) for obj in victims_of(finished, START, Bounds(**{"most": 2, "failed": 1, "cap": 4, **bounds}))
+        name_of(obj)
+        for obj in victims_of(finished, START, RetentionLimits(**{"most": 2, "failed": 1, "cap": 4, **bounds}))
     )
 
 

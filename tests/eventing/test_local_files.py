@@ -1,4 +1,4 @@
-"""Local model files that events name: only files below the `storagePrefixes` are kept and served."""
+"""Local model files in events: only files below the `storagePrefixes` are kept and served."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clusters.base.objects import EVENT_SOURCE
-from eventing.objects.apis import Change
+from eventing.objects.apis import ModelChange
 from serving.platform import event_files
 from serving.platform.event_files import EventFiles
 from serving.storage import kept
@@ -32,12 +32,12 @@ async def world(tmp_path: Path) -> AsyncIterator[EventWorld]:
 
 
 async def send(world: EventWorld, path: Path) -> None:
-    """Send the event of a model at the path."""
-    await world.send(event_spec(1, event_source="local", change=Change(path.as_uri(), version="1")))
+    """Send an event with a model at the path."""
+    await world.send(event_spec(1, event_source="local", change=ModelChange(path.as_uri(), version="1")))
 
 
 def load(folder: Path, uri: str, digest: str) -> bytes:
-    """Load as a replica does."""
+    """Load the model like a replica."""
     options = StorageOptions({}, kept=folder / "kept", kept_limit=LIMIT)
     artifact = fetch(uri, digest, folder / "cache", frozenset(), options=options)
     return artifact.read(*artifact.names())

@@ -24,7 +24,7 @@ from tests.support.wait import eventually
 
 
 async def make_event_source(cluster: EmbeddedCluster) -> None:
-    """One for `SOURCE`, and its key."""
+    """Create an EventSource for `SOURCE` and its key."""
     spec = {
         "source": SOURCE,
         "auth": {"hmac": {"secretRef": {"name": "training-key"}}},

@@ -1,4 +1,4 @@
-"""Mappings: foreign events as changes, by data; every fault of a mapping is named before an event comes."""
+"""Mappings of foreign events to changes; faults of a mapping are found before an event arrives."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import pytest
 from clusters.base.errors import Invalid
 from eventing.errors import BadEvent
 from eventing.mapping.event_source import read_event_source
-from eventing.mapping.mapper import EventMapper
 from eventing.mapping.mapping import compile_mapping, document_of, mapping_faults
-from eventing.mapping.training import TYPE
+from eventing.mapping.training import TYPE, EventMapper
 from eventing.objects.event import Event
-from eventing.objects.ports import Change, ModelRef
+from eventing.objects.ports import ModelChange, ModelRef
 from serving.types.event_source import validate_event_source
 from tests.eventing.webhook import event, event_source
 
@@ -23,7 +22,7 @@ DATA = {"name": "Iris", "version": 7, "stage": "production", "at": "2026-01-01T1
 
 
 def sent(data: Any = None, **attributes: Any) -> Event:
-    """A foreign event."""
+    """Return a foreign event."""
     known = {"id": "e-1", "source": "/ci", "type": "org.example.model.stored", "data": DATA if data is None else data}
     return Event(**{**known, **attributes})
 
@@ -32,7 +31,7 @@ def test_templates_make_the_change() -> None:
     mapping = {**OWN, "version": ["$.data.tag", "$.data.version"], "id": "run-{$.data.run}", "time": "$.data.at"}
     found = compile_mapping(mapping).map(sent(), "ml")
     assert found.model == ModelRef("ml", "iris")
-    assert found.change == Change("s3://models/Iris/7/", version="7")
+    assert found.change == ModelChange("s3://models/Iris/7/", version="7")
     assert (found.id, found.source) == ("run-r-1", "/ci")
     assert found.time == datetime(2026, 1, 1, 11, tzinfo=UTC)
 
@@ -41,7 +40,7 @@ def test_templates_make_the_change() -> None:
 @pytest.mark.parametrize("control", ["\n", "\x1b", "\x00", "\x9b"])
 def test_control_characters_of_a_foreign_event_go_no_further(name: str, control: str) -> None:
     mapping = compile_mapping({"model": "iris", "storageUri": "s3://models/1/", name: "s3://{$.data.said}"})
-    with pytest.raises(BadEvent, match=r"as it is mapped: .* control characters"):
+    with pytest.raises(BadEvent, match=r"the mapped event: .* control characters"):
         mapping.map(sent({"said": f"onnx{control}"}), "ml")
 
 
@@ -67,10 +66,10 @@ def test_attributes_and_extensions_of_the_event_are_to_be_had() -> None:
 @pytest.mark.parametrize(
     ("mapping", "reason"),
     [
-        ({"types": ["org.example.model.deleted"]}, "the type 'org.example.model.stored' means nothing here"),
-        ({"when": ["$[?@.stage == 'x']"]}, "nothing is at $[?@.stage == 'x']"),
+        ({"types": ["org.example.model.deleted"]}, "no mapping rule matches event type 'org.example.model.stored'"),
+        ({"when": ["$[?@.stage == 'x']"]}, "$[?@.stage == 'x'] selects nothing"),
         ({"when": [{"path": "$[?@.stage == 'x']", "otherwise": "it is a draft"}]}, "it is a draft"),
-        ({"when": ["$[?@.stage == 'production']", "$.data.missing"]}, "nothing is at $.data.missing"),
+        ({"when": ["$[?@.stage == 'production']", "$.data.missing"]}, "$.data.missing selects nothing"),
         ({"model": "$.data.missing"}, "it has no model"),
         ({"storageUri": "s3://{$.data.missing}"}, "it has no storageUri"),
         ({"storageUri": "$.data"}, "it has no storageUri"),
@@ -94,9 +93,9 @@ def test_types_are_globs() -> None:
         ({"model": "$.data.at"}, "model"),
         ({"namespace": "$.data.name"}, "namespace"),
         ({"digest": "$.data.run"}, "digest"),
-        ({"time": "$.data.run"}, "time 'r-1' is no RFC 3339 time"),
-        ({"time": "$.data.version"}, "time '7' is no RFC 3339 time"),
-        ({"id": "$.data.missing"}, "no id"),
+        ({"time": "$.data.run"}, "time 'r-1' is not an RFC 3339 time"),
+        ({"time": "$.data.version"}, "time '7' is not an RFC 3339 time"),
+        ({"id": "$.data.missing"}, "invalid id"),
         ({"metrics": "$.data.name"}, "no JSON"),
         ({"metrics": "$.data.version"}, "metrics"),
     ],
@@ -110,7 +109,7 @@ def test_a_value_that_is_none_is_refused_as_ours_would_be(mapping: dict[str, Any
 def test_an_id_of_a_foreign_event_is_one_line_of_bounded_length() -> None:
     compiled = compile_mapping({**OWN, "id": "$.data.run"})
     for run in ("a\r\nb", "x" * 5000):
-        with pytest.raises(BadEvent, match="no id"):
+        with pytest.raises(BadEvent, match="invalid id"):
             compiled.map(sent({**DATA, "run": run}), "ml")
 
 
@@ -131,8 +130,8 @@ def test_ones_own_fields_replace_those_of_a_preset_and_conditions_are_added() ->
     mapping = {"preset": "cdevents", "model": "iris", "storageUri": "s3://models/iris/", "when": ["$.data.ok"]}
     compiled = compile_mapping(mapping)
     published = "dev.cdevents.artifact.published.0.2.0"
-    assert compiled.map(sent({"ok": True}, type=published), "ml").change == Change("s3://models/iris/")
-    assert compiled.map(sent({}, type=published), "ml").ignored == "nothing is at $.data.ok"
+    assert compiled.map(sent({"ok": True}, type=published), "ml").change == ModelChange("s3://models/iris/")
+    assert compiled.map(sent({}, type=published), "ml").ignored == "$.data.ok selects nothing"
     assert compiled.preset == "cdevents"
 
 
@@ -141,24 +140,24 @@ def test_ones_own_fields_replace_those_of_a_preset_and_conditions_are_added() ->
     [
         ({}, "spec.mapping.model", "required"),
         ({"model": "iris"}, "spec.mapping.storageUri", "required"),
-        ({"preset": "jobs"}, "spec.mapping", "there is no preset 'jobs', only job, mlflow, cdevents"),
+        ({"preset": "jobs"}, "spec.mapping", "unknown preset 'jobs': use one of job, mlflow, cdevents"),
         ({**OWN, "storageURI": "x"}, "spec.mapping", "unknown field `storageURI`"),
         ({**OWN, "model": 7}, "spec.mapping", r"\$.model"),
         ({**OWN, "when": [{"otherwise": "x"}]}, "spec.mapping", "path"),
-        ({**OWN, "model": "$.data["}, "spec.mapping.model", "no JSONPath"),
+        ({**OWN, "model": "$.data["}, "spec.mapping.model", "not a JSONPath"),
         ({**OWN, "model": "$..name"}, "spec.mapping.model", "descendants"),
-        ({**OWN, "when": ["data.name"]}, "spec.mapping.when", "no JSONPath"),
+        ({**OWN, "when": ["data.name"]}, "spec.mapping.when", "not a JSONPath"),
         ({**OWN, "when": ["$.data[?match(@.a, '(a+)+')]"]}, "spec.mapping.when", "match"),
         ({**OWN, "when": ["$.data[?$.data[?@.a]]"]}, "spec.mapping.when", "within a filter"),
         ({**OWN, "when": ["$.data"] * 17}, "spec.mapping.when", "at most 16"),
         ({**OWN, "types": ["a"] * 17}, "spec.mapping.types", "at most 16"),
         ({**OWN, "version": ["a"] * 17}, "spec.mapping.version", "at most 16"),
-        ({**OWN, "version": [""]}, "spec.mapping.version", "between 1 and"),
-        ({**OWN, "version": "v{$.data.version"}, "spec.mapping.version", "without its"),
-        ({**OWN, "version": "$.data.name | upper"}, "spec.mapping.version", "there is no 'upper', only"),
-        ({**OWN, "source": "/ci/{$.data.name}"}, "spec.mapping.source", "the same for all events"),
-        ({**OWN, "source": "$.source"}, "spec.mapping.source", "the same for all events"),
-        ({**OWN, "source": "a b"}, "spec.mapping.source", "no URI reference"),
+        ({**OWN, "version": [""]}, "spec.mapping.version", "1 to 2048"),
+        ({**OWN, "version": "v{$.data.version"}, "spec.mapping.version", "without a closing"),
+        ({**OWN, "version": "$.data.name | upper"}, "spec.mapping.version", "unknown transform 'upper': use one of"),
+        ({**OWN, "source": "/ci/{$.data.name}"}, "spec.mapping.source", "constant text"),
+        ({**OWN, "source": "$.source"}, "spec.mapping.source", "constant text"),
+        ({**OWN, "source": "a b"}, "spec.mapping.source", "not a URI reference"),
     ],
 )
 def test_every_fault_of_a_mapping_is_named(mapping: dict[str, Any], path: str, message: str) -> None:
@@ -197,7 +196,7 @@ def test_our_own_events_need_no_mapping_and_are_read_beside_one() -> None:
     own = Event(id="1", source="/ci", type=TYPE, data=event()["data"])
     for mapping in (None, compile_mapping(OWN)):
         found = EventMapper().map(event_source(mapping=mapping), own)
-        assert found.change == Change("s3://models/magika/7", version="7")
+        assert found.change == ModelChange("s3://models/magika/7", version="7")
     assert EventMapper().map(event_source(), sent()).ignored
 
 
@@ -228,13 +227,13 @@ def test_an_event_with_too_many_values_is_refused_before_any_path_is_followed() 
 
 def test_a_path_that_cannot_be_followed_in_the_data_is_told_to_the_sender() -> None:
     mapping = compile_mapping({"model": "iris", "storageUri": "s3://m/", "when": ["$.data[?@ && value(@)]"]})
-    with pytest.raises(BadEvent, match=r"the event as it is mapped: .* cannot be followed") as caught:
+    with pytest.raises(BadEvent, match=r"the mapped event: .* cannot be evaluated") as caught:
         mapping.map(Event(id="1", source="s", type="t", data=[1]), "default")
     assert caught.value.status == 400
 
 
 @pytest.mark.parametrize("path", ["$.data[?@ == 1e400]", "$.data[1e9]"])
 def test_a_number_that_the_engine_cannot_read_is_a_fault_of_the_mapping(path: str) -> None:
-    """Else whoever writes EventSources ended the webhook of all."""
+    """Otherwise one tenant's EventSource could end the webhook of all tenants."""
     [fault] = mapping_faults({"model": "iris", "storageUri": "s3://m/", "when": [path]})
     assert fault.path == "spec.mapping.when"

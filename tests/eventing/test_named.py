@@ -1,4 +1,4 @@
-"""POST /events/[NAMESPACE/]NAME: one EventSource, which may speak another language than CloudEvents."""
+"""POST /events/[NAMESPACE/]NAME: one EventSource, also for plain JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import pytest
 from starlette.types import Message
 
-from eventing.limits import Limits
+from eventing.limits import WebhookLimits
 from tests.eventing.webhook import STRUCTURED, Webhook, event, event_source
 
 MLFLOW = event_source(name="mlflow", source="mlflow")
@@ -39,7 +39,7 @@ async def test_an_unknown_name_and_a_wrong_proof_are_the_same_401() -> None:
 
 
 async def test_time_does_not_tell_which_names_there_are() -> None:
-    webhook = Webhook(sources=[MLFLOW], limits=Limits(unknown=0.1))
+    webhook = Webhook(sources=[MLFLOW], limits=WebhookLimits(unknown=0.1))
     for name in ("nobody", "mlflow"):
         asked = asyncio.create_task(webhook.send(BODY, "application/json", path=f"/events/{name}", sign=False))
         await settle()
@@ -53,7 +53,7 @@ async def test_time_does_not_tell_which_names_there_are() -> None:
 
 
 async def test_nor_does_it_to_one_who_sends_slowly() -> None:
-    webhook = Webhook(sources=[MLFLOW], limits=Limits(unknown=0.1))
+    webhook = Webhook(sources=[MLFLOW], limits=WebhookLimits(unknown=0.1))
     scope = {
         "type": "http", "method": "POST", "path": "/events/nobody", "headers": [(b"content-type", b"application/json")]
     }  # fmt: skip
@@ -77,7 +77,7 @@ async def test_nor_does_it_to_one_who_sends_slowly() -> None:
 
 
 async def settle() -> None:
-    """Let everything run that does not wait for the clock."""
+    """Run all tasks that do not wait for the clock."""
     for _ in range(20):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""Bearer tokens: by whom, for whom, in whose name, until when."""
+"""Bearer tokens: issuer, audience, subject and expiry."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_no_issuer_is_asked_for_a_token_that_does_not_say_it_is_for_that_e
 
 
 def accounts(*namespaces: str) -> tuple[Webhook, dict[str, str]]:
-    """EventSources in those namespaces for one service account in `a`, and its token."""
+    """Return EventSources in these namespaces for a service account in `a`, and its token."""
     clock = SteppedClock()
     issuer = Issuer(clock)
     auth = OidcAuth(ISSUER, AUTH.audience, "system:serviceaccount:a:training-jobs")

@@ -1,4 +1,4 @@
-"""What may go out, whose cause it names, and that none is kept before an older one."""
+"""Outgoing ModelEvents: which are sent, their cause, and their order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.wait import eventually
 
 
 async def test_nobody_sends_outcomes_in_the_name_of_a_model(tmp_path: Path) -> None:
-    """Who may send events has a say over their data, and may write labels on what was recorded."""
+    """Senders control the data of their events, and tenants may set labels on ModelEvents."""
     sink = ListedSink()
     out = {"knodel.dev/direction": "out"}
     made = make_outgoing(Key(NAMESPACE, "magika"), entry(1, PROMOTED), None, START)

@@ -1,4 +1,4 @@
-"""What a known sender may do: a table of Models, and one of addresses."""
+"""Authorization of events: a table of Models, and one of storage URIs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eventing.auth import permits
 from eventing.auth.permits import is_below
-from eventing.objects.ports import Change, Mapped, ModelRef
+from eventing.objects.ports import Mapped, ModelChange, ModelRef
 from tests.eventing.webhook import event_source
 
 
@@ -34,7 +34,7 @@ def test_models_are_globs_and_a_bare_one_is_of_its_own_namespace(
     patterns: tuple[str, ...], model: str, allowed: bool
 ) -> None:
     namespace, name = model.split("/")
-    mapped = Mapped("1", "s", None, ModelRef(namespace, name), Change("s3://models/a"))
+    mapped = Mapped("1", "s", None, ModelRef(namespace, name), ModelChange("s3://models/a"))
 
     refusal = permits.refusal(event_source(models=patterns), mapped)
 
@@ -126,7 +126,7 @@ def test_an_address_is_not_below_another_prefix(address: str, prefix: str) -> No
 )
 def test_an_address_that_is_refused_is_told_without_password_and_query(address: str, told: str) -> None:
     model = ModelRef("default", "magika")
-    refusal = permits.refusal(event_source(), Mapped("1", "s", None, model=model, change=Change(address)))
+    refusal = permits.refusal(event_source(), Mapped("1", "s", None, model=model, change=ModelChange(address)))
     assert f"does not allow {told}: see" in refusal
 
 

@@ -1,4 +1,4 @@
-"""Presets: what jobs, MLflow and CDEvents send becomes the right change, once; all else says why it means nothing."""
+"""Presets: events of jobs, MLflow and CDEvents become the right change; others are ignored with a reason."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from eventing.mapping.jobs import JobKind
 from eventing.mapping.mapping import compile_mapping
-from eventing.mapping.presets import FOREIGN, PRESETS
+from eventing.mapping.presets import PLAIN_JSON, PRESETS
 from eventing.objects.event import Event
-from eventing.objects.ports import Change, Mapped, ModelRef
+from eventing.objects.ports import Mapped, ModelChange, ModelRef
 from tests.eventing.job_objects import ANNOTATIONS, COMPLETED, KINDS, completed, failed, job_of, running
 
 UPDATE = "dev.knative.apiserver.resource.update"
@@ -20,7 +20,7 @@ DIGEST = "sha256:" + "a" * 64
 
 
 def mapped(preset: str, data: Any, type: str = UPDATE, id: str = "e-1", **fields: Any) -> Mapped:
-    """What the preset, with `fields` of one's own over it, makes of an event."""
+    """Return the meaning of an event for the preset with `fields`."""
     event = Event(id=id, source="https://10.96.0.1:443", type=type, data=data)
     return compile_mapping({"preset": preset, **fields}).map(event, "default")
 
@@ -39,7 +39,7 @@ def test_a_completed_job_is_a_new_version_of_the_model_that_its_annotations_name
         "/apis/jobs",
         datetime(2026, 1, 1, 12, tzinfo=UTC),
         ModelRef("ml", "iris"),
-        Change("s3://models/iris/7/", version="train-iris-7"),
+        ModelChange("s3://models/iris/7/", version="train-iris-7"),
         {},
     )
 
@@ -76,7 +76,7 @@ def test_annotations_say_all_that_our_own_event_says() -> None:
         "knodel.dev/metrics": '{"accuracy": 0.98}',
     }
     found = mapped("job", job_of(job, completed(job), annotations=told))
-    assert found.change == Change("s3://models/iris/7/", DIGEST, "7", "onnx")
+    assert found.change == ModelChange("s3://models/iris/7/", DIGEST, "7", "onnx")
     assert found.metrics == {"accuracy": 0.98}
 
 
@@ -117,7 +117,7 @@ def test_what_is_no_job_means_nothing(data: Any, type: str) -> None:
 
 
 def mlflow(entity: str, action: str, **data: Any) -> dict[str, Any]:
-    """The body of a webhook of MLflow 3."""
+    """Return the body of a webhook of MLflow 3."""
     at = "2026-01-01T12:00:00.250000+00:00"
     return {
         "entity": entity,
@@ -129,27 +129,27 @@ def mlflow(entity: str, action: str, **data: Any) -> dict[str, Any]:
 
 def test_a_new_version_in_mlflow_is_one_here() -> None:
     sent = mlflow("model_version", "created", source="s3://mlflow/1/ab/artifacts/model", run_id="ab", tags={})
-    found = mapped("mlflow", sent, FOREIGN)
+    found = mapped("mlflow", sent, PLAIN_JSON)
     assert found.id == "Fraud_Model/3"
     assert found.time == datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
     assert found.model == ModelRef("default", "fraud-model")
-    assert found.change == Change("s3://mlflow/1/ab/artifacts/model", version="3")
+    assert found.change == ModelChange("s3://mlflow/1/ab/artifacts/model", version="3")
 
 
 @pytest.mark.parametrize("source", ["models:/m-12", "runs:/ab/model", "mlflow-artifacts:/1/ab"])
 def test_a_version_whose_place_mlflow_alone_knows_waits_for_a_tag(source: str) -> None:
-    created = mapped("mlflow", mlflow("model_version", "created", source=source, tags={}), FOREIGN)
+    created = mapped("mlflow", mlflow("model_version", "created", source=source, tags={}), PLAIN_JSON)
     tag = mlflow("model_version_tag", "set", key="knodel.storageUri", value="s3://mlflow/1/ab")
-    tagged = mapped("mlflow", tag, FOREIGN)
+    tagged = mapped("mlflow", tag, PLAIN_JSON)
     assert created.ignored == "it has no storageUri"
-    assert tagged.change == Change("s3://mlflow/1/ab", version="3")
+    assert tagged.change == ModelChange("s3://mlflow/1/ab", version="3")
     assert created.id != tagged.id
 
 
 def test_a_tag_that_is_there_from_the_beginning_says_the_place() -> None:
     tags = {"knodel.storageUri": "s3://mlflow/1/ab"}
-    found = mapped("mlflow", mlflow("model_version", "created", source="models:/m-12", tags=tags), FOREIGN)
-    assert found.change == Change("s3://mlflow/1/ab", version="3")
+    found = mapped("mlflow", mlflow("model_version", "created", source="models:/m-12", tags=tags), PLAIN_JSON)
+    assert found.change == ModelChange("s3://mlflow/1/ab", version="3")
 
 
 @pytest.mark.parametrize(
@@ -166,11 +166,11 @@ def test_a_tag_that_is_there_from_the_beginning_says_the_place() -> None:
     ],
 )
 def test_other_events_of_mlflow_mean_nothing(sent: Any) -> None:
-    assert mapped("mlflow", sent, FOREIGN).ignored
+    assert mapped("mlflow", sent, PLAIN_JSON).ignored
 
 
 def cdevent(purl: str, **custom: Any) -> dict[str, Any]:
-    """Data of dev.cdevents.artifact.published (CDEvents 0.4)."""
+    """Return the data of dev.cdevents.artifact.published (CDEvents 0.4)."""
     context = {
         "version": "0.4.1",
         "id": "e-1",
@@ -187,20 +187,20 @@ def test_a_published_oci_artifact_is_a_new_version() -> None:
     found = mapped("cdevents", cdevent(purl), "dev.cdevents.artifact.published.0.2.0", model="iris")
     assert found.id == "e-1"
     assert found.time == datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
-    assert found.change == Change(f"oci://registry.example.org/models/iris@{DIGEST}")
+    assert found.change == ModelChange(f"oci://registry.example.org/models/iris@{DIGEST}")
 
 
 def test_custom_data_of_a_cdevent_say_model_and_place() -> None:
     told = {"model": "iris", "storageUri": "s3://models/iris/7/", "version": "7", "metrics": {"accuracy": 0.9}}
     found = mapped("cdevents", cdevent("pkg:generic/iris@7", **told), "dev.cdevents.artifact.published.0.3.0-draft")
     assert (found.model, found.metrics) == (ModelRef("default", "iris"), {"accuracy": 0.9})
-    assert found.change == Change("s3://models/iris/7/", version="7")
+    assert found.change == ModelChange("s3://models/iris/7/", version="7")
 
 
 def test_other_cdevents_and_other_packages_mean_nothing() -> None:
     packaged = mapped("cdevents", cdevent("pkg:oci/iris"), "dev.cdevents.artifact.packaged.0.2.0", model="iris")
     program = mapped("cdevents", cdevent("pkg:golang/x/y@1"), "dev.cdevents.artifact.published.0.2.0", model="iris")
-    assert packaged.ignored == "the type 'dev.cdevents.artifact.packaged.0.2.0' means nothing here"
+    assert packaged.ignored == "no mapping rule matches event type 'dev.cdevents.artifact.packaged.0.2.0'"
     assert program.ignored == "it has no storageUri"
 
 

@@ -1,4 +1,4 @@
-"""Order and routing: the rules one by one, and that together they end where single events would."""
+"""Order and routing: each rule, and the equivalence with events that are applied one by one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventing.controller.router import route
-from eventing.objects.model_event import ModelEvent, Spec, Status, arrival_of, event_name, make_model_event
-from eventing.objects.order import REMEMBERED, Mark, mark_after, mark_of, newest_of
+from eventing.objects.model_event import EventSpec, EventStatus, ModelEvent, arrival_of, event_name, make_model_event
+from eventing.objects.order import REMEMBERED, EventMark, mark_after, mark_of, newest_of
 from tests.eventing.world import NAMESPACE, SOURCE, START, event_spec
 
 
@@ -23,13 +23,13 @@ def mark(
     source: str = "/s",
     place: int = 0,
     sequencetype: str = "",
-) -> Mark:
+) -> EventMark:
     at = START + timedelta(seconds=time) if time is not None else None
-    return Mark(source, str(number), START + timedelta(seconds=arrived), at, sequence, sequencetype, place)
+    return EventMark(source, str(number), START + timedelta(seconds=arrived), at, sequence, sequencetype, place)
 
 
-def event(spec: Spec) -> ModelEvent:
-    return ModelEvent(make_model_event(NAMESPACE, spec), spec, Status())
+def event(spec: EventSpec) -> ModelEvent:
+    return ModelEvent(make_model_event(NAMESPACE, spec), spec, EventStatus())
 
 
 def ids(events: tuple[ModelEvent, ...]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Signatures of webhooks: whose, of what, and when."""
+"""Webhook signatures: keys, signed content and time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hmac
 
 import pytest
 
-from eventing.auth.signatures import SCHEMES, BadKey, Signed, plain_key, signed, standard_key
+from eventing.auth.signatures import SCHEMES, BadKey, WebhookSignature, parse_signature, plain_key, standard_key
 from tests.eventing.webhook import KEY, SECRET, signature
 
 NOW = 1_700_000_000.0
@@ -16,18 +16,18 @@ BODY = b'{"a": 1}'
 OTHER = "whsec_" + base64.b64encode(b"another key of thirty-two bytes!").decode()
 
 
-def read(headers: dict[str, str], now: float = NOW) -> Signed | str:
-    return signed([(name.encode(), value.encode()) for name, value in headers.items()], now, 300, SCHEMES)
+def read(headers: dict[str, str], now: float = NOW) -> WebhookSignature | str:
+    return parse_signature([(name.encode(), value.encode()) for name, value in headers.items()], now, 300, SCHEMES)
 
 
 def is_by(headers: dict[str, str], *secrets: str, body: bytes = BODY) -> bool:
     found = read(headers)
-    assert isinstance(found, Signed), found
+    assert isinstance(found, WebhookSignature), found
     return found.is_by(secrets, body)
 
 
 def test_the_example_of_standard_webhooks_is_taken() -> None:
-    """From the specification's own test vectors."""
+    """A test vector of the specification."""
     headers = {
         "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
         "webhook-timestamp": "1614265330",
@@ -35,7 +35,7 @@ def test_the_example_of_standard_webhooks_is_taken() -> None:
     }
     found = read(headers, now=1_614_265_330)
 
-    assert isinstance(found, Signed)
+    assert isinstance(found, WebhookSignature)
     assert found.is_by(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], b'{"test": 2432232314}')
 
 
@@ -72,9 +72,9 @@ def test_a_key_is_base64_of_24_bytes_behind_its_prefix(secret: str) -> None:
         ({"webhook-id": "a.b"}, "without a point"),
         ({"webhook-id": ""}, "webhook-id"),
         ({"webhook-id": "x" * 257}, "256"),
-        ({"webhook-timestamp": "now"}, "no time in Unix seconds"),
-        ({"webhook-timestamp": "-1"}, "no time in Unix seconds"),
-        ({"webhook-timestamp": "9" * 13}, "no time in Unix seconds"),
+        ({"webhook-timestamp": "now"}, "not a time in Unix seconds"),
+        ({"webhook-timestamp": "-1"}, "not a time in Unix seconds"),
+        ({"webhook-timestamp": "9" * 13}, "not a time in Unix seconds"),
         ({"webhook-timestamp": str(int(NOW) - 301)}, "more than 300 s"),
         ({"webhook-timestamp": str(int(NOW) + 301)}, "more than 300 s"),
     ],
@@ -105,12 +105,12 @@ def test_short_and_foreign_signatures_are_nobodys(given: str) -> None:
 
 @pytest.mark.bad_input("event-signature")
 def test_a_missing_or_doubled_header_is_refused() -> None:
-    assert read({}) == "it has no webhook-signature"
+    assert read({}) == "the request has no webhook-signature"
     for missing in signature(BODY, NOW):
         headers = {name: value for name, value in signature(BODY, NOW).items() if name != missing}
-        assert "each once" in str(read(headers))
+        assert " once" in str(read(headers))
     pairs = [(name.encode(), value.encode()) for name, value in signature(BODY, NOW).items()]
-    assert "each once" in str(signed([*pairs, pairs[2]], NOW, 300))
+    assert " once" in str(parse_signature([*pairs, pairs[2]], NOW, 300))
 
 
 def by_mlflow(text: str) -> dict[str, str]:
@@ -139,4 +139,4 @@ def test_what_anybody_may_guess_or_is_a_key_of_the_other_scheme_signs_nothing_fo
 def test_headers_of_mlflow_are_none_where_cloud_events_come() -> None:
     headers = [(name.encode(), value.encode()) for name, value in by_mlflow("twenty-four bytes or more").items()]
 
-    assert signed(headers, NOW, 300) == "it has no webhook-signature"
+    assert parse_signature(headers, NOW, 300) == "the request has no webhook-signature"

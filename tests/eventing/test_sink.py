@@ -1,4 +1,4 @@
-"""The HTTP sink against a real server: what it is sent, what its answers mean; CDEvents' words; spans of the SDK."""
+"""The HTTP sink against a real server; the translation to CDEvents; spans of the SDK."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from clusters.base.objects import Key
-from eventing.objects.outbox import PROMOTED, ROLLED_BACK, STARTED, Entry
+from eventing.objects.outbox import PROMOTED, ROLLED_BACK, STARTED, OutboxEntry
 from eventing.objects.outgoing import make_cloud_event
-from eventing.outbound.service_events import in_cdevents, purl_of
+from eventing.outbound.service_events import purl_of, to_cdevents
 from eventing.outbound.sink import HttpSink, NotDelivered
-from eventing.outbound.spans import Mark, Span
+from eventing.outbound.spans import Span, SpanEvent
 from eventing.outbound.tracing import OtelSpans
 
 MAGIKA = Key("default", "magika")
@@ -35,7 +35,7 @@ DATA = {
 
 
 def event(type: str = PROMOTED) -> dict[str, Any]:
-    entry = Entry("e1", type, "2026-01-01T00:00:00.000Z", "1", "magika-00002", DATA, "42", "/train/magika")
+    entry = OutboxEntry("e1", type, "2026-01-01T00:00:00.000Z", "1", "magika-00002", DATA, "42", "/train/magika")
     return make_cloud_event(MAGIKA, entry, None)
 
 
@@ -115,7 +115,7 @@ async def test_nobody_there_may_be_there_later(url: str) -> None:
     [(PROMOTED, "dev.cdevents.service.deployed.0.2.0"), (ROLLED_BACK, "dev.cdevents.service.rolledback.0.2.0")],
 )
 def test_an_outcome_in_the_words_of_cdevents(type: str, word: str) -> None:
-    made = in_cdevents(event(type))
+    made = to_cdevents(event(type))
     assert made is not None
     body = json.loads(json.dumps(made["data"]))
     assert (made["type"], made["subject"], made["datacontenttype"]) == (
@@ -129,7 +129,7 @@ def test_an_outcome_in_the_words_of_cdevents(type: str, word: str) -> None:
 
 
 def test_cdevents_have_no_word_for_a_start() -> None:
-    assert in_cdevents(event(STARTED)) is None
+    assert to_cdevents(event(STARTED)) is None
 
 
 def test_a_version_as_a_package_url() -> None:
@@ -143,7 +143,7 @@ def test_a_span_is_in_the_trace_of_its_event_with_the_times_that_are_told() -> N
     spans = OtelSpans(SimpleSpanProcessor(exporter))
     start = datetime(2026, 1, 1, tzinfo=UTC)
     parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    mark = Mark("10 % passed", start + timedelta(seconds=1), {"knodel.percent": 10})
+    mark = SpanEvent("10 % passed", start + timedelta(seconds=1), {"knodel.percent": 10})
     end = start + timedelta(seconds=2)
     spans.record(Span("rollout magika", parent, start, end, {"knodel.outcome": "rolledback"}, (mark,), "too slow"))
     spans.record(Span("event applied", "nonsense", start, end))

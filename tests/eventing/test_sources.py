@@ -1,4 +1,4 @@
-"""EventSources as the webhook finds them: by name, and by the source attribute of an event."""
+"""The index of EventSources: by name, and by the source attribute of an event."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from clusters.base.errors import Invalid
 from clusters.base.objects import EVENT_SOURCE
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.runtime.informer import Informer
-from eventing.mapping.event_source import EventSource, nowhere, read_event_source, within_reach
-from eventing.objects.ports import HmacAuth, OidcAuth
+from eventing.mapping.event_source import nowhere, read_event_source, within_reach
+from eventing.objects.ports import EventSource, HmacAuth, OidcAuth
 from eventing.webhook.sources import InformedSources
 from tests.eventing.world import NAMESPACE, event_source
 from tests.support.clusters import embedded_cluster
@@ -25,7 +25,7 @@ from tests.support.wait import eventually
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
-    """A cluster without any door."""
+    """Run a cluster without admission."""
     async with embedded_cluster(tmp_path / "cluster.db") as running:
         yield running
 

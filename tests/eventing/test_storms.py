@@ -1,4 +1,4 @@
-"""What a storm of events costs, and what a store or a ledger that fails does to their effects: nothing."""
+"""The cost of a storm of events, and unchanged results when the store or the ledger fails."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest
 
 from clusters.base.errors import FieldError, Invalid, Unavailable
 from clusters.base.objects import EVENT, MODEL, MODEL_EVENT, Kind, Object, generation_of, key_of, version_of
-from eventing.controller.target import Applied
-from eventing.objects.apis import Change
-from eventing.objects.model_event import ModelEvent, Status, event_name
+from eventing.controller.target import AppliedEvent
+from eventing.objects.apis import ModelChange
+from eventing.objects.model_event import EventStatus, ModelEvent, event_name
 from tests.eventing.world import NAMESPACE, SOURCE, EventWorld, Failing, event_spec, event_world, model_object
 from tests.support.wait import eventually
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[EventWorld]:
-    """A running controller."""
+    """Run a controller."""
     async with event_world(tmp_path) as running:
         yield running
 
@@ -45,7 +45,7 @@ async def test_what_fails_for_all_of_them_costs_one_pass_and_is_told_once(tmp_pa
     async with event_world(tmp_path, running=False) as world:
         await world.send(*(event_spec(number, "absent") for number in range(150)))
         await world.send(
-            *(event_spec(number, change=Change("s3://models/1", model_format="pickle")) for number in (200, 201))
+            *(event_spec(number, change=ModelChange("s3://models/1", model_format="pickle")) for number in (200, 201))
         )
     async with event_world(tmp_path) as world:
         await world.becomes(**{f"e{number}": "Failed" for number in (*range(150), 200, 201)})
@@ -57,7 +57,7 @@ async def test_what_fails_for_all_of_them_costs_one_pass_and_is_told_once(tmp_pa
 
 
 async def test_what_the_model_refuses_of_one_change_fails_with_its_equals(tmp_path: Path) -> None:
-    wrong = Change("s3://models/1", model_format="nonsense")
+    wrong = ModelChange("s3://models/1", model_format="nonsense")
     async with event_world(tmp_path, running=False) as world:
         await world.send(*(event_spec(number, change=wrong) for number in range(1, 50)), event_spec(0))
     async with event_world(tmp_path) as world:
@@ -113,7 +113,7 @@ async def test_a_status_that_cannot_be_written_now_is_written_later(tmp_path: Pa
 
 @pytest.mark.fault("E5")
 async def test_a_copy_that_the_ledger_has_forgotten_has_no_second_effect(world: EventWorld) -> None:
-    """Their times are equal, so the later arrival of the copy would count."""
+    """Their times are equal, so the later arrival of the duplicate would decide."""
     for number in (1, 2):
         await world.send(event_spec(number, time=None))
         await world.becomes(**{f"e{number}": "Applied"})
@@ -144,7 +144,7 @@ async def test_a_poison_event_keeps_neither_its_models_next_one_nor_other_models
     await world.cluster.create(MODEL, model_object("other"), manager="tests")
     apply = world.target.apply
 
-    async def poisoned(event: ModelEvent, *arguments: Any) -> Applied:
+    async def poisoned(event: ModelEvent, *arguments: Any) -> AppliedEvent:
         if event.spec.id == "1":
             raise Unavailable("this one never works")
         return await apply(event, *arguments)
@@ -174,15 +174,15 @@ async def test_what_is_tried_again_is_not_passed_over_before_its_informer_shows_
     await world.becomes(e2="Applied")
     obj = await world.cluster.get(MODEL_EVENT, event_name(SOURCE, "2"), NAMESPACE)
     shown = {**obj, "status": {}}
-    world.controller._statuses._written[key_of(shown)] = (version_of(shown), Status("Accepted", attempts=1))
-    assert world.controller._statuses.is_ahead([shown])
-    assert world.controller._statuses.unsettled([shown]) == []
+    world.controller._statuses._written[key_of(shown)] = (version_of(shown), EventStatus("Accepted", attempts=1))
+    assert world.controller._statuses.has_unseen_retry([shown])
+    assert world.controller._statuses.unwritten([shown]) == []
     world.controller._statuses.observe(shown, None)
-    assert not world.controller._statuses.is_ahead([shown])
+    assert not world.controller._statuses.has_unseen_retry([shown])
 
 
 async def test_nothing_is_remembered_of_events_that_are_settled(world: EventWorld) -> None:
-    """The watch tells of a write before its answer comes."""
+    """The watch delivers a write before the response arrives."""
     await world.send(*(event_spec(number) for number in range(20)), event_spec(30, "absent"))
     await world.becomes(e0="Superseded", e19="Applied", e30="Failed")
     await eventually(lambda: not world.controller._statuses._written)

@@ -1,4 +1,4 @@
-"""What strangers send: it stays bytes, and takes nothing that senders need."""
+"""Requests of unknown senders: they are not decoded, and take no resources from known senders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusters.net import strict_json
-from eventing.limits import Limits
+from eventing.limits import WebhookLimits
 from eventing.objects.attributes import LONGEST, _are_plain_names
 from eventing.objects.ports import OidcAuth
 from tests.eventing.webhook import BATCH, STRUCTURED, Webhook, event, event_source
@@ -62,7 +62,7 @@ async def test_nor_are_the_data_of_a_binary_event_of_one(monkeypatch: pytest.Mon
 
 
 async def test_decoded_events_of_known_senders_have_a_limit_together_and_strangers_no_part_of_it() -> None:
-    webhook = Webhook(limits=Limits(decoded=1000))
+    webhook = Webhook(limits=WebhookLimits(decoded=1000))
 
     assert (await webhook.send(event(), sign=False)).status == 401
     assert (await webhook.send(event())).status == 429
@@ -70,7 +70,7 @@ async def test_decoded_events_of_known_senders_have_a_limit_together_and_strange
 
 
 async def test_one_peer_does_not_fill_the_room_of_bodies() -> None:
-    webhook = Webhook(limits=Limits(bodies=10_000))
+    webhook = Webhook(limits=WebhookLimits(bodies=10_000))
 
     refused = await webhook.send(b" " * 5_001)
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")

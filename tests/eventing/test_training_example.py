@@ -1,4 +1,4 @@
-"""The example trains a real model, keeps what our server can load, and tells it."""
+"""The example trains a real model, saves it in a format that the server loads, and sends an event."""
 
 from __future__ import annotations
 

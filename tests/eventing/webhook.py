@@ -1,4 +1,4 @@
-"""A webhook for tests: the real application over sources that a test lists, and a ledger that it can read and break."""
+"""A webhook for tests: the real application with listed sources, and a ledger that can be read and broken."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from starlette.types import Message
 from clusters.base.errors import KnodelError
 from eventing.auth.auth import Authenticator
 from eventing.auth.oidc import IssuerKeys, Tokens
-from eventing.limits import Limits
-from eventing.mapping.event_source import EventSource
-from eventing.mapping.mapper import EventMapper
-from eventing.mapping.training import TYPE
+from eventing.limits import WebhookLimits
+from eventing.mapping.training import TYPE, EventMapper
 from eventing.objects.model_event import event_name
-from eventing.objects.ports import HmacAuth, NewEvent, Recorded
+from eventing.objects.ports import EventSource, HmacAuth, NewEvent, RecordResult
 from eventing.webhook.app import EventsApp
 from tests.support.clock import SteppedClock
 
@@ -32,7 +30,7 @@ BATCH = "application/cloudevents-batch+json"
 
 
 def event_source(**fields: Any) -> EventSource:
-    """An EventSource for `SOURCE`, by HMAC; `fields` replace its own."""
+    """Return an EventSource for `SOURCE` with HMAC; `fields` replace its own."""
     given: dict[str, Any] = {
         "namespace": "default",
         "name": "training",
@@ -45,26 +43,26 @@ def event_source(**fields: Any) -> EventSource:
 
 
 def event(**members: Any) -> dict[str, Any]:
-    """Our own event in JSON; `members` replace its own, None leaves one out."""
+    """Return Knodel's own event in JSON; `members` replace its members, None removes one."""
     data = {"model": "magika", "storageUri": "s3://models/magika/7", "version": "7", "metrics": {"accuracy": 0.99}}
     given = {"specversion": "1.0", "id": "1", "source": SOURCE, "type": TYPE, "data": data} | members
     return {name: value for name, value in given.items() if value is not None}
 
 
 def changed(**data: Any) -> dict[str, Any]:
-    """Our event with other data."""
+    """Return the event with other data."""
     sent = event()
     return sent | {"data": sent["data"] | data}
 
 
 class ListedSources:
-    """`ports.Sources` of a list, in its order."""
+    """`ports.Sources` over a list, in its order."""
 
     def __init__(self, *sources: EventSource) -> None:
         self._sources = sources
 
     def matching(self, source: str) -> Sequence[EventSource]:
-        """Those whose pattern matches."""
+        """Return the EventSources that match."""
         return [one for one in self._sources if one.matches(source)]
 
     def named(self, namespace: str, name: str) -> EventSource | None:
@@ -73,27 +71,27 @@ class ListedSources:
 
 
 class ListedLedger:
-    """`ports.Ledger` in memory; `failure` is raised while it is set, `answers` are given by id."""
+    """`ports.EventLedger` in memory; `failure` is raised while it is set, `answers` are results by id."""
 
     def __init__(self) -> None:
         self.entries: dict[str, NewEvent] = {}
         self.failure: KnodelError | None = None
-        self.answers: dict[str, Recorded | KnodelError] = {}
+        self.answers: dict[str, RecordResult | KnodelError] = {}
 
-    async def record(self, entries: Sequence[NewEvent]) -> Sequence[Recorded | KnodelError]:
-        """Keep them."""
+    async def record(self, entries: Sequence[NewEvent]) -> Sequence[RecordResult | KnodelError]:
+        """Store the events."""
         if self.failure is not None:
             raise self.failure
         return [self._record(entry) for entry in entries]
 
-    def _record(self, entry: NewEvent) -> Recorded | KnodelError:
+    def _record(self, entry: NewEvent) -> RecordResult | KnodelError:
         if entry.mapped.id in self.answers:
             return self.answers[entry.mapped.id]
         name = event_name(entry.mapped.source, entry.mapped.id)
         if name in self.entries:
-            return Recorded.COPY
+            return RecordResult.DUPLICATE
         self.entries[name] = entry
-        return Recorded.TAKEN
+        return RecordResult.NEW
 
 
 class ListedKeys:
@@ -104,14 +102,14 @@ class ListedKeys:
         self.failure: KnodelError | None = None
 
     async def secrets(self, namespace: str, name: str, *, again: bool = False) -> tuple[str, ...]:
-        """Those of that name."""
+        """Return the keys of that Secret."""
         if self.failure is not None:
             raise self.failure
         return tuple(self.given.get(name, ()))
 
 
 class NoIssuers:
-    """`oidc.IssuerKeys` where nobody issues anything."""
+    """`oidc.IssuerKeys` without any issuer."""
 
     async def key(self, issuer: str, kid: str) -> None:
         """None."""
@@ -120,7 +118,7 @@ class NoIssuers:
 
 @dataclass
 class Reply:
-    """An answer."""
+    """A response."""
 
     status: int
     headers: dict[str, str]
@@ -128,16 +126,16 @@ class Reply:
 
     @property
     def json(self) -> Any:
-        """The body's value."""
+        """Decode the body."""
         return json.loads(self.body)
 
 
 @dataclass
 class Webhook:
-    """The application and what is around it."""
+    """The application with its parts."""
 
     sources: Sequence[EventSource] = field(default_factory=lambda: [event_source()])
-    limits: Limits = field(default_factory=lambda: Limits(unknown=0.0))
+    limits: WebhookLimits = field(default_factory=lambda: WebhookLimits(unknown=0.0))
     issuers: IssuerKeys = field(default_factory=NoIssuers)
     clock: SteppedClock = field(default_factory=SteppedClock)
     keys: ListedKeys = field(default_factory=lambda: ListedKeys({"training-key": [SECRET]}))
@@ -159,7 +157,7 @@ class Webhook:
         method: str = "POST",
         sign: bool = True,
     ) -> Reply:
-        """Send `body` (JSON of what is no bytes), signed unless the test wants it otherwise."""
+        """Send `body` (bytes, or a value that is encoded as JSON), signed unless `sign` is False."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         pairs = [("content-type", content_type), *(headers.items() if isinstance(headers, Mapping) else headers)]
         if sign:
@@ -168,7 +166,7 @@ class Webhook:
 
 
 def signature(body: bytes, now: float, key: bytes = KEY, id: str = "msg-1") -> dict[str, str]:
-    """The headers of Standard Webhooks."""
+    """Return the signature headers of Standard Webhooks."""
     timestamp = str(int(now))
     made = hmac.new(key, f"{id}.{timestamp}.".encode() + body, hashlib.sha256).digest()
     signed = "v1," + base64.b64encode(made).decode()
@@ -178,7 +176,7 @@ def signature(body: bytes, now: float, key: bytes = KEY, id: str = "msg-1") -> d
 async def ask(
     app: EventsApp, method: str, path: str, headers: Iterable[tuple[str, str]], pieces: Sequence[bytes]
 ) -> Reply:
-    """One request as an ASGI server brings it, its body in `pieces`."""
+    """Send one request over ASGI, with its body in `pieces`."""
     sent: list[Message] = []
     waiting = list(pieces)
 

@@ -1,4 +1,4 @@
-"""An embedded cluster with the controller of ModelEvents on it, for tests; time stands still until it is stepped."""
+"""An embedded cluster with the controller of ModelEvents, for tests; the clock only advances in steps."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from eventing.controller.controller import EventController
-from eventing.objects.apis import Change, ModelRef
-from eventing.objects.model_event import Spec, make_model_event
+from eventing.objects.apis import ModelChange, ModelRef
+from eventing.objects.model_event import EventSpec, make_model_event
 from serving.platform.event_files import EventFiles
 from serving.platform.model_events import ModelTarget
 from tests.support.clock import SteppedClock
@@ -30,7 +30,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def event_source(name: str = "train", **spec: Any) -> Object:
-    """An EventSource that may change all Models of its namespace from s3://models/."""
+    """Return an EventSource that may change all Models of its namespace from s3://models/."""
     spec = {
         "source": SOURCE,
         "auth": {"hmac": {"secretRef": {"name": "keys"}}},
@@ -41,8 +41,8 @@ def event_source(name: str = "train", **spec: Any) -> Object:
     return {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
-def event_spec(number: int, name: str = "magika", **fields: Any) -> Spec:
-    """The event of a training that ended `number` seconds after the start and arrived at once."""
+def event_spec(number: int, name: str = "magika", **fields: Any) -> EventSpec:
+    """Return the event of a training that ended `number` seconds after the start and arrived at once."""
     at = START + timedelta(seconds=number)
     known = {
         "event_source": "train",
@@ -52,18 +52,18 @@ def event_spec(number: int, name: str = "magika", **fields: Any) -> Spec:
         "received_at": at,
         "time": at,
         "model": ModelRef(NAMESPACE, name),
-        "change": Change(f"s3://models/{name}/{number}", version=str(number)),
+        "change": ModelChange(f"s3://models/{name}/{number}", version=str(number)),
     }
-    return Spec(**{**known, **fields})
+    return EventSpec(**{**known, **fields})
 
 
 def model_object(name: str = "magika", **spec: Any) -> Object:
-    """A Model as people deploy it."""
+    """Return a Model as users deploy it."""
     return {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"storageUri": "s3://models/first", **spec}}
 
 
 class EventWorld:
-    """The cluster, the controller, and what a test wants to know of them."""
+    """The cluster, the controller, and helpers for tests."""
 
     def __init__(self, cluster: EmbeddedCluster, clock: SteppedClock, files: EventFiles | None = None) -> None:
         self.cluster = cluster
@@ -78,8 +78,8 @@ class EventWorld:
             recorder=Recorder(cluster, "tests", clock),
         )
 
-    async def send(self, *specs: Spec, copies: bool = False) -> None:
-        """Put the events into the ledger as the webhook does; with `copies` they may be there already."""
+    async def send(self, *specs: EventSpec, copies: bool = False) -> None:
+        """Record the events like the webhook; with `copies` they may exist already."""
         objects = [make_model_event(NAMESPACE, spec) for spec in specs]
         answers = await self.cluster.create_all(MODEL_EVENT, objects, manager="tests")
         for answer in answers:
@@ -87,24 +87,24 @@ class EventWorld:
                 raise answer
 
     async def model(self, name: str = "magika") -> Object:
-        """A Model as it is now."""
+        """Read a Model."""
         return await self.cluster.get(MODEL, name, NAMESPACE)
 
     async def statuses(self) -> dict[str, Object]:
-        """What became of each event, by its id."""
+        """Return the status of each event by its id."""
         events = (await self.cluster.list(MODEL_EVENT)).items
         return {event["spec"]["id"]: event.get("status") or {} for event in events}
 
     async def phases(self) -> dict[str, str]:
-        """The phase of each event, by its id."""
+        """Return the phase of each event by its id."""
         return {number: status.get("phase", "") for number, status in (await self.statuses()).items()}
 
     def wake(self, name: str = "magika") -> None:
-        """Let a pass look at the Model's events: timers of the queue run on the machine's clock."""
+        """Enqueue the Model: timers of the queue use the machine's clock."""
         self.controller.controller.queue.add(Key(NAMESPACE, name))
 
     async def becomes(self, **phases: str) -> None:
-        """Wait until the events (`e1` is that with id 1) are in these phases."""
+        """Wait until the events (`e1` has id 1) are in these phases."""
         wanted = {number.removeprefix("e"): phase for number, phase in phases.items()}
 
         async def reached() -> bool:
@@ -116,7 +116,7 @@ class EventWorld:
 
 
 class Failing:
-    """A target that fails as often as it is told to."""
+    """A target that fails a given number of times."""
 
     def __init__(self, world: EventWorld, error: Exception, times: int) -> None:
         self._apply = world.target.apply
@@ -125,7 +125,7 @@ class Failing:
         world.target.apply = self  # type: ignore[method-assign, assignment]
 
     async def __call__(self, *arguments: Any) -> Any:
-        """Fail, or do it."""
+        """Raise the error, or apply the event."""
         if self.left <= 0:
             return await self._apply(*arguments)
         self.left -= 1
@@ -136,7 +136,7 @@ class Failing:
 async def event_world(
     folder: Path, *, running: bool = True, models: Sequence[str] = ("magika",), files: EventFiles | None = None
 ) -> AsyncIterator[EventWorld]:
-    """A world with these Models and an EventSource `train`; with `running` its controller works."""
+    """Run a world with these Models and an EventSource `train`; with `running` its controller runs."""
     clock = SteppedClock(START)
     async with embedded_cluster(folder / "cluster.db", clock=clock) as cluster:
         world = EventWorld(cluster, clock, files)

@@ -23,7 +23,7 @@ TEXT = GUIDE.read_text()
 SESSIONS = list(sessions(TEXT))
 MODEL = "iris.skops"
 """The first session trains it."""
-WITH_NEIGHBOURS = ("Where models come from", "Watching it")
+WITH_NEIGHBOURS = ("Where models come from", "Observability")
 """Headings of the last sessions, whose commands talk to others than the server."""
 PORTS = ("8080", "8081", "9095")
 """As the guide has them: HTTP, gRPC, management."""

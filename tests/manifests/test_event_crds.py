@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from eventing.mapping.spec import MappingSpec
-from eventing.objects.apis import Change, ModelRef
-from eventing.objects.model_event import Spec, Status, make_model_event
+from eventing.objects.apis import ModelChange, ModelRef
+from eventing.objects.model_event import EventSpec, EventStatus, make_model_event
 from serving.crds.events import (
     make_event_source_crd,
     make_event_source_schema,
@@ -19,7 +19,7 @@ from serving.crds.schema import RULES
 from tests.manifests.checker import faults
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-FULL = Spec(
+FULL = EventSpec(
     event_source="train",
     source="/train",
     id="1",
@@ -30,12 +30,12 @@ FULL = Spec(
     subject="s",
     traceparent="00-a-b-01",
     model=ModelRef("default", "magika"),
-    change=Change("s3://models/1", "sha256:0", "1", "onnx"),
+    change=ModelChange("s3://models/1", "sha256:0", "1", "onnx"),
     metrics={"accuracy": 0.9},
     data=[1, {"a": None}],
     ignored="not at all",
 )
-STATUS = Status("Failed", "NotFound", "there is none", 3, NOW, NOW, "magika-00001", 2)
+STATUS = EventStatus("Failed", "NotFound", "there is none", 3, NOW, NOW, "magika-00001", 2)
 
 
 def names(kind: type[msgspec.Struct]) -> set[str]:
@@ -45,16 +45,16 @@ def names(kind: type[msgspec.Struct]) -> set[str]:
 def test_every_field_of_an_event_stands_in_the_definition_and_no_other() -> None:
     schema = make_model_event_schema()
     spec, status = (schema["properties"][part] for part in ("spec", "status"))
-    assert set(spec["properties"]) == names(Spec)
-    assert set(spec["properties"]["change"]["properties"]) == names(Change)
+    assert set(spec["properties"]) == names(EventSpec)
+    assert set(spec["properties"]["change"]["properties"]) == names(ModelChange)
     assert set(spec["properties"]["model"]["properties"]) == names(ModelRef)
-    assert set(status["properties"]) == names(Status)
+    assert set(status["properties"]) == names(EventStatus)
     obj = {**make_model_event("default", FULL), "metadata": {"name": "e"}, "status": STATUS.to_json()}
     assert list(faults(schema, obj)) == []
 
 
 def test_an_event_that_means_nothing_is_one_too() -> None:
-    ignored = Spec(event_source="train", source="/s", id="1", type="t", received_at=NOW, ignored="nothing here")
+    ignored = EventSpec(event_source="train", source="/s", id="1", type="t", received_at=NOW, ignored="nothing here")
     obj = {**make_model_event("default", ignored), "metadata": {"name": "e"}}
     assert list(faults(make_model_event_schema(), obj)) == []
 

@@ -16,10 +16,10 @@ from clusters.base.errors import NotFound
 from clusters.base.objects import EVENT_SOURCE, SECRET, Object
 from eventing.auth.hmac_keys import keys_of
 from eventing.auth.signing import sign
-from eventing.mapping.event_source import ANY, EventSource, read_event_source
+from eventing.mapping.event_source import read_event_source
 from eventing.mapping.presets import MLFLOW
 from eventing.mapping.training import TYPE
-from eventing.objects.ports import HmacAuth
+from eventing.objects.ports import ANY, EventSource, HmacAuth
 from eventing.objects.sequence import EventSequence
 from serving.cli.base.errors import CommandError, UsageError
 from serving.cli.client.client import Client

@@ -26,7 +26,7 @@ from eventing.objects.outbox import (
     PROMOTED,
     ROLLED_BACK,
     STARTED,
-    Entry,
+    OutboxEntry,
     outbox_of,
 )
 from serving.reconciler.rollout.state import Phase, RolloutState, moment, rollout_of
@@ -78,7 +78,7 @@ def _last_sequence(model: Model) -> str:
     return written if isinstance(written, str) and written.isdecimal() else ""
 
 
-def final_entries(obj: Object, now: datetime) -> list[Entry]:
+def final_entries(obj: Object, now: datetime) -> list[OutboxEntry]:
     """Return the last events of a deleted Model: its outbox, and the end of a rollout that still ran.
 
     The id of that end is the same in every process: everything except its time follows from the object.
@@ -95,7 +95,7 @@ def final_entries(obj: Object, now: datetime) -> list[Entry]:
 
 def outcome_events(
     model: Model, rollout: RolloutState | None, history: Sequence[HistoryEntry], now: datetime, *, after: str = ""
-) -> list[Entry]:
+) -> list[OutboxEntry]:
     """Return the events of the change from the Model's status to `rollout` and `history`.
 
     Their sequences are larger than `after`.
@@ -172,7 +172,7 @@ def _is_promoted_since(moment: str, entry: HistoryEntry) -> bool:
     return not moment or parse_timestamp(entry.promoted_at) >= parse_timestamp(moment).replace(microsecond=0)
 
 
-def _entry(model: Model, history: Sequence[HistoryEntry], one: _Change, now: datetime, place: int) -> Entry:
+def _entry(model: Model, history: Sequence[HistoryEntry], one: _Change, now: datetime, place: int) -> OutboxEntry:
     line = next((entry for entry in history if entry.revision == one.revision), None)
     cause = line.cause if line is not None else model.cause
     sequence = str(place).zfill(DIGITS)
@@ -180,7 +180,7 @@ def _entry(model: Model, history: Sequence[HistoryEntry], one: _Change, now: dat
     if cause.by == "event":  # the Model's trace is that of the event that changed it last
         traceparent = annotations_of(model.object).get(ANNOTATION_TRACEPARENT, "") if cause == model.cause else ""
         caused_by = {"causationid": cause.id, "causationsource": cause.source, "traceparent": traceparent}
-    return Entry(
+    return OutboxEntry(
         id=f"{one.revision}/{one.type.split('.')[-2]}/{sequence}",
         type=one.type,
         time=moment(now),

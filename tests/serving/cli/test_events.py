@@ -12,7 +12,7 @@ import pytest
 from clusters.base.objects import EVENT_SOURCE, MODEL_EVENT, SECRET, Key, Object
 from eventing.auth.hmac_keys import keys_of
 from eventing.objects.model_event import event_name
-from eventing.objects.outbox import PROGRESSED, PROMOTED, STARTED, Entry
+from eventing.objects.outbox import PROGRESSED, PROMOTED, STARTED, OutboxEntry
 from eventing.objects.outgoing import make_outgoing
 from tests.serving.cli.conftest import Done, Served, check
 from tests.support.wait import eventually
@@ -56,7 +56,7 @@ async def tell(served: Served, number: int, type: str, **data: Any) -> None:
     """One of our own events, caused by event 42."""
     known = {"namespace": "default", "model": "magika", "revision": "magika-00002"}
     cause = {"by": "event", "id": "42", "source": SOURCE}
-    entry = Entry(
+    entry = OutboxEntry(
         f"o{number}", type, f"2026-01-01T00:00:1{number}.000Z", f"{number:020d}", "magika-00002",
         {**known, "cause": cause, **data}, "42", SOURCE,
     )  # fmt: skip

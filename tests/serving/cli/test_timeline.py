@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clusters.base.objects import Key, Object, parse_timestamp
-from eventing.objects.outbox import ROLLED_BACK, STARTED, Entry
+from eventing.objects.outbox import ROLLED_BACK, STARTED, OutboxEntry
 from eventing.objects.outgoing import make_outgoing
 from serving.cli.events.timeline import timeline
 from serving.reconciler.rollout.judging.verdict import Verdict
@@ -47,7 +47,7 @@ def state(**fields: Any) -> RolloutState:
 def outgoing(type: str, time: str, phase: str = "", **data: Any) -> Object:
     known = {"revision": NEW, "cause": CAUSE, **data}
     made = make_outgoing(
-        Key("default", "magika"), Entry("o", type, time, "1", NEW, known, "42"), None, parse_timestamp(time)
+        Key("default", "magika"), OutboxEntry("o", type, time, "1", NEW, known, "42"), None, parse_timestamp(time)
     )
     return {**made, "status": {"phase": phase, "message": "the sink answered 503"}} if phase else made
 

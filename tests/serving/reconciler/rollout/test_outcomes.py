@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusters.base.objects import Object, timestamp
-from eventing.objects.outbox import FAILED, MOST_ENTRIES, PROGRESSED, PROMOTED, ROLLED_BACK, STARTED, Entry
+from eventing.objects.outbox import FAILED, MOST_ENTRIES, PROGRESSED, PROMOTED, ROLLED_BACK, STARTED, OutboxEntry
 from serving.reconciler.rollout.outcomes import final_entries, last_sequence_after, outbox_after, outcome_events
 from serving.reconciler.rollout.state import RolloutState, moment
 from serving.types.annotations import ANNOTATION_CAUSE, ANNOTATION_TRACEPARENT
@@ -53,17 +53,17 @@ def between(
     present: RolloutState | None,
     before: Sequence[HistoryEntry] = (),
     after: Sequence[HistoryEntry] = (),
-) -> list[Entry]:
+) -> list[OutboxEntry]:
     return outcome_events(model(former, before), present, after, START)
 
 
-def told(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+def told(entries: Sequence[OutboxEntry]) -> list[tuple[str, str]]:
     return [(entry.type.split(".")[-2], entry.subject) for entry in entries]
 
 
-def life(play: Play, phase: str) -> list[Entry]:
+def life(play: Play, phase: str) -> list[OutboxEntry]:
     """Return every event until the rollout is in the phase; each pass knows only the last written status."""
-    entries: list[Entry] = []
+    entries: list[OutboxEntry] = []
     for _ in range(1000):
         former = play.state
         state = play.step(1.0)

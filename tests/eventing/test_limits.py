@@ -1,4 +1,4 @@
-"""The token bucket, and the room that requests take."""
+"""The token bucket, and the byte budget that requests share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from eventing.errors import TryLater
-from eventing.rate import SMALL, Room, TokenBucket, decoded_size
+from eventing.limits import SMALL, ByteBudget, TokenBucket, decoded_size
 
 
 def test_as_many_pass_at_once_as_come_in_a_second_and_then_they_wait() -> None:
@@ -43,42 +43,42 @@ def test_a_clock_that_stands_still_or_goes_back_gives_nothing() -> None:
 
 
 def test_what_one_peer_holds_leaves_half_of_the_room_to_others() -> None:
-    room = Room(100 * SMALL)
+    budget = ByteBudget(100 * SMALL)
     for _ in range(50):
-        room.take(SMALL, "10.0.0.1")
+        budget.reserve(SMALL, "10.0.0.1")
 
     with pytest.raises(TryLater):
-        room.take(1, "10.0.0.1")
-    room.take(SMALL, "10.0.0.2")
-    room.give_back(SMALL, "10.0.0.1")
-    room.take(SMALL, "10.0.0.1")
+        budget.reserve(1, "10.0.0.1")
+    budget.reserve(SMALL, "10.0.0.2")
+    budget.release(SMALL, "10.0.0.1")
+    budget.reserve(SMALL, "10.0.0.1")
 
 
 def test_large_requests_leave_a_quarter_of_the_room_to_small_ones() -> None:
-    room = Room(100 * SMALL)
+    budget = ByteBudget(100 * SMALL)
     for peer in ("a", "b", "c"):
         for piece in range(25):
-            room.take(SMALL, peer, piece * SMALL)
+            budget.reserve(SMALL, peer, piece * SMALL)
 
     with pytest.raises(TryLater):
-        room.take(1, "d", SMALL)
+        budget.reserve(1, "d", SMALL)
     for _ in range(25):
-        room.take(SMALL, "d")
+        budget.reserve(SMALL, "d")
     with pytest.raises(TryLater):
-        room.take(1, "e")
-    assert room.taken == 100 * SMALL
+        budget.reserve(1, "e")
+    assert budget.used == 100 * SMALL
 
 
 def test_what_is_lent_is_given_back_whatever_happens() -> None:
-    room = Room(10)
+    budget = ByteBudget(10)
 
-    with pytest.raises(ZeroDivisionError), room.lent(10):
-        assert room.taken == 10
+    with pytest.raises(ZeroDivisionError), budget.reserved(10):
+        assert budget.used == 10
         raise ZeroDivisionError
-    with pytest.raises(TryLater), room.lent(11):
+    with pytest.raises(TryLater), budget.reserved(11):
         raise AssertionError
 
-    assert room.taken == 0
+    assert budget.used == 0
 
 
 @pytest.mark.parametrize("repeat", [200, 20_000])
