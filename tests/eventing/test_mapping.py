@@ -96,7 +96,7 @@ def test_types_are_globs() -> None:
         ({"time": "$.data.run"}, "time 'r-1' is not an RFC 3339 time"),
         ({"time": "$.data.version"}, "time '7' is not an RFC 3339 time"),
         ({"id": "$.data.missing"}, "invalid id"),
-        ({"metrics": "$.data.name"}, "no JSON"),
+        ({"metrics": "$.data.name"}, "not JSON"),
         ({"metrics": "$.data.version"}, "metrics"),
     ],
 )
