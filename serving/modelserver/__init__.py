@@ -1,6 +1,6 @@
-"""The model server: models by the Open Inference Protocol v2, in a process of its own.
+"""The model server: serves models over the Open Inference Protocol v2, in a process of its own.
 
-Importing this package imports nothing heavy; a composition root asks it what a zygote is to import.
+Importing this package imports nothing heavy. `preload` lists the modules that a zygote imports in advance.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ __all__ = ["preload"]
 
 
 def preload(argv: Sequence[str]) -> tuple[str, ...]:
-    """The modules, in order, that a zygote imports before it forks servers with the arguments `argv`.
+    """Return the modules, in order, that a zygote imports before it forks servers with the arguments `argv`.
 
-    Importing them starts no thread. Without `--format` the engine is told by the name that the URI ends in, or, for a
-    local folder, by its files; when it cannot be told it is imported after the fork.
+    Importing them starts no thread. Without `--format` the engine follows from the suffix of the URI's name or, for a
+    local folder, from its files. An engine that cannot be determined in advance is imported after the fork.
     """
     from serving.modelserver.pool.preloading import modules_for
 

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 
-gc.disable()  # imports make much, and nothing to collect; `main` enables it when they are done
+gc.disable()  # imports allocate many objects and leave no garbage; `main` enables the collector after them
 
 from serving.modelserver.main import main  # noqa: E402 - see above
 
@@ -15,4 +15,4 @@ code = main(sys.argv[1:])
 logging.shutdown()
 sys.stdout.flush()
 sys.stderr.flush()
-os._exit(code)  # all is closed; an inference that hangs in a thread must not keep the process, or crash in its teardown
+os._exit(code)  # an inference that hangs in a thread must neither keep the process nor crash it during the teardown

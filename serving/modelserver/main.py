@@ -1,7 +1,7 @@
-"""Entry of the process: options, sockets, the artifact on its way, and only then the heavy imports.
+"""Entry point of the process: parse options, bind sockets, start the fetch, and only then import heavy modules.
 
-The sockets are bound first: a probe or request that comes early waits in the kernel and is answered as soon as there is
-a loop, instead of being refused and sent again.
+The sockets are bound first, so that an early probe or request waits in the kernel until the event loop runs. Otherwise
+its connection would be refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LIBRARY_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve until a signal stops it; return the exit code: 0 stopped, 1 cannot serve, 2 wrong options."""
+    """Serve until a signal; return the exit code: 0 after a signal, 1 when serving failed, 2 for invalid options."""
     log_to_stderr()
     try:
         serve(argv, os.environ)
@@ -54,47 +54,42 @@ def main(argv: Sequence[str]) -> int:
         return _failed(str(error), WRONG_USAGE)
     except KnodelError as error:
         return _failed(str(error), FAILED)
-    except Exception as error:  # whatever a library makes of a hostile model
+    except Exception as error:  # a library may raise any error for a malicious model
         log.exception("the server failed")
         return _failed(f"the server failed: {type(error).__name__}; its log has the details", FAILED)
     return 0
 
 
 def serve(argv: Sequence[str], environ: Mapping[str, str], on_ready: Callable[[], None] = lambda: None) -> None:
-    """Serve until a signal stops it. `on_ready` is called once, when every port answers and the model is loaded.
+    """Serve until a signal. `on_ready` is called once, when every port answers and the model is loaded.
 
-    Raises BadOptions for wrong arguments or variables, CannotListen, and KnodelError for a model that cannot be served.
+    Raises BadOptions for invalid arguments or variables, CannotListen, and KnodelError when the model cannot be served.
     """
     disable_core_dumps()
-    options = _remembering(parse_options(argv, environ))
-    os.environ.pop(VARIABLE, None)  # no model's code and no child process reads it
+    options = parse_options(argv, environ)
+    if options.pool is not None:  # a pool member keeps its assignment when its container restarts
+        options = replace(options, assignment=AssignmentFile(options.scratch, options.bounds).read())
+    os.environ.pop(VARIABLE, None)  # hide the token from the model's code and child processes
     sockets = _bind(options)
     log_to_stderr()
     flush_each_line()
     startup = StartupTimes()
-    artifact = None if options.assignment is None else _fetching(options, options.assignment, startup.download)
-    for name in _LIBRARY_THREADS:  # NumPy's own; engines have theirs. Read when the libraries are imported
+    artifact = None if options.assignment is None else _start_fetch(options, options.assignment, startup.download)
+    for name in _LIBRARY_THREADS:  # of NumPy, which reads them at its import; engines have options of their own
         os.environ.setdefault(name, str(options.bounds.threads))
     if options.pool is not None and options.assignment is None:
-        _import_all(options.pool)
+        _import_for_pool(options.pool)
     from serving.modelserver.run import run
 
-    gc.freeze()  # what was imported stays: collections from now on need not look at it
+    gc.freeze()  # imported objects stay alive, so collections skip them from now on
     gc.enable()
-    if options.pool is None or options.assignment is not None:  # a free pool member's imports took nobody's time
+    if options.pool is None or options.assignment is not None:  # no request waits for a free pool member's imports
         startup.imports = _milliseconds_since_start()
     run(options, sockets, artifact, startup, on_ready)
 
 
-def _remembering(options: ServerOptions) -> ServerOptions:
-    """With what a pool member was told before its container was restarted. Raises BadAssignment."""
-    if options.pool is None:
-        return options
-    return replace(options, assignment=AssignmentFile(options.scratch, options.bounds).read())
-
-
-def _import_all(pool: Pool) -> None:
-    """All that a claim needs. Raises UnknownFormat, MissingEngine."""
+def _import_for_pool(pool: Pool) -> None:
+    """Import all modules that a claim needs. Raises UnknownFormat, MissingEngine."""
     from serving.engines.base.registry import find_format, loader_of
     from serving.modelserver.pool.preloading import modules_for
 
@@ -104,7 +99,7 @@ def _import_all(pool: Pool) -> None:
 
 
 def _bind(options: ServerOptions) -> Sockets:
-    inherited = os.environ.pop(LISTEN_FDS, "")  # what this process starts inherits no sockets
+    inherited = os.environ.pop(LISTEN_FDS, "")  # child processes inherit no sockets
     data = bind_or_inherit(inherited, options.host, options.port, "PORT")
     try:
         return Sockets(data, bind_or_inherit(inherited, options.host, options.management_port, "MANAGEMENT_PORT"))
@@ -113,15 +108,15 @@ def _bind(options: ServerOptions) -> Sockets:
         raise
 
 
-def _fetching(options: ServerOptions, model: Assignment, progress: DownloadProgress) -> Callable[[], Artifact]:
-    """Wait for the artifact, which is on its way: reading and hashing overlap with the imports."""
+def _start_fetch(options: ServerOptions, model: Assignment, progress: DownloadProgress) -> Callable[[], Artifact]:
+    """Fetch the artifact in a thread, in parallel with the imports; return a function that waits for it."""
     future: Future[Artifact] = Future()
 
     def work() -> None:
         try:
             files = fetch(model.storage_uri, model.digest, options.cache, options.allow_hosts, progress=progress)
             future.set_result(files)
-        except BaseException as error:  # goes to whoever waits for it
+        except BaseException as error:  # raised by the returned function
             future.set_exception(error)
 
     threading.Thread(target=work, name="fetch", daemon=True).start()
@@ -129,7 +124,7 @@ def _fetching(options: ServerOptions, model: Assignment, progress: DownloadProgr
 
 
 def _failed(reason: str, code: int) -> int:
-    """Say why, in the log and where the platform reads it."""
+    """Write the reason to the log and the container's termination message, and return the exit code."""
     line = one_line(reason, LONGEST_REASON)
     log.error("%s", line)
     place = termination_log(os.environ)
@@ -137,15 +132,15 @@ def _failed(reason: str, code: int) -> int:
         try:
             place.write_text(line + "\n", encoding="utf-8")
         except OSError as error:
-            log.warning("the reason cannot be written to the termination log: %s", error.strerror)
+            log.warning("cannot write the termination message: %s", error.strerror)
     return code
 
 
 def _milliseconds_since_start() -> float:
-    """Since this process was forked or executed, to a clock tick (10 ms)."""
+    """Return the age of this process since fork or exec, accurate to a clock tick (10 ms); 0 except on Linux."""
     try:
         fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
         started = int(fields[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
         return max(0.0, (time.clock_gettime(time.CLOCK_BOOTTIME) - started) * 1000)
-    except (OSError, IndexError, ValueError):  # no Linux: not measured
+    except (OSError, IndexError, ValueError):  # not Linux
         return 0.0

@@ -1,4 +1,4 @@
-"""One model of a server: all that answers for it, from its assignment to its end."""
+"""Host one model of a server: load it, serve it over HTTP, close it."""
 
 from __future__ import annotations
 
@@ -21,98 +21,103 @@ from serving.modelserver.base.options import ServerOptions
 from serving.modelserver.base.stats import DownloadProgress, StartupTimes, Stats
 from serving.modelserver.endpoints.app import DataApp
 from serving.modelserver.endpoints.endpoints import make_endpoints
-from serving.modelserver.execution.admission import Admission
-from serving.modelserver.execution.hanging import Hanging
 from serving.modelserver.execution.inference import Inference
-from serving.modelserver.execution.lifecycle import Lifecycle, ServedModel
+from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
 from serving.modelserver.execution.loading import load_model
-from serving.modelserver.execution.memory import at_once
-from serving.modelserver.execution.stacks import levels, stack_for, waiting_threads
-from serving.modelserver.execution.workers import Job, Workers
+from serving.modelserver.execution.memory import quick_gauge
+from serving.modelserver.execution.slot_queue import SlotQueue
+from serving.modelserver.execution.workers import HungThreads, Job, Workers, nesting_limit, stack_for, waiting_threads
 from serving.modelserver.observe.observability import Observability
 from serving.storage.base.artifact import Artifact
 from serving.storage.fetch import fetch
 
 log = logging.getLogger(__name__)
 
-LEAST_THREADS: Final = 4  # so that one long inference does not keep the others out, however little CPU there is
+LEAST_THREADS: Final = 4  # even with little CPU, so that one long inference does not block the others
 
 
-class Shared(msgspec.Struct, frozen=True):
-    """What all models of a server have in common."""
+class ServerContext(msgspec.Struct, frozen=True):
+    """The parts of a server that all its models share."""
 
     options: ServerOptions
     limits: ServerLimits
     budget: BodyBudget
-    hanging: Hanging
+    hung: HungThreads
     observability: Observability
 
 
-class Unit:
-    """The model of `assignment`, from before it is loaded. Made inside of the event loop."""
+class ModelHost:
+    """Hosts the model of `assignment`, before and after it is loaded. Create it inside the event loop."""
 
     def __init__(
-        self, assignment: Assignment, shared: Shared, stats: Stats, workers: Workers, lifecycle: Lifecycle
+        self, assignment: Assignment, context: ServerContext, stats: Stats, workers: Workers, lifecycle: ModelLifecycle
     ) -> None:
-        workers.resize(threads_of(assignment.bounds))  # until it is known what its engine is like
+        workers.resize(compute_threads(assignment.bounds))  # until the engine is loaded and known
         self.assignment = assignment
         self.lifecycle = lifecycle
         self.workers = workers
-        self._shared = shared
+        self._context = context
         self._stats = stats
-        self._lock = threading.Lock()  # of the two below: a model may come from a thread that nobody waits for
+        self._lock = threading.Lock()  # of `_model` and `_closed`: a load that hung may still end in its thread
         self._model: ServedModel | None = None
         self._closed = False
 
     @cached_property
     def inference(self) -> Inference:
-        """What all protocols end in."""
-        bounds, shared = self.assignment.bounds, self._shared
-        admission = Admission(bounds.slots, shared.options.queue, self._stats)
+        """The inference of the model, shared by all protocols."""
+        bounds, context = self.assignment.bounds, self._context
+        slots = SlotQueue(bounds.slots, context.options.queue, self._stats)
         loop = asyncio.get_running_loop()
-        return shared.observability.inference(self.lifecycle, admission, self.workers, bounds, loop)
+        return context.observability.inference(self.lifecycle, slots, self.workers, bounds, loop)
 
     @cached_property
     def app(self) -> ASGIApp:
-        """What answers for it over HTTP."""
+        """The ASGI application of the model."""
         name, revision = self.assignment.name, self.assignment.revision
-        endpoints = make_endpoints(name, self.inference, self._shared.budget)
-        return self._shared.observability.logged(DataApp(name, revision, self.lifecycle, endpoints), name, revision)
+        endpoints = make_endpoints(name, self.inference, self._context.budget)
+        return self._context.observability.log_payloads(
+            DataApp(name, revision, self.lifecycle, endpoints), name, revision
+        )
 
     def fetch(self, progress: DownloadProgress) -> Artifact:
-        """Its files; blocks. Raises StorageError."""
-        options, model = self._shared.options, self.assignment
+        """Return the model's files; blocks. Raises StorageError."""
+        options, model = self._context.options, self.assignment
         return fetch(model.storage_uri, model.digest, options.cache, options.allow_hosts, progress=progress)
 
-    def announce(self) -> None:
-        """What is counted is its from now on."""
+    def label_stats(self) -> None:
+        """Set the revision and the slots of the model in its statistics."""
         self._stats.revision, self._stats.slots = self.assignment.revision, self.assignment.bounds.slots
 
     async def load(
         self, artifact: Callable[[], Artifact], startup: StartupTimes, *, warm: bool = True,
-        gauge: Callable[[str], int] = at_once, run: Callable[[Job[ServedModel]], Awaitable[ServedModel]] | None = None,
-        confirmed: Callable[[], Awaitable[None]] | None = None,
+        gauge: Callable[[str], int] = quick_gauge,
+        run: Callable[[Job[ServedModel]], Awaitable[ServedModel]] | None = None,
+        confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> ServedModel:  # fmt: skip
-        """Load it in a thread, so that health is answered meanwhile; fills in `startup`. Options as of `load_model`.
+        """Load the model in a thread, so that the loop answers health checks meanwhile, and record it in `startup`.
 
-        `run` does a job in a thread, else one of its own does. The loaded model is served once `confirmed` returns.
-        Raises StorageError, EngineError, and as `run`.
+        `warm` and `gauge` are as in `load_model`. `run` runs a job in a thread; by default a worker of this model does.
+        The model is served once `confirm` has returned. Raises StorageError, EngineError, and the errors of `run`.
         """
-        given = self._shared.options
-        options = EngineOptions(self.assignment.bounds.threads, given.allow_code, given.signature)
+        options = self._context.options
         job = partial(
-            load_model, self.assignment, artifact, self._shared.limits, startup, engine_options=options, warm=warm,
-            gauge=gauge,
+            load_model, self.assignment, artifact, self._context.limits, startup,
+            engine_options=EngineOptions(self.assignment.bounds.threads, options.allow_code, options.signature),
+            warm=warm, gauge=gauge,
         )  # fmt: skip
-        loading = (run or self._run)(lambda _: self._keep(job()))
-        _ = self.app  # made while the thread is at work
+
+        def load(_: object) -> ServedModel:
+            return self._keep(job())
+
+        loading = self.workers.submit(load).result if run is None else run(load)
+        _ = self.app  # built while the thread is at work
         model = await loading
-        if model.engine.waits:  # one thread for each inference, which mostly waits for it
-            stack = stack_for(levels())
+        if model.engine.waits:  # one thread for each inference, which mostly waits for the engine
+            stack = stack_for(nesting_limit())
             self.workers.resize(waiting_threads(self.assignment.bounds.slots, stack), stack)
-        if confirmed is not None:
-            await confirmed()
-        self.lifecycle.serve(model)
+        if confirm is not None:
+            await confirm()
+        self.lifecycle.set_model(model)
         log.info(
             "serving model=%s revision=%s platform=%s imports=%.0fms load=%.0fms warmup=%.0fms",
             model.name, model.revision, model.signature.platform, startup.imports, startup.load, startup.warmup,
@@ -120,28 +125,25 @@ class Unit:
         return model
 
     def close(self) -> None:
-        """Let go of the model, if there is one, or as soon as there is; blocks as long as its engine does."""
+        """Close the model now, or as soon as its load ends; blocks as long as the engine's `close` does."""
         self.workers.close()
-        self.lifecycle.end()
+        self.lifecycle.remove_model()
         with self._lock:
             model, self._model = self._model, None
             self._closed = True
         if model is not None:
             model.engine.close()
 
-    def _run(self, job: Job[ServedModel]) -> Awaitable[ServedModel]:
-        return self.workers.submit(job).answer
-
     def _keep(self, model: ServedModel) -> ServedModel:
-        """Until `close`, which may have been first: a load that hung may end one day. Raises Cancelled."""
+        """Keep the loaded model for `close`. Raises Cancelled when `close` came first, because the load hung."""
         with self._lock:
             if not self._closed:
                 self._model = model
                 return model
         model.engine.close()
-        raise Cancelled(f"nobody waits for model {model.name!r} any more")
+        raise Cancelled(f"the load of model {model.name!r} was cancelled")
 
 
-def threads_of(bounds: ModelBounds) -> int:
-    """How many inferences of a model that may compute run at once, each in a thread."""
+def compute_threads(bounds: ModelBounds) -> int:
+    """Return how many inferences of a model that computes may run at once, each in a thread."""
     return min(bounds.slots, max(LEAST_THREADS, 2 * math.ceil(bounds.cpu)))

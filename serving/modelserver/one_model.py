@@ -1,8 +1,8 @@
-"""A server of one model: that of its command line, or, in a pool, of the load call that claims it.
+"""The model of a server that has one: the model of its command line or, in a pool, of the load call that claims it.
 
-A cold server knows its model when it is made, a pool member when it is claimed; from then on both go the same way:
-`_assign` tells all who look, `_load` makes and fills the unit. What comes before a member has its model waits in
-`PendingRequests`.
+A cold server has its assignment from the start, a pool member from its claim on. Both then take the same path:
+`_assign` publishes the model's name and revision, `_load` loads it. Requests that arrive before a member has its model
+wait in `hold`.
 """
 
 from __future__ import annotations
@@ -25,191 +25,180 @@ from serving.modelserver.endpoints.app import health_routes, make_app
 from serving.modelserver.endpoints.confirmation import NOT_CONFIRMED, Confirmation
 from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.endpoints.repository import LOADING, READY, IndexEntry
-from serving.modelserver.execution.lifecycle import Lifecycle
+from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.execution.workers import Workers
-from serving.modelserver.model_host import LEAST_THREADS, Shared, Unit
-from serving.modelserver.pool.assignment_file import AssignmentFile
-from serving.modelserver.pool.claim import Claim
-from serving.modelserver.pool.prewarm import NAME as REHEARSAL
-from serving.modelserver.pool.prewarm import rehearse
+from serving.modelserver.model_host import LEAST_THREADS, ModelHost, ServerContext
+from serving.modelserver.pool.assignment_file import AssignmentFile, MemberClaim
+from serving.modelserver.pool.prewarm import NAME as PREWARM
+from serving.modelserver.pool.prewarm import prewarm
 from serving.modelserver.ports import Ports
 from serving.storage.base.artifact import Artifact
 
 log = logging.getLogger(__name__)
 
 FAILED: Final = "the model could not be loaded here: try again"
-LOAD_PATIENCE: Final = 5.0  # s; a model whose files are here is nearly loaded when the server is to stop
+STOP_GRACE: Final = 5.0  # s; a model whose files are fetched is nearly loaded when the server is to stop
 
 
 class OneModel:
-    """Its `hold` is in force until `load` has ended; made inside of the event loop."""
+    """The only model of a server. Create it inside the event loop; `hold` queues requests until `load` has ended."""
 
-    def __init__(self, shared: Shared, stats: Stats) -> None:
-        options = shared.options
-        self._shared = shared
-        self._options = options
+    def __init__(self, context: ServerContext, stats: Stats) -> None:
+        options = context.options
+        self._context = context
+        self._options: ServerOptions = options
         self._stats = stats
-        self._workers = Workers(LEAST_THREADS, asyncio.get_running_loop(), hanging=shared.hanging)
-        self.lifecycle = Lifecycle(self._workers, holds=options.assignment is None)
-        self._claim = _claim_of(options)
+        self._workers = Workers(LEAST_THREADS, asyncio.get_running_loop(), hung=context.hung)
         known = options.assignment
+        self.lifecycle = ModelLifecycle(self._workers, queues_before_load=known is None)
+        self._claim: MemberClaim | None = None  # None for a server that is not a member of a pool
+        if options.pool is not None:
+            self._claim = MemberClaim(AssignmentFile(options.scratch, options.bounds), known)
         self.confirmation = Confirmation(needed=options.remembers and known is not None and not known.digest)
         health = make_app(health_routes(self.lifecycle))
         bounds = options.bounds
         self.hold: PendingRequests = PendingRequests(
-            health, stats, shared.budget, bounds.slots + options.queue, bounds.timeout
+            health, stats, context.budget, bounds.slots + options.queue, bounds.timeout
         )
         self._ports: Ports | None = None
-        self._unit: Unit | None = None
+        self._host: ModelHost | None = None
 
     @property
     def app(self) -> ASGIApp:
-        """What answers on the data port at first."""
+        """The ASGI application of the data port until the model is loaded."""
         return self.hold
 
     @property
-    def held(self) -> int:
-        """How many requests wait for the model of a pool member."""
+    def waiting_requests(self) -> int:
+        """Number of requests that wait for the model of a pool member."""
         return self.hold.waiting
 
     def attach(self, ports: Ports) -> None:
-        """Answer on these; a cold server says there which model it will be."""
+        """Serve on these ports. A cold server publishes there which model it will serve."""
         self._ports = ports
         if self._options.assignment is not None:
-            self._answer_by(self._assign(self._options.assignment))
+            self._serve(self._assign(self._options.assignment))
 
-    async def rehearse(self) -> None:
-        """Of a free pool member, before its ports are open. Raises EngineError."""
-        options, shared = self._options, self._shared
+    async def prewarm(self) -> None:
+        """Prewarm the engine of a free pool member, before its ports open. Raises EngineError."""
+        options, context = self._options, self._context
         pool = options.pool
         if pool is not None and options.assignment is None:
-            assignment = Assignment(REHEARSAL, REHEARSAL, "", "", pool.format, options.bounds)
-            _ = Unit(assignment, shared, Stats(time.monotonic), self._workers, self.lifecycle).app
-            await self._workers.submit(lambda _: rehearse(pool, options.bounds, shared.limits)).answer
+            assignment = Assignment(PREWARM, PREWARM, "", "", pool.format, options.bounds)
+            _ = ModelHost(assignment, context, Stats(time.monotonic), self._workers, self.lifecycle).app
+            await self._workers.submit(lambda _: prewarm(pool, options.bounds, context.limits)).result
 
     async def load(self, artifact: Callable[[], Artifact] | None = None) -> None:
-        """Load the model, whose `artifact` is on its way; a pool member waits for its claim first.
+        """Load the model; a pool member first waits for its claim. `artifact` waits for the files of a started fetch.
 
-        Raises StorageError, EngineError; then all that waited for the model was told to try again.
+        Raises StorageError, EngineError; requests that wait for the model are answered with 503 then.
         """
         try:
-            unit = self._unit or await self._claimed()
-            await self._load(unit, artifact)
+            host = self._host
+            if host is None:
+                if self._claim is None:
+                    raise BadOptions("neither a model nor a pool is set: set --name and --storage-uri, or --pool")
+                assignment = await self._claim.given
+                self._stats.startup.claimed = True
+                host = self._assign(assignment)
+            await self._load(host, artifact)
         except Exception:
             self.hold.reject(NotReady(FAILED))
             raise
 
     @property
-    def load_patience(self) -> float:
-        """Seconds that a stop waits for the load: none, unless somebody waits for it and it is nearly done."""
-        return LOAD_PATIENCE if self.held and self._stats.startup.fetched else 0.0
+    def stop_grace(self) -> float:
+        """Seconds that a stop waits for the load: none unless requests wait for it and the files are fetched."""
+        return STOP_GRACE if self.waiting_requests and self._stats.startup.fetched else 0.0
 
     def drain(self) -> float | None:
-        """Not ready from now on; how long requests may still take, None when nobody was ever told to send any here."""
+        """Become unready; return how many seconds requests may take, None when none were ever routed here."""
         self.lifecycle.drain()
         self.confirmation.close()
-        if not self.lifecycle.serves:
+        if not self.lifecycle.has_model:
             self.hold.reject(NotReady(self.lifecycle.reason))
-        return None if self._unit is None else self._unit.assignment.bounds.timeout
+        return None if self._host is None else self._host.assignment.bounds.timeout
 
-    def give_up(self) -> None:
-        """End the waits for the model's digest; requests that waited for the model were answered before."""
+    def refuse_waiting(self) -> None:
+        """Stop waiting for the digest's confirmation. `drain` has answered the requests that waited for the model."""
         self.confirmation.close()
 
     async def close(self) -> None:
-        """Let go of the model; no request follows."""
-        if self._unit is None:
+        """Close the model; no request may follow."""
+        if self._host is None:
             self._workers.close()
         else:
-            self._unit.close()
+            self._host.close()
 
     def index(self) -> Sequence[IndexEntry]:
-        """The model, once it is known which."""
-        if self._unit is None:
+        """Return the model's entry; none before the model is known."""
+        if self._host is None:
             return ()
-        assignment = self._unit.assignment
+        assignment = self._host.assignment
         return (IndexEntry(assignment.name, assignment.revision, self._state()),)
 
     async def load_call(self, name: str, body: bytes) -> str:
-        """Take the assignment, and answer before it is loaded. Raises ServingError."""
+        """Accept the assignment of a claim, and return before the model is loaded. Raises ServingError."""
         if self._claim is None:
-            raise Conflict("this server is no member of a pool: it serves the model of its command line")
+            raise Conflict("this server is not a member of a pool: it serves the model of its command line")
         try:
             assignment = parse_assignment(name, body, self._options.bounds)
         except BadAssignment as error:
             raise BadRequest(str(error)) from error
         try:
             self._claim.take(assignment)
-        except BadAssignment as error:  # it is this member that cannot keep it
+        except BadAssignment as error:  # this member cannot store it; another one may
             raise NotReady(str(error)) from error
         return self._state()
 
     async def unload_call(self, name: str) -> str:
-        """Raises Conflict: a server of one model ends with it."""
-        raise Conflict("this server has one model, and ends with it: stop the server")
+        """Raise Conflict: the only model of a server cannot be unloaded."""
+        raise Conflict("the only model of this server cannot be unloaded: stop the server")
 
     def _state(self) -> str:
-        return READY if self.lifecycle.serves else LOADING
+        return READY if self.lifecycle.has_model else LOADING
 
-    async def _claimed(self) -> Unit:
-        """Wait to be told what to serve."""
-        if self._claim is None:
-            raise BadOptions("neither a model nor a pool to wait in: set --name and --storage-uri, or --pool")
-        assignment = await self._claim.given
-        self._stats.startup.claimed = True
-        return self._assign(assignment)
-
-    def _assign(self, assignment: Assignment) -> Unit:
-        """Be this model's server from now on, to all who look."""
+    def _assign(self, assignment: Assignment) -> ModelHost:
+        """Become the server of this model: label statistics, traces and responses with its revision."""
         bounds = assignment.bounds
-        self._unit = Unit(assignment, self._shared, self._stats, self._workers, self.lifecycle)
-        self._unit.announce()
-        self._shared.observability.assign(assignment.name, assignment.revision)
+        self._host = ModelHost(assignment, self._context, self._stats, self._workers, self.lifecycle)
+        self._host.label_stats()
+        self._context.observability.assign(assignment.name, assignment.revision)
         if self._ports is not None:
-            self._ports.label(assignment.revision)
+            self._ports.set_revision(assignment.revision)
         self.hold.set_limits(bounds.slots + self._options.queue, bounds.timeout)
-        return self._unit
+        return self._host
 
-    async def _load(self, unit: Unit, artifact: Callable[[], Artifact] | None) -> None:
+    async def _load(self, host: ModelHost, artifact: Callable[[], Artifact] | None) -> None:
         startup = self._stats.startup
-        warm = not startup.claimed  # somebody waits for a claim, whose inference is the first: another is in its way
-        fetching = self._reported(artifact or partial(unit.fetch, startup.download))
-        model = await unit.load(fetching, startup, warm=warm, confirmed=self._confirmed)
-        if self._options.remembers:
-            remember(self._options.scratch, startup.digest)
-        self._stats.mark_served(model.memory)
-        self._answer_by(unit)
-        self.hold.resolve(unit.app)
-
-    def _reported(self, artifact: Callable[[], Artifact]) -> Callable[[], Artifact]:
-        """Return a fetch that reports the digest of the files at once: recording it takes as long as loading them."""
+        warm = not startup.claimed  # a claim has a waiting request, whose inference a warm-up would only delay
+        fetch_files = artifact or partial(host.fetch, startup.download)
         loop = asyncio.get_running_loop()
 
-        def fetch() -> Artifact:
-            files = artifact()
+        def fetch_and_report() -> Artifact:
+            files = fetch_files()
+            # Report the digest before the load: recording it takes as long as loading the files.
             loop.call_soon_threadsafe(self.confirmation.set_digest, files.digest)
             return files
 
-        return fetch
+        model = await host.load(fetch_and_report, startup, warm=warm, confirm=self._confirm)
+        if self._options.remembers:
+            remember(self._options.scratch, startup.digest)
+        self._stats.mark_served(model.memory)
+        self._serve(host)
+        self.hold.resolve(host.app)
 
-    async def _confirmed(self) -> None:
-        """Return once the digest of the loaded files is the recorded one; the server is not ready before."""
+    async def _confirm(self) -> None:
+        """Return once the platform has recorded the digest of the loaded files; the server is not ready before."""
         if self.confirmation.confirmed:
             return
         log.info("waiting until the platform has recorded the digest of the model's files")
-        self.lifecycle.withheld = NOT_CONFIRMED
+        self.lifecycle.blocked_reason = NOT_CONFIRMED
         await self.confirmation.wait()
-        self.lifecycle.withheld = ""
+        self.lifecycle.blocked_reason = ""
 
-    def _answer_by(self, unit: Unit) -> None:
-        """Requests of all protocols are for this model from now on."""
+    def _serve(self, host: ModelHost) -> None:
+        """Route the requests of all protocols to this model."""
         if self._ports is not None:
-            model = unit.assignment
-            self._ports.answer_by(model.name, model.revision, unit.app, unit.inference)
-
-
-def _claim_of(options: ServerOptions) -> Claim | None:
-    """Only a pool member can be claimed; one that remembers its assignment, only for that."""
-    if options.pool is None:
-        return None
-    return Claim(AssignmentFile(options.scratch, options.bounds), options.assignment)
+            model = host.assignment
+            self._ports.serve_model(model.name, model.revision, host.app, host.inference)

@@ -1,4 +1,4 @@
-"""A server as the work of a process: until a signal asks it to stop."""
+"""Run a server in this process until a signal stops it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from serving.modelserver.base.options import ServerOptions
 from serving.modelserver.base.stats import StartupTimes
 from serving.modelserver.connections.sockets import Sockets
 from serving.modelserver.execution.lifecycle import DEVICE_LOST
-from serving.modelserver.server import Server
+from serving.modelserver.server import ModelServer
 from serving.storage.base.artifact import Artifact
 
-FAILED_WITHIN: Final = 1.0  # s; the reason of a failed load is not kept back by callers that are slow
-LOST_WITHIN: Final = 10.0  # s from the loss of the accelerator to the end; what waits for it waits in vain
+FAILED_WITHIN: Final = 1.0  # s; slow clients must not delay the report of a failed load
+LOST_WITHIN: Final = 10.0  # s from the loss of the accelerator to the exit; waiting requests cannot succeed
 
 
 def run(
@@ -29,8 +29,8 @@ def run(
 ) -> None:  # fmt: skip
     """Serve until SIGTERM or SIGINT, then drain.
 
-    `artifact` blocks until the model's files are here (None: it is not known yet which), `startup` is what the start
-    took so far, `on_ready` is called when the model is loaded.
+    `artifact` blocks until the model's files are fetched; None when the model is not known yet. `startup` has the times
+    of the start so far. `on_ready` is called when the model is loaded.
 
     Raises KnodelError when the model cannot be loaded, or the accelerator is lost.
     """
@@ -45,18 +45,18 @@ async def _serve(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    server = Server(options, sockets, ServerLimits(hosts=options.hosts), startup)
-    await server.rehearse()
+    server = ModelServer(options, sockets, ServerLimits(hosts=options.hosts), startup)
+    await server.prewarm()
     await server.start()
     loading = asyncio.create_task(server.load(artifact))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
     if not loading.done():
-        await asyncio.wait((loading,), timeout=server.load_patience)
+        await asyncio.wait((loading,), timeout=server.stop_grace)
     if not loading.done():
         loading.cancel()  # its thread ends with the process
     elif loading.exception() is not None:
-        await server.close(FAILED_WITHIN)  # who was held gets an answer
+        await server.close(FAILED_WITHIN)  # waiting requests get a response
         loading.result()
     else:
         on_ready()

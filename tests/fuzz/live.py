@@ -13,7 +13,7 @@ from pathlib import Path
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
-from serving.modelserver.server import Server
+from serving.modelserver.server import ModelServer
 from tests.support import models
 
 HOST = "127.0.0.1"
@@ -76,10 +76,10 @@ def exchange(port: int, pieces: Sequence[bytes]) -> bytes:
         return bytes(received)
 
 
-async def _started(path: Path, limits: ServerLimits) -> tuple[Server, int]:
+async def _started(path: Path, limits: ServerLimits) -> tuple[ModelServer, int]:
     options = parse_options(["--name", NAME, "--storage-uri", path.as_uri()], {"HOST": HOST})
     sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-    server = Server(options, sockets, limits)
+    server = ModelServer(options, sockets, limits)
     await server.start()
     await server.load()
     return server, int(sockets.data.getsockname()[1])

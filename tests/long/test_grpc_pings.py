@@ -7,7 +7,7 @@ import asyncio
 from serving.modelserver.base.limits import MEBIBYTE, ServerLimits
 from tests.serving.modelserver.deaf import wired
 from tests.serving.modelserver.grpc_parts import channel_to, floats, infer, serving
-from tests.serving.modelserver.test_grpc_untaken import LARGE, is_answered
+from tests.serving.modelserver.test_grpc_backpressure import LARGE, is_answered
 from tests.support import models
 from tests.support.wait import eventually
 

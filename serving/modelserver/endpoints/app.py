@@ -19,8 +19,8 @@ from serving.modelserver.base.responses import JSON, error_body, error_headers, 
 from serving.modelserver.codec.messages import metadata_shape
 from serving.modelserver.connections.connection import INTERNAL_ERROR
 from serving.modelserver.endpoints.endpoints import Endpoints
-from serving.modelserver.execution.lifecycle import Lifecycle
-from serving.modelserver.execution.target import check_asked
+from serving.modelserver.execution.lifecycle import ModelLifecycle
+from serving.modelserver.execution.target import check_model
 
 SERVER_NAME: Final = "knodel"
 EXTENSIONS: Final = ("binary_tensor_data",)
@@ -38,7 +38,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 class DataApp:
     """The ASGI application of the data port for the model `name`, revision `revision`."""
 
-    def __init__(self, name: str, revision: str, lifecycle: Lifecycle, endpoints: Endpoints) -> None:
+    def __init__(self, name: str, revision: str, lifecycle: ModelLifecycle, endpoints: Endpoints) -> None:
         self._name = name
         self._revision = revision
         self._lifecycle = lifecycle
@@ -124,7 +124,7 @@ class DataApp:
 
     def _check(self, params: dict[str, Any]) -> None:
         """Raise NotFound for an unknown model or version."""
-        check_asked(self._name, self._revision, params["name"], params.get("version", ""))
+        check_model(self._name, self._revision, params["name"], params.get("version", ""))
 
 
 class _PostEndpoint:
@@ -173,7 +173,7 @@ def make_app(routes: Sequence[BaseRoute], no_path: str = "no such path") -> Star
     return app
 
 
-def health_routes(lifecycle: Lifecycle) -> list[BaseRoute]:
+def health_routes(lifecycle: ModelLifecycle) -> list[BaseRoute]:
     """Return the routes `/v2/health/live` and `/v2/health/ready`."""
 
     async def live(_: Request) -> Response:
@@ -216,7 +216,7 @@ def json_response(content: Any, status: int = 200) -> Response:
     return Response(json_body(content), status, media_type=JSON.decode())
 
 
-def _readiness(lifecycle: Lifecycle, about: dict[str, Any]) -> Response:
+def _readiness(lifecycle: ModelLifecycle, about: dict[str, Any]) -> Response:
     if lifecycle.ready:
         return json_response({**about, "ready": True})
     response = json_response({**about, "ready": False, "error": lifecycle.reason}, NotReady.status)

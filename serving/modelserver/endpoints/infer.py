@@ -17,7 +17,7 @@ from serving.modelserver.base.responses import BINARY, JSON, send_body, send_err
 from serving.modelserver.codec.bounded_read import RequestBody, read_body
 from serving.modelserver.codec.protocol_v2 import PreparedRequest, ProtocolCodec, ResponseBody
 from serving.modelserver.connections.connection import connection_of
-from serving.modelserver.execution.inference import BEGAN, Ask, Encode, Inference
+from serving.modelserver.execution.inference import BEGAN, Inference, Prepare, Respond
 from serving.modelserver.execution.lifecycle import ServedModel
 
 CodecOf = Callable[[ServedModel], ProtocolCodec[Any]]
@@ -78,10 +78,10 @@ class UnaryEndpoint(InferenceEndpoint):
         )
 
 
-def prepare_request(body: RequestBody, codec_of: CodecOf = V2) -> Ask[ResponseBody]:
+def prepare_request(body: RequestBody, codec_of: CodecOf = V2) -> Prepare[ResponseBody]:
     """Return the function that decodes `body` for a model, for `Inference.infer`."""
 
-    def prepare(model: ServedModel) -> tuple[PreparedRequest, Encode[ResponseBody]]:
+    def prepare(model: ServedModel) -> tuple[PreparedRequest, Respond[ResponseBody]]:
         codec = codec_of(model)
         return codec.decode(body.content, body.json_length), codec.encode
 

@@ -15,14 +15,14 @@ from serving.modelserver.base.stats import Stats
 from serving.modelserver.endpoints.app import health_routes, json_response, make_app
 from serving.modelserver.endpoints.confirmation import Confirmation
 from serving.modelserver.endpoints.repository import RepositoryRoutes
-from serving.modelserver.execution.lifecycle import Lifecycle
+from serving.modelserver.execution.lifecycle import ModelLifecycle
 
 
 def make_management_app(
     stats: Stats,
     answers: Callable[[], Any],
     metrics: Callable[[], str],
-    lifecycle: Lifecycle,
+    lifecycle: ModelLifecycle,
     repository: RepositoryRoutes,
     confirmation: Confirmation | None = None,
 ) -> ASGIApp:

@@ -18,8 +18,8 @@ from serving.modelserver.base.responses import send_error
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.codec.bounded_read import ReplayReceive, read_content
 from serving.modelserver.connections.connection import HttpConnection, connection_of
-from serving.modelserver.execution.admission import FULL, fail
 from serving.modelserver.execution.inference import BEGAN
+from serving.modelserver.execution.slot_queue import QUEUE_FULL, fail_future
 
 HEALTH_PATHS: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
 INFERENCE_METHOD: Final = "POST"
@@ -60,7 +60,7 @@ class PendingRequests:
         """Answer held and later requests with `error`: no model will be loaded."""
         self._closed = error
         for place in self._waiting:
-            fail(place, _copy(error))
+            fail_future(place, _copy(error))
 
     async def wait(self, *, work: bool) -> None:
         """Hold a request of another protocol until there is a model. Raises ServingError.
@@ -119,7 +119,7 @@ class PendingRequests:
         try:
             content, lent = await read_content(receive, self._budget)
             place.remove_done_callback(refuse)
-            connection.on_disconnect(partial(fail, place, ClientLeft()))
+            connection.on_disconnect(partial(fail_future, place, ClientLeft()))
             try:
                 return await place, content, lent
             except BaseException:
@@ -133,11 +133,11 @@ class PendingRequests:
         if self._closed is not None:
             raise _copy(self._closed)
         if len(self._waiting) >= self._limit:
-            raise Overloaded(FULL)
+            raise Overloaded(QUEUE_FULL)
         loop = asyncio.get_running_loop()
         place: asyncio.Future[ASGIApp] = loop.create_future()
         expired = QueueExpired(f"no model was loaded within {self._timeout:g} s: try again")
-        timer = loop.call_later(self._timeout, fail, place, expired)
+        timer = loop.call_later(self._timeout, fail_future, place, expired)
         place.add_done_callback(lambda _: timer.cancel())
         self._waiting[place] = None
         return place

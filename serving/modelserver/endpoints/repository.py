@@ -22,7 +22,7 @@ from serving.modelserver.base.limits import BodyBudget
 from serving.modelserver.base.options import LOAD_TOKEN
 from serving.modelserver.codec.bounded_read import read_content
 from serving.modelserver.endpoints.app import json_response, server_routes
-from serving.modelserver.execution.lifecycle import Lifecycle
+from serving.modelserver.execution.lifecycle import ModelLifecycle
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class ModelRepository(Protocol):
     """The models of a server, one or many."""
 
     @property
-    def lifecycle(self) -> Lifecycle:
+    def lifecycle(self) -> ModelLifecycle:
         """Return the lifecycle of the server."""
         ...
 

@@ -27,9 +27,9 @@ from serving.modelserver.codec.content_router import EVENT_STREAM
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.connections.connection import BROKEN_KEY, connection_of
 from serving.modelserver.endpoints.infer import InferenceEndpoint
-from serving.modelserver.execution.handover import Handover
 from serving.modelserver.execution.inference import BEGAN, INLINE_BODY
 from serving.modelserver.execution.lifecycle import ServedModel
+from serving.modelserver.execution.stream_queue import StreamQueue
 
 HEAD: Final = [
     (b"content-type", EVENT_STREAM + b"; charset=utf-8"),
@@ -46,7 +46,7 @@ class StreamingEndpoint(InferenceEndpoint):
     async def respond(self, body: RequestBody, lease: Lease, scope: Scope, send: Send) -> None:
         """Send the events. Raises ServingError for an error before the first one."""
         loop = asyncio.get_running_loop()
-        parts: Handover[bytes] = Handover(loop)
+        parts: StreamQueue[bytes] = StreamQueue(loop)
         inferring = self._inference.run(
             partial(self._produce, body, parts),
             THREAD_BODY_SIZE,
@@ -57,8 +57,8 @@ class StreamingEndpoint(InferenceEndpoint):
         running = loop.create_task(inferring)
 
         def produced(_: object) -> None:
-            scope[PRODUCED_KEY] = loop.time() - parts.waited
-            parts.end()
+            scope[PRODUCED_KEY] = loop.time() - parts.blocked_seconds
+            parts.close()
 
         running.add_done_callback(produced)
         events = EventStreamWriter(send)
@@ -75,11 +75,11 @@ class StreamingEndpoint(InferenceEndpoint):
                 await events.send(error_body(str(error)))
             await events.end()
         finally:
-            parts.end()
+            parts.close()
             running.cancel()
 
     def _produce(
-        self, body: RequestBody, parts: Handover[bytes], model: ServedModel, cancellation: Cancellation | None
+        self, body: RequestBody, parts: StreamQueue[bytes], model: ServedModel, cancellation: Cancellation | None
     ) -> None:
         """Decode the request, and hand over each part of the response. Runs in a thread.
 

@@ -1,1 +1,1 @@
-"""One inference: slots, queue, batches, deadlines, worker threads; the model's lifecycle."""
+"""Inference execution: slots and queue, batches, deadlines, worker threads, and the lifecycle of a model."""

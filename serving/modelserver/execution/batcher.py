@@ -1,15 +1,16 @@
-"""Requests that share an inference: while one batch is in the engine, the next one gathers.
+"""Dynamic batching: requests gather into the next batch while the engine runs the current one.
 
-The rule, the simplest that lets a model of 16 callers work in batches of 16:
+The rule is the simplest one with which a model with 16 concurrent callers runs in batches of 16:
 
-- a free engine takes what waits at once, so that a lone caller never waits for others;
-- but callers that were just answered may ask again at once. Behind a batch it waits until as many wait as were in it
-  and beside it, for `max_latency` at most; without this, batches of one and of all others would take turns;
-- a batch that takes longer than `PATIENCE` is waited for no more: the next one begins beside it, in another thread.
+- An idle engine takes all waiting requests at once, so a single caller never waits for others.
+- Callers that have just received a response often send their next request at once. So after a batch the batcher waits
+  for at most `max_latency`, until as many requests wait as were in the batch and beside it. Without this wait, batches
+  of one would alternate with batches of all other callers.
+- After `MAX_BATCH_WAIT` seconds a running batch no longer holds up the next one, which starts in another thread.
 
-No request is worse off for those beside it: one that leaves takes its place with it, and the engine is asked to end
-when nobody is left. A batch that fails is asked again one by one, so that only whom the model refuses is refused. A
-model whose answer has not a row for each row is batched no more.
+Batching does not harm single requests. A request that is cancelled gives up its place, and a batch without any waiting
+caller is cancelled. When a batch fails, its requests are run again one by one, so only invalid requests fail. A model
+is no longer batched once it returns an output that does not have one row for each input row.
 """
 
 from __future__ import annotations
@@ -34,50 +35,60 @@ from serving.modelserver.base.errors import (
 )
 from serving.modelserver.base.limits import Lease
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
-from serving.modelserver.execution.admission import fail
-from serving.modelserver.execution.batch import Kind, Rows, merged, parts, rows_of, unbatchable
-from serving.modelserver.execution.inference import Ask, Encode, Patience, attempt
+from serving.modelserver.execution.batch import (
+    BatchKey,
+    Rows,
+    concatenate_inputs,
+    first_unbatchable,
+    rows_of,
+    split_outputs,
+)
+from serving.modelserver.execution.inference import Prepare, RequestContext, Respond, run_job
 from serving.modelserver.execution.lifecycle import ServedModel
-from serving.modelserver.execution.workers import Running, Workers
+from serving.modelserver.execution.slot_queue import fail_future
+from serving.modelserver.execution.workers import RunningJob, Workers
 
 log = logging.getLogger(__name__)
 
-PATIENCE: Final = 1.0  # s; many batches take less, and a request that hangs holds up the others no longer
+MAX_BATCH_WAIT: Final = 1.0  # s; most batches take less, and a hanging request delays the others no longer than this
 
 T = TypeVar("T")
-Answers: TypeAlias = Sequence[Tensor]
+Outputs: TypeAlias = Sequence[Tensor]
 
 
-class Member:
-    """A request that waits for its batch, or is in it; `kind` is None for one that is asked alone."""
+class BatchMember:
+    """A request that waits for a batch or is in one. `key` is None for a request that must run alone."""
 
-    __slots__ = ("answer", "batch", "body", "call", "kind", "model", "rows")
+    __slots__ = ("batch", "body", "call", "key", "model", "outputs", "rows")
 
     def __init__(
-        self, model: ServedModel, call: PreparedRequest, rows: Rows | None, body: Lease, answer: Future[Answers]
+        self, model: ServedModel, call: PreparedRequest, rows: Rows | None, body: Lease, outputs: Future[Outputs]
     ) -> None:
         self.model = model
         self.call = call
         self.body = body
-        self.answer = answer
-        self.batch: Batch | None = None
-        self.kind: Kind | None = None if rows is None else rows.kind
+        self.outputs = outputs
+        self.batch: InferenceBatch | None = None
+        self.key: BatchKey | None = None if rows is None else rows.key
         self.rows = 1 if rows is None else rows.count
 
 
-class Batch:
-    """Requests in one inference."""
+class InferenceBatch:
+    """The requests of one inference. `timer` runs until `MAX_BATCH_WAIT` has passed, and is None from then on."""
 
     __slots__ = ("members", "running", "timer")
 
-    def __init__(self, members: Sequence[Member], running: Running[list[Answers] | None]) -> None:
+    def __init__(self, members: Sequence[BatchMember], running: RunningJob[list[Outputs] | None]) -> None:
         self.members = members
         self.running = running
-        self.timer: asyncio.TimerHandle | None = None  # until nobody waits for it; None from then on
+        self.timer: asyncio.TimerHandle | None = None
 
 
 class Batcher:
-    """Batches of one server's model; `observe` is told how many requests were in each. Used by the event loop."""
+    """Batches the requests of one model. `observe` receives the number of requests of each batch.
+
+    Not thread-safe: only the event loop may use it.
+    """
 
     def __init__(
         self, batching: BatchBounds, workers: Workers, loop: AbstractEventLoop, observe: Callable[[int], None]
@@ -86,85 +97,92 @@ class Batcher:
         self._workers = workers
         self._loop = loop
         self._observe = observe
-        self._waiting: list[Member] = []
+        self._waiting: list[BatchMember] = []
         self._busy = False
-        self._expected = 0  # requests that soon wait, if those that were just answered come again …
-        self._hope: asyncio.TimerHandle | None = None  # … which is hoped for so long
+        self._expected = 0  # requests that wait soon if the callers of the last batch send their next requests
+        self._gather_timer: asyncio.TimerHandle | None = None  # set while the batcher waits for these requests
         self._model: ServedModel | None = None
-        self._works = False  # for this model
+        self._batchable = False  # whether `_model` can be batched
 
-    def works_for(self, model: ServedModel) -> bool:
-        """Whether requests for it can share inferences, as far as is known."""
+    def can_batch(self, model: ServedModel) -> bool:
+        """Return whether requests for the model can share inferences, as far as is known."""
         if self._model is not model:
             self._model = model
-            fixed = unbatchable(model.signature)
-            self._works = not fixed
+            fixed = first_unbatchable(model.signature)
+            self._batchable = not fixed
             if fixed:
-                log.warning("model=%s is not batched: %s has no dimension for the rows of a batch", model.name, fixed)
-        return self._works
+                log.warning("model=%s is not batched: the first dimension of %s is not variable", model.name, fixed)
+        return self._batchable
 
     @staticmethod
-    def asked(
-        ask: Ask[T], model: ServedModel, _: Cancellation | None
-    ) -> tuple[PreparedRequest, Encode[T], Rows | None]:
-        """What a request asks, and its `rows_of`; blocks: each of its elements may be looked at. Raises as `ask`."""
-        call, encode = ask(model)
-        return call, encode, rows_of(call)
+    def prepare(
+        prepare: Prepare[T], model: ServedModel, _: Cancellation | None
+    ) -> tuple[PreparedRequest, Respond[T], Rows | None]:
+        """Decode a request and return its call, its response encoder and its rows.
 
-    async def infer(self, model: ServedModel, call: PreparedRequest, rows: Rows | None, patience: Patience) -> Answers:
-        """The model's answer to `call`, with its `rows_of`.
-
-        Raises ServingError; a task that is cancelled is a caller that left.
+        Blocks: `rows_of` may inspect each element. Raises the errors of `prepare`.
         """
-        member = Member(model, call, rows, patience.body, self._loop.create_future())
+        call, respond = prepare(model)
+        return call, respond, rows_of(call)
+
+    async def infer(
+        self, model: ServedModel, call: PreparedRequest, rows: Rows | None, request: RequestContext
+    ) -> Outputs:
+        """Return the model's outputs for `call`, whose rows are `rows`.
+
+        Raises ServingError. Cancelling the task means that the client has disconnected.
+        """
+        member = BatchMember(model, call, rows, request.body, self._loop.create_future())
         self._waiting.append(member)
-        self._look()
-        timer = self._loop.call_at(patience.deadline, self._expire, member, patience.timeout)
-        patience.left.on_disconnect(partial(self._fail, member, ClientLeft()))
+        self._start_batches()
+
+        def expire() -> None:
+            if member.batch is None:
+                error: ServingError = QueueExpired(f"no batch had room within {request.timeout:g} s: try again")
+            else:
+                error = DeadlineExceeded(f"no answer within {request.timeout:g} s")
+            self._fail(member, error)
+
+        timer = self._loop.call_at(request.deadline, expire)
+        request.client.on_disconnect(partial(self._fail, member, ClientLeft()))
         try:
-            return await member.answer
+            return await member.outputs
         finally:
             timer.cancel()
-            patience.left.on_disconnect(None)
-            if member.answer.cancelled():
-                self._forget(member)
+            request.client.on_disconnect(None)
+            if member.outputs.cancelled():
+                self._remove(member)
 
-    def _expire(self, member: Member, timeout: float) -> None:
-        if member.batch is None:
-            self._fail(member, QueueExpired(f"no batch had room within {timeout:g} s: try again"))
-        else:
-            self._fail(member, DeadlineExceeded(f"no answer within {timeout:g} s"))
+    def _fail(self, member: BatchMember, error: ServingError) -> None:
+        if not member.outputs.done():
+            member.outputs.set_exception(error)
+            self._remove(member)
 
-    def _fail(self, member: Member, error: ServingError) -> None:
-        if not member.answer.done():
-            member.answer.set_exception(error)
-            self._forget(member)
-
-    def _forget(self, member: Member) -> None:
-        """Nobody waits for it any more."""
+    def _remove(self, member: BatchMember) -> None:
+        """Remove a member whose client no longer waits, and cancel a batch without any waiting client."""
         if member.batch is None:
             self._waiting = [one for one in self._waiting if one is not member]
-        elif all(one.answer.done() for one in member.batch.members):
-            self._workers.give_up(member.batch.running, ClientLeft())
+        elif all(one.outputs.done() for one in member.batch.members):
+            self._workers.cancel(member.batch.running, ClientLeft())
 
-    def _look(self) -> None:
-        """Begin a batch if the engine is free, unless there is hope for a larger one."""
-        while self._waiting and not self._busy and not self._hopes():
-            self._begin(self._next())
+    def _start_batches(self) -> None:
+        """Start the next batch if the engine is free and no larger batch is expected."""
+        while self._waiting and not self._busy and not self._expects_more():
+            self._start(self._take_next())
 
-    def _hopes(self) -> bool:
-        if self._hope is None:
+    def _expects_more(self) -> bool:
+        if self._gather_timer is None:
             return False
         waiting = self._waiting
         rows = sum(member.rows for member in waiting)
-        return waiting[0].kind is not None and len(waiting) < self._expected and rows < self._batching.max_size
+        return waiting[0].key is not None and len(waiting) < self._expected and rows < self._batching.max_size
 
-    def _next(self) -> list[Member]:
-        """The first that waits, and all of its kind that fit; they wait no more."""
+    def _take_next(self) -> list[BatchMember]:
+        """Remove the first waiting member, and those with an equal key that fit, from the queue and return them."""
         first = self._waiting[0]
         chosen, rows = [first], first.rows
         for member in self._waiting[1:]:
-            alike = member.kind is not None and member.kind == first.kind and member.model is first.model
+            alike = member.key is not None and member.key == first.key and member.model is first.model
             if alike and rows + member.rows <= self._batching.max_size:
                 chosen.append(member)
                 rows += member.rows
@@ -172,97 +190,89 @@ class Batcher:
         self._waiting = [member for member in self._waiting if member not in taken]
         return chosen
 
-    def _begin(self, members: Sequence[Member]) -> None:
-        self._end_hope()
+    def _start(self, members: Sequence[BatchMember]) -> None:
+        if self._gather_timer is not None:
+            self._gather_timer.cancel()
+            self._gather_timer = None
         model, calls, counts = members[0].model, [one.call for one in members], [one.rows for one in members]
-        bodies = Lease(partial(_let_go, members), sum(member.body.size for member in members))
+
+        def let_go() -> None:
+            for member in members:
+                member.body.release()
+
+        def stop_waiting() -> None:  # starts the next batch beside one that takes long
+            batch.timer = None
+            self._busy = False
+            self._start_batches()
+
+        bodies = Lease(let_go, sum(member.body.size for member in members))
         try:
-            running = self._workers.submit(partial(_infer, model, calls, counts), lambda: self._end(batch), bodies)
+            running = self._workers.submit(partial(_infer, model, calls, counts), lambda: self._finish(batch), bodies)
         except ServingError as error:
             for member in members:
-                fail(member.answer, error)
+                fail_future(member.outputs, error)
             return
-        batch = Batch(members, running)
+        batch = InferenceBatch(members, running)
         self._busy = True
         self._observe(len(members))
-        batch.timer = self._loop.call_later(PATIENCE, self._pass_over, batch)
+        batch.timer = self._loop.call_later(MAX_BATCH_WAIT, stop_waiting)
         for member in members:
             member.batch = batch
             member.body.retain()
-        bodies.release()  # the thread has them
+        bodies.release()  # the thread has its own share
 
-    def _pass_over(self, batch: Batch) -> None:
-        """It takes long: what waits is not to wait for it."""
-        batch.timer = None
-        self._busy = False
-        self._look()
-
-    def _end(self, batch: Batch) -> None:
-        """The batch is over, or was given up and hangs."""
-        self._tell(batch)
+    def _finish(self, batch: InferenceBatch) -> None:
+        """Distribute the result of a batch that has ended, or was cancelled and hangs, and start the next batch."""
+        self._distribute(batch)
         if batch.timer is not None:
             batch.timer.cancel()
             self._busy = False
-            self._begin_hope(len(batch.members) + len(self._waiting))
-        self._look()
+            if self._batching.max_latency:
+                self._expected = len(batch.members) + len(self._waiting)
+                self._gather_timer = self._loop.call_later(self._batching.max_latency, self._stop_gathering)
+        self._start_batches()
 
-    def _tell(self, batch: Batch) -> None:
-        """Give each its answer; or let them be asked one by one."""
-        error = batch.running.answer.exception()
+    def _distribute(self, batch: InferenceBatch) -> None:
+        """Give each member its outputs. Members of a failed batch return to the queue, to run one by one."""
+        error = batch.running.result.exception()
         if error is not None:
             release_frames(error)
-        answers = None if error is not None else batch.running.answer.result()
-        if answers is not None:
-            for member, answer in zip(batch.members, answers, strict=True):
-                if not member.answer.done():
-                    member.answer.set_result(answer)
+        outputs = None if error is not None else batch.running.result.result()
+        if outputs is not None:
+            for member, own in zip(batch.members, outputs, strict=True):
+                if not member.outputs.done():
+                    member.outputs.set_result(own)
         elif len(batch.members) == 1:
-            told = error if isinstance(error, ServingError) else ModelFailed("the model ended while it worked on this")
-            fail(batch.members[0].answer, told)
+            own_error = (
+                error if isinstance(error, ServingError) else ModelFailed("the model ended during the inference")
+            )
+            fail_future(batch.members[0].outputs, own_error)
         else:
-            if error is None:
-                self._give_up_batching(batch.members[0].model)
-            self._ask_alone([member for member in batch.members if not member.answer.done()])
+            model = batch.members[0].model
+            if error is None and self._batchable and self._model is model:
+                self._batchable = False
+                log.warning("model=%s is no longer batched: an output does not have one row per input row", model.name)
+            again = [member for member in batch.members if not member.outputs.done()]
+            for member in again:
+                member.batch = member.key = None
+            self._waiting[:0] = again  # before all others, which came later
 
-    def _ask_alone(self, members: Sequence[Member]) -> None:
-        """Before all others, who came later."""
-        for member in members:
-            member.batch = member.kind = None
-        self._waiting[:0] = members
-
-    def _give_up_batching(self, model: ServedModel) -> None:
-        if self._works and self._model is model:
-            self._works = False
-            log.warning("model=%s is batched no more: an output has not a row for each row of the batch", model.name)
-
-    def _begin_hope(self, expected: int) -> None:
-        if self._batching.max_latency:
-            self._expected = expected
-            self._hope = self._loop.call_later(self._batching.max_latency, self._lose_hope)
-
-    def _lose_hope(self) -> None:
-        self._hope = None
-        self._look()
-
-    def _end_hope(self) -> None:
-        if self._hope is not None:
-            self._hope.cancel()
-            self._hope = None
+    def _stop_gathering(self) -> None:
+        self._gather_timer = None
+        self._start_batches()
 
 
 def _infer(
     model: ServedModel, calls: Sequence[PreparedRequest], counts: Sequence[int], cancellation: Cancellation
-) -> list[Answers] | None:
-    """The answer to each call; None if the model's cannot be divided. Raises ServingError; of several anything."""
-    if len(calls) == 1:
-        return [attempt(model, partial(_ask, calls[0]), cancellation)]
-    return parts(model.engine.infer(merged(calls), calls[0].outputs, cancellation), counts)
+) -> list[Outputs] | None:
+    """Return the outputs for each call; None if the outputs of the batch cannot be divided.
 
+    Raises ServingError for a single call, and any error of the engine for several calls.
+    """
+    if len(calls) > 1:
+        return split_outputs(model.engine.infer(concatenate_inputs(calls), calls[0].outputs, cancellation), counts)
 
-def _let_go(members: Sequence[Member]) -> None:
-    for member in members:
-        member.body.release()
+    def infer(model: ServedModel, cancellation: Cancellation | None) -> Outputs:
+        return model.engine.infer(calls[0].inputs, calls[0].outputs, cancellation)
 
-
-def _ask(call: PreparedRequest, model: ServedModel, cancellation: Cancellation | None) -> Answers:
-    return model.engine.infer(call.inputs, call.outputs, cancellation)
+    return [run_job(model, infer, cancellation)]

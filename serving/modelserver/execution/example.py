@@ -1,7 +1,7 @@
-"""A model's own example: `example.json` beside it, a request as callers send it over the protocol v2.
+"""The example request of a model: the file `example.json` beside it, a request body of protocol v2.
 
-The server warms up with it and shows it in the OpenAPI document. Unlike zeros it takes the path of real inputs, has
-their sizes, and proves that the model works.
+The server uses it for the warm-up and shows it in the OpenAPI document. Unlike zeros, the example exercises the code
+paths and sizes of real inputs, and proves that the model works.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
 
 FILE: Final = "example.json"
-MOST_SHOWN: Final = 64 * 1024  # bytes of an example that the OpenAPI document shows
+MOST_SHOWN: Final = 64 * 1024  # bytes; the OpenAPI document does not show a larger example
 
 
 def read_example(artifact: Artifact, limit: int) -> bytes | None:
-    """Return the content of the example, None without one.
+    """Return the content of the example, or None when there is none.
 
-    Raises LoadFailed for more than `limit` bytes or for more than one example, StorageError.
+    Raises StorageError, and LoadFailed for more than one example or one larger than `limit` bytes.
     """
     if artifact.content is not None or not any(posixpath.basename(name) == FILE for name in artifact.names()):
         return None
@@ -35,14 +35,15 @@ def read_example(artifact: Artifact, limit: int) -> bytes | None:
     content = artifact.read(name)
     if len(content) > limit:
         raise LoadFailed(
-            f"{artifact.uri}: {name} has {format_size(len(content))}, and a request {format_size(limit)} at most"
+            f"{artifact.uri}: {name} has {format_size(len(content))}, more than the {format_size(limit)} of a request: "
+            "use a smaller example"
         )
     return content
 
 
-def inputs_of(example: bytes, codec: V2Codec, uri: str) -> Mapping[str, Tensor]:
-    """Return the inputs of the example. Raises LoadFailed when it is no request that the model takes."""
+def decode_example(example: bytes, codec: V2Codec, uri: str) -> Mapping[str, Tensor]:
+    """Return the inputs of the example. Raises LoadFailed when it is not a valid request for the model."""
     try:
         return codec.decode(example).inputs
     except ServingError as error:
-        raise LoadFailed(f"{uri}: {FILE} is no request that the model takes: {error}") from error
+        raise LoadFailed(f"{uri}: {FILE} is not a valid request for the model: {error}") from error

@@ -1,9 +1,9 @@
-"""One inference, whatever protocol asks for it: slot, queue, deadline, then the event loop or a thread.
+"""Run one inference, of any protocol: acquire a slot, enforce the deadline, use the event loop or a thread.
 
-Short inferences of models without loops run on the event loop: a hop to a thread costs more than they do. Whatever
-turns out to be long runs in threads from then on. A protocol's own work (decode, encode) is part of its job, so that it
-has a slot, a deadline and a thread as the model does. With a batcher, decoding and encoding are steps of their own and
-the model's work is shared.
+Short inferences of models without loops run on the event loop, because a switch to a thread costs more than they do.
+An inference that turns out to be long runs in a thread from then on. The protocol's own steps (prepare, respond) are
+part of the job, so that they have the same slot, deadline and thread. With a batcher, these steps run separately and
+requests share the inference between them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from serving.modelserver.base.limits import NO_LEASE, Lease
 from serving.modelserver.base.logs import traceback_of
 from serving.modelserver.base.split import CURRENT
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
-from serving.modelserver.execution.admission import Admission, fail
-from serving.modelserver.execution.lifecycle import DEVICE_LOST, Lifecycle, ServedModel
+from serving.modelserver.execution.lifecycle import DEVICE_LOST, ModelLifecycle, ServedModel
+from serving.modelserver.execution.slot_queue import SlotQueue, fail_future
 from serving.modelserver.execution.workers import Job, Workers
 
 if TYPE_CHECKING:
@@ -48,177 +48,190 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-INLINE_PACE: Final = 0.0005  # s of CPU; the hop to a thread and back takes a fifth of it
-BATCHED_PACE: Final = 0.0001  # s of CPU; with a batcher, what takes less costs less than a batch that it shares
-INLINE_BODY: Final = 16 * 1024  # bytes; larger inputs take longer than the warm-up told
-INLINE_STRIKE: Final = 0.005  # s of CPU that an inference on the loop took: the model is not as fast as thought
+INLINE_PACE: Final = 0.0005  # s of CPU; the switch to a thread and back takes a fifth of it
+BATCHED_PACE: Final = 0.0001  # s of CPU; with a batcher, a faster inference costs less alone than its share of a batch
+INLINE_BODY: Final = 16 * 1024  # bytes; larger inputs take longer than the warm-up measured
+INLINE_STRIKE: Final = 0.005  # s of CPU on the event loop after which an inference counts as too slow for it
 MOST_STRIKES: Final = 3
-LONGEST_WORDS: Final = 1000  # characters of an engine's error that are logged
-PACE_SAMPLES: Final = 100  # small requests; the first ones do what happens only once
+LONGEST_LOGGED: Final = 1000  # characters of an engine's error in the log
+PACE_SAMPLES: Final = 100  # small requests; the first ones include work that happens only once
 
 BEGAN: Final = "knodel.began"
-"""Key of an ASGI scope: when (the loop's time) a request that had to wait for its model came."""
+"""Key of an ASGI scope: when (the loop's time) a request arrived that had to wait for the model to load."""
 
 T = TypeVar("T")
 ModelJob = Callable[[ServedModel, Cancellation | None], T]
-"""What a protocol does with the model: decode, infer, encode. Blocks; may be called in any thread."""
-Encode = Callable[[PreparedRequest, Sequence[Tensor]], T]
-"""How a protocol tells the model's answer to a call. Blocks; may be called in any thread."""
-Ask = Callable[[ServedModel], tuple[PreparedRequest, Encode[T]]]
-"""What a protocol makes of a request: what the model is asked, and how its answer is told. Blocks, as above."""
+"""All steps of a request: prepare, infer, respond. Blocks; may be called in any thread."""
+Respond = Callable[[PreparedRequest, Sequence[Tensor]], T]
+"""Encode the outputs of a call in the request's protocol. Blocks; may be called in any thread."""
+Prepare = Callable[[ServedModel], tuple[PreparedRequest, Respond[T]]]
+"""Decode a request; return the call and the function that encodes its response. Blocks; may be called in any thread."""
 
 
-class Left(Protocol):
-    """A caller, who may leave before the answer."""
+class RequestClient(Protocol):
+    """The client of a request, which may disconnect before the response."""
 
     def on_disconnect(self, callback: Callable[[], object] | None) -> None:
-        """Call `callback` once when the caller leaves; None takes it back."""
+        """Call `callback` once when the client disconnects; None removes the callback."""
         ...
 
 
-class Patience(msgspec.Struct, frozen=True):
-    """How long a caller waits: to `deadline` (the loop's time), which ends its `timeout` seconds, if it stays.
+class RequestContext(msgspec.Struct, frozen=True):
+    """The deadline and the client of a request.
 
-    `body` is what it has sent, which threads may work on when it waits no more.
+    `deadline` is by the loop's time, `timeout` is the request's total time in seconds. `body` is the memory of the
+    request's body, which threads may still use after the client has disconnected.
     """
 
     deadline: float
     timeout: float
-    left: Left
+    client: RequestClient
     body: Lease = NO_LEASE
 
 
 class Inference:
-    """Inferences of one model; no inference takes longer than `timeout` seconds, its waiting included.
+    """Runs the inferences of one model. None takes longer than `timeout` seconds, queueing included.
 
-    With a `batcher`, those that `infer` is asked for share the model's work.
+    With a `batcher`, requests to `infer` may share the work of the model.
     """
 
     def __init__(
-        self, lifecycle: Lifecycle, admission: Admission, workers: Workers, timeout: float, loop: AbstractEventLoop,
+        self, lifecycle: ModelLifecycle, slots: SlotQueue, workers: Workers, timeout: float, loop: AbstractEventLoop,
         batcher: Batcher | None = None,
     ) -> None:  # fmt: skip
         self._lifecycle = lifecycle
-        self._admission = admission
+        self._slots = slots
         self._workers = workers
         self._timeout = timeout
         self._loop = loop
         self._batcher = batcher
         self._inline_pace = INLINE_PACE if batcher is None else BATCHED_PACE
         self._strikes = 0
-        self._pace: float | None = None  # of a model that was not warmed up, from its first small requests
+        self._pace: float | None = None  # of a model that was not warmed up, measured on its first small requests
         self._to_measure = PACE_SAMPLES
-        self._uncounted = 0  # requests in slots and in the queue that no judge counts (`split`)
+        self._uncounted = 0  # requests in slots and queue that the rollout's judge does not count (`split`)
 
     def model(self) -> ServedModel:
-        """The model, to look at before anything is read. Raises NotReady."""
+        """Return the model, for checks before a body is read. Raises NotReady."""
         return self._lifecycle.model()
 
     def infer(
-        self, ask: Ask[T], size: int, left: Left, timeout: float | None = None, began: float | None = None,
-        body: Lease = NO_LEASE,
+        self, prepare: Prepare[T], size: int, client: RequestClient, timeout: float | None = None,
+        began: float | None = None, body: Lease = NO_LEASE,
     ) -> Awaitable[T]:  # fmt: skip
-        """The answer to a request, as `run` and by the same rules; its inference may be shared."""
+        """Return the response to a request, by the same rules as `run`; its inference may be batched."""
         batcher = self._batcher
         if batcher is not None:
             model = self._lifecycle.model()
-            if not self._is_short(model, size) and batcher.works_for(model):
-                return self.share(batcher, model, ask, size, self._patience(left, timeout, began, body))
-        return self.run(partial(answer, ask), size, left, timeout, began, body)
+            if not self._is_short(model, size) and batcher.can_batch(model):
+                return self.run_batched(batcher, model, prepare, size, self._context(client, timeout, began, body))
+        return self.run(partial(infer_unbatched, prepare), size, client, timeout, began, body)
 
     async def run(
-        self, job: ModelJob[T], size: int, left: Left, timeout: float | None = None, began: float | None = None,
-        body: Lease = NO_LEASE,
+        self, job: ModelJob[T], size: int, client: RequestClient, timeout: float | None = None,
+        began: float | None = None, body: Lease = NO_LEASE,
     ) -> T:  # fmt: skip
-        """What `job` makes of the model, for a request of `size` bytes and within `timeout` seconds, if that is less.
+        """Return the result of `job`, for a request of `size` bytes.
 
-        `began` is when (the loop's time) the time of a request that waited for its model began; `body` is used for as
-        long as a thread has the job. A task that is cancelled while it waits here is a caller that left. Raises
-        ServingError; what else goes wrong in the job is logged under an id that the caller gets.
+        `timeout` (seconds) applies if it is shorter than the model's. `began` is when (the loop's time) the time of a
+        request began that waited for the model to load. `body` is in use as long as a thread has the job. Cancelling
+        the task means that the client has disconnected. Raises ServingError; any other error of the job is logged
+        under an id that the client receives.
         """
         model = self._lifecycle.model()
         try:
-            if self._is_short(model, size) and self._admission.try_enter():
-                return self._here(model, job)
-            patience = self._patience(left, timeout, began, body)
-            if not self._admission.try_enter():
-                await self._wait_for_slot(patience)
+            if self._is_short(model, size) and self._slots.try_acquire():
+                return self._run_inline(model, job)
+            request = self._context(client, timeout, began, body)
+            if not self._slots.try_acquire():
+                await self._wait_for_slot(request)
             if self._is_short(model, size):
-                return self._here(model, job)
-            return await self._in_thread(self._job(model, job, size), patience, self._slot_leaver())
+                return self._run_inline(model, job)
+            if model.pace is None and self._to_measure and size <= INLINE_BODY:
+                threaded: Job[T] = partial(self._run_measured, model, job)
+            else:
+                threaded = partial(run_job, model, job)
+            return await self._run_in_thread(threaded, request, self._slot_releaser())
         except ServingError as error:
-            self._end_with(error)
+            self._clean_up(error)
             raise
 
-    async def share(self, batcher: Batcher, model: ServedModel, ask: Ask[T], size: int, patience: Patience) -> T:
-        """`infer` in three steps, the second of which is a batch's."""
-        if not self._admission.try_enter():
-            await self._wait_for_slot(patience)
-        slot = Lease(self._slot_leaver())
+    async def run_batched(
+        self, batcher: Batcher, model: ServedModel, prepare: Prepare[T], size: int, request: RequestContext
+    ) -> T:
+        """Prepare, infer and respond as three steps, the second of which is shared by a batch."""
+        if not self._slots.try_acquire():
+            await self._wait_for_slot(request)
+        slot = Lease(self._slot_releaser())
         try:
-            call, encode, rows = await self._step(model, partial(batcher.asked, ask), size, patience, slot)
-            answers = await batcher.infer(model, call, rows, patience)
-            return await self._step(model, lambda *_: encode(call, answers), _size_of(answers), patience, slot)
+            call, respond, rows = await self._run_step(model, partial(batcher.prepare, prepare), size, request, slot)
+            outputs = await batcher.infer(model, call, rows, request)
+            return await self._run_step(model, lambda *_: respond(call, outputs), _output_size(outputs), request, slot)
         except ServingError as error:
-            self._end_with(error)
+            self._clean_up(error)
             raise
         finally:
             slot.release()
 
-    def _end_with(self, error: ServingError) -> None:
-        """Forget where the error comes from, which was logged; the server needs a restart if the device is lost."""
+    def _clean_up(self, error: ServingError) -> None:
+        """Drop the frames of an error that was logged, and mark the server as failed if the accelerator is lost."""
         release_frames(error)
         if isinstance(error, DeviceLost):
-            self._lifecycle.lose_device()
+            self._lifecycle.mark_device_lost()
 
-    async def _step(self, model: ServedModel, job: ModelJob[T], size: int, patience: Patience, slot: Lease) -> T:
-        """A protocol's work for `size` bytes, here or in a thread, which uses the slot as long as it works."""
+    async def _run_step(
+        self, model: ServedModel, job: ModelJob[T], size: int, request: RequestContext, slot: Lease
+    ) -> T:
+        """Run the step of a protocol on `size` bytes, inline or in a thread, which uses the slot meanwhile."""
         if size <= INLINE_BODY:
-            return attempt(model, job, None)
+            return run_job(model, job, None)
         slot.retain()
-        return await self._in_thread(partial(attempt, model, job), patience, slot.release)
+        return await self._run_in_thread(partial(run_job, model, job), request, slot.release)
 
-    def _patience(self, left: Left, timeout: float | None, began: float | None, body: Lease) -> Patience:
+    def _context(
+        self, client: RequestClient, timeout: float | None, began: float | None, body: Lease
+    ) -> RequestContext:
         now = self._loop.time()
         deadline = (now if began is None else began) + self._timeout
         if timeout is None:
-            return Patience(deadline, self._timeout, left, body)
-        return Patience(min(deadline, now + timeout), min(timeout, self._timeout), left, body)
+            return RequestContext(deadline, self._timeout, client, body)
+        return RequestContext(min(deadline, now + timeout), min(timeout, self._timeout), client, body)
 
-    async def _wait_for_slot(self, patience: Patience) -> None:
-        place = self._admission.join_queue()
+    async def _wait_for_slot(self, request: RequestContext) -> None:
+        place = self._slots.enqueue()
         judged = CURRENT.get()
         if judged is None:
             self._uncounted += 1
         else:
             judged.waits_for_others = self._uncounted > 0  # the queue is first come, first served
-        expired = QueueExpired(f"no slot was free within {patience.timeout:g} s: try again")
-        timer = self._loop.call_at(patience.deadline, fail, place, expired)
-        patience.left.on_disconnect(partial(fail, place, ClientLeft()))
+        expired = QueueExpired(f"no slot was free within {request.timeout:g} s: try again")
+        timer = self._loop.call_at(request.deadline, fail_future, place, expired)
+        request.client.on_disconnect(partial(fail_future, place, ClientLeft()))
         try:
             await place
         except BaseException:
-            self._admission.leave_queue(place)
+            self._slots.abandon(place)
             raise
         else:
             if judged is not None and judged.waits_for_others:
                 judged.waits_for_others, judged.slot_at = False, self._loop.time()
         finally:
             timer.cancel()
-            patience.left.on_disconnect(None)
+            request.client.on_disconnect(None)
             if judged is None:
                 self._uncounted -= 1
 
-    def _slot_leaver(self) -> Callable[[], None]:
-        """Return what gives back the slot that the present request has."""
+    def _slot_releaser(self) -> Callable[[], None]:
+        """Return the function that releases the slot of the current request."""
         if CURRENT.get() is not None:
-            return self._admission.leave
+            return self._slots.release
         self._uncounted += 1
-        return self._leave_uncounted
 
-    def _leave_uncounted(self) -> None:
-        self._uncounted -= 1
-        self._admission.leave()
+        def release() -> None:
+            self._uncounted -= 1
+            self._slots.release()
+
+        return release
 
     def _is_short(self, model: ServedModel, size: int) -> bool:
         pace = self._pace if model.pace is None else model.pace
@@ -230,60 +243,57 @@ class Inference:
             and model.engine.bounded
         )
 
-    def _here(self, model: ServedModel, job: ModelJob[T]) -> T:
-        """On the event loop; the slot is left."""
+    def _run_inline(self, model: ServedModel, job: ModelJob[T]) -> T:
+        """Run the job on the event loop and release the slot."""
         start = time.thread_time()
         try:
-            return attempt(model, job, None)
+            return run_job(model, job, None)
         finally:
-            self._admission.leave()
+            self._slots.release()
             if time.thread_time() - start > INLINE_STRIKE:
                 self._strikes += 1
 
-    def _job(self, model: ServedModel, job: ModelJob[T], size: int) -> Job[T]:
-        if model.pace is None and self._to_measure and size <= INLINE_BODY:
-            return partial(self._measured, model, job)
-        return partial(attempt, model, job)
+    async def _run_in_thread(self, job: Job[T], request: RequestContext, on_release: Callable[[], object]) -> T:
+        """Run the job in a worker thread.
 
-    async def _in_thread(self, job: Job[T], patience: Patience, on_end: Callable[[], object] | None = None) -> T:
-        """`on_end` is called once, when the thread has done the job, or will not, or hangs; the caller may be gone."""
+        `on_release` is called once: when the job has ended, hangs, or will not start. The client may be gone by then.
+        """
         try:
-            running = self._workers.submit(job, on_end, patience.body)
+            running = self._workers.submit(job, on_release, request.body)
         except ServingError:
-            if on_end is not None:
-                on_end()
+            on_release()
             raise
-        give_up = partial(self._workers.give_up, running)
-        late = DeadlineExceeded(f"no answer within {patience.timeout:g} s")
-        timer = self._loop.call_at(patience.deadline, give_up, late)
-        patience.left.on_disconnect(partial(give_up, ClientLeft()))
+        cancel = partial(self._workers.cancel, running)
+        late = DeadlineExceeded(f"no answer within {request.timeout:g} s")
+        timer = self._loop.call_at(request.deadline, cancel, late)
+        request.client.on_disconnect(partial(cancel, ClientLeft()))
         try:
-            return await running.answer
+            return await running.result
         except CancelledError:
-            self._workers.abandon(running)
+            self._workers.cancel_if_abandoned(running)
             raise
         finally:
             timer.cancel()
-            patience.left.on_disconnect(None)
+            request.client.on_disconnect(None)
 
-    def _measured(self, model: ServedModel, job: ModelJob[T], cancellation: Cancellation) -> T:
+    def _run_measured(self, model: ServedModel, job: ModelJob[T], cancellation: Cancellation) -> T:
         start = time.thread_time()
-        result = attempt(model, job, cancellation)
+        result = run_job(model, job, cancellation)
         self._pace = min(time.thread_time() - start, self._pace or math.inf)
         self._to_measure -= 1
         return result
 
 
-def answer(ask: Ask[T], model: ServedModel, cancellation: Cancellation | None) -> T:
-    """Decode, infer, encode. Raises ServingError, EngineError, and whatever code of others raises."""
-    call, encode = ask(model)
-    return encode(call, model.engine.infer(call.inputs, call.outputs, cancellation))
+def infer_unbatched(prepare: Prepare[T], model: ServedModel, cancellation: Cancellation | None) -> T:
+    """Prepare, infer and respond in one go. Raises ServingError, EngineError, and any error of the model's code."""
+    call, respond = prepare(model)
+    return respond(call, model.engine.infer(call.inputs, call.outputs, cancellation))
 
 
-def attempt(model: ServedModel, job: ModelJob[T], cancellation: Cancellation | None) -> T:
-    """Do the job. Raises ServingError; what else goes wrong is logged under an id that the caller gets.
+def run_job(model: ServedModel, job: ModelJob[T], cancellation: Cancellation | None) -> T:
+    """Run the job. Raises ServingError; any other error is logged under an id, which the raised error contains.
 
-    The log has the traceback of an error that is the model's, with the lines of its code; the answer never has.
+    For an error of the model, the log has the traceback with lines of the model's code; the response never has.
     """
     try:
         return job(model, cancellation)
@@ -292,26 +302,26 @@ def attempt(model: ServedModel, job: ModelJob[T], cancellation: Cancellation | N
     except Cancelled as error:
         raise ClientLeft from error
     except InputRefused as error:
-        raise BadRequest(f"the model does not take this input ({_logged(model, error)})") from error
-    except Exception as error:  # engines run code of others
+        raise BadRequest(f"the model does not accept this input ({_log_error(model, error)})") from error
+    except Exception as error:  # engines run third-party code
         if is_lost(error):
-            raise DeviceLost(f"{DEVICE_LOST} ({_logged(model, error)})") from error
-        raise ModelFailed(f"the model failed on this input ({_logged(model, error, traced=True)})") from error
+            raise DeviceLost(f"{DEVICE_LOST} ({_log_error(model, error)})") from error
+        raise ModelFailed(f"the model failed on this input ({_log_error(model, error, traced=True)})") from error
 
 
-def _size_of(answers: Sequence[Tensor]) -> int:
-    """Bytes of them, roughly; texts, which NumPy only refers to, are looked at if there are not too many for that."""
-    size = sum(int(tensor.nbytes) for tensor in answers)
+def _output_size(outputs: Sequence[Tensor]) -> int:
+    """Return the approximate size in bytes. NumPy only references texts, so those of small outputs are measured."""
+    size = sum(int(tensor.nbytes) for tensor in outputs)
     if size > INLINE_BODY:
         return size
-    texts = (tensor.flat for tensor in answers if datatype_of(tensor).name == BYTES)
+    texts = (tensor.flat for tensor in outputs if datatype_of(tensor).name == BYTES)
     return size + sum(map(len, chain.from_iterable(texts)))
 
 
-def _logged(model: ServedModel, error: Exception, *, traced: bool = False) -> str:
-    """Log the error, with its traceback if `traced`, and return the id to find it by."""
+def _log_error(model: ServedModel, error: Exception, *, traced: bool = False) -> str:
+    """Log the error, with its traceback if `traced`, and return the reference to it for the client."""
     number = secrets.token_hex(4)
-    words = one_line(str(error), LONGEST_WORDS)  # may quote a caller, whose escape sequences `repr` shows
+    words = one_line(str(error), LONGEST_LOGGED)  # logged by repr: it may quote a client's escape sequences
     details = f"\n{traceback_of(error)}" if traced else ""
     log.warning("model=%s error=%s %s: %r%s", model.name, number, type(error).__name__, words, details)
     return f"error {number}; its details are in the server's log"

@@ -1,4 +1,4 @@
-"""Whether this server may be sent requests, and with which model it answers them."""
+"""The lifecycle of a model in this server, and the liveness and readiness that follow from it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ GONE: Final = "the model is not loaded any more: try again"
 
 
 class ServedModel(msgspec.Struct, frozen=True):
-    """A loaded model; `pace` is the CPU time (s) of one small inference, None when it is not known.
+    """A loaded model.
 
-    `memory`: bytes that it takes, at least those of its files. `example`: the content of its `example.json`, which may
-    not have been checked; None without one, or for one that is too large to show.
+    `pace`: CPU seconds of one small inference; None when it is unknown. `memory`: bytes that the model takes, at least
+    the size of its files. `example`: content of its `example.json`, which may not have been validated; None when there
+    is none or it is too large to show.
     """
 
     name: str
@@ -33,41 +34,41 @@ class ServedModel(msgspec.Struct, frozen=True):
 
     @property
     def signature(self) -> Signature:
-        """Its tensors."""
+        """The input and output tensors of the model."""
         return self.engine.signature
 
     @property
     def versions(self) -> Sequence[str]:
-        """Its versions as the protocol names them: the revision."""
+        """The protocol's versions of the model: only the revision."""
         return (self.revision,)
 
 
-class Lifecycle:
-    """Loading → serving → draining; not ready either while all of `workers` hang, or without the accelerator.
+class ModelLifecycle:
+    """Loading → serving → draining. A model is not ready either while all `workers` hang or the accelerator is lost.
 
-    A server that `holds` requests until it has its model is ready before. `withheld` says why a model is not to be had
-    for the time being ("": it is).
+    With `queues_before_load` the server is ready before it has a model, because requests wait for the model.
+    `blocked_reason` explains why the model is temporarily unavailable; "" when it is available.
     """
 
-    def __init__(self, workers: Workers, holds: bool = False) -> None:
+    def __init__(self, workers: Workers, queues_before_load: bool = False) -> None:
         self._workers = workers
-        self._holds = holds
+        self._queues_before_load = queues_before_load
         self._model: ServedModel | None = None
         self._draining = False
-        self.withheld = ""
+        self.blocked_reason = ""
 
     @property
     def ready(self) -> bool:
-        """Whether new requests are welcome."""
-        welcome = (self._holds or self._model is not None) and not self.withheld
-        lost = self._workers.exhausted or self._workers.hanging.device_lost.is_set()
-        return welcome and not self._draining and not lost
+        """Whether the server accepts new requests."""
+        accepts = (self._queues_before_load or self._model is not None) and not self.blocked_reason
+        failed = self._workers.exhausted or self._workers.hung.device_lost.is_set()
+        return accepts and not self._draining and not failed
 
     @property
     def live(self) -> bool:
-        """Whether there is hope: what hangs, in any model, does not begin anew, a server can."""
-        hanging = self._workers.hanging
-        return not (hanging.too_much or hanging.device_lost.is_set())
+        """Whether the server can recover without a restart. Hung threads and a lost accelerator need one."""
+        hung = self._workers.hung
+        return not (hung.exceeds_limit or hung.device_lost.is_set())
 
     @property
     def draining(self) -> bool:
@@ -76,43 +77,43 @@ class Lifecycle:
 
     @property
     def reason(self) -> str:
-        """Why it is not ready."""
+        """Why the server is not ready."""
         if self._draining:
             return "the server is shutting down"
-        if self.withheld:
-            return self.withheld
-        if self._workers.hanging.device_lost.is_set():
+        if self.blocked_reason:
+            return self.blocked_reason
+        if self._workers.hung.device_lost.is_set():
             return DEVICE_LOST
         return "too many threads hang" if self._workers.exhausted else "the model is loading"
 
     @property
-    def serves(self) -> bool:
-        """Whether there is a model."""
+    def has_model(self) -> bool:
+        """Whether the model is loaded."""
         return self._model is not None
 
-    def serve(self, model: ServedModel) -> None:
-        """The model is loaded."""
+    def set_model(self, model: ServedModel) -> None:
+        """Serve this loaded model."""
         self._model = model
 
-    def end(self) -> None:
-        """Nobody gets the model from now on."""
+    def remove_model(self) -> None:
+        """Stop serving the model: `model` raises from now on."""
         self._model = None
-        self.withheld = self.withheld or GONE
+        self.blocked_reason = self.blocked_reason or GONE
 
-    def hold(self) -> None:
-        """Requests are held until their model is here, so that they are welcome."""
-        self._holds = True
+    def queue_before_load(self) -> None:
+        """Accept requests from now on although the model is not loaded, because they wait for it."""
+        self._queues_before_load = True
 
-    def lose_device(self) -> None:
-        """Nothing can be computed in this process any more."""
-        self._workers.hanging.device_lost.set()
+    def mark_device_lost(self) -> None:
+        """Record that the accelerator is lost, so no inference can succeed in this process any more."""
+        self._workers.hung.device_lost.set()
 
     def drain(self) -> None:
-        """No new requests, please; those that come are still served."""
+        """Become unready; requests that still arrive are served."""
         self._draining = True
 
     def model(self) -> ServedModel:
-        """The model. Raises NotReady."""
+        """Return the loaded model. Raises NotReady."""
         if self._model is None:
             raise NotReady(self.reason)
         return self._model

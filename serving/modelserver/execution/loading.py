@@ -1,7 +1,8 @@
-"""From a storage URI to a model that is ready: fetch, load, warm up, each stage timed. Blocks; runs in a thread.
+"""Load a model from its artifact: fetch, load, warm up, each stage timed. Blocks, so it runs in a thread.
 
-What a model takes of memory is by how much this process and its children grew while it was loaded and warmed up, by a
-gauge that is told the model's format; its engine is imported before. It is at least what the files have.
+The memory of a model is the growth of this process and its children during load and warm-up, and at least the size of
+its files. A gauge measures it and receives the name of the model's format. The engine is imported before the first
+measurement, so the import does not count.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from serving.modelserver.base.assignment import Assignment
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.stats import StartupTimes
 from serving.modelserver.codec.protocol_v2 import V2Codec
-from serving.modelserver.execution.example import MOST_SHOWN, inputs_of, read_example
+from serving.modelserver.execution.example import MOST_SHOWN, decode_example, read_example
 from serving.modelserver.execution.lifecycle import ServedModel
-from serving.modelserver.execution.memory import at_once
+from serving.modelserver.execution.memory import quick_gauge
 from serving.storage.base.artifact import Artifact
 
 log = logging.getLogger(__name__)
@@ -36,10 +37,13 @@ def load_model(
     *,
     engine_options: EngineOptions | None = None,
     warm: bool = True,
-    gauge: Callable[[str], int] = at_once,
+    gauge: Callable[[str], int] = quick_gauge,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> ServedModel:
-    """The model of the artifact, warmed up unless not `warm`; fills in `startup`. Raises StorageError, EngineError."""
+    """Load the model of `artifact`, warm it up if `warm`, and record the stages in `startup`.
+
+    Raises StorageError, EngineError.
+    """
     start = monotonic()
     files = artifact()
     startup.fetch = (monotonic() - start) * _MS
@@ -55,19 +59,19 @@ def load_model(
         loaded = monotonic()
         startup.load = (loaded - start) * _MS
         example = read_example(files, limits.body)
-        inputs = inputs_of(example, codec, files.uri) if warm and example is not None else None
+        inputs = decode_example(example, codec, files.uri) if warm and example is not None else None
         pace = warm_up(engine, inputs) if warm else None
     except BaseException:
         engine.close()
         raise
     startup.warmup = (monotonic() - loaded) * _MS
-    memory = max(gauge(found.name) - before, size_of(files))
+    memory = max(gauge(found.name) - before, artifact_size(files))
     shown = example if example is not None and len(example) <= MOST_SHOWN else None
     return ServedModel(assignment.name, assignment.revision, engine, codec, pace, memory, shown)
 
 
-def size_of(artifact: Artifact) -> int:
-    """Bytes of its files, as far as they can be seen."""
+def artifact_size(artifact: Artifact) -> int:
+    """Return the total size in bytes of the artifact's files, without files that cannot be read."""
     if artifact.content is not None:
         return len(artifact.content)
     total = 0

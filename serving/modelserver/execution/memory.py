@@ -1,4 +1,4 @@
-"""How much memory this process and those that it started take, as Linux counts it."""
+"""Measure the memory of this process and its descendants, as Linux accounts it."""
 
 from __future__ import annotations
 
@@ -13,37 +13,34 @@ _RESIDENT: Final = 1  # field of /proc/PID/statm (proc_pid_statm(5)), in pages
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
-def resident() -> int:
-    """Bytes of main memory that this process and its children hold; 0 where that cannot be read.
+def resident_bytes() -> int:
+    """Return the resident memory of this process and its descendants; 0 where it cannot be read.
 
-    Pages that two of them share count twice, as they do for a child that does not fork but starts anew.
+    Pages shared by two of them count twice. A child that was started by exec rather than fork shares nearly none.
     """
-    return sum(_resident(pid) for pid in _family(os.getpid()))
+    total = 0
+    for pid in _process_tree(os.getpid()):
+        with suppress(OSError, ValueError, IndexError):
+            total += int((_PROC / str(pid) / "statm").read_text().split()[_RESIDENT]) * _PAGE
+    return total
 
 
-def at_once(_: str) -> int:
-    """A gauge of `loading` that takes no time: what was free in the process, and is used now, is not seen."""
-    return resident()
+def quick_gauge(_: str) -> int:
+    """Measure memory for `loading.load_model` at no cost; reuse of memory that was free before is not measured."""
+    return resident_bytes()
 
 
-def give_back() -> None:
-    """Let the allocator return to the system what was freed (glibc's malloc_trim(3)); nothing with another one."""
+def trim_allocator() -> None:
+    """Return freed memory to the system (glibc's malloc_trim(3)); does nothing with another allocator."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _family(pid: int) -> list[int]:
-    """The process and all that it started, and those started; who ended meanwhile is left out."""
+def _process_tree(pid: int) -> list[int]:
+    """Return the ids of a process and all its descendants, without those that have ended meanwhile."""
     found = [pid]
     with suppress(OSError, ValueError):
         for task in (_PROC / str(pid) / "task").iterdir():
             for child in (task / "children").read_text().split():
-                found += _family(int(child))
+                found += _process_tree(int(child))
     return found
-
-
-def _resident(pid: int) -> int:
-    try:
-        return int((_PROC / str(pid) / "statm").read_text().split()[_RESIDENT]) * _PAGE
-    except (OSError, ValueError, IndexError):
-        return 0

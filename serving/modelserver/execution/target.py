@@ -1,4 +1,4 @@
-"""Which model a request of any protocol is for, and who infers."""
+"""The model and revision that serve a request, and the checks of the names that a request gives."""
 
 from __future__ import annotations
 
@@ -8,33 +8,40 @@ import msgspec
 
 from serving.modelserver.base.errors import NotFound
 from serving.modelserver.execution.inference import Inference
-from serving.modelserver.execution.versions import is_version
 
 STATISTICS: Final = "stats"
-SHOWN: Final = 63  # characters of a caller's name that an error repeats: as many as a name has
+SHOWN: Final = 63  # characters of a requested name that an error repeats: the longest valid name
 
 
-class Target(msgspec.Struct, frozen=True):
-    """The model `name` of this revision."""
+class InferenceTarget(msgspec.Struct, frozen=True):
+    """One revision of the model `name`."""
 
     name: str
     revision: str
     inference: Inference
 
     def check(self, name: str, version: str) -> None:
-        """Raise NotFound for another model or version; no version is any."""
-        check_asked(self.name, self.revision, name, version)
+        """Raise NotFound when a request is for another model or version. An empty version matches any."""
+        check_model(self.name, self.revision, name, version)
 
 
-def check_asked(name: str, revision: str, asked: str, version: str) -> None:
-    """Raise NotFound when another model or version than this one is asked for; no version is any."""
-    if asked != name:
-        raise unknown(asked)
-    if version and not is_version(version, revision):
-        raise NotFound(f"model {name!r} has no version {version[:SHOWN]!r} here")
+def check_model(name: str, revision: str, requested_name: str, requested_version: str) -> None:
+    """Raise NotFound when the requested model or version is not this one. An empty version matches any."""
+    if requested_name != name:
+        raise unknown_model(requested_name)
+    if requested_version and not is_version(requested_version, revision):
+        raise NotFound(f"model {name!r} has no version {requested_version[:SHOWN]!r} here")
 
 
-def unknown(name: str) -> NotFound:
-    """Return the error of a request for a model that is not here: `stats` in Triton's path of statistics."""
+def is_version(version: str, revision: str) -> bool:
+    """Return whether `version` means this revision: by its full name, or only by its number."""
+    if version == revision:
+        return True
+    number = revision.rpartition("-")[2]
+    return version.isascii() and version.isdigit() and number.isdigit() and version.lstrip("0") == number.lstrip("0")
+
+
+def unknown_model(name: str) -> NotFound:
+    """Return the error for a model that the server does not have. `stats` is Triton's path of statistics."""
     hint = "; statistics are at /metrics on the management port" if name == STATISTICS else ""
     return NotFound(f"unknown model {name[:SHOWN]!r}{hint}")

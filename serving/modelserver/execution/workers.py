@@ -1,10 +1,11 @@
-"""Threads for what is too long for the event loop: inferences, and the loads of a server of many models.
+"""Worker threads for work that would block the event loop: inferences, and loads in a server of many models.
 
-Not `concurrent.futures`: an executor waits for its threads when the process ends, so that one inference that hangs
-would keep the process; and its futures cost more than a small inference does. Threads start when they are needed.
+This is not `concurrent.futures`, for two reasons. An executor joins its threads at interpreter exit, so one hanging
+inference would keep the process alive. And its futures cost more than a small inference does. Threads are started on
+demand.
 
-A job that nobody waits for any more is asked to end and keeps its place until it has, for engines need not obey at
-once. One that does not end within a grace hangs: it counts apart from then on, and another thread takes its place.
+A job without a waiting caller is cancelled, but keeps its place until it ends, because engines need not react at once.
+A job that does not end within a grace period hangs: it is counted separately, and another thread takes its place.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
@@ -21,209 +23,249 @@ from serving.engines.base.engine import Cancellation
 from serving.engines.base.errors import Cancelled
 from serving.modelserver.base.errors import NotReady, ServingError, release_frames
 from serving.modelserver.base.limits import NO_LEASE, Lease, ServerLimits
-from serving.modelserver.execution.hanging import MOST_THREADS, Hanging
 
 T = TypeVar("T")
 Job = Callable[[Cancellation], T]
 
 log = logging.getLogger(__name__)
 
-GRACE: Final = 10.0  # s for an inference to end when nobody waits for it; nearly all on a CPU take less
+GRACE: Final = 10.0  # s for a cancelled inference to end; nearly all on a CPU take less
+MOST_HUNG: Final = 16  # hanging threads beyond which no further threads are started
+_HUNG_SHARE: Final = 2  # hanging threads may hold one half of all memory for bodies; then large requests find none
+MOST_WAITING: Final = 500  # threads of 45 kB each; with more, calls of 0.1 s got slower and throughput fell
+STACK_MEMORY: Final = 512 << 20  # bytes of the stacks of all waiting threads; a replica of the embedded cluster has it
+_LEVEL: Final = 350  # bytes of stack for a level of nesting: msgspec takes about 300
+_MEBIBYTE: Final = 1 << 20
+_C_LEVELS: Final = 10_000  # of C code from Python 3.12 on, whatever the recursion limit is (`Py_C_RECURSION_LIMIT`)
 
 
-class Running(Generic[T]):
-    """A job on its way; `answer` is done with the result, or when nobody waits any more."""
+class HungThreads:
+    """The threads of a server that hang, and the memory of the request bodies that they hold.
 
-    __slots__ = ("_on_release", "answer", "begun", "body", "cancellation", "job", "over", "stuck", "timer")
+    At most `MOST_HUNG` threads and half of `bodies` bytes may hang before the server needs a restart. Not thread-safe:
+    only the event loop may use it.
+    """
+
+    def __init__(self, bodies: int) -> None:
+        self._most_bytes = bodies // _HUNG_SHARE
+        self._threads = 0
+        self._bytes = 0
+        self.device_lost = asyncio.Event()
+        """Set when no call on the accelerator can succeed in this process any more."""
+
+    @property
+    def exceeds_limit(self) -> bool:
+        """Whether so much hangs that only a restart helps."""
+        return self._threads >= MOST_HUNG or self._bytes > self._most_bytes
+
+    def add(self, size: int) -> None:
+        """Count a hanging thread whose request body has `size` bytes."""
+        self._threads += 1
+        self._bytes += size
+
+    def remove(self, size: int) -> None:
+        """Stop counting a hanging thread that has ended after all."""
+        self._threads -= 1
+        self._bytes -= size
+
+
+class RunningJob(Generic[T]):
+    """A submitted job. `result` completes with the job's result, or with an error when the job was cancelled."""
+
+    __slots__ = ("_on_release", "body", "cancellation", "finished", "hung", "job", "result", "started", "timer")
 
     def __init__(
-        self, job: Job[T], answer: asyncio.Future[T], on_release: Callable[[], object] | None, body: Lease
+        self, job: Job[T], result: asyncio.Future[T], on_release: Callable[[], object] | None, body: Lease
     ) -> None:
         self.job = job
         self.body = body
-        self.answer = answer
+        self.result = result
         self.cancellation = Cancellation()
-        self.begun = False  # in a thread
-        self.over = False  # the thread has done it
-        self.stuck = False  # nobody waits any more, and the grace was over first
-        self.timer: asyncio.TimerHandle | None = None  # of the grace
+        self.started = False  # in a thread
+        self.finished = False  # the thread has run it
+        self.hung = False  # it was cancelled, and has not ended within the grace period
+        self.timer: asyncio.TimerHandle | None = None  # of the grace period
         self._on_release = on_release
 
     def release(self) -> None:
-        """It counts as inside of the model no more; said once, however often this is called."""
-        tell, self._on_release = self._on_release, None
-        if tell is not None:
-            tell()
+        """Call `on_release`, once: the job no longer counts as inside the model."""
+        callback, self._on_release = self._on_release, None
+        if callback is not None:
+            callback()
 
 
 class Workers:
-    """At most `size` jobs at once, apart from those that hang, which are counted in `hanging` too.
+    """A pool of at most `size` threads, not counting those that hang, which `hung` counts for the whole server.
 
-    Used by the event loop `loop`; `grace` in seconds.
+    `grace` is in seconds. Not thread-safe: only the event loop `loop` may use it.
     """
 
     def __init__(
-        self, size: int, loop: asyncio.AbstractEventLoop, grace: float = GRACE, hanging: Hanging | None = None
+        self, size: int, loop: asyncio.AbstractEventLoop, grace: float = GRACE, hung: HungThreads | None = None
     ) -> None:
-        self.hanging = hanging or Hanging(ServerLimits().body_memory)
+        self.hung = hung or HungThreads(ServerLimits().body_memory)
         self._size = size
         self._stack = 0
         self._loop = loop
         self._grace = grace
-        self._lock = threading.Lock()  # of `over` and `stuck`: only one of them comes first
-        self._jobs: SimpleQueue[Running[Any] | None] = SimpleQueue()
+        self._lock = threading.Lock()  # of `finished` and `hung`: only one of them may be set first
+        self._jobs: SimpleQueue[RunningJob[Any] | None] = SimpleQueue()
         self._threads = 0
         self._closed = False
         self._outstanding = 0
-        self._idle: asyncio.Event | None = None  # of whoever waits for that
-        self._stuck = 0
+        self._idle: asyncio.Event | None = None  # set when no job is left; None while `wait_idle` is not in use
+        self._hung = 0
 
     @property
     def exhausted(self) -> bool:
-        """Whether so many jobs hang that no more are begun."""
-        return self._stuck >= MOST_THREADS
+        """Whether so many jobs hang that no further jobs are started."""
+        return self._hung >= MOST_HUNG
 
-    async def idle(self) -> None:
-        """Return when no job is under way, those that nobody waits for included."""
+    async def wait_idle(self) -> None:
+        """Return when no job is running, cancelled ones included."""
         if self._outstanding:
             self._idle = self._idle or asyncio.Event()
             await self._idle.wait()
 
     def resize(self, size: int, stack: int = 0) -> None:
-        """At most `size` jobs at once from now on; threads that there are stay.
+        """Allow `size` jobs at once from now on; existing threads remain.
 
-        New ones have so many bytes of `stack`, 0: as any thread that is started.
+        New threads get a stack of `stack` bytes; 0 means the default size.
         """
         self._size, self._stack = size, stack
 
-    def submit(self, job: Job[T], on_release: Callable[[], object] | None = None, body: Lease = NO_LEASE) -> Running[T]:
-        """Begin `job` in a thread, or as soon as one is free.
+    def submit(
+        self, job: Job[T], on_release: Callable[[], object] | None = None, body: Lease = NO_LEASE
+    ) -> RunningJob[T]:
+        """Run `job` in a thread, as soon as one is free.
 
-        `on_release` is called once: when the job has ended, hangs, or was given up before it began; `body` is used
-        until no thread has it any more, which of one that hangs may be never. Raises NotReady: neither is touched.
+        `on_release` is called once: when the job has ended, hangs, or was cancelled before it started. `body` is in use
+        until no thread needs it, which may be never for a job that hangs. Raises NotReady, and uses neither of them
+        then.
         """
         if self.exhausted:
-            raise NotReady(f"{self._stuck} threads hang: the server needs a restart")
+            raise NotReady(f"{self._hung} threads hang: the server needs a restart")
         if self._closed:
             raise NotReady("the model is not loaded any more: try again")
         self._add_thread(self._outstanding + 1)
         self._outstanding += 1
         body.retain()
-        running = Running(job, self._loop.create_future(), on_release, body)
+        running = RunningJob(job, self._loop.create_future(), on_release, body)
         self._jobs.put(running)
         return running
 
-    async def within(self, seconds: float, job: Job[T], late: ServingError) -> T:
-        """The result of `job`, for which nobody waits any longer than that: then it is `late` that is raised.
+    async def run_within(self, seconds: float, job: Job[T], late: ServingError) -> T:
+        """Return the result of `job`; cancel it and raise `late` when it takes longer than `seconds`.
 
-        One that has to wait for a thread is waited for until it has had one. Raises NotReady as `submit` does.
+        The time starts anew as long as the job waits for a thread. Raises NotReady as `submit` does.
         """
         running = self.submit(job)
-        self._end_after(seconds, running, late)
+        self._cancel_after(seconds, running, late)
         try:
-            return await running.answer
+            return await running.result
         except asyncio.CancelledError:
-            self.abandon(running)
+            self.cancel_if_abandoned(running)
             raise
 
-    def _end_after(self, seconds: float, running: Running[Any], late: ServingError) -> None:
-        """Give it up after its time, which begins anew while it waits for a thread."""
-
-        def look() -> None:
-            if running.begun:
-                self.give_up(running, late)
+    def _cancel_after(self, seconds: float, running: RunningJob[Any], late: ServingError) -> None:
+        def check() -> None:
+            if running.started:
+                self.cancel(running, late)
             else:
-                self._end_after(seconds, running, late)
+                self._cancel_after(seconds, running, late)
 
-        timer = self._loop.call_later(seconds, look)
-        running.answer.add_done_callback(lambda _: timer.cancel())
+        timer = self._loop.call_later(seconds, check)
+        running.result.add_done_callback(lambda _: timer.cancel())
 
-    def give_up(self, running: Running[Any], error: ServingError) -> None:
-        """Nobody waits any more: ask the inference to end, and go on without it."""
-        if not running.answer.done():
-            running.answer.set_exception(error)
-            self._leave_alone(running)
+    def cancel(self, running: RunningJob[Any], error: ServingError) -> None:
+        """Set `error` as the result and request cancellation of the job, unless it has a result."""
+        if not running.result.done():
+            running.result.set_exception(error)
+            self._cancel_job(running)
 
-    def abandon(self, running: Running[Any]) -> None:
-        """As `give_up`, by the task that waited and was cancelled; nothing when the answer was there by then."""
-        if running.answer.cancelled():
-            self._leave_alone(running)
+    def cancel_if_abandoned(self, running: RunningJob[Any]) -> None:
+        """Request cancellation of a job whose waiting task was cancelled, unless it had a result by then."""
+        if running.result.cancelled():
+            self._cancel_job(running)
 
     def close(self) -> None:
-        """Let idle threads end; nothing is begun any more."""
+        """Accept no further jobs and let idle threads end."""
         self._closed = True
         for _ in range(self._threads):
             self._jobs.put(None)
 
     def _add_thread(self, jobs: int) -> None:
-        """If so many `jobs` need one more. Raises NotReady when there is none that could do them."""
-        if jobs <= self._threads or self._threads >= self._size + self._stuck:
+        """Start a thread if `jobs` jobs need one more. Raises NotReady without any usable thread."""
+        if jobs <= self._threads or self._threads >= self._size + self._hung:
             return
         thread = threading.Thread(target=self._work, name=f"inference-{self._threads + 1}", daemon=True)
         try:
-            with _stack_of(self._stack):
+            with _stack_size(self._stack):
                 thread.start()
-        except RuntimeError as error:  # the container may have no more of them
-            if self._threads == self._stuck:
+        except RuntimeError as error:  # the container's limit of threads may be reached
+            if self._threads == self._hung:
                 raise NotReady("no thread can be started for the model: try again") from error
         else:
             self._threads += 1
 
-    def _leave_alone(self, running: Running[Any]) -> None:
+    def _cancel_job(self, running: RunningJob[Any]) -> None:
         running.cancellation.cancel()
-        # A thread sets `begun` and then looks whether it is cancelled; here it is the other way round, so that every
-        # inference that runs on is counted.
-        if running.begun:
-            running.timer = self._loop.call_later(self._grace, self._count_as_stuck, running)
+        # A thread first sets `started` and then reads the cancellation. Here the order is reversed, so that every
+        # inference that keeps running is counted.
+        if running.started:
+            running.timer = self._loop.call_later(self._grace, self._count_as_hung, running)
         else:
             running.release()
 
-    def _count_as_stuck(self, running: Running[Any]) -> None:
+    def _count_as_hung(self, running: RunningJob[Any]) -> None:
         with self._lock:
-            if running.over:
+            if running.finished:
                 return
-            running.stuck = True
-        self._stuck += 1
-        self.hanging.add(running.body.size)
-        log.warning("a thread hangs: nobody has waited for its work for %g s, and it does not end", self._grace)
+            running.hung = True
+        self._hung += 1
+        self.hung.add(running.body.size)
+        log.warning("a thread hangs: its job was cancelled %g s ago and has not ended", self._grace)
         running.release()
-        with contextlib.suppress(NotReady):  # whoever comes next is told
+        with contextlib.suppress(NotReady):  # the next call of `submit` raises it
             self._add_thread(self._outstanding)
 
     def _work(self) -> None:
-        while self._do_next():
+        while self._run_next():
             pass
 
-    def _do_next(self) -> bool:
-        """Do a job; whether there is another one for this thread. Nothing of a job is kept while it waits."""
+    def _run_next(self) -> bool:
+        """Run a job; return whether this thread goes on.
+
+        A function of its own, so that a waiting thread keeps no reference to the last job.
+        """
         running = self._jobs.get()
         if running is None:
             return False
-        result, error = _outcome(running)
+        result, error = _run(running)
         with self._lock:
-            running.over = True
+            running.finished = True
         try:
             self._loop.call_soon_threadsafe(self._finish, running, result, error)
         except RuntimeError:  # the loop is closed: the process ends
             return False
-        return not running.stuck  # another thread has taken its place
+        return not running.hung  # another thread has taken its place
 
-    def _finish(self, running: Running[Any], result: Any, error: BaseException | None) -> None:
+    def _finish(self, running: RunningJob[Any], result: Any, error: BaseException | None) -> None:
         self._outstanding -= 1
         if not self._outstanding and self._idle is not None:
             self._idle.set()
             self._idle = None
         if running.timer is not None:
             running.timer.cancel()
-        if running.stuck:
-            self._stuck -= 1
+        if running.hung:
+            self._hung -= 1
             self._threads -= 1
-            self.hanging.remove(running.body.size)
-        if not running.answer.done():
+            self.hung.remove(running.body.size)
+        if not running.result.done():
             if error is not None:
-                running.answer.set_exception(error)
+                running.result.set_exception(error)
             else:
-                running.answer.set_result(result)
+                running.result.set_result(result)
         elif error is not None:
             release_frames(error)
         try:
@@ -233,8 +275,8 @@ class Workers:
 
 
 @contextlib.contextmanager
-def _stack_of(size: int) -> Iterator[None]:
-    """Threads that begin meanwhile, whoever's they are, have so many bytes of stack; 0 changes nothing."""
+def _stack_size(size: int) -> Iterator[None]:
+    """Set the stack size in bytes of all threads that are started meanwhile, in the whole process; 0 sets nothing."""
     if not size:
         yield
         return
@@ -245,13 +287,36 @@ def _stack_of(size: int) -> Iterator[None]:
         threading.stack_size(before)
 
 
-def _outcome(running: Running[T]) -> tuple[T | None, BaseException | None]:
-    running.begun = True
+def _run(running: RunningJob[T]) -> tuple[T | None, BaseException | None]:
+    running.started = True
     if running.cancellation.cancelled:
         return None, Cancelled("cancelled before it began")
     try:
         return running.job(running.cancellation), None
-    except StopIteration as error:  # no future takes one
+    except StopIteration as error:  # a future does not accept it
         return None, RuntimeError(f"StopIteration: {error}")
-    except BaseException as error:  # goes to whoever waits
+    except BaseException as error:  # raised to the caller by the future
         return None, error
+
+
+def nesting_limit() -> int:
+    """Return how deep code may nest in this process now; a model may have changed the recursion limit on load."""
+    return max(sys.getrecursionlimit(), _C_LEVELS if sys.version_info >= (3, 12) else 0)
+
+
+def stack_for(levels: int) -> int:
+    """Return the stack size for so many levels of nesting, in bytes, rounded up to whole MiB.
+
+    The depth is the caller's choice: the threads decode JSON, up to the recursion limit. Measured with msgspec, 1 MiB
+    holds 3 000 levels and 3 MiB hold 10 000.
+    """
+    return -(-levels * _LEVEL // _MEBIBYTE) * _MEBIBYTE
+
+
+def waiting_threads(slots: int, stack: int) -> int:
+    """Return the number of threads, at least one, for a model whose inferences mostly wait for another process.
+
+    The whole stack of a thread is mapped, though only used as deep as code nests, and RLIMIT_DATA counts mapped memory
+    (`clusters/embedded/kubelet/process/limits.py`). So the stacks, of `stack` bytes each, may take `STACK_MEMORY`.
+    """
+    return max(1, min(slots, MOST_WAITING, STACK_MEMORY // stack))

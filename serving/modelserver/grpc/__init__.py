@@ -1,4 +1,5 @@
-"""The Open Inference Protocol v2 over gRPC, in front of the same model, slots and queue as HTTP.
+"""The Open Inference Protocol v2 over gRPC. It shares the model, slots and queue with HTTP.
 
-Imported only when there is a port for it: `server` composes, `service` has the methods, `codec` and `wire` are pure.
+Imported only when a gRPC port is configured. `server` is the port, `service` has the methods, `codec` and `wire` are
+pure.
 """

@@ -1,10 +1,10 @@
-"""The Open Inference Protocol v2 over gRPC: messages in, arrays; arrays, messages out. Pure.
+"""Decode and encode the messages of the Open Inference Protocol v2 over gRPC. Pure.
 
 Specification: https://github.com/kserve/open-inference-protocol, `specification/protocol/inference_grpc.md`. Names,
-types and shapes are checked by the same rules as over HTTP. Readings where it is silent:
+types and shapes are checked by the same rules as over HTTP. Where the specification gives no rule:
 
-- an answer is raw when the request is, or when an output has a type that only travels raw;
-- elements stand in the field of their type; in another field they are refused, also when they would fit.
+- A response is raw when the request is raw, or when the type of an output has no `contents` field.
+- Elements must be in the field of their type. In another field they are rejected, even when they would fit.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ CONTENTS: Final = {
     "FP32": "fp32_contents", "FP64": "fp64_contents",
     BYTES: "bytes_contents",
 }  # fmt: skip
-"""The field of each type; a type without one travels raw."""
-LARGEST_HEAD: Final = 4096  # bytes of a request without its tensors; a larger one is not kept
-LARGE: Final = 64 * 1024  # bytes of a request: smaller ones are decoded sooner than taken apart
-BYTES_PER_NUMBER: Final = 4  # of what is not raw: so many FP32 as there may be numbers in JSON
+"""The `contents` field of each type; a type without one is only sent raw."""
+LARGEST_HEAD: Final = 4096  # bytes of a request without its tensors; a larger head is not cached
+LARGE: Final = 64 * 1024  # bytes of a request; for smaller ones decoding is faster than splitting
+BYTES_PER_NUMBER: Final = 4  # bounds contents that are not raw: as many FP32 as there may be numbers in JSON
 RAW_INPUTS: Final = 7
 RAW_OUTPUTS: Final = 6
-"""Numbers of `raw_input_contents` and `raw_output_contents`."""
-_SHOWN: Final = 100  # characters of a caller's word that an error repeats
+"""Field numbers of `raw_input_contents` and `raw_output_contents`."""
+_SHOWN: Final = 100  # characters of a request that an error repeats
 
 
-class Input(NamedTuple):
-    """An input as a request declares it and the model takes it; `sent` is the type of raw contents."""
+class RequestInput(NamedTuple):
+    """A declared input: `sent` is the datatype of the request's contents, `taken` is the datatype of the model."""
 
     name: str
     shape: Sequence[int]
@@ -48,166 +48,152 @@ class Input(NamedTuple):
     taken: Datatype
 
 
-class Head(msgspec.Struct, frozen=True):
-    """All of a request but its tensors, checked: `content` are the bytes that say it, before raw ones."""
+class RequestHead(msgspec.Struct, frozen=True):
+    """A validated request without its tensors. `content` are its bytes in the message, before the raw tensors."""
 
     content: bytes
     message: Any
-    inputs: Sequence[Input]
+    inputs: Sequence[RequestInput]
     outputs: Sequence[str]
     parameters: Mapping[str, Any] | None
 
 
-class Request(msgspec.Struct, frozen=True):
-    """A message: `raw` are its tensors, in the order of the inputs, when it is sent so.
+class GrpcRequest(msgspec.Struct, frozen=True):
+    """A parsed request. `raw` are its raw tensors, in the order of the inputs; empty when its contents are typed.
 
-    `head` is one that was checked before: callers say the same again and again.
+    `head` is the validated head of an earlier request with the same bytes: clients often repeat it.
     """
 
     message: Any
     raw: Sequence[bytes | memoryview]
     content: bytes
-    head: Head | None = None
+    head: RequestHead | None = None
 
 
 class GrpcCodec:
-    """Messages of the model whose messages over HTTP are `codec`."""
+    """The gRPC codec of a model; `codec` is its codec over HTTP."""
 
     def __init__(self, codec: V2Codec) -> None:
         self._codec = codec
         self._most = codec.limits.json_numbers
-        self._head: Head | None = None  # of the last request that was raw
-        self._told: tuple[Any, bytes] | None = None  # an answer's head, and what it was made of
+        self._head: RequestHead | None = None  # of the last raw request
+        self._response_head: tuple[Any, bytes] | None = None  # the last one, and the key that it was made for
 
-    def parse(self, content: bytes) -> Request:
-        """A request of any model. Raises BadRequest, TooLarge."""
+    def parse(self, content: bytes) -> GrpcRequest:
+        """Parse a request for any model. Raises BadRequest, TooLarge."""
         head, whole = self._head, content
         if head is not None and content.startswith(head.content):
             tails = fields_from(content, len(head.content), RAW_INPUTS)
             if tails is not None and len(tails) == len(head.inputs):
-                return Request(head.message, tails, content, head)
+                return GrpcRequest(head.message, tails, content, head)
         raw: Sequence[memoryview] = ()
         if len(content) > LARGE:
             content, raw = split(content, RAW_INPUTS, self._most * BYTES_PER_NUMBER)
         try:
             message = ModelInferRequest.FromString(content)
         except DecodeError as error:
-            raise BadRequest("the message is no ModelInferRequest") from error
-        return Request(message, raw or message.raw_input_contents, whole)
+            raise BadRequest("the message is not a ModelInferRequest") from error
+        return GrpcRequest(message, raw or message.raw_input_contents, whole)
 
-    def decode(self, request: Request) -> PreparedRequest:
-        """What it asks the engine. Raises BadRequest, TooLarge."""
+    def decode(self, request: GrpcRequest) -> PreparedRequest:
+        """Return the call of a parsed request. Raises BadRequest, TooLarge."""
         message, raw, head = request.message, request.raw, request.head
         if head is None:
-            head = self._checked(request)
+            head = self._check_head(request)
         inputs: dict[str, Tensor] = {}
         for index, one in enumerate(head.inputs):
-            inputs[one.name] = _of_raw(one, raw[index]) if raw else self._of_contents(one, message.inputs[index])
+            if raw:
+                tensor = tensors.from_bytes(one.name, one.sent, one.shape, memoryview(raw[index]))
+                inputs[one.name] = tensors.narrowed(one.name, tensor, one.taken) if one.taken.is_float else tensor
+            else:
+                values = self._elements(one.name, message.inputs[index].contents, one.sent)
+                datatype = one.taken if one.sent.is_float else one.sent
+                inputs[one.name] = tensors.from_numbers(one.name, datatype, one.shape, values)
         return PreparedRequest(inputs, head.outputs, [bool(raw)] * len(head.outputs), message.id, head.parameters)
 
-    def _checked(self, request: Request) -> Head:
-        """The head, which is kept if it is that of a small raw request. Raises BadRequest, TooLarge."""
+    def _check_head(self, request: GrpcRequest) -> RequestHead:
+        """Validate and return the head, and cache that of a small raw request. Raises BadRequest, TooLarge."""
         message, raw = request.message, request.raw
         if message.parameters:
             check_extensions(message.parameters)
         if raw and len(raw) != len(message.inputs):
             raise BadRequest(f"raw_input_contents has {len(raw)} tensors for {len(message.inputs)} inputs")
-        inputs: dict[str, Input] = {}
+        inputs: dict[str, RequestInput] = {}
         for one in message.inputs:
             if one.name in inputs:
                 raise BadRequest(f"input {one.name!r} is given twice")
             if raw and one.HasField("contents"):
-                raise BadRequest(f"input {one.name!r} has contents beside raw_input_contents")
+                raise BadRequest(f"input {one.name!r} has both contents and raw_input_contents: send one of them")
             inputs[one.name] = self._input(one)
         self._codec.check_complete(inputs)
         parameters = dict(message.parameters) if message.parameters else None
-        said = request.content[: len(request.content) - sum(map(field_size, raw))]
-        head = Head(said, message, tuple(inputs.values()), self._requested(message.outputs), parameters)
-        if raw and len(said) <= LARGEST_HEAD and _is_head(request, said):
+        content = request.content[: len(request.content) - sum(map(field_size, raw))]
+        outputs = self._codec.outputs
+        if message.outputs:
+            for output in message.outputs:
+                check_extensions(output.parameters)
+            outputs = [output.name for output in message.outputs]
+            self._codec.check_outputs(outputs)
+        head = RequestHead(content, message, tuple(inputs.values()), outputs, parameters)
+        if raw and len(content) <= LARGEST_HEAD and _is_head(request, content):
             self._head = head
         return head
 
-    def encode(self, call: PreparedRequest, answers: Sequence[Tensor]) -> bytes:
-        """The answer."""
-        types = [self._codec.datatype_of(name, tensor) for name, tensor in zip(call.outputs, answers, strict=True)]
+    def encode(self, call: PreparedRequest, outputs: Sequence[Tensor]) -> bytes:
+        """Return the response message."""
+        types = [self._codec.datatype_of(name, tensor) for name, tensor in zip(call.outputs, outputs, strict=True)]
         if any(call.binary) or any(datatype.name not in CONTENTS for datatype in types):
-            contents = [tensors.to_bytes(tensor, datatype) for tensor, datatype in zip(answers, types, strict=True)]
-            return joined(self._answer_head(call, answers, types), RAW_OUTPUTS, contents)
-        answer = self._answer(call, answers, types)
-        for output, tensor, datatype in zip(answer.outputs, answers, types, strict=True):
-            getattr(output.contents, CONTENTS[datatype.name]).extend(_elements(tensor, datatype))
-        return bytes(answer.SerializeToString())
+            contents = [tensors.to_bytes(tensor, datatype) for tensor, datatype in zip(outputs, types, strict=True)]
+            key = call.id, call.outputs, types, [tensor.shape for tensor in outputs]
+            cached = self._response_head
+            if cached is None or cached[0] != key:
+                cached = self._response_head = key, bytes(self._response(call, outputs, types).SerializeToString())
+            return joined(cached[1], RAW_OUTPUTS, contents)
+        response = self._response(call, outputs, types)
+        for output, tensor, datatype in zip(response.outputs, outputs, types, strict=True):
+            values = tensor.ravel().tolist()
+            if datatype.name == BYTES:
+                values = [item if isinstance(item, bytes) else str(item).encode() for item in values]
+            getattr(output.contents, CONTENTS[datatype.name]).extend(values)
+        return bytes(response.SerializeToString())
 
-    def _answer_head(self, call: PreparedRequest, answers: Sequence[Tensor], types: Sequence[Datatype]) -> bytes:
-        """All of an answer but raw tensors, made anew when it is another than the last one."""
-        key = call.id, call.outputs, types, [tensor.shape for tensor in answers]
-        told = self._told
-        if told is None or told[0] != key:
-            told = self._told = key, bytes(self._answer(call, answers, types).SerializeToString())
-        return told[1]
+    def _response(self, call: PreparedRequest, outputs: Sequence[Tensor], types: Sequence[Datatype]) -> Any:
+        response = ModelInferResponse(model_name=self._codec.name, model_version=self._codec.version, id=call.id)
+        for name, datatype, tensor in zip(call.outputs, types, outputs, strict=True):
+            response.outputs.add(name=name, datatype=datatype.name, shape=tensor.shape)
+        return response
 
-    def _answer(self, call: PreparedRequest, answers: Sequence[Tensor], types: Sequence[Datatype]) -> Any:
-        answer = ModelInferResponse(model_name=self._codec.name, model_version=self._codec.version, id=call.id)
-        for name, datatype, tensor in zip(call.outputs, types, answers, strict=True):
-            answer.outputs.add(name=name, datatype=datatype.name, shape=tensor.shape)
-        return answer
-
-    def _input(self, one: Any) -> Input:
+    def _input(self, one: Any) -> RequestInput:
         name = one.name
         if one.parameters:
             check_extensions(one.parameters)
         spec, taken = self._codec.spec(name)
         datatype = DATATYPES.get(one.datatype)
         if datatype is None:
-            raise BadRequest(f"input {name!r}: there is no datatype {one.datatype[:_SHOWN]!r}")
+            raise BadRequest(f"input {name!r}: unknown datatype {one.datatype[:_SHOWN]!r}")
         shape = list(one.shape)
         tensors.check_against(spec, datatype, shape)
-        return Input(name, shape, datatype, taken)
+        return RequestInput(name, shape, datatype, taken)
 
-    def _of_contents(self, given: Input, one: Any) -> Tensor:
-        values = self._contents(given.name, one.contents, given.sent)
-        return tensors.from_numbers(given.name, given.taken if given.sent.is_float else given.sent, given.shape, values)
-
-    def _contents(self, name: str, contents: Any, datatype: Datatype) -> list[Any]:
+    def _elements(self, name: str, contents: Any, datatype: Datatype) -> list[Any]:
         field = CONTENTS.get(datatype.name)
         if field is None:
-            raise BadRequest(f"input {name!r}: {datatype.name} travels in raw_input_contents only")
+            raise BadRequest(f"input {name!r}: {datatype.name} has no contents field: send it in raw_input_contents")
         for descriptor, values in contents.ListFields():
             if descriptor.name != field:
-                raise BadRequest(f"input {name!r} is {datatype.name}, whose elements stand in {field}")
+                raise BadRequest(f"input {name!r} is {datatype.name}: send its elements in contents.{field}")
             if len(values) > self._most:
                 raise TooLarge(f"contents has more than {self._most} elements: send them in raw_input_contents")
             return list(values)
         return []
 
-    def _requested(self, outputs: Sequence[Any]) -> Sequence[str]:
-        if not outputs:
-            return self._codec.outputs
-        for output in outputs:
-            check_extensions(output.parameters)
-        names = [output.name for output in outputs]
-        self._codec.check_outputs(names)
-        return names
 
-
-def _is_head(request: Request, said: bytes) -> bool:
-    """Whether the request is `said`, whole fields without a raw tensor, and its raw tensors behind that."""
-    tails = fields_from(request.content, len(said), RAW_INPUTS)
+def _is_head(request: GrpcRequest, head: bytes) -> bool:
+    """Return whether `head` is complete fields without raw tensors, and only the raw tensors follow it."""
+    tails = fields_from(request.content, len(head), RAW_INPUTS)
     if tails is None or len(tails) != len(request.raw):
         return False
     try:
-        return not split(said, RAW_INPUTS, LARGEST_HEAD)[1]
+        return not split(head, RAW_INPUTS, LARGEST_HEAD)[1]
     except ServingError:
         return False
-
-
-def _of_raw(given: Input, content: bytes | memoryview) -> Tensor:
-    array = tensors.from_bytes(given.name, given.sent, given.shape, memoryview(content))
-    return tensors.narrowed(given.name, array, given.taken) if given.taken.is_float else array
-
-
-def _elements(tensor: Tensor, datatype: Datatype) -> list[Any]:
-    values: list[Any] = tensor.ravel().tolist()
-    if datatype.name == BYTES:
-        return [item if isinstance(item, bytes) else str(item).encode() for item in values]
-    return values

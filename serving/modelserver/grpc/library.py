@@ -1,4 +1,4 @@
-"""gRPC and protobuf, imported the only way that we want it: quiet, and with a word for who has not installed them."""
+"""Import gRPC and protobuf with our settings. Raises BadOptions where they are not installed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 
 from serving.modelserver.base.errors import BadOptions
 
-# Both are read at the import. gRPC's lines in the log are about callers, who get an answer. And its newer listener
-# hands every step of a call from thread to thread: without it a call takes a tenth less of the processor.
+# gRPC reads both at its import. Its log lines are about clients' errors, which clients receive in responses. Its newer
+# listener passes each step of a call between threads; without it a call takes 10 % less CPU.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_listener")
 

@@ -1,7 +1,8 @@
-"""The protocol's messages, from their compiled description.
+"""The protobuf messages of the protocol, built from their compiled description.
 
-In a pool of their own: the standard one of the process refuses a second description of the same names, and a model's
-own code may bring one (that of Triton's client, say). So there are no generated modules, which all use that one.
+The messages are in a descriptor pool of their own. The default pool of the process rejects a second description of the
+same names, and a model's code may bring one, such as that of Triton's client. Generated modules always use the default
+pool, so there are none.
 """
 
 from __future__ import annotations
@@ -16,15 +17,9 @@ from google.protobuf.message_factory import GetMessageClass
 DESCRIPTIONS: Final = Path(__file__).with_name("descriptions.binpb")
 """`inference.proto` and `health.proto`, compiled by `make proto`."""
 
-
-def _pool() -> DescriptorPool:
-    pool = DescriptorPool()
-    for file in FileDescriptorSet.FromString(DESCRIPTIONS.read_bytes()).file:
-        pool.AddSerializedFile(file.SerializeToString())
-    return pool
-
-
-_POOL: Final = _pool()
+_POOL: Final = DescriptorPool()
+for _file in FileDescriptorSet.FromString(DESCRIPTIONS.read_bytes()).file:
+    _POOL.AddSerializedFile(_file.SerializeToString())
 
 
 def _message(name: str) -> Any:

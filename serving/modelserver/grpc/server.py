@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from clusters.net.authority import authority
@@ -14,61 +16,60 @@ from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.connections.sockets import FREE_PORT
 from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.execution.inference import Inference
-from serving.modelserver.execution.lifecycle import Lifecycle
-from serving.modelserver.execution.target import Target
-from serving.modelserver.grpc.background import batch_threads
+from serving.modelserver.execution.lifecycle import ModelLifecycle
+from serving.modelserver.execution.target import InferenceTarget
+from serving.modelserver.grpc.flow_control import MessageReceiver, ResponseBackpressure
 from serving.modelserver.grpc.library import grpc
-from serving.modelserver.grpc.reading import Messages
-from serving.modelserver.grpc.service import Directory, Observer, Service
-from serving.modelserver.grpc.untaken import Untaken
+from serving.modelserver.grpc.service import CallMetrics, InferenceService, ModelDirectory
 
 log = logging.getLogger(__name__)
 
-MOST_CALLS: Final = 4096  # at once, of all callers, whatever they ask for; as many wait in the kernel for HTTP
+MOST_CALLS: Final = 4096  # concurrent calls of all methods and clients; over HTTP as many wait in the kernel
 MOST_STREAMS: Final = 512
-"""Calls at once on one connection, those with them that their caller has taken back and that are not ended here yet:
-callers with more wait, or connect once more."""
+"""Concurrent calls on one connection, including calls that the client has cancelled and the server has not ended yet. A
+client with more calls waits, or opens another connection."""
 MOST_WAITING: Final = 8192
-"""Calls, at most 12 kB each, that wait to be begun. Beyond its own bounds, 1000 and 3000, gRPC cancels anybody's: eight
-connections that begin and reset calls all the time (CVE-2023-44487) left others no place."""
-MOST_ROUNDS: Final = 4  # of waiting for silence at the end: a caller that never stops is told to go by the connection
+"""Calls, of at most 12 kB each, that wait to be started. Beyond its own limits, 1000 and 3000, gRPC cancels calls of
+any client: eight connections that start and reset calls all the time (CVE-2023-44487) left no room for others."""
+MOST_ROUNDS: Final = 4  # of waiting for silence when the server stops; then it sends GOAWAY to clients that continue
 LONGEST_END: Final = 600.0  # s; no request takes longer (Knative's max-revision-timeout-seconds)
 _MS: Final = 1000
 
 
 class GrpcServer:
-    """Serves from `start` to `close`, the model that `answer_by` tells; before that, inferences wait in `hold`.
+    """Serves from `start` to `close`: the model of `serve_model`, or the models of `serve_directory`.
 
-    Or, without a `hold`, the models that `route_by` tells.
+    With `hold`, inferences wait there until the model is known. A server of many models has no `hold`.
     """
 
     def __init__(
-        self, lifecycle: Lifecycle, hold: PendingRequests | None, budget: BodyBudget, limits: ServerLimits,
-        metrics: Observer | None = None, monotonic: Callable[[], float] = time.monotonic, *,
+        self, lifecycle: ModelLifecycle, hold: PendingRequests | None, budget: BodyBudget, limits: ServerLimits,
+        metrics: CallMetrics | None = None, monotonic: Callable[[], float] = time.monotonic, *,
         interceptors: Sequence[Any] = (), token: bytes = b"",
     ) -> None:  # fmt: skip
-        receiver = Messages(budget, limits, asyncio.get_running_loop())
-        self._service = Service(lifecycle, hold, receiver, Untaken(limits.unread_responses), metrics, monotonic, token)
+        receiver = MessageReceiver(budget, limits, asyncio.get_running_loop())
+        backpressure = ResponseBackpressure(limits.unread_responses)
+        self._service = InferenceService(lifecycle, hold, receiver, backpressure, metrics, monotonic, token)
         with batch_threads():
             self._server = grpc.aio.server(
                 interceptors=interceptors, options=_options(limits), maximum_concurrent_rpcs=MOST_CALLS
             )
         self._server.add_generic_rpc_handlers(self._service.handlers())
 
-    def label(self, revision: str) -> None:
-        """The revision of all answers from now on."""
-        self._service.label(revision)
+    def set_revision(self, revision: str) -> None:
+        """Label all responses with this revision from now on."""
+        self._service.set_revision(revision)
 
-    def answer_by(self, name: str, revision: str, inference: Inference) -> None:
-        """Requests are for this model from now on."""
-        self._service.answer_by(Target(name, revision, inference))
+    def serve_model(self, name: str, revision: str, inference: Inference) -> None:
+        """Route calls to this model from now on."""
+        self._service.serve_model(InferenceTarget(name, revision, inference))
 
-    def route_by(self, directory: Directory) -> None:
-        """Calls are for the models of `directory` from now on."""
-        self._service.route_by(directory)
+    def serve_directory(self, directory: ModelDirectory) -> None:
+        """Route calls to the models of `directory` from now on."""
+        self._service.serve_directory(directory)
 
     async def start(self, host: str, port: int) -> int:
-        """Serve on this port (0: any free one) and return it. Raises CannotListen."""
+        """Listen on this port (0: any free one) and return it. Raises CannotListen."""
         address = authority(host, port)
         with batch_threads():
             try:
@@ -79,9 +80,9 @@ class GrpcServer:
         return bound
 
     async def drain(self, quiet: float, limit: float) -> None:
-        """Go on serving until `quiet` seconds brought no inference, then ask connections to end.
+        """Serve until no inference has arrived for `quiet` seconds, then ask clients to close their connections.
 
-        Returns when all calls have ended; those that take longer than `limit` seconds are cancelled.
+        Returns when all calls have ended; calls that take longer than `limit` seconds are cancelled.
         """
         seen = -1
         for _ in range(MOST_ROUNDS):
@@ -92,8 +93,28 @@ class GrpcServer:
         await self._server.stop(limit)
 
     async def close(self, within: float = LONGEST_END) -> None:
-        """Accept nothing more, and return when what is in flight has ended, or after `within` seconds."""
+        """Stop listening, and return when calls in flight have ended, or after `within` seconds."""
         await self._server.stop(within)
+
+
+@contextlib.contextmanager
+def batch_threads() -> Iterator[None]:
+    """Schedule threads that start meanwhile, and their children, as batch threads (sched(7), SCHED_BATCH).
+
+    gRPC's core wakes a thread for each step of a call. Each of them would preempt the event loop during an inference:
+    eight context switches for one call on a single core. Batch threads wait until the loop is idle, and need no
+    privilege. Does nothing where the system does not support them.
+    """
+    try:
+        before = os.sched_getscheduler(0), os.sched_getparam(0)
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    except (AttributeError, OSError):  # not Linux, or a sandbox forbids it
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, *before)
 
 
 _UNCOMPRESSED: Final = 1
@@ -101,19 +122,19 @@ _COMPRESSED: Final = 1 << int(grpc.Compression.Gzip) | 1 << int(grpc.Compression
 
 
 def _options(limits: ServerLimits) -> list[tuple[str, Any]]:
-    """Of gRPC's core; names and meanings in its `channel_arg_names.h`."""
+    """Return the options of gRPC's core; its `channel_arg_names.h` documents them."""
     return [
         ("grpc.max_receive_message_length", limits.body),
-        ("grpc.max_send_message_length", -1),  # the model decides how much it says, as over HTTP
+        ("grpc.max_send_message_length", -1),  # the model determines the size of a response, as over HTTP
         ("grpc.max_metadata_size", limits.head),
         ("grpc.absolute_max_metadata_size", limits.head),
         ("grpc.max_concurrent_streams", MOST_STREAMS),
         ("grpc.server.max_pending_requests", MOST_WAITING),
         ("grpc.server.max_pending_requests_hard_limit", MOST_WAITING),
         ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED | _COMPRESSED),
-        ("grpc.per_message_decompression", 0),  # `Messages` inflates: gRPC bounds what comes, not what it inflates to
+        ("grpc.per_message_decompression", 0),  # `MessageReceiver` does it: gRPC does not bound the decompressed size
         ("grpc.keepalive_time_ms", int(limits.ping * _MS)),
         ("grpc.keepalive_timeout_ms", int(limits.pong * _MS)),
-        ("grpc.http2.max_pings_without_data", 0),  # no bound: a caller that does not read is sent no data
-        ("grpc.so_reuseport", 0),  # else a second server would get a share of our callers
+        ("grpc.http2.max_pings_without_data", 0),  # unlimited: a client that does not read receives no data
+        ("grpc.so_reuseport", 0),  # otherwise a second server could take a share of the connections
     ]

@@ -1,7 +1,7 @@
-"""The methods of the inference protocol over gRPC, each from a message's bytes to the answer's.
+"""The methods of the inference protocol over gRPC. Each takes the bytes of a message and returns those of the response.
 
-gRPC hands over and takes bytes: messages are decoded where the model's work is done, so that they have a slot and a
-thread as it does, and what cannot be decoded is the caller's error and not the server's.
+gRPC passes bytes: a message is decoded as part of the inference, so that decoding has the same slot and thread. An
+undecodable message is then a client error instead of a server error.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ from serving.modelserver.codec.messages import metadata_shape
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.endpoints.app import EXTENSIONS, SERVER_NAME
 from serving.modelserver.endpoints.pending_requests import PendingRequests
-from serving.modelserver.execution.inference import Encode
-from serving.modelserver.execution.lifecycle import Lifecycle, ServedModel
-from serving.modelserver.execution.target import SHOWN, Target
+from serving.modelserver.execution.inference import Respond
+from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
+from serving.modelserver.execution.target import SHOWN, InferenceTarget
 from serving.modelserver.grpc import messages
 from serving.modelserver.grpc.codec import GrpcCodec
+from serving.modelserver.grpc.flow_control import Context, MessageReceiver, ResponseBackpressure
 from serving.modelserver.grpc.library import grpc
-from serving.modelserver.grpc.reading import Context, Messages
 from serving.modelserver.grpc.statuses import REVISION, Metadata, code_of, metadata_of, status_of
-from serving.modelserver.grpc.untaken import Untaken
 from serving.modelserver.grpc.wire import text_of
 from serving.modelserver.observe.response_stats import GRPC, GRPC_OTHER
 
@@ -50,101 +49,110 @@ INFER: Final = "ModelInfer"
 SERVICE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
 REPOSITORY: Final = ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
-"""Methods of an extension that other servers have here."""
+"""Methods of the model repository extension, which other servers offer on the gRPC port."""
 UNSUPPORTED: Final = (
     "ModelStreamInfer", "ModelConfig", "ModelStatistics", "TraceSetting", "LogSettings",
     *(f"{kind}SharedMemory{verb}" for kind in ("System", "Cuda") for verb in ("Status", "Register", "Unregister")),
 )  # fmt: skip
 """Methods of other extensions of Triton's service."""
 MODEL_NAME: Final = 1
-"""Number of the field `model_name` in a ModelInferRequest."""
+"""Field number of `model_name` in a ModelInferRequest."""
 _OK: Final = code_of(grpc.StatusCode.OK)
 _CANCELLED: Final = code_of(grpc.StatusCode.CANCELLED)
-_ANSWERED: Final = 200  # HTTP's status of an answer
+_SUCCESS: Final = 200  # as an HTTP status
 
 Method = Callable[[bytes, Context, Lease], Awaitable[bytes]]
-"""What a message is answered; it holds memory, for whoever works on it longer than this lasts."""
+"""Returns the response to a message. `Lease` is the memory of the message, for threads that outlast the call."""
 
 
-class Observer(Protocol):
-    """Who is told of each answer."""
+class CallMetrics(Protocol):
+    """Counts responses."""
 
     split: SplitStats
 
     def observe(self, protocol: str, code: int, seconds: float) -> None:
-        """An answer: gRPC's number of its status, and how long it took."""
+        """Count a response: the number of its gRPC status, and its duration."""
         ...
 
 
 class CallContext(Context, Protocol):
-    """What is used of `grpc.aio.ServicerContext` besides."""
+    """The part of `grpc.aio.ServicerContext` that the handlers use in addition."""
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]] | None:
-        """The headers of the call, names in lower case."""
+        """Return the headers of the call, with names in lower case."""
         ...
 
 
-class Caller:
-    """A caller over gRPC, for `Inference`: gRPC cancels the task of one that leaves, so there is nothing to call."""
+class GrpcClient:
+    """A gRPC client, for `Inference`. gRPC cancels the task of a disconnected client, so there is nothing to call."""
 
     def on_disconnect(self, callback: Callable[[], object] | None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
-CALLER: Final = Caller()
+CLIENT: Final = GrpcClient()
 
 
-class Directory(Protocol):
-    """The models of a server that has many."""
+class ModelDirectory(Protocol):
+    """The models of a server of many models."""
 
-    def using(self, name: str, *, work: bool) -> AbstractAsyncContextManager[Target]:
-        """The model, as soon as it is loaded, and for so long. Raises ServingError."""
+    def using(self, name: str, *, work: bool) -> AbstractAsyncContextManager[InferenceTarget]:
+        """Wait until the model is loaded, and keep it loaded. Raises ServingError."""
         ...
 
     def ready(self, name: str, version: str) -> bool:
-        """Whether requests for it are welcome. Raises NotFound."""
+        """Return whether the model accepts requests. Raises NotFound."""
         ...
 
 
-class Service:
-    """All methods; `calls` is how many inferences were asked for so far.
+class InferenceService:
+    """The handlers of all methods. `calls` counts the inferences that were requested so far.
 
-    They are for the only model, before which they wait in `hold`, or for one of a `Directory`.
+    Calls are for the only model, for which they wait in `hold`, or for one of a `ModelDirectory`.
     """
 
     def __init__(
-        self, lifecycle: Lifecycle, hold: PendingRequests | None, receiver: Messages, untaken: Untaken,
-        metrics: Observer | None, monotonic: Callable[[], float], token: bytes = b"",
+        self, lifecycle: ModelLifecycle, hold: PendingRequests | None, receiver: MessageReceiver,
+        backpressure: ResponseBackpressure, metrics: CallMetrics | None, monotonic: Callable[[], float],
+        token: bytes = b"",
     ) -> None:  # fmt: skip
         self._token = token
         self._lifecycle = lifecycle
         self._hold = hold
         self._receiver = receiver
-        self._untaken = untaken
+        self._backpressure = backpressure
         self._metrics = metrics
         self._monotonic = monotonic
-        self._target: Target | None = None
-        self._directory: Directory | None = None
+        self._target: InferenceTarget | None = None
+        self._directory: ModelDirectory | None = None
         self._labels: Metadata = ()
         self._codec: tuple[ServedModel, GrpcCodec] | None = None
         self.calls = 0
 
-    def label(self, revision: str) -> None:
-        """The revision of all answers from now on."""
+    def set_revision(self, revision: str) -> None:
+        """Label all responses with this revision from now on."""
         self._labels = ((REVISION, revision),)
 
-    def answer_by(self, target: Target) -> None:
-        """There is a model, or it is known which there will be."""
+    def serve_model(self, target: InferenceTarget) -> None:
+        """Route calls to this model, which may not be loaded yet."""
         self._target = target
 
-    def route_by(self, directory: Directory) -> None:
-        """There are many models."""
+    def serve_directory(self, directory: ModelDirectory) -> None:
+        """Route calls to the models of the directory."""
         self._directory = directory
 
     def handlers(self) -> Sequence[Any]:
-        """All methods, for a `grpc.aio` server."""
-        refused: dict[str, Method] = dict.fromkeys(REPOSITORY, _refuse_repository)
-        refused |= {name: partial(_refuse, name) for name in UNSUPPORTED}
+        """Return the handlers of all methods, for a `grpc.aio` server."""
+
+        async def refuse_repository(*_: object) -> bytes:
+            raise UnsupportedType("this port does not load models: use HTTP on the management port")
+
+        async def refuse(name: str, *_: object) -> bytes:
+            hint = "; /metrics on the management port has statistics" if name == "ModelStatistics" else ""
+            raise UnsupportedType(f"{name} is not supported: ServerMetadata lists the extensions of this server{hint}")
+
+        refused: dict[str, Method] = dict.fromkeys(REPOSITORY, refuse_repository)
+        refused |= {name: partial(refuse, name) for name in UNSUPPORTED}
         methods: Mapping[str, Method] = {
             "ServerLive": self._live,
             "ServerReady": self._ready,
@@ -157,7 +165,7 @@ class Service:
         return (self._handler(SERVICE, methods), self._handler(HEALTH, {"Check": self._check_health}))
 
     def _handler(self, service: str, methods: Mapping[str, Method]) -> Any:
-        """Each as one that reads its messages itself, for gRPC would read them before it asks anybody."""
+        """Return a handler that reads messages itself: for unary methods gRPC would read them before the handler."""
         handlers = {
             name: grpc.stream_unary_rpc_method_handler(self._endpoint(method, GRPC if name == INFER else GRPC_OTHER))
             for name, method in methods.items()
@@ -171,10 +179,10 @@ class Service:
             CURRENT.set(judged)
             try:
                 context.set_trailing_metadata(self._labels)
-                answer = await self._answer(method, context, judged)
-                self._untaken.add(context, answer)
-                code, status = _OK, _ANSWERED
-                return answer
+                response = await self._respond(method, context, judged)
+                self._backpressure.add(context, response)
+                code, status = _OK, _SUCCESS
+                return response
             except ServingError as error:
                 refusal = status_of(error), str(error), self._labels + metadata_of(error)
                 code, status = code_of(refusal[0]), _status_of(error, context)
@@ -185,155 +193,144 @@ class Service:
                     self._metrics.observe(protocol, code, now - start)
                     if judged is not None:
                         self._metrics.split.end(judged, status, now)
-            # gRPC keeps the error that it raises here, and with it the context: outside of `except` there is none.
+            # gRPC keeps the error that `abort` raises. Outside of `except` it has no `__context__` that keeps memory.
             await context.abort(*refusal)
-            raise RuntimeError("gRPC went on with a call that was aborted")
+            raise RuntimeError("gRPC continued an aborted call")
 
         return endpoint
 
     def _judged(self, context: CallContext, now: float) -> InFlight | None:
-        """Return the entry of a call that the split sent here; None for any other."""
+        """Return the entry of a call that the traffic split sent here; None for any other."""
         if self._metrics is None:
             return None
         metadata = context.invocation_metadata() or ()
         headers = ((name.encode(), value.encode() if isinstance(value, str) else value) for name, value in metadata)
         return self._metrics.split.begin({}, now) if is_of_split(headers, self._token) else None
 
-    async def _answer(self, method: Method, context: Context, judged: InFlight | None) -> bytes:
-        """The answer, or b"" to a caller that left. Raises ServingError."""
+    async def _respond(self, method: Method, context: Context, judged: InFlight | None) -> bytes:
+        """Receive the message of a call and return its response. Raises ServingError."""
         message = await self._receiver.receive(context)
         if judged is not None:
             judged.scope[RECEIVED_KEY] = self._monotonic()
-        held = self._receiver.held(message)
+        held = self._receiver.lease(message)
         try:
             return await method(message, context, held)
         except ServingError:
             raise
         except Exception as error:
-            log.exception("a method failed")
+            log.exception("a gRPC method failed")
             raise ModelFailed("the server failed: its log has the details") from error
         finally:
             held.release()
 
     async def _live(self, *_: object) -> bytes:
-        return _bytes(messages.ServerLiveResponse(live=self._lifecycle.live))
+        return _serialize(messages.ServerLiveResponse(live=self._lifecycle.live))
 
     async def _ready(self, *_: object) -> bytes:
-        return _bytes(messages.ServerReadyResponse(ready=self._lifecycle.ready))
+        return _serialize(messages.ServerReadyResponse(ready=self._lifecycle.ready))
 
     async def _check_health(self, message: bytes, *_: object) -> bytes:
-        asked = _parsed(messages.HealthCheckRequest, message).service
-        if asked not in ("", SERVICE):
-            raise NotFound(f"unknown service {asked[:SHOWN]!r}")
+        service = _parse(messages.HealthCheckRequest, message).service
+        if service not in ("", SERVICE):
+            raise NotFound(f"unknown service {service[:SHOWN]!r}")
         serving = messages.HealthCheckResponse.SERVING
         status = serving if self._lifecycle.ready else messages.HealthCheckResponse.NOT_SERVING
-        return _bytes(messages.HealthCheckResponse(status=status))
+        return _serialize(messages.HealthCheckResponse(status=status))
 
     async def _server_metadata(self, *_: object) -> bytes:
         from clusters.base.version import VERSION  # reads the distribution's metadata
 
-        return _bytes(messages.ServerMetadataResponse(name=SERVER_NAME, version=VERSION, extensions=EXTENSIONS))
+        return _serialize(messages.ServerMetadataResponse(name=SERVER_NAME, version=VERSION, extensions=EXTENSIONS))
 
     async def _model_ready(self, message: bytes, *_: object) -> bytes:
-        request = _parsed(messages.ModelReadyRequest, message)
-        return _bytes(messages.ModelReadyResponse(ready=await self._is_ready(request.name, request.version)))
-
-    async def _is_ready(self, name: str, version: str) -> bool:
-        """Whether the model is ready. A model or version that is not here is not ready, as on Triton."""
+        request = _parse(messages.ModelReadyRequest, message)
         try:
             if self._directory is not None:
-                return self._directory.ready(name, version)
-            (await self._known_target(work=False)).check(name, version)
-        except NotFound:
-            return False
-        return self._lifecycle.ready
+                ready = self._directory.ready(request.name, request.version)
+            else:
+                (await self._wait_for_target(work=False)).check(request.name, request.version)
+                ready = self._lifecycle.ready
+        except NotFound:  # an unknown model or version is not ready, as on Triton
+            ready = False
+        return _serialize(messages.ModelReadyResponse(ready=ready))
 
     async def _model_metadata(self, message: bytes, context: Context, _: Lease) -> bytes:
-        request = _parsed(messages.ModelMetadataRequest, message)
+        request = _parse(messages.ModelMetadataRequest, message)
         async with self._using(request.name, context, work=False) as target:
             target.check(request.name, request.version)
-            return _described(target.inference.model())
+            return _describe(target.inference.model())
 
     async def _infer(self, message: bytes, context: Context, held: Lease) -> bytes:
         self.calls += 1
-        self._untaken.check()
-        target, began = self._target, None
-        if target is not None:
-            return await self._infer_by(target, began, message, context, held)
-        began = asyncio.get_running_loop().time()  # the time that it may take began before there is a model
+        self._backpressure.check()
+        if self._target is not None:
+            return await self._infer_on(self._target, None, message, context, held)
+        began = asyncio.get_running_loop().time()  # the time of the request begins before the model is loaded
         name = "" if self._directory is None else text_of(message, MODEL_NAME)
         async with self._using(name, context, work=True) as target:
-            return await self._infer_by(target, began, message, context, held)
+            return await self._infer_on(target, began, message, context, held)
 
-    async def _infer_by(
-        self, target: Target, began: float | None, message: bytes, context: Context, held: Lease
+    async def _infer_on(
+        self, target: InferenceTarget, began: float | None, message: bytes, context: Context, held: Lease
     ) -> bytes:
-        ask = partial(self._ask, target, message)
-        return await target.inference.infer(ask, len(message), CALLER, context.time_remaining(), began, held)
+        prepare = partial(self._prepare, target, message)
+        return await target.inference.infer(prepare, len(message), CLIENT, context.time_remaining(), began, held)
 
     @asynccontextmanager
-    async def _using(self, name: str, context: Context, *, work: bool) -> AsyncIterator[Target]:
-        """The model for a call. Raises ServingError."""
+    async def _using(self, name: str, context: Context, *, work: bool) -> AsyncIterator[InferenceTarget]:
+        """Wait for the model of a call. Raises ServingError."""
         if self._directory is None:
-            yield await self._known_target(work=work)
+            yield await self._wait_for_target(work=work)
             return
         async with self._directory.using(name, work=work) as target:
             context.set_trailing_metadata(((REVISION, target.revision),))
             yield target
 
-    async def _known_target(self, *, work: bool) -> Target:
-        """Waits, in a pool member, for the model. Raises ServingError."""
+    async def _wait_for_target(self, *, work: bool) -> InferenceTarget:
+        """Return the only model; in a pool member, wait for it. Raises ServingError."""
         if self._target is None and self._hold is not None:
             await self._hold.wait(work=work)
         if self._target is None:
-            raise ClientLeft  # not reached: who opens the hold has told of the model
+            raise ClientLeft  # not reached: `serve_model` is called before the hold opens
         return self._target
 
-    def _ask(self, target: Target, message: bytes, model: ServedModel) -> tuple[PreparedRequest, Encode[bytes]]:
-        """Raises BadRequest, TooLarge, NotFound."""
-        codec = self._codec_of(model)
+    def _prepare(
+        self, target: InferenceTarget, message: bytes, model: ServedModel
+    ) -> tuple[PreparedRequest, Respond[bytes]]:
+        """Decode a request. Raises BadRequest, TooLarge, NotFound."""
+        cached = self._codec
+        if cached is None or cached[0] is not model:
+            cached = self._codec = model, GrpcCodec(model.codec)
+        codec = cached[1]
         request = codec.parse(message)
         target.check(request.message.model_name, request.message.model_version)
         return codec.decode(request), codec.encode
 
-    def _codec_of(self, model: ServedModel) -> GrpcCodec:
-        made = self._codec
-        if made is None or made[0] is not model:
-            made = self._codec = model, GrpcCodec(model.codec)
-        return made[1]
-
 
 def _status_of(error: ServingError, context: Context) -> int:
-    """Return the HTTP status of the error; that of a caller that left when the caller's own deadline has passed."""
+    """Return the HTTP status of the error; 499 when the client's own deadline has passed."""
     left = context.time_remaining()
     if isinstance(error, DeadlineExceeded | QueueExpired) and left is not None and left <= 0.0:
         return ClientLeft.status
     return error.status
 
 
-async def _refuse_repository(*_: object) -> bytes:
-    raise UnsupportedType("models are loaded by HTTP on the management port, not here")
-
-
-async def _refuse(name: str, *_: object) -> bytes:
-    metrics = "; /metrics on the management port has statistics" if name == "ModelStatistics" else ""
-    raise UnsupportedType(f"{name} is not supported: ServerMetadata lists the extensions of this server{metrics}")
-
-
-def _parsed(kind: Any, message: bytes) -> Any:
+def _parse(kind: Any, message: bytes) -> Any:
     try:
         return kind.FromString(message)
     except DecodeError as error:
-        raise BadRequest(f"the message is no {kind.DESCRIPTOR.name}") from error
+        raise BadRequest(f"the message is not a {kind.DESCRIPTOR.name}") from error
 
 
-def _bytes(message: Any) -> bytes:
+def _serialize(message: Any) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def _described(model: ServedModel) -> bytes:
-    answer = messages.ModelMetadataResponse(name=model.name, versions=model.versions, platform=model.signature.platform)
-    for field, specs in ((answer.inputs, model.signature.inputs), (answer.outputs, model.signature.outputs)):
+def _describe(model: ServedModel) -> bytes:
+    response = messages.ModelMetadataResponse(
+        name=model.name, versions=model.versions, platform=model.signature.platform
+    )
+    for field, specs in ((response.inputs, model.signature.inputs), (response.outputs, model.signature.outputs)):
         for spec in specs:
             field.add(name=spec.name, datatype=spec.datatype, shape=metadata_shape(spec))
-    return _bytes(answer)
+    return _serialize(response)

@@ -1,8 +1,8 @@
-"""A large request taken apart without a copy of its tensors. Pure.
+"""Parse large requests without copying their tensors. Pure.
 
-protobuf copies every `bytes` field twice and needs up to thirty times the bytes of small ones in memory. So the raw
-tensors of a large request are cut out where they lie, and what is left for protobuf is bounded. Wire format:
-https://protobuf.dev/programming-guides/encoding.
+protobuf copies every `bytes` field twice, and for small fields needs up to thirty times their size in memory. So views
+of the raw tensors of a large request are taken from the message, and the size of the rest, which protobuf parses, is
+bounded. Wire format: https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from clusters.base.sizes import format_size
 from serving.modelserver.base.errors import BadRequest, TooLarge
 
 MOST_FIELDS: Final = 4096  # of a large request: inputs, outputs and parameters together
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; groups are of proto2
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; groups exist only in proto2
 _FIXED_SIZES: Final = {_FIXED64: 8, _FIXED32: 4}
 _TYPE_BITS: Final = 3
 _TYPE_MASK: Final = 7
 _LONGEST_VARINT: Final = 10  # bytes
-_MORE: Final = 0x80  # of a varint's byte: another one follows
+_MORE: Final = 0x80  # bit of a varint's byte: another byte follows
 _LOW: Final = 0x7F
 
 
 def split(message: bytes, field: int, most: int) -> tuple[bytes, list[memoryview]]:
-    """The message without its fields of bytes of number `field`, and these. Raises BadRequest, TooLarge.
+    """Return the message without its bytes fields of number `field`, and views of these fields.
 
-    `most` is how many bytes the former may have.
+    Raises BadRequest, and TooLarge when the rest of the message has more than `most` bytes.
     """
     view, found, rest = memoryview(message), list[memoryview](), list[memoryview]()
     raw = field << _TYPE_BITS | _BYTES
@@ -48,13 +48,13 @@ def split(message: bytes, field: int, most: int) -> tuple[bytes, list[memoryview
 
 
 def text_of(message: bytes, field: int) -> str:
-    """The first field of number `field` in the message, as text; "" without one. Raises BadRequest, TooLarge."""
+    """Return the first field of number `field` as text; "" without one. Raises BadRequest, TooLarge."""
     view = memoryview(message)
     at = fields = 0
     while at < len(view):
         fields += 1
         if fields > MOST_FIELDS:
-            raise TooLarge(f"the first {MOST_FIELDS} fields of a request name its model")
+            raise TooLarge(f"the model name is not among the first {MOST_FIELDS} fields of the request: send it first")
         key, begin = _varint(view, at)
         content, at = _field(view, key & _TYPE_MASK, begin)
         if key == field << _TYPE_BITS | _BYTES:
@@ -63,7 +63,7 @@ def text_of(message: bytes, field: int) -> str:
 
 
 def fields_from(message: bytes, at: int, field: int) -> list[memoryview] | None:
-    """The fields of bytes of number `field` that are all that follows; None when something else does, or nothing."""
+    """Return the bytes fields `field` from `at` to the end; None when there are none, or also other fields."""
     view, key, found = memoryview(message), field << _TYPE_BITS | _BYTES, list[memoryview]()
     while at < len(message):
         if message[at] != key:
@@ -78,12 +78,12 @@ def fields_from(message: bytes, at: int, field: int) -> list[memoryview] | None:
 
 
 def field_size(content: bytes | memoryview) -> int:
-    """Of a field of bytes, whose number is below 16, with its key and length."""
+    """Return the size of a bytes field with its key and length. Its number must be below 16."""
     return 1 + len(_to_varint(len(content))) + len(content)
 
 
 def joined(head: bytes, field: int, contents: Iterable[bytes]) -> bytes:
-    """`head`, a message, with fields of bytes behind it."""
+    """Return the message `head` with bytes fields of number `field` appended."""
     parts = [head]
     for content in contents:
         parts += (_to_varint(field << _TYPE_BITS | _BYTES), _to_varint(len(content)), content)
@@ -91,7 +91,7 @@ def joined(head: bytes, field: int, contents: Iterable[bytes]) -> bytes:
 
 
 def _field(view: memoryview, kind: int, begin: int) -> tuple[int, int]:
-    """Where the content of a field begins and ends, whose key ends at `begin`."""
+    """Return where the content of a field begins and ends; its key ends at `begin`. Raises BadRequest."""
     if kind == _BYTES:
         size, content = _varint(view, begin)
         end = content + size
@@ -100,21 +100,21 @@ def _field(view: memoryview, kind: int, begin: int) -> tuple[int, int]:
     elif kind in _FIXED_SIZES:
         content, end = begin, begin + _FIXED_SIZES[kind]
     else:
-        raise BadRequest("the message is no ModelInferRequest")
+        raise BadRequest("the message is not a ModelInferRequest")
     if end > len(view):
-        raise BadRequest("the message is no ModelInferRequest: it ends within a field")
+        raise BadRequest("the message is not a ModelInferRequest: it ends within a field")
     return content, end
 
 
 def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    """The number, and where it ends."""
+    """Return the number at `at` and where it ends. Raises BadRequest."""
     value = shift = 0
     for end, byte in enumerate(view[at : at + _LONGEST_VARINT], at + 1):
         value |= (byte & _LOW) << shift
         if byte < _MORE:
             return value, end
         shift += 7
-    raise BadRequest("the message is no ModelInferRequest: a number in it does not end")
+    raise BadRequest("the message is not a ModelInferRequest: it contains an unterminated varint")
 
 
 def _to_varint(value: int) -> bytes:

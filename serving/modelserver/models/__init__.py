@@ -1,1 +1,1 @@
-"""Many models in one server: loaded when they are asked for, unloaded when others need their memory."""
+"""A server of many models: loads a model on its first request, and unloads idle ones when memory is short."""

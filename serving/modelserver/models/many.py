@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from starlette.types import ASGIApp
 
@@ -17,211 +17,231 @@ from clusters.base.errors import KnodelError
 from serving.engines.base.errors import LoadFailed
 from serving.modelserver.base.assignment import Assignment, update_assignment
 from serving.modelserver.base.errors import ServingError
-from serving.modelserver.base.stats import Stats
+from serving.modelserver.base.stats import StartupTimes, Stats
 from serving.modelserver.endpoints.app import SERVER_NAME
 from serving.modelserver.endpoints.confirmation import Confirmation
 from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.endpoints.repository import READY, UNAVAILABLE, IndexEntry
-from serving.modelserver.execution.lifecycle import Lifecycle
-from serving.modelserver.execution.target import Target, unknown
+from serving.modelserver.execution.lifecycle import ModelLifecycle
+from serving.modelserver.execution.target import InferenceTarget, unknown_model
 from serving.modelserver.execution.workers import Workers
-from serving.modelserver.model_host import Shared
+from serving.modelserver.model_host import ServerContext
+from serving.modelserver.models.eviction import InsufficientMemory
 from serving.modelserver.models.folder import FIRST, find_model, models_in, revision_of
-from serving.modelserver.models.gauge import Gauge
-from serving.modelserver.models.live import Live
-from serving.modelserver.models.loads import Loads
-from serving.modelserver.models.model import Model
-from serving.modelserver.models.room import NoRoom
-from serving.modelserver.models.routing import Router
-from serving.modelserver.models.stats import ManyStats
+from serving.modelserver.models.loader import MemoryGauge, ModelLoader
+from serving.modelserver.models.repository_model import RepositoryModel
+from serving.modelserver.models.routing import ModelRouter
 from serving.modelserver.ports import Ports
 from serving.storage.base.artifact import Artifact
 
 log = logging.getLogger(__name__)
 
-LOAD_THREADS: Final = 2  # one model is loaded at a time, and others leave meanwhile
-HANGS_AFTER: Final = 1.0  # s beyond its time, which was long: then a load, or an unload, has lost its thread
-FAILED: Final = "it cannot be loaded; the server's log has the details"
+LOAD_THREADS: Final = 2  # one loads a model while the other closes models
+HUNG_AFTER: Final = 1.0  # s beyond the time limit of a load or unload, which is long; then its thread hangs
+FAILED: Final = "the load failed; the server's log has the details"
+
+
+class ManyStats(Stats):
+    """The statistics of a server of many models: of each model, and their sums."""
+
+    def __init__(self, monotonic: Callable[[], float], startup: StartupTimes | None = None) -> None:
+        super().__init__(monotonic, startup=startup)
+        self._models: dict[str, Stats] = {}
+
+    def add(self, name: str, stats: Stats) -> None:
+        """Add or replace the statistics of one model."""
+        self._models[name] = stats
+
+    @property
+    def parts(self) -> Sequence[tuple[Mapping[str, str], Stats]]:
+        """The statistics of each model with their metric labels."""
+        return [({"model": name, "revision": stats.revision}, stats) for name, stats in self._models.items()]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of the page `/stats`."""
+        models = {name: stats.to_json() for name, stats in self._models.items()}
+        summed = ("slots", "active", "queued", "requests", "busySeconds", "memory")
+        sums = {name: sum(page[name] for page in models.values()) for name in summed}
+        return {**super().to_json(), **sums, "models": models}
 
 
 class ManyModels:
-    """Those of `folder`, which are loaded while they fit, else when they are asked for. Made inside of the event loop.
+    """The models of `folder`, loaded at the start while they fit, and otherwise on their first request.
 
-    Raises BadOptions.
+    Create it inside the event loop. Raises BadOptions.
     """
 
     hold: PendingRequests | None = None  # each model has its own
-    confirmation: Confirmation | None = None  # no record holds a server of many models
+    confirmation: Confirmation | None = None  # digests are not recorded for a server of many models
 
-    def __init__(self, shared: Shared, stats: ManyStats, folder: Path) -> None:
-        self._shared = shared
+    def __init__(self, context: ServerContext, stats: ManyStats, folder: Path) -> None:
+        self._context = context
         self._stats = stats
         self._folder = folder
-        self._workers = Workers(LOAD_THREADS, asyncio.get_running_loop(), HANGS_AFTER, shared.hanging)
-        self._models: dict[str, Model] = {}
-        options = shared.options
-        gauge = Gauge(options.bounds, shared.limits)
-        self._loads = Loads(
+        self._workers = Workers(LOAD_THREADS, asyncio.get_running_loop(), HUNG_AFTER, context.hung)
+        self._models: dict[str, RepositoryModel] = {}
+        options = context.options
+        gauge = MemoryGauge(options.bounds, context.limits)
+        self._loader = ModelLoader(
             self._models, self._workers, gauge, limit=options.memory_limit, timeout=options.load_timeout
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self.lifecycle = Lifecycle(self._workers)
-        self.app: ASGIApp = Router(self._models, self.lifecycle)
+        self.lifecycle = ModelLifecycle(self._workers)
+        self.app: ASGIApp = ModelRouter(self._models, self.lifecycle)
         for assignment in models_in(folder, options.format, options.bounds):
-            self._enter(self._model(assignment))
+            self._add(self._make_model(assignment))
 
     @property
-    def held(self) -> int:
-        """How many requests wait for a model."""
-        return sum(model.held for model in self._models.values())
+    def waiting_requests(self) -> int:
+        """Number of requests that wait for a model."""
+        return sum(model.waiting_requests for model in self._models.values())
 
     def attach(self, ports: Ports) -> None:
-        """Route calls by gRPC as the data port routes requests."""
-        self._shared.observability.assign(SERVER_NAME, "")
-        ports.route_by(self)
+        """Route gRPC calls by the name of their model, as the data port routes HTTP requests."""
+        self._context.observability.assign(SERVER_NAME, "")
+        ports.serve_directory(self)
 
-    async def rehearse(self) -> None:
-        """Nothing: who comes first waits for a model anyway."""
+    async def prewarm(self) -> None:
+        """Do nothing: the first request of a model waits for its load anyway."""
 
     async def load(self, _: Callable[[], Artifact] | None = None) -> None:
-        """Load models, by name, until one does not fit; one that fails is told of by the index and ends nothing."""
+        """Load models, by name, until one does not fit. The index reports a model that fails, and others follow."""
         for model in list(self._models.values()):
             try:
-                async with self._loads.turn:
-                    if model.live is None:
-                        await self._loads.bring(model, model.assignment, alone=True)
-            except NoRoom as error:
+                async with self._loader.lock:
+                    if model.loaded is None:
+                        await self._loader.load(model, model.assignment, evict=False)
+            except InsufficientMemory as error:
                 log.info("%s", error)
                 break
-            except Exception as error:  # whatever a library makes of a hostile model
-                model.fail(_reason(model, error))
-        self.lifecycle.hold()
+            except Exception as error:  # a library may raise any error for a malicious model
+                model.fail(_log_failure(model, error))
+        self.lifecycle.queue_before_load()
         self._stats.mark_served()
-        loaded = sum(model.live is not None for model in self._models.values())
+        loaded = sum(model.loaded is not None for model in self._models.values())
         log.info("serving models=%d loaded=%d", len(self._models), loaded)
 
     @property
-    def load_patience(self) -> float:
-        """Seconds that a stop waits for `load`."""
+    def stop_grace(self) -> float:
+        """Seconds that a stop waits for `load`: none."""
         return 0.0
 
     def drain(self) -> float | None:
-        """Not ready from now on; how long requests may still take, for which models are still loaded."""
+        """Become unready; return how many seconds requests may take. Models are still loaded for them."""
         self.lifecycle.drain()
         return max((model.assignment.bounds.timeout for model in self._models.values()), default=None)
 
-    def give_up(self) -> None:
-        """Nobody waits for a model any more."""
+    def refuse_waiting(self) -> None:
+        """Answer all requests that wait for a model with an error."""
         self.lifecycle.drain()
         for model in self._models.values():
-            model.give_up(self.lifecycle.reason)
+            model.refuse_waiting(self.lifecycle.reason)
 
     async def close(self) -> None:
-        """Let go of all models."""
+        """Close all models."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._loads.close()
+        await self._loader.close()
         for model in self._models.values():
             model.close()
         self._workers.close()
 
     def index(self) -> Sequence[IndexEntry]:
-        """All models."""
+        """Return the entries of all models."""
         return [model.entry() for model in self._models.values()]
 
     async def load_call(self, name: str, body: bytes) -> str:
-        """Load a model, which may be loaded already: that answers until then. Raises KnodelError: all is as before."""
-        async with self._loads.turn:
+        """Load a model, or a new revision of a loaded one, which answers until then.
+
+        Raises KnodelError; the model is unchanged then.
+        """
+        async with self._loader.lock:
             model = self._models.get(name)
-            known = await self._found(name) if model is None else model.upcoming
+            known = await self._find(name) if model is None else model.upcoming
             assignment = update_assignment(known, body)
-            model = model or self._model(assignment)
+            model = model or self._make_model(assignment)
             try:
-                await self._loads.bring(model, assignment)
-            except Exception as error:  # as above
-                model.reason = _reason(model, error)
+                await self._loader.load(model, assignment)
+            except Exception as error:  # as in `load`
+                model.reason = _log_failure(model, error)
                 if isinstance(error, ServingError):
                     raise
                 raise LoadFailed(model.reason) from error
-            self._enter(model)
+            self._add(model)
         return READY
 
     async def unload_call(self, name: str) -> str:
-        """Unload a model, once all that is in it is answered; it stays so until a load call. Raises NotFound."""
+        """Unload a model when its requests in flight are answered; only a load call loads it again. Raises NotFound."""
         model = self._models.get(name)
         if model is None:
-            raise unknown(name)
-        async with self._loads.turn:  # a load that is under way would undo it
-            live = model.live
+            raise unknown_model(name)
+        async with self._loader.lock:  # a load in progress would undo it
+            loaded = model.loaded
             model.unload()
-            leaving = None if live is None else self._loads.retire(model, live)
-        if leaving is not None:
-            await asyncio.shield(leaving)
+            unloading = None if loaded is None else self._loader.unload(model, loaded)
+        if unloading is not None:
+            await asyncio.shield(unloading)
         return UNAVAILABLE
 
     @asynccontextmanager
-    async def using(self, name: str, *, work: bool) -> AsyncIterator[Target]:
-        """The model for a call by another protocol than HTTP, loaded, and kept until the end. Raises ServingError."""
+    async def using(self, name: str, *, work: bool) -> AsyncIterator[InferenceTarget]:
+        """Load the model for a gRPC call, and keep it loaded until the call ends. Raises ServingError."""
         model = self._models.get(name)
         if model is None:
-            raise unknown(name)
-        while (live := model.live) is None:
+            raise unknown_model(name)
+        while (loaded := model.loaded) is None:
             await model.hold().wait(work=work)
-        live.enter()
+        loaded.acquire()
         try:
-            yield _target(live)
+            yield InferenceTarget(name, loaded.host.assignment.revision, loaded.host.inference)
         finally:
-            live.leave()
+            loaded.release()
 
     def ready(self, name: str, version: str) -> bool:
-        """Whether requests for this model are welcome. Raises NotFound."""
+        """Return whether the model accepts requests. Raises NotFound."""
         model = self._models.get(name)
         if model is None:
-            raise unknown(name)
-        unit = model.waiting() if model.live is None else model.live.unit
-        Target(name, unit.assignment.revision, unit.inference).check(name, version)
-        return unit.lifecycle.ready
+            raise unknown_model(name)
+        host = model.next_host() if model.loaded is None else model.loaded.host
+        InferenceTarget(name, host.assignment.revision, host.inference).check(name, version)
+        return host.lifecycle.ready
 
-    def _model(self, assignment: Assignment) -> Model:
-        return Model(assignment, self._shared, Stats(time.monotonic), self._ask, time.monotonic)
+    def _make_model(self, assignment: Assignment) -> RepositoryModel:
+        return RepositoryModel(assignment, self._context, Stats(time.monotonic), self._request_load, time.monotonic)
 
-    def _enter(self, model: Model) -> None:
+    def _add(self, model: RepositoryModel) -> None:
         name = model.assignment.name
         self._models[name] = model
         self._stats.add(name, model.stats)
 
-    async def _found(self, name: str) -> Assignment:
-        """What has come to the folder since, or a model of which only the load call knows where it is."""
-        options = self._shared.options
+    async def _find(self, name: str) -> Assignment:
+        """Return the assignment of a model that is new in the folder, or one that the load call must complete."""
+        options = self._context.options
         find = partial(find_model, self._folder, name, options.format, options.bounds)
-        found = await self._loads.allowance(name).do(lambda _: find())
+        found = await self._loader.budget(name).run(lambda _: find())
         return found or Assignment(name, revision_of(name, FIRST), "", "", options.format, options.bounds)
 
-    def _ask(self, model: Model) -> None:
-        """Somebody waits for it."""
-        task = asyncio.get_running_loop().create_task(self._load_on_use(model))
+    def _request_load(self, model: RepositoryModel) -> None:
+        """Load the model in a new task, because requests wait for it."""
+
+        async def load() -> None:
+            try:
+                async with self._loader.lock:
+                    if model.loaded is not None:
+                        model.open_hold()
+                    elif model.awaited:  # otherwise a call has unloaded it meanwhile
+                        await self._loader.load(model, model.assignment)
+            except Exception as error:  # as in `load`
+                model.fail(_log_failure(model, error))
+
+        task = asyncio.get_running_loop().create_task(load())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _load_on_use(self, model: Model) -> None:
-        try:
-            async with self._loads.turn:
-                if model.live is not None:
-                    model.release()
-                elif model.awaited:  # else it was unloaded by a call meanwhile
-                    await self._loads.bring(model, model.assignment)
-        except Exception as error:  # as above
-            model.fail(_reason(model, error))
 
-
-def _target(live: Live) -> Target:
-    model = live.unit.assignment
-    return Target(model.name, model.revision, live.unit.inference)
-
-
-def _reason(model: Model, error: Exception) -> str:
-    """Log why a model could not be loaded, and tell those who may know."""
+def _log_failure(model: RepositoryModel, error: Exception) -> str:
+    """Log a failed load, and return the reason for the repository index."""
     if isinstance(error, KnodelError):
         log.warning("model=%s cannot be loaded: %s", model.assignment.name, error)
         return str(error)

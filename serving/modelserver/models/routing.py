@@ -1,4 +1,4 @@
-"""The data port of a server of many models: requests go to their model by its name in the path."""
+"""The data port of a server of many models: routes a request by the model name in its path."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from serving.modelserver.endpoints.app import (
     model_paths,
     server_routes,
 )
-from serving.modelserver.execution.lifecycle import Lifecycle
-from serving.modelserver.execution.target import unknown
+from serving.modelserver.execution.lifecycle import ModelLifecycle
+from serving.modelserver.execution.target import unknown_model
 
 DOCUMENT: Final = "/openapi.json"
 _MODELS: Final = "models"
@@ -31,10 +31,10 @@ _PROTOCOLS: Final = (_V1, "v2")
 _NAME_AT: Final = 3  # part of a path: "", the protocol, "models", the name
 
 
-class Router:
-    """ASGI application over `models`, by name; `lifecycle` is the server's."""
+class ModelRouter:
+    """ASGI application that routes to `models`, by name; `lifecycle` is the server's."""
 
-    def __init__(self, models: Mapping[str, ASGIApp], lifecycle: Lifecycle) -> None:
+    def __init__(self, models: Mapping[str, ASGIApp], lifecycle: ModelLifecycle) -> None:
         self._models = models
 
         async def names(_: Request) -> Response:
@@ -51,28 +51,24 @@ class Router:
         """Answer one request."""
         name = name_in(scope["path"])
         if name is None and scope["path"] == DOCUMENT:
-            name = _asked(scope["query_string"])
+            name = parse_qs(scope["query_string"].decode("latin-1")).get("model", [""])[0]
             if not name:
-                await send_error(send, NotFound(f"each model has a document of its own: {DOCUMENT}?model=NAME"))
+                await send_error(send, NotFound(f"each model has its own document: {DOCUMENT}?model=NAME"))
                 return
         if name is None:
             await self._server(scope, receive, send)
             return
         model = self._models.get(name)
         if model is None:
-            await send_error(send, unknown(name))
+            await send_error(send, unknown_model(name))
         else:
             await model(scope, receive, send)
 
 
 def name_in(path: str) -> str | None:
-    """The name of the model that a path is about; None for a path about the server."""
+    """Return the model name in a path; None for a path of the server itself."""
     parts = path.split("/", _NAME_AT + 1)
     if len(parts) <= _NAME_AT or parts[1] not in _PROTOCOLS or parts[2] != _MODELS:
         return None
     name = parts[_NAME_AT]
     return name.partition(":")[0] if parts[1] == _V1 else name  # NAME:predict
-
-
-def _asked(query: bytes) -> str:
-    return parse_qs(query.decode("latin-1")).get("model", [""])[0]

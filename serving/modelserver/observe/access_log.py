@@ -1,4 +1,4 @@
-"""One JSON line for each request, or for a share of them, when asked for."""
+"""The access log: one JSON line for each request, or for a sample of the requests. Off by default."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import msgspec
 
 from serving.modelserver.base.line_writer import LineWriter
 
-FAILED: Final = 500  # status over HTTP from which on it is the server's fault
+FAILED: Final = 500  # lowest HTTP status of a server error
 GRPC: Final = "gRPC"
-"""Method of a call over gRPC, whose `status` is a number of gRPC's."""
+"""Method in the log of a gRPC call, whose `status` is the number of its gRPC status."""
 
 
 class AccessLog:
-    """Writes to `out`, for a `share` (more than 0, at most 1) of the requests; `random` gives numbers in [0, 1).
+    """Writes lines to `out` for a `share` (more than 0, at most 1) of the requests. `random` returns numbers in [0, 1).
 
-    Whatever the share, every failure of the server gets its line: somebody will ask why.
+    Every server error is logged, whatever the share.
     """
 
     def __init__(self, share: float, out: TextIO, random: Callable[[], float]) -> None:
@@ -29,10 +29,10 @@ class AccessLog:
     def write(
         self, method: str, path: str, status: int, seconds: float, trace: str = "", failed: bool | None = None
     ) -> None:
-        """Write the line, or not. `trace` is the id of the request's trace, if it has one.
+        """Write a line if the request is in the sample. `trace` is the id of the request's trace, if it has one.
 
-        `failed`: whether the server did (None: as `status` over HTTP says). A line that stands for others, too, says
-        which `share` of the requests has one.
+        `failed`: whether the response is a server error; None derives it from the HTTP status. A sampled line includes
+        the `share`, so that readers can extrapolate.
         """
         sampled = self._share < 1 and not (status >= FAILED if failed is None else failed)
         if sampled and self._random() >= self._share:
@@ -50,9 +50,9 @@ class AccessLog:
             line["share"] = self._share
         self._lines.put(_line(line))
 
-    def close(self, patience: float) -> None:
-        """Write what waits; blocks, at most `patience` seconds."""
-        self._lines.close(patience)
+    def close(self, timeout: float) -> None:
+        """Write the remaining lines; blocks, at most `timeout` seconds."""
+        self._lines.close(timeout)
 
 
 def _now() -> str:

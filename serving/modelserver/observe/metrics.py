@@ -1,8 +1,8 @@
-"""What is counted of requests, and the page `/metrics` of the management port.
+"""Request metrics, and the page `/metrics` of the management port.
 
-Counting is a few dictionary and list operations of the event loop, half a microsecond; the families are made when
-somebody reads them, in the text format that the control plane's processes write too. Prometheus' own client is not
-used: counting takes it ten times as long, its import a tenth of a second, and only its page would be needed here.
+Counting is a few dictionary and list operations in the event loop and takes half a microsecond. The metric families are
+built when the page is read, in the text format that the control plane's processes use too. The Prometheus client
+library is not used: it counts ten times as slowly, its import takes 0.1 s, and only its page would be needed here.
 """
 
 from __future__ import annotations
@@ -11,99 +11,102 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from clusters.net.exposition import Buckets, Family, Histogram, Labels, process_families, render
+from clusters.net.exposition import Buckets, Family, Histogram, process_families, render
 from serving.modelserver.base.latency import LATENCY_BOUNDS, LATENCY_EDGES, BucketCounter, by_bound
 from serving.modelserver.base.split import SplitStats
-from serving.modelserver.base.stats import Stats
+from serving.modelserver.base.stats import StartupTimes, Stats
 
 BATCH_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _MS: Final = 1000
 
 
-class Metrics:
-    """Answers by protocol and code, how long they took, and sizes of batches. Used by one event loop.
+class RequestMetrics:
+    """Counts responses by protocol and code, their durations, and batch sizes. Only the event loop may use it.
 
-    Times are counted between finer edges than the page has bounds: `answer_stats` reads the same counts in buckets.
-    `split` counts the requests that the judge of a rollout counts; `monotonic` is the loop's time.
+    Durations have finer buckets than the page, because `response_stats` reads the same counts. `split` counts the
+    requests that the judge of a rollout counts. `monotonic` is the loop's time.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.split = SplitStats(monotonic)
-        self._answers: dict[str, dict[int, BucketCounter]] = {}
+        self._durations: dict[str, dict[int, BucketCounter]] = {}
         self._batches = BucketCounter(BATCH_BOUNDS)
 
     def observe(self, protocol: str, code: int, seconds: float) -> None:
-        """An answer: its status in the words of `protocol`, and the time from the request's head to its end."""
+        """Count a response: its status code in `protocol`, and the seconds from request head to response end."""
         try:
-            self._answers[protocol][code].add(seconds)
-        except KeyError:  # the first of its kind
-            made = self._answers.setdefault(protocol, {})[code] = BucketCounter(LATENCY_EDGES)
+            self._durations[protocol][code].add(seconds)
+        except KeyError:  # the first with this protocol and code
+            made = self._durations.setdefault(protocol, {})[code] = BucketCounter(LATENCY_EDGES)
             made.add(seconds)
 
     @property
-    def answers(self) -> Mapping[str, Mapping[int, BucketCounter]]:
-        """Times of answers in seconds, by protocol and code."""
-        return self._answers
+    def durations(self) -> Mapping[str, Mapping[int, BucketCounter]]:
+        """Durations of responses in seconds, by protocol and code."""
+        return self._durations
 
     def batch(self, size: int) -> None:
-        """An inference of so many requests at once."""
+        """Count a batch of `size` requests."""
         self._batches.add(size)
 
     def families(self, revision: str) -> list[Family | Histogram]:
-        """All of it, for the page."""
+        """Return the metric families for the page."""
         counts = tuple(
             ({"revision": revision, "protocol": protocol, "code": str(code)}, float(times.total))
-            for protocol, codes in self._answers.items()
+            for protocol, codes in self._durations.items()
             for code, times in codes.items()
         )
-        latencies = tuple(
-            _latency({"revision": revision, "protocol": protocol}, codes.values())
-            for protocol, codes in self._answers.items()
-        )
+        latencies = []
+        for protocol, codes in self._durations.items():  # one histogram for all status codes
+            buckets = tuple(map(sum, zip(*(by_bound(times.counts) for times in codes.values()), strict=True)))
+            labels = {"revision": revision, "protocol": protocol}
+            latencies.append(Buckets(labels, buckets, sum(times.sum for times in codes.values())))
         batches = (Buckets({"revision": revision}, tuple(self._batches.counts), self._batches.sum),)
         return [
-            Family("knodel_requests_total", "counter", "Answers, by protocol and its status code.", counts),
+            Family("knodel_requests_total", "counter", "Responses by protocol and status code.", counts),
             Histogram(
                 "knodel_request_duration_seconds",
-                "From a request's head to its answer's end.",
+                "Time from the head of a request to the end of its response, in seconds.",
                 LATENCY_BOUNDS,
-                latencies,
+                tuple(latencies),
             ),
-            Histogram("knodel_batch_size", "Requests in one inference of the batcher.", BATCH_BOUNDS, batches),
+            Histogram("knodel_batch_size", "Requests in a batch.", BATCH_BOUNDS, batches),
         ]
 
 
-def _latency(labels: Labels, times: Iterable[BucketCounter]) -> Buckets:
-    """Of all codes together."""
-    parts = list(times)
-    counts = tuple(map(sum, zip(*(by_bound(part.counts) for part in parts), strict=True)))
-    return Buckets(labels, counts, sum(part.sum for part in parts))
-
-
 class MetricsPage:
-    """The page; `more` gives families that other parts of the server count."""
+    """The page `/metrics`. `more` returns the metric families of other parts of the server."""
 
-    def __init__(self, metrics: Metrics, stats: Stats, more: Callable[[], Iterable[Family]]) -> None:
+    def __init__(self, metrics: RequestMetrics, stats: Stats, more: Callable[[], Iterable[Family]]) -> None:
         self._metrics = metrics
         self._stats = stats
         self._more = more
 
     def text(self) -> str:
-        """As it is now."""
+        """Return the current content of the page."""
         revision = self._stats.revision
         counted = self._metrics.families(revision)
         return render([*counted, *stats_families(self._stats), *self._more(), *process_families()])
 
 
 def stats_families(stats: Stats) -> list[Family]:
-    """The page `/stats` for Prometheus, of all its parts."""
+    """Return the content of the page `/stats` as metric families, for each model."""
+
+    def stages(startup: StartupTimes) -> Iterable[tuple[str, float]]:
+        loading = startup.load - startup.fetch  # so that the stages are disjoint
+        return ("imports", startup.imports), ("fetch", startup.fetch), ("load", loading), ("warmup", startup.warmup)
+
     parts = stats.parts
     gauges: tuple[tuple[str, str, Callable[[Stats], float]], ...] = (
-        ("knodel_slots", "Requests that may be inside the model at once.", lambda part: part.slots),
-        ("knodel_slots_busy", "Requests inside the model.", lambda part: part.active),
-        ("knodel_queue_length", "Requests that wait for a slot.", lambda part: part.queued),
-        ("knodel_model_loaded", "Whether the model is served.", lambda part: part.startup.ready_at is not None),
-        ("knodel_model_memory_bytes", "By how much the model made the process grow.", lambda part: part.memory),
+        ("knodel_slots", "Maximum number of concurrent inferences of the model.", lambda part: part.slots),
+        ("knodel_slots_busy", "Inferences in progress.", lambda part: part.active),
+        ("knodel_queue_length", "Requests waiting for a slot.", lambda part: part.queued),
+        ("knodel_model_loaded", "1 if the model is loaded, else 0.", lambda part: part.startup.ready_at is not None),
+        (
+            "knodel_model_memory_bytes",
+            "Memory growth of the process by the model, in bytes.",
+            lambda part: part.memory,
+        ),
     )
     return [
         *(
@@ -113,24 +116,15 @@ def stats_families(stats: Stats) -> list[Family]:
         Family(
             "knodel_busy_slot_seconds_total",
             "counter",
-            "Integral of busy slots and of the queue over time.",
+            "Slot-seconds of inferences and of queued requests.",
             tuple((labels, part.busy_seconds) for labels, part in parts),
         ),
         Family(
             "knodel_load_seconds",
             "gauge",
-            "Stages of the start.",
-            tuple(({**labels, "stage": stage}, ms / _MS) for labels, part in parts for stage, ms in _stages(part)),
+            "Duration of each stage of the start, in seconds.",
+            tuple(
+                ({**labels, "stage": stage}, ms / _MS) for labels, part in parts for stage, ms in stages(part.startup)
+            ),
         ),
     ]
-
-
-def _stages(stats: Stats) -> Iterable[tuple[str, float]]:
-    """Disjoint: loading begins when the files are there."""
-    startup = stats.startup
-    return (
-        ("imports", startup.imports),
-        ("fetch", startup.fetch),
-        ("load", startup.load - startup.fetch),
-        ("warmup", startup.warmup),
-    )

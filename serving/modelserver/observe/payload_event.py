@@ -1,7 +1,7 @@
-"""Requests and answers as CloudEvents, by the types and attributes of KServe's inference logger. Pure.
+"""Build CloudEvents of requests and responses, with the types and attributes of KServe's inference logger. Pure.
 
-In binary mode (CloudEvents HTTP binding §3.1): the body is the payload as it came over the wire, its own headers beside
-it, so that whoever can read a request can read the event.
+The events are in binary mode (CloudEvents HTTP binding §3.1). Their body is the unchanged payload with its own content
+headers, so a consumer that can parse a request can parse the event.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ REQUEST: Final = "org.kubeflow.serving.inference.request"
 RESPONSE: Final = "org.kubeflow.serving.inference.response"
 EVENT_ID: Final = b"ce-id"
 ID_HEADERS: Final = (EVENT_ID, b"x-request-id")
-"""What a caller calls its request by, the first of them that there is; KServe's logger knows `ce-id` only."""
-LONGEST_ID: Final = 256  # characters; one of our own replaces a longer one
+"""Headers with the client's id of a request, in order of precedence; KServe's logger uses only `ce-id`."""
+LONGEST_ID: Final = 256  # characters; a longer id is replaced by a generated one
 _DESCRIBING: Final = (b"content-type", b"content-encoding", JSON_LENGTH)
 _PLAIN: Final = "!#$&'()*+,/:;=?@[]^`{|}~-._<>\\"
-"""What a header's value may hold as it is, beside letters and digits (CloudEvents HTTP binding §3.1.3.2)."""
+"""Characters of a header's value that need no encoding, beside letters and digits (CloudEvents HTTP binding
+§3.1.3.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose payloads they are; `namespace` is "" where nobody said it."""
+    """The model of the payloads; `namespace` is "" when it is not configured."""
 
     model: str
     revision: str
@@ -34,13 +35,13 @@ class Origin:
 
     @property
     def source(self) -> str:
-        """The events' source."""
+        """The `source` attribute of the events."""
         return f"/namespaces/{self.namespace}/models/{self.model}" if self.namespace else f"/models/{self.model}"
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadEvent:
-    """An HTTP request to be: its headers and the pieces of its body, `size` bytes together."""
+    """The headers and body of an HTTP request that delivers an event. `size` is the total size of the body in bytes."""
 
     headers: dict[str, str]
     body: tuple[bytes, ...]
@@ -50,7 +51,7 @@ class PayloadEvent:
 def payload_event(
     type: str, id: str, at: str, origin: Origin, headers: Headers, body: list[bytes], trace_parent: str = ""
 ) -> PayloadEvent:
-    """The event of a payload that came, or went, `at` (RFC 3339) with `headers`."""
+    """Return the event of a payload that was received or sent at the time `at` (RFC 3339) with `headers`."""
     attributes = {
         "specversion": "1.0",
         "type": type,
@@ -64,12 +65,12 @@ def payload_event(
         "traceparent": trace_parent,
     }
     described = {name.decode(): value.decode("latin-1") for name, value in headers if name in _DESCRIBING}
-    said = {f"ce-{name}": quote(value, safe=_PLAIN) for name, value in attributes.items() if value}
-    return PayloadEvent({"content-type": "application/json", **described, **said}, tuple(body), sum(map(len, body)))
+    encoded = {f"ce-{name}": quote(value, safe=_PLAIN) for name, value in attributes.items() if value}
+    return PayloadEvent({"content-type": "application/json", **described, **encoded}, tuple(body), sum(map(len, body)))
 
 
 def request_id(headers: Headers) -> str:
-    """What the caller calls the request, or a new name."""
+    """Return the client's id of the request, or a generated one."""
     for wanted in ID_HEADERS:
         for name, value in headers:
             if name == wanted and 0 < len(value) <= LONGEST_ID:

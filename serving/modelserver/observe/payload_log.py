@@ -1,7 +1,7 @@
-"""Requests for inferences and their answers, or a share of them, sent to a URL as CloudEvents; off unless asked for.
+"""The payload log: sends inference requests and responses, or a sample, to a URL as CloudEvents. Off by default.
 
-As KServe's inference logger does: both events have the id of the request, an answer is logged when its status is 200,
-and nobody waits for the log. Payloads are kept as the pieces they travel in, without a copy, and within a bound.
+It behaves as KServe's inference logger: both events have the id of the request, only responses with status 200 are
+logged, and requests never wait for the log. Payloads are kept as the received chunks, without a copy, and bounded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.modelserver.base.headers import Headers
 from serving.modelserver.base.observability_options import PayloadOptions
-from serving.modelserver.observe.observed import OTHER, PARENT_KEY, protocol_of
+from serving.modelserver.observe.middleware import OTHER, PARENT_KEY, protocol_of
 from serving.modelserver.observe.payload_event import REQUEST, RESPONSE, Origin, payload_event, request_id
 from serving.modelserver.observe.payload_sender import MOST_BYTES, PayloadSender
 
@@ -22,19 +22,19 @@ _OK: Final = 200
 
 
 class PayloadLog:
-    """What `wrap` gives logs payloads through `sender`; `random` gives numbers in [0, 1)."""
+    """Logs the payloads of wrapped applications through `sender`. `random` returns numbers in [0, 1)."""
 
     def __init__(self, options: PayloadOptions, sender: PayloadSender, random: Callable[[], float]) -> None:
         self.sender = sender
         self._options = options
         self._random = random
 
-    def close(self, patience: float) -> None:
-        """Send what is left, within `patience` seconds; blocks."""
-        self.sender.close(patience)
+    def close(self, timeout: float) -> None:
+        """Send the remaining events, within `timeout` seconds; blocks."""
+        self.sender.close(timeout)
 
     def wrap(self, app: ASGIApp, model: str, revision: str) -> ASGIApp:
-        """`app` of this model, logged."""
+        """Return the `app` of this model with payload logging."""
         origin = Origin(model, revision, self._options.namespace)
 
         async def logged(scope: Scope, receive: Receive, send: Send) -> None:
@@ -44,18 +44,15 @@ class PayloadLog:
                 return
             request, response = _Payload(scope["headers"]), _Payload([])
             try:
-                await app(scope, _heard(receive, request), _said(send, response))
+                await app(scope, _record_request(receive, request), _record_response(send, response))
             finally:
-                self._offer(origin, scope, request, response)
+                name = request_id(request.headers)
+                if self._options.mode != "response" and request.complete:
+                    self._send(REQUEST, name, origin, scope, request)
+                if self._options.mode != "request" and response.complete and response.status == _OK:
+                    self._send(RESPONSE, name, origin, scope, response)
 
         return logged
-
-    def _offer(self, origin: Origin, scope: Scope, request: _Payload, response: _Payload) -> None:
-        name = request_id(request.headers)
-        if self._options.mode != "response" and request.complete:
-            self._send(REQUEST, name, origin, scope, request)
-        if self._options.mode != "request" and response.complete and response.status == _OK:
-            self._send(RESPONSE, name, origin, scope, response)
 
     def _send(self, type: str, name: str, origin: Origin, scope: Scope, payload: _Payload) -> None:
         if payload.too_large:
@@ -66,7 +63,7 @@ class PayloadLog:
 
 
 class _Payload:
-    """What was seen of one half."""
+    """The recorded request or response."""
 
     __slots__ = ("at", "body", "complete", "headers", "size", "status", "too_large")
 
@@ -80,35 +77,35 @@ class _Payload:
         self.too_large = False
 
     def add(self, message: Message) -> None:
-        """A piece of the body."""
-        piece = message.get("body", b"")
-        self.size += len(piece)
+        """Record a chunk of the body."""
+        chunk = message.get("body", b"")
+        self.size += len(chunk)
         if self.size > MOST_BYTES:
             self.too_large = True
             self.body.clear()
-        elif piece:
-            self.body.append(piece)
+        elif chunk:
+            self.body.append(chunk)
         if not message.get("more_body"):
             self.complete = True
             self.at = datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _heard(receive: Receive, request: _Payload) -> Receive:
-    async def hear() -> Message:
+def _record_request(receive: Receive, request: _Payload) -> Receive:
+    async def receive_and_record() -> Message:
         message = await receive()
         if message["type"] == "http.request":
             request.add(message)
         return message
 
-    return hear
+    return receive_and_record
 
 
-def _said(send: Send, response: _Payload) -> Send:
-    def say(message: Message) -> Awaitable[None]:
+def _record_response(send: Send, response: _Payload) -> Send:
+    def record_and_send(message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
             response.status, response.headers = message["status"], message["headers"]
         elif message["type"] == "http.response.body":
             response.add(message)
         return send(message)
 
-    return say
+    return record_and_send

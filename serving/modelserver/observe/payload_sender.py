@@ -1,6 +1,6 @@
-"""Sends payload events to a URL from a thread of its own.
+"""Send payload events to a URL from a dedicated thread.
 
-Whoever offers an event never waits: what does not fit into the queue is dropped and counted.
+Adding an event never blocks: events that do not fit into the queue are dropped and counted.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from serving.modelserver.observe.payload_event import PayloadEvent
 
 log = logging.getLogger(__name__)
 
-MOST_EVENTS: Final = 1000  # that wait
-MOST_BYTES: Final = 64 * MEBIBYTE  # of events that wait, the one on its way included: one of the largest requests
-PATIENCE: Final = 10.0  # s for a step of one delivery
-LOG_EVERY: Final = 60.0  # s between two lines about failures
-LARGEST_ANSWER: Final = 64 * 1024  # bytes that are read so that the connection can be used again
+MOST_EVENTS: Final = 1000  # in the queue
+MOST_BYTES: Final = 64 * MEBIBYTE  # in the queue and in delivery: one request of the largest size
+STEP_TIMEOUT: Final = 10.0  # s for connecting, sending or reading in a delivery
+LOG_EVERY: Final = 60.0  # s between two log lines about failures
+LARGEST_ANSWER: Final = 64 * 1024  # bytes of a response that are read so that the connection can be reused
 
 
 @dataclass(slots=True)
-class Counts:
-    """What became of events so far."""
+class DeliveryCounts:
+    """The number of events by outcome."""
 
     sent: int = 0
     failed: int = 0
@@ -38,25 +38,25 @@ class Counts:
 
 
 class PayloadSender:
-    """Delivers to `target`, in order, each event once, or twice when the connection broke behind it.
+    """Delivers events to `target` in order. An event is delivered twice when its connection breaks after the request.
 
-    `monotonic` gives seconds.
+    `monotonic` returns seconds.
     """
 
     def __init__(self, target: PayloadSink, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._target = target
         self._monotonic = monotonic
-        self._connection: http.client.HTTPConnection | None = None  # of the thread
+        self._connection: http.client.HTTPConnection | None = None  # used only by the thread
         self._waiting: deque[PayloadEvent] = deque()
         self._bytes = 0
         self._changed = threading.Condition()
         self._closing = False
-        self._silent_until = 0.0
+        self._next_log_at = 0.0
         self._thread: threading.Thread | None = None
-        self.counts = Counts()
+        self.counts = DeliveryCounts()
 
     def offer(self, event: PayloadEvent) -> None:
-        """Send it some time."""
+        """Queue an event, or drop and count it when the queue is full."""
         with self._changed:
             if self._closing or len(self._waiting) >= MOST_EVENTS or self._bytes + event.size > MOST_BYTES:
                 self.counts.dropped += 1
@@ -69,22 +69,30 @@ class PayloadSender:
                 self._thread.start()
 
     def drop(self) -> None:
-        """Count an event that cannot be made."""
+        """Count an event that was dropped because it is too large."""
         with self._changed:
             self.counts.dropped += 1
 
-    def close(self, patience: float) -> None:
-        """Take no more; blocks until all is sent, at most `patience` seconds."""
+    def close(self, timeout: float) -> None:
+        """Accept no more events, and send the queued ones; blocks, at most `timeout` seconds."""
         with self._changed:
             self._closing = True
             self._changed.notify()
         if self._thread is not None:
-            self._thread.join(patience)
+            self._thread.join(timeout)
         if self._waiting:
-            log.warning("payload log: %s did not take %d events in time", self._target.host, len(self._waiting))
+            log.warning(
+                "payload log: %d events were not delivered to %s in time", len(self._waiting), self._target.host
+            )
 
     def _work(self) -> None:
-        while (event := self._next()) is not None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closing:
+                    self._changed.wait()
+                if not self._waiting:
+                    break
+                event = self._waiting.popleft()
             reason = self._deliver(event)
             with self._changed:
                 self._bytes -= event.size
@@ -92,28 +100,21 @@ class PayloadSender:
                     self.counts.failed += 1
                 else:
                     self.counts.sent += 1
-            if reason:
-                self._tell(reason)
-        self._end()
-
-    def _next(self) -> PayloadEvent | None:
-        with self._changed:
-            while not self._waiting:
-                if self._closing:
-                    return None
-                self._changed.wait()
-            return self._waiting.popleft()
+            if reason and (now := self._monotonic()) >= self._next_log_at:
+                self._next_log_at = now + LOG_EVERY
+                log.warning("payload log: delivery to %s failed (%s): %s", self._target.host, reason, self.counts)
+        self._disconnect()
 
     def _deliver(self, event: PayloadEvent) -> str:
-        """Why it could not be delivered, "" when it was."""
+        """Deliver an event; return why it failed, "" when it did not."""
         kept = self._connection
         try:
             return self._post(event, kept or _connect(self._target))
-        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a header that is none
-            self._end()
+        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: an invalid header
+            self._disconnect()
             if kept is None or not isinstance(error, ConnectionError):
                 return str(error) or type(error).__name__
-        return self._deliver(event)  # nearly always the other side had ended the kept connection and read nothing
+        return self._deliver(event)  # nearly always the server had closed the idle connection before the request
 
     def _post(self, event: PayloadEvent, connection: http.client.HTTPConnection) -> str:
         self._connection = connection
@@ -121,25 +122,19 @@ class PayloadSender:
         connection.request("POST", self._target.path, iter(event.body), headers)
         response = connection.getresponse()
         response.read(LARGEST_ANSWER)
-        if not response.isclosed() or response.will_close:  # it says more than anybody needs, or is the last one
-            self._end()
+        if not response.isclosed() or response.will_close:  # too long, or the last on its connection
+            self._disconnect()
         return "" if 200 <= response.status < 300 else f"{response.status} {response.reason}"
 
-    def _end(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _tell(self, reason: str) -> None:
-        now = self._monotonic()
-        if now >= self._silent_until:
-            self._silent_until = now + LOG_EVERY
-            log.warning("payload log: %s does not take an event (%s): %s", self._target.host, reason, self.counts)
-
 
 def _connect(target: PayloadSink) -> http.client.HTTPConnection:
-    """A connection that is not open yet."""
+    """Return a connection that opens with its first request."""
     if target.scheme == "https":
         context = ssl.create_default_context()
-        return http.client.HTTPSConnection(target.host, target.port, timeout=PATIENCE, context=context)
-    return http.client.HTTPConnection(target.host, target.port, timeout=PATIENCE)
+        return http.client.HTTPSConnection(target.host, target.port, timeout=STEP_TIMEOUT, context=context)
+    return http.client.HTTPConnection(target.host, target.port, timeout=STEP_TIMEOUT)

@@ -1,13 +1,13 @@
-"""What the version that is served answered: the page `/stats/answers`.
+"""The page `/stats/answers`: latency and errors of the served version.
 
-The judge of a rollout reads the part `split`, the requests that the split sent here. The autoscaler reads the latency
-of all requests.
+The judge of a rollout reads the part `split`, which counts the requests that the traffic split sent here. The
+autoscaler reads the latency of all requests.
 
-Of the requests for an inference those whose answer may tell one version from another, as totals of this process:
+The page has totals of this process. It counts inference requests whose responses may differ between versions:
 
-    the wished answer; a caller that left    timed: so long it took, or had it taken when nobody waited any more
-    400, 429, 5xx; gRPC's codes for them     an error: another version might have taken that input, had room, not failed
-    all others, such as 404 and 413          not counted: every version says the same
+    success; the client disconnected         timed: the duration until the response, or until the disconnect
+    400, 429, 5xx; gRPC's codes for them     error: another version might accept the input, have capacity, not fail
+    all others, such as 404 and 413          not counted: every version gives the same response
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any, Final, Literal
 from serving.modelserver.base.errors import BadRequest, ClientLeft, Overloaded
 from serving.modelserver.base.latency import by_bucket
 from serving.modelserver.base.stats import Stats
-from serving.modelserver.observe.metrics import Metrics
-from serving.modelserver.observe.observed import V1, V2
+from serving.modelserver.observe.metrics import RequestMetrics
+from serving.modelserver.observe.middleware import V1, V2
 
 GRPC: Final = "grpc"
-"""Protocol of inferences over gRPC."""
+"""Protocol label of inferences over gRPC."""
 GRPC_OTHER: Final = "grpc-other"
-"""Health and metadata over gRPC."""
-_REFUSED: Final = 400  # from here on it is not the wished answer
-_FAILED: Final = 500  # from here on it is the server's fault
+"""Protocol label of health and metadata over gRPC."""
+_REFUSED: Final = 400  # lowest HTTP status of an error
+_FAILED: Final = 500  # lowest HTTP status of a server error
 _HTTP_ERRORS: Final = frozenset({BadRequest.status, Overloaded.status})
 _GRPC_TIMED: Final = frozenset({0, 1})  # OK, CANCELLED
 _GRPC_ERRORS: Final = frozenset({2, 3, 4, 8, 13, 14, 15})
@@ -36,21 +36,22 @@ _NAME_BYTES: Final = 8
 Outcome = Literal["timed", "error", "other"]
 
 
-class AnswerStats:
-    """The page. `process` in it is a random name: totals under another one began at nothing."""
+class ResponseStats:
+    """The page. Its `process` is a random name: when it changes, the totals restarted from zero."""
 
-    def __init__(self, metrics: Metrics, stats: Stats) -> None:
+    def __init__(self, metrics: RequestMetrics, stats: Stats) -> None:
         self._metrics = metrics
         self._stats = stats
         self._process = secrets.token_hex(_NAME_BYTES)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is now; `latency` has the numbers of timed answers by bucket (`clusters.base.latency_buckets`).
+        """Return the current content of the page.
 
-        `split` has the same of the requests that the judge of a rollout counts (`serving.modelserver.base.split`).
+        `latency` has the number of timed responses in each bucket (`clusters.base.latency_buckets`). `split` has the
+        same counts for the requests that the judge of a rollout counts (`serving.modelserver.base.split`).
         """
         errors, latency = 0, dict[int, int]()
-        for protocol, codes in self._metrics.answers.items():
+        for protocol, codes in self._metrics.durations.items():
             for code, times in codes.items():
                 outcome = outcome_of(protocol, code)
                 if outcome == "error":
@@ -69,7 +70,7 @@ class AnswerStats:
 
 
 def outcome_of(protocol: str, code: int) -> Outcome:
-    """What an answer says of the version that gave it."""
+    """Return how a response counts for the version that sent it."""
     if protocol == GRPC:
         return "timed" if code in _GRPC_TIMED else "error" if code in _GRPC_ERRORS else "other"
     if protocol not in (V1, V2):

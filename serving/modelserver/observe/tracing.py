@@ -1,9 +1,9 @@
-"""OpenTelemetry: a span for each request for an inference, in it one for the queue and one for the model.
+"""OpenTelemetry tracing: a span for each inference request, with child spans for the queue and the inference.
 
-Imported only where a collector is named, for it takes a quarter of a second. The SDK reads its own variables (endpoint,
-headers, sampler, resource). Spans leave by OTLP over HTTP in a thread of its own, and what its queue does not hold is
-dropped: no request waits for the collector. The three spans of a request cost 0.1 ms, one that is not sampled
-(`OTEL_TRACES_SAMPLER`) a tenth of that.
+Imported only when a collector is configured, because the import takes 0.25 s. The SDK reads its own variables
+(endpoint, headers, sampler, resource). A thread of the SDK exports spans by OTLP over HTTP, and drops those that do not
+fit into its queue, so no request waits for the collector. The three spans of a request cost 0.1 ms; a request that is
+not sampled (`OTEL_TRACES_SAMPLER`) costs a tenth of that.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from serving.engines.base.engine import Cancellation
 from serving.modelserver.base.limits import NO_LEASE, Lease
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.connections.connection import BROKEN_KEY, REFUSED_KEY
-from serving.modelserver.execution.admission import Admission
-from serving.modelserver.execution.inference import Ask, Encode, Inference, Left, ModelJob, Patience
-from serving.modelserver.execution.lifecycle import Lifecycle, ServedModel
+from serving.modelserver.execution.inference import Inference, ModelJob, Prepare, RequestClient, RequestContext, Respond
+from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
+from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.execution.workers import Workers
-from serving.modelserver.observe.observed import OTHER, PARENT_KEY, TRACE_KEY, V1, protocol_of
+from serving.modelserver.observe.middleware import OTHER, PARENT_KEY, TRACE_KEY, V1, protocol_of
 
 if TYPE_CHECKING:
     from serving.modelserver.execution.batcher import Batcher
@@ -41,86 +41,89 @@ T = TypeVar("T")
 VERBS: Final = frozenset({"infer", "generate", "generate_stream"})
 HEADER: Final = b"traceparent"
 _CONTEXT: Final = TraceContextTextMapPropagator()
-CARRIED: Final = (HEADER, b"tracestate")
+CONTEXT_HEADERS: Final = (HEADER, b"tracestate")
 """Headers of a trace's context (W3C Trace Context)."""
-_FAILED: Final = 500  # status from which on it is the server's fault (OpenTelemetry's conventions for HTTP)
+_FAILED: Final = 500  # lowest HTTP status of a server error (OpenTelemetry's conventions for HTTP)
 
 
 class Tracing:
-    """Spans of one server, which go to `processor`."""
+    """Creates the spans of one server and passes them to `processor`."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         self._processor = processor
-        self._tracer: Tracer | None = None  # nobody was told to send requests here before the model is known
+        self._tracer: Tracer | None = None  # before the model is known, no request is routed here
 
     def assign(self, model: str, revision: str) -> None:
-        """Spans are this model's from now on; what the environment says of the service comes first."""
-        said = OTELResourceDetector().detect().attributes
-        resource = Resource.create({"service.name": model, "service.version": revision, **said})
+        """Label spans with this model from now on. Resource attributes from the environment take precedence."""
+        configured = OTELResourceDetector().detect().attributes
+        resource = Resource.create({"service.name": model, "service.version": revision, **configured})
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(self._processor)
         self._tracer = provider.get_tracer("knodel")
 
     @contextmanager
-    def request(self, name: str, carried: Mapping[str, str], attributes: Mapping[str, Any]) -> Iterator[Span]:
-        """The span of a request whose caller sent the headers `carried`; inside of it `staged` finds it."""
+    def request_span(self, name: str, headers: Mapping[str, str], attributes: Mapping[str, Any]) -> Iterator[Span]:
+        """Create the span of a request whose trace context is in `headers`, and make it the current span."""
         if self._tracer is None:
             yield get_current_span(context.Context())  # records nothing
             return
-        parent = _CONTEXT.extract(carried)
+        parent = _CONTEXT.extract(headers)
         with self._tracer.start_as_current_span(
             name, parent, SpanKind.SERVER, attributes, record_exception=False, set_status_on_exception=False
         ) as span:
             yield span
 
     def current_id(self) -> str:
-        """The id of the trace that this runs in, "" for none."""
+        """Return the id of the current trace, "" without one."""
         return trace_id(get_current_span())
 
-    def staged(self, job: ModelJob[T]) -> ModelJob[T]:
-        """`job`, in a span of its own, behind one of the time until it began; as it is outside of a request's span."""
-        parent, tracer, asked = context.get_current(), self._tracer, time.time_ns()
+    def trace_job(self, job: ModelJob[T]) -> ModelJob[T]:
+        """Return `job` with a span for the time until it starts and a span for its run.
+
+        Outside of a recording request span it returns `job` unchanged.
+        """
+        parent, tracer, enqueued = context.get_current(), self._tracer, time.time_ns()
         if tracer is None or not get_current_span(parent).is_recording():
             return job
 
         def run(model: ServedModel, cancellation: Cancellation | None) -> T:
-            tracer.start_span("queue", parent, start_time=asked).end()
+            tracer.start_span("queue", parent, start_time=enqueued).end()
             with tracer.start_as_current_span("inference", parent, record_exception=False):
                 return job(model, cancellation)
 
         return run
 
     @contextmanager
-    def shared(self, ask: Ask[T]) -> Iterator[Ask[T]]:
-        """`ask`, for an inference that may be shared: one span until it is called, one from then on."""
-        parent, tracer, asked = context.get_current(), self._tracer, time.time_ns()
+    def trace_batched(self, prepare: Prepare[T]) -> Iterator[Prepare[T]]:
+        """Yield `prepare` for a batched inference, with a span until it is called and a span from then on."""
+        parent, tracer, enqueued = context.get_current(), self._tracer, time.time_ns()
         if tracer is None or not get_current_span(parent).is_recording():
-            yield ask
+            yield prepare
             return
-        begun: list[Span] = []
+        started: list[Span] = []
 
-        def begins(model: ServedModel) -> tuple[PreparedRequest, Encode[T]]:
-            tracer.start_span("queue", parent, start_time=asked).end()
-            begun.append(tracer.start_span("inference", parent))
-            return ask(model)
+        def traced(model: ServedModel) -> tuple[PreparedRequest, Respond[T]]:
+            tracer.start_span("queue", parent, start_time=enqueued).end()
+            started.append(tracer.start_span("inference", parent))
+            return prepare(model)
 
         try:
-            yield begins
+            yield traced
         except Exception:
-            for span in begun:
+            for span in started:
                 span.set_status(Status(StatusCode.ERROR))
             raise
         finally:
-            for span in begun:
+            for span in started:
                 span.end()
 
     def close(self, _: float) -> None:
-        """Send what is left; blocks, at worst as long as the collector does."""
+        """Export the remaining spans; blocks, at worst as long as the collector does."""
         self._processor.shutdown()
 
 
-class Traced:
-    """ASGI application: `app`, whose inferences have spans; the answer tells its own as `traceparent`."""
+class TracingMiddleware:
+    """ASGI middleware that traces the inference requests of `app`; a response has its span in `traceparent`."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self._app = app
@@ -133,86 +136,90 @@ class Traced:
             await self._app(scope, receive, send)
             return
         attributes = {"http.request.method": scope["method"], "url.path": scope["path"], "url.scheme": scope["scheme"]}
-        with self._tracing.request(span_name(protocol, scope["path"]), carried(scope["headers"]), attributes) as span:
+        with self._tracing.request_span(
+            span_name(protocol, scope["path"]), context_headers(scope["headers"]), attributes
+        ) as span:
             scope[TRACE_KEY], scope[PARENT_KEY] = trace_id(span), parent_header(span)
             try:
-                await self._app(scope, receive, _telling(scope[PARENT_KEY], span, send))
+                await self._app(scope, receive, _send_traced(scope[PARENT_KEY], span, send))
             except Exception:
                 span.set_status(Status(StatusCode.ERROR))
                 raise
-            if REFUSED_KEY in scope:  # its connection answered while the body came
-                _note(span, scope[REFUSED_KEY])
+            if REFUSED_KEY in scope:  # the connection responded before the body was complete
+                _set_status(span, scope[REFUSED_KEY])
             if BROKEN_KEY in scope:
                 span.set_status(Status(StatusCode.ERROR))
 
 
 class TracedInference(Inference):
-    """Inferences whose queue and model have spans."""
+    """Inferences with spans for the queue and the model."""
 
     def __init__(
-        self, tracing: Tracing, lifecycle: Lifecycle, admission: Admission, workers: Workers, timeout: float,
+        self, tracing: Tracing, lifecycle: ModelLifecycle, slots: SlotQueue, workers: Workers, timeout: float,
         loop: AbstractEventLoop, batcher: Batcher | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(lifecycle, admission, workers, timeout, loop, batcher)
+        super().__init__(lifecycle, slots, workers, timeout, loop, batcher)
         self._tracing = tracing
 
     async def run(
-        self, job: ModelJob[T], size: int, left: Left, timeout: float | None = None, began: float | None = None,
-        body: Lease = NO_LEASE,
+        self, job: ModelJob[T], size: int, client: RequestClient, timeout: float | None = None,
+        began: float | None = None, body: Lease = NO_LEASE,
     ) -> T:  # fmt: skip
-        """As it is without spans."""
-        return await super().run(self._tracing.staged(job), size, left, timeout, began, body)
+        """Run `job` as `Inference.run` does, with spans."""
+        return await super().run(self._tracing.trace_job(job), size, client, timeout, began, body)
 
-    async def share(self, batcher: Batcher, model: ServedModel, ask: Ask[T], size: int, patience: Patience) -> T:
-        """As it is without spans."""
-        with self._tracing.shared(ask) as watched:
-            return await super().share(batcher, model, watched, size, patience)
+    async def run_batched(
+        self, batcher: Batcher, model: ServedModel, prepare: Prepare[T], size: int, request: RequestContext
+    ) -> T:
+        """Run a batched inference as `Inference.run_batched` does, with spans."""
+        with self._tracing.trace_batched(prepare) as traced:
+            return await super().run_batched(batcher, model, traced, size, request)
 
 
-def exporting() -> SpanProcessor:
-    """To the collector that the environment names."""
+def make_exporter() -> SpanProcessor:
+    """Return an exporter to the collector that the environment configures. Raises ValueError."""
     return BatchSpanProcessor(OTLPSpanExporter())
 
 
 def span_name(protocol: str, path: str) -> str:
-    """Few names, whatever callers ask for."""
+    """Return the name of a request's span: one of few, whatever paths clients request."""
     if protocol == V1:
         return "POST /v1/models/{name}:predict"
     verb = path.rpartition("/")[2]
     return f"POST /v2/models/{{name}}/{verb if verb in VERBS else '…'}"
 
 
-def carried(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The headers of a trace's context; of one that comes twice the last."""
-    return {name.decode(): value.decode("latin-1") for name, value in headers if name in CARRIED}
+def context_headers(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the headers of a trace's context; the last value of a repeated header."""
+    return {name.decode(): value.decode("latin-1") for name, value in headers if name in CONTEXT_HEADERS}
 
 
 def trace_id(span: Span) -> str:
-    """In hexadecimal, "" of a span that records nothing."""
+    """Return the trace id of a span in hexadecimal; "" for a span that records nothing."""
     found = span.get_span_context()
     return f"{found.trace_id:032x}" if found.is_valid else ""
 
 
 def parent_header(span: Span) -> str:
-    """`traceparent` of what the span causes (W3C Trace Context §3.2), "" of a span that records nothing."""
+    """Return the `traceparent` for children of a span (W3C Trace Context §3.2); "" for one that records nothing."""
     found = span.get_span_context()
     return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}" if found.is_valid else ""
 
 
-def _note(span: Span, status: int) -> None:
+def _set_status(span: Span, status: int) -> None:
     span.set_attribute("http.response.status_code", status)
     if status >= _FAILED:
         span.set_status(Status(StatusCode.ERROR))
 
 
-def _telling(parent: str, span: Span, send: Send) -> Send:
-    """`send` that notes the status and adds the header."""
+def _send_traced(parent: str, span: Span, send: Send) -> Send:
+    """Return a `send` that records the status in the span and adds the `traceparent` header."""
 
-    def tell(message: Message) -> Awaitable[None]:
+    def send_traced(message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
-            _note(span, message["status"])
+            _set_status(span, message["status"])
             if parent:
                 message["headers"] = [*message["headers"], (HEADER, parent.encode())]
         return send(message)
 
-    return tell
+    return send_traced

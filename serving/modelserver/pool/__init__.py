@@ -1,1 +1,1 @@
-"""Members of a warm pool: what they prepare before a claim, and the claim."""
+"""Members of a warm pool: the work before a claim, and the claim itself."""

@@ -1,28 +1,30 @@
-"""What a pool member was told to serve, in its own temporary folder: it outlives the container, not the Pod."""
+"""The assignment of a pool member, and its file, which survives a restart of the container but not of the Pod."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Final
 
 from serving.modelserver.base.assignment import Assignment, BadAssignment, ModelBounds, from_stored, to_stored
+from serving.modelserver.base.errors import Conflict
 
 FILE_NAME: Final = "knodel-assignment.json"
-_UNFINISHED: Final = ".new"
+_TEMPORARY: Final = ".new"
 _MODE: Final = 0o600
-_LARGEST: Final = 64 * 1024  # bytes; ours have some 300
+_LARGEST: Final = 64 * 1024  # bytes; the server's own files have about 300
 
 
 class AssignmentFile:
-    """The file `FILE_NAME` in `folder`; `default` as in `assignment_of`."""
+    """The file `FILE_NAME` in `folder`; `default` as in `parse_assignment`."""
 
     def __init__(self, folder: Path, default: ModelBounds) -> None:
         self._path = folder / FILE_NAME
         self._default = default
 
     def read(self) -> Assignment | None:
-        """What was written; None when nothing was. Raises BadAssignment for what was not written by us."""
+        """Return the stored assignment; None without a file. Raises BadAssignment for an invalid file."""
         try:
             with self._path.open("rb") as file:
                 content = file.read(_LARGEST + 1)
@@ -35,18 +37,43 @@ class AssignmentFile:
                 raise BadAssignment(f"it has more than {_LARGEST} bytes")
             return from_stored(content, self._default)
         except BadAssignment as error:
-            raise BadAssignment(f"{self._path} is no assignment, replace this Pod: {error}") from error
+            raise BadAssignment(f"{self._path} is not a valid assignment, replace this Pod: {error}") from error
 
     def write(self, assignment: Assignment) -> None:
-        """Keep it: whole or not at all, and for a process that is killed, not for a node that crashes (no fsync).
+        """Store the assignment atomically. It survives a killed process but not a crash of the node (no fsync).
 
-        Raises BadAssignment when it cannot be kept.
+        Raises BadAssignment when it cannot be stored.
         """
-        unfinished = self._path.with_name(FILE_NAME + _UNFINISHED)
+        temporary = self._path.with_name(FILE_NAME + _TEMPORARY)
         try:
-            fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
             with os.fdopen(fd, "wb") as file:
                 file.write(to_stored(assignment))
-            unfinished.replace(self._path)
+            temporary.replace(self._path)
         except OSError as error:
             raise BadAssignment(f"{self._path} cannot be written ({error.strerror})") from error
+
+
+class MemberClaim:
+    """The claim of a pool member, which accepts one assignment in its life and stores it in `file`.
+
+    `assignment` is the one that was accepted before a restart of the container. `given` completes when the member
+    accepts its assignment now. Create it inside the event loop.
+    """
+
+    def __init__(self, file: AssignmentFile, assignment: Assignment | None) -> None:
+        self._file = file
+        self._assignment = assignment
+        self.given: asyncio.Future[Assignment] = asyncio.get_running_loop().create_future()
+
+    def take(self, assignment: Assignment) -> None:
+        """Accept and store the assignment; the same one again changes nothing.
+
+        Raises Conflict for a different one, BadAssignment when it cannot be stored.
+        """
+        if self._assignment is None:
+            self._file.write(assignment)
+            self._assignment = assignment
+            self.given.set_result(assignment)
+        elif self._assignment != assignment:
+            raise Conflict(f"this server is claimed: it serves revision {self._assignment.revision!r}")

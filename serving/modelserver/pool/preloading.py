@@ -1,9 +1,10 @@
-"""What a zygote imports for a server: looked up without importing any of it."""
+"""List the modules that a zygote imports for a server, without importing any of them."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -18,25 +19,25 @@ FOR_LOADS: Final = (
     "serving.storage.sources.web_file",
     "encodings.idna", "clusters.base.version",
 )  # fmt: skip
-"""What a server imports only when it is asked for: downloads, names of hosts, `GET /v2`."""
-MOST_NAMES: Final = 1000  # of a folder that are looked at: this runs in the control plane's loop
+"""Modules that a server otherwise imports on demand: for downloads, host names and `GET /v2`."""
+MOST_NAMES: Final = 1000  # of a folder that are read: this runs in the control plane's event loop
 
 
 def modules_for(argv: Sequence[str]) -> tuple[str, ...]:
-    """See `serving.modelserver.preload`."""
-    if "--pool" in argv:
-        return _for_pool(_option(argv, "--format") or DEFAULT_POOL_FORMAT)
-    made = _format(_option(argv, "--format"), _option(argv, "--storage-uri"))
-    return SERVER if made is None or not _is_installed(made) else (*SERVER, made.module)
-
-
-def _for_pool(name: str) -> tuple[str, ...]:
-    """All that a claim may need: nothing is to be imported when it comes."""
-    made = _format(name, "")
-    return (*SERVER, *FOR_LOADS) if made is None or not _is_installed(made) else (*SERVER, *FOR_LOADS, made.module)
+    """Return the modules to import; see `serving.modelserver.preload`."""
+    if "--pool" in argv:  # all modules that a claim may need, so that it imports nothing
+        made = _format(_option(argv, "--format") or DEFAULT_POOL_FORMAT, "")
+        server = (*SERVER, *FOR_LOADS)
+    else:
+        made = _format(_option(argv, "--format"), _option(argv, "--storage-uri"))
+        server = SERVER
+    if made is None or importlib.util.find_spec(made.package) is None:
+        return server
+    return (*server, made.module)
 
 
 def _option(argv: Sequence[str], name: str) -> str:
+    """Return the value of an option, in the form `NAME VALUE` or `NAME=VALUE`; "" without it."""
     for index, word in enumerate(argv):
         if word == name and index + 1 < len(argv):
             return argv[index + 1]
@@ -46,22 +47,17 @@ def _option(argv: Sequence[str], name: str) -> str:
 
 
 def _format(name: str, uri: str) -> Format | None:
+    """Return the format `name` or, if that is empty, the format of the files at `uri`; None if it is unknown."""
+    names: list[str] = []
+    if not name:
+        with suppress(OSError, ValueError):
+            parts = urlsplit(uri)
+            path = Path(unquote(parts.path))
+            if parts.scheme == "file" and path.is_dir():
+                names = [entry.name for entry, _ in zip(path.iterdir(), range(MOST_NAMES), strict=False)]
+            else:
+                names = [path.name]
     try:
-        return find_format(name, () if name else _names(uri))
+        return find_format(name, names)
     except UnknownFormat:
-        return None  # the server will say so when it loads
-
-
-def _names(uri: str) -> list[str]:
-    try:
-        parts = urlsplit(uri)
-        path = Path(unquote(parts.path))
-        if parts.scheme == "file" and path.is_dir():
-            return [entry.name for entry, _ in zip(path.iterdir(), range(MOST_NAMES), strict=False)]
-    except (OSError, ValueError):
-        return []
-    return [path.name]
-
-
-def _is_installed(made: Format) -> bool:
-    return importlib.util.find_spec(made.package) is not None
+        return None  # the server reports it when it loads the model

@@ -1,8 +1,8 @@
-"""Models of a few bytes, by format, each of FP32 or FP64 numbers and made by its own library: files of one release need
-not be read by the next.
+"""Models of a few bytes by format, with FP32 or FP64 inputs, to prewarm the engines.
 
-A claim needs what making one imports. Formats that are left out take longer to make than they save (TensorFlow), or
-have an engine that starts a process for each model.
+Each is made by its own library, because a library need not read files of an earlier release. A claim needs the modules
+that making one imports. Formats are left out when making a model takes longer than it saves (TensorFlow), or when the
+engine starts a process for each model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 
 def _onnx() -> bytes:
-    """x [n] → y = x + x."""
+    """Return the model y = x + x for a vector x."""
     return (
         b'\x08\x08:;\n\x0e\n\x01x\n\x01x\x12\x01y"\x03Add\x12\x05graphZ\x10\n\x01x\x12\x0b\n\t\x08\x01\x12\x05'
         b"\n\x03\x12\x01nb\x10\n\x01y\x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01nB\x04\n\x00\x10\x11"
@@ -46,4 +46,4 @@ def _lightgbm() -> bytes:
 MODELS: Final[dict[str, Callable[[], bytes]]] = {
     "onnx": _onnx, "sklearn": _sklearn, "xgboost": _xgboost, "lightgbm": _lightgbm,
 }  # fmt: skip
-"""By format, the bytes of a model file."""
+"""Functions that return the bytes of a model file, by format."""

@@ -1,4 +1,4 @@
-"""What servers send their events and spans to: an HTTP server on this machine that keeps what it is sent."""
+"""Test support: an HTTP server that records the events and spans that it receives."""
 
 from __future__ import annotations
 

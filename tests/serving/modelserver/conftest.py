@@ -13,7 +13,7 @@ import pytest
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
-from serving.modelserver.server import Server
+from serving.modelserver.server import ModelServer
 from tests.serving.modelserver.client import HOST, Answer, Caller, ask, request, tensor
 from tests.support import models
 from tests.support.wait import eventually
@@ -25,7 +25,7 @@ REVISION = "m-00007"
 class Running:
     """A running server, and a client for it."""
 
-    def __init__(self, server: Server, sockets: Sockets) -> None:
+    def __init__(self, server: ModelServer, sockets: Sockets) -> None:
         self.server = server
         self.port = int(sockets.data.getsockname()[1])
         self.management_port = int(sockets.management.getsockname()[1])
@@ -72,7 +72,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
 
     `environ` has more variables.
     """
-    running: list[Server] = []
+    running: list[ModelServer] = []
 
     async def start(model: bytes | None, *options: str, limits: ServerLimits | None = None, **environ: str) -> Running:
         path = tmp_path / "model.onnx"
@@ -82,7 +82,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
             {"K_REVISION": REVISION, "HOST": HOST, **environ},
         )
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-        server = Server(given, sockets, limits or ServerLimits())
+        server = ModelServer(given, sockets, limits or ServerLimits())
         running.append(server)
         await server.start()
         if model is not None:

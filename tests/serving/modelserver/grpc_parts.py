@@ -1,4 +1,4 @@
-"""A gRPC port with everything behind it, in the test's own event loop, and calls as any client sends them."""
+"""Test support: a gRPC port with all parts behind it, in the event loop of the test, and a client for it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.stats import StartupTimes, Stats
 from serving.modelserver.endpoints.app import health_routes, make_app
 from serving.modelserver.endpoints.pending_requests import PendingRequests
-from serving.modelserver.execution.admission import Admission
 from serving.modelserver.execution.inference import Inference
-from serving.modelserver.execution.lifecycle import Lifecycle
+from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.execution.loading import load_model
+from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.execution.workers import Workers
 from serving.modelserver.grpc import messages
 from serving.modelserver.grpc.server import GrpcServer
-from serving.modelserver.observe.metrics import Metrics
+from serving.modelserver.observe.metrics import RequestMetrics
 from serving.storage.base.artifact import Artifact
 
 HOST = "127.0.0.1"
@@ -46,13 +46,13 @@ class Parts:
         self.bounds = ModelBounds(slots, timeout, 1)
         self.limits = limits
         self.stats = Stats(monotonic)
-        self.metrics = Metrics()
+        self.metrics = RequestMetrics()
         self.budget = BodyBudget(limits.body_memory)
         self.workers = Workers(slots, loop)
-        self.lifecycle = Lifecycle(self.workers, holds=holds)
+        self.lifecycle = ModelLifecycle(self.workers, queues_before_load=holds)
         health = make_app(health_routes(self.lifecycle))
         self.hold = PendingRequests(health, self.stats, self.budget, slots + queue, timeout)
-        self.inference = Inference(self.lifecycle, Admission(slots, queue, self.stats), self.workers, timeout, loop)
+        self.inference = Inference(self.lifecycle, SlotQueue(slots, queue, self.stats), self.workers, timeout, loop)
         self.server = GrpcServer(self.lifecycle, self.hold, self.budget, limits, self.metrics, token=token)
         self.port = 0
         if not holds:
@@ -60,14 +60,14 @@ class Parts:
 
     def assign(self) -> None:
         """It is known which model is served."""
-        self.server.label(REVISION)
-        self.server.answer_by(NAME, REVISION, self.inference)
+        self.server.set_revision(REVISION)
+        self.server.serve_model(NAME, REVISION, self.inference)
 
     def load(self, model: bytes) -> None:
         """Serve this ONNX model."""
         assignment = Assignment(NAME, REVISION, "", "", "onnx", self.bounds)
         artifact = Artifact(Path("model.onnx"), model)
-        self.lifecycle.serve(load_model(assignment, lambda: artifact, self.limits, StartupTimes()))
+        self.lifecycle.set_model(load_model(assignment, lambda: artifact, self.limits, StartupTimes()))
 
     def busy(self) -> tuple[int, int]:
         """How many are inside the model and in the queue."""

@@ -1,4 +1,4 @@
-"""Who is inside of a model of these tests, and until when: its code imports this module."""
+"""Test support: record and hold inferences inside a model, whose code imports this module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pool members in the test's own event loop, and a store that gives a model when the test says so."""
+"""Test support: pool members in the event loop of the test, and a store that delivers a model on command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from clusters.base.errors import KnodelError
 from serving.modelserver.connections.sockets import Sockets
-from serving.modelserver.server import Server
+from serving.modelserver.server import ModelServer
 from tests.serving.modelserver.client import HOST, Answer, Caller, ask, request, tensor
 from tests.serving.modelserver.conftest import Running
 
@@ -23,7 +23,7 @@ REVISION = "m-00007"
 class Member(Running):
     """A pool member that runs."""
 
-    def __init__(self, server: Server, sockets: Sockets) -> None:
+    def __init__(self, server: ModelServer, sockets: Sockets) -> None:
         super().__init__(server, sockets)
         self.loading = asyncio.create_task(server.load())
         self._callers: list[Caller] = []

@@ -21,12 +21,12 @@ from serving.modelserver.connections.listener import HttpListener
 from serving.modelserver.connections.sockets import bind
 from serving.modelserver.endpoints.app import DataApp
 from serving.modelserver.endpoints.endpoints import make_endpoints
-from serving.modelserver.execution.admission import Admission
 from serving.modelserver.execution.inference import Inference
-from serving.modelserver.execution.lifecycle import Lifecycle, ServedModel
+from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
+from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.execution.workers import Workers
-from serving.modelserver.observe.metrics import Metrics
-from serving.modelserver.observe.observed import Observed
+from serving.modelserver.observe.metrics import RequestMetrics
+from serving.modelserver.observe.middleware import ObservabilityMiddleware
 from tests.serving.modelserver.client import HOST
 
 NAME, REVISION = "m", "m-00007"
@@ -83,7 +83,7 @@ class Streaming(Generic[EngineT]):
     stats: Stats
     budget: BodyBudget
     engine: EngineT
-    metrics: Metrics
+    metrics: RequestMetrics
 
 
 @asynccontextmanager
@@ -102,16 +102,16 @@ async def serving(
     """Run a server of `engine` in the context."""
     loop = asyncio.get_running_loop()
     stats, budget, workers = Stats(time.monotonic), BodyBudget(1 << 20), Workers(slots, loop)
-    lifecycle = Lifecycle(workers)
-    inference = Inference(lifecycle, Admission(slots, queue, stats), workers, timeout, loop)
+    lifecycle = ModelLifecycle(workers)
+    inference = Inference(lifecycle, SlotQueue(slots, queue, stats), workers, timeout, loop)
     app = DataApp(NAME, REVISION, lifecycle, make_endpoints(NAME, inference, budget))
-    metrics = Metrics()
-    observed = Observed(app, metrics, None, time.monotonic)
+    metrics = RequestMetrics()
+    observed = ObservabilityMiddleware(app, metrics, None, time.monotonic)
     listener = HttpListener(observed, bind(HOST, 0, "PORT"), limits or ServerLimits())
     await listener.start()
     running = Streaming(listener.port, stats, budget, engine, metrics)
     codec = V2Codec(NAME, REVISION, engine.signature, ServerLimits())
-    lifecycle.serve(ServedModel(NAME, REVISION, engine, codec, None))
+    lifecycle.set_model(ServedModel(NAME, REVISION, engine, codec, None))
     try:
         yield running
     finally:

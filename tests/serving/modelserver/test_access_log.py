@@ -1,4 +1,4 @@
-"""Lines of the access log: of all requests or of a share of them."""
+"""The access log: lines of all requests or of a sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many inferences are inside of a model at once: as many as there are slots if it waits, few if it may compute."""
+"""The number of concurrent inferences: all slots for a model that waits, few threads for one that computes."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ async def test_a_plain_model_has_a_few_threads_inside(serve: Serve, tmp_path: Pa
 
 
 async def test_threads_that_wait_have_a_bound(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.modelserver.execution.stacks.MOST_WAITING", 7)
+    monkeypatch.setattr("serving.modelserver.execution.workers.MOST_WAITING", 7)
     assert await most_inside(await served(serve, tmp_path, ASYNC), 7) == 7

@@ -1,4 +1,4 @@
-"""What may share an inference, and whose part of the answer is whose."""
+"""Which calls may share an inference, and how outputs are divided between them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from serving.engines.base.engine import ANY, Signature, TensorSpec
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
-from serving.modelserver.execution.batch import merged, parts, rows_of, unbatchable
+from serving.modelserver.execution.batch import concatenate_inputs, first_unbatchable, rows_of, split_outputs
 
 FLOAT = np.float32
 
@@ -84,8 +84,8 @@ def test_a_call_without_rows_is_asked_alone(alone: PreparedRequest) -> None:
 def test_each_call_gets_the_answer_to_its_rows(counts: list[int]) -> None:
     rng = np.random.default_rng(sum(counts))
     calls = [call(x=rng.random((count, 2)), z=rng.random((count,))) for count in counts]
-    whole = merged(calls)
-    found = parts([whole["x"].sum(axis=1) + whole["z"], whole["x"]], counts)
+    whole = concatenate_inputs(calls)
+    found = split_outputs([whole["x"].sum(axis=1) + whole["z"], whole["x"]], counts)
     assert found is not None
     for one, answers in zip(calls, found, strict=True):
         np.testing.assert_array_equal(answers[0], one.inputs["x"].sum(axis=1) + one.inputs["z"])
@@ -94,11 +94,11 @@ def test_each_call_gets_the_answer_to_its_rows(counts: list[int]) -> None:
 
 @pytest.mark.parametrize("shape", [(), (1,), (4, 3)])
 def test_an_answer_that_has_not_a_row_for_each_row_cannot_be_divided(shape: tuple[int, ...]) -> None:
-    assert parts([np.zeros((3, 1)), np.zeros(shape)], [1, 2]) is None
+    assert split_outputs([np.zeros((3, 1)), np.zeros(shape)], [1, 2]) is None
 
 
 @pytest.mark.parametrize(("shape", "batchable"), [((ANY, 4), True), ((ANY,), True), ((1, 4), False), (None, False)])
 def test_a_model_needs_a_first_dimension_that_varies_in_all_tensors(shape: Any, batchable: bool) -> None:
     free, other = TensorSpec("free", "FP32", (ANY,)), TensorSpec("other", "FP32", shape)
     for signature in (Signature("p", (free, other), (free,)), Signature("p", (free,), (free, other))):
-        assert unbatchable(signature) == ("" if batchable else "'other'")
+        assert first_unbatchable(signature) == ("" if batchable else "'other'")

@@ -1,4 +1,4 @@
-"""Requests that share inferences: who with whom, when, and that nobody suffers for it."""
+"""Dynamic batching: which requests share an inference, when a batch starts, and isolation between its requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.execution import batcher as batchers
 from serving.modelserver.execution.batch import rows_of
 from serving.modelserver.execution.batcher import Batcher
-from serving.modelserver.execution.inference import Patience
+from serving.modelserver.execution.inference import RequestContext
 from serving.modelserver.execution.lifecycle import ServedModel
 from serving.modelserver.execution.workers import Workers
 from tests.support.wait import eventually
@@ -74,7 +74,7 @@ class Exits(Sums):
         raise SystemExit
 
 
-class Caller:
+class StubClient:
     """One that leaves when a test says so."""
 
     def __init__(self) -> None:
@@ -102,13 +102,13 @@ class Parts:
         self.model = ServedModel("m", "m-00001", engine, codec, 1.0)
 
     def ask(
-        self, *values: float, timeout: float = NEVER, left: Caller | None = None, **more: Any
+        self, *values: float, timeout: float = NEVER, client: StubClient | None = None, **more: Any
     ) -> asyncio.Future[Sequence[Tensor]]:
         """A request under way: each value a row."""
         inputs = {"x": np.array([[value, 1.0] for value in values])}
         call = PreparedRequest(inputs, ["y"], [False], "", **more)
-        patience = Patience(self.loop.time() + timeout, timeout, left or Caller())
-        return asyncio.ensure_future(self.batcher.infer(self.model, call, rows_of(call), patience))
+        context = RequestContext(self.loop.time() + timeout, timeout, client or StubClient())
+        return asyncio.ensure_future(self.batcher.infer(self.model, call, rows_of(call), context))
 
     async def occupied(self) -> asyncio.Future[Sequence[Tensor]]:
         """A request that is in the engine, and stays there until it has a pass."""
@@ -218,7 +218,7 @@ async def test_a_poisoned_request_is_the_only_one_that_fails(parts: Parts) -> No
 async def test_a_model_whose_answer_has_not_a_row_for_each_row_is_batched_no_more(
     parts: Parts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert parts.batcher.works_for(parts.model)
+    assert parts.batcher.can_batch(parts.model)
     parts.engine.divided = False
     first = await parts.occupied()
     others = [parts.ask(float(value)) for value in range(3)]
@@ -227,8 +227,8 @@ async def test_a_model_whose_answer_has_not_a_row_for_each_row_is_batched_no_mor
     assert [await sums(other) for other in others] == [[1.0], [2.0], [3.0]]
     await first
     assert parts.engine.sizes == [1, 3, 1, 1, 1]
-    assert not parts.batcher.works_for(parts.model)
-    assert "batched no more" in caplog.text
+    assert not parts.batcher.can_batch(parts.model)
+    assert "no longer batched" in caplog.text
 
 
 async def test_a_model_without_a_dimension_for_rows_is_not_batched(
@@ -236,16 +236,16 @@ async def test_a_model_without_a_dimension_for_rows_is_not_batched(
 ) -> None:
     for width in (1, None):
         parts.serve(Sums(width))
-        assert not parts.batcher.works_for(parts.model)
-    assert "'y' has no dimension for the rows" in caplog.text
+        assert not parts.batcher.can_batch(parts.model)
+    assert "the first dimension of 'y' is not variable" in caplog.text
     parts.serve(Sums())
-    assert parts.batcher.works_for(parts.model)
+    assert parts.batcher.can_batch(parts.model)
 
 
 async def test_one_that_leaves_takes_only_its_own_place_with_it(parts: Parts) -> None:
     first = await parts.occupied()
-    leaves, stays = Caller(), Caller()
-    waiting = [parts.ask(1.0, left=leaves), parts.ask(2.0, left=stays), parts.ask(3.0)]
+    leaves, stays = StubClient(), StubClient()
+    waiting = [parts.ask(1.0, client=leaves), parts.ask(2.0, client=stays), parts.ask(3.0)]
     await begun()
     assert leaves.leave is not None
     leaves.leave()
@@ -329,7 +329,7 @@ async def test_hope_for_more_callers_ends_with_a_full_batch_and_with_the_latency
 
 
 async def test_a_batch_that_takes_long_does_not_hold_up_the_next(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batchers, "PATIENCE", 0.01)
+    monkeypatch.setattr(batchers, "MAX_BATCH_WAIT", 0.01)
     first = await parts.occupied()
     second = parts.ask(2.0)
     await eventually(lambda: parts.engine.sizes == [1, 1])

@@ -1,4 +1,4 @@
-"""Load, deadlines, callers that leave, and the end: what the model server does around the model."""
+"""Load, deadlines, disconnecting clients and shutdown of a server."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import pytest
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
-from serving.modelserver.server import Server
+from serving.modelserver.server import ModelServer
 from tests.serving.modelserver.client import HOST, Caller, ask, request, tensor
 from tests.serving.modelserver.conftest import NAME, REVISION
 from tests.serving.modelserver.grpc_parts import asked, begin
@@ -68,7 +68,7 @@ class Table:
 class Running:
     """A server with all ports."""
 
-    def __init__(self, server: Server, sockets: Sockets, grpc_port: int, table: Table, batched: bool) -> None:
+    def __init__(self, server: ModelServer, sockets: Sockets, grpc_port: int, table: Table, batched: bool) -> None:
         self.server = server
         self.batched = batched
         self.port, self.management_port = (int(one.getsockname()[1]) for one in (sockets.data, sockets.management))
@@ -94,7 +94,7 @@ async def running(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     grpc_port = free_port()
     sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
     environ = {"K_REVISION": REVISION, "HOST": HOST, "GRPC_PORT": str(grpc_port)}
-    server = Server(parse_options(options, environ), sockets, ServerLimits())
+    server = ModelServer(parse_options(options, environ), sockets, ServerLimits())
     await server.start()
     await server.load()
     yield Running(server, sockets, grpc_port, table, request.param == "in batches")

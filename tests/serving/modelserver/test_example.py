@@ -1,4 +1,4 @@
-"""A model that comes with an example of its own is warmed up with it."""
+"""A model with an `example.json` is warmed up with it."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def test_who_is_not_to_warm_up_does_not_look_at_the_example(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("example", "words"),
     [
-        ("no JSON", "example.json is no request that the model takes: the body is not JSON"),
-        ({"inputs": []}, "example.json is no request that the model takes: .*'input-0'"),
+        ("no JSON", "example.json is not a valid request for the model: the body is not JSON"),
+        ({"inputs": []}, "example.json is not a valid request for the model: .*'input-0'"),
         (request(1, name="x"), "no input 'x'"),
         (request(1, datatype="INT64"), "is INT64: the model expects FP64"),
         (request(1, 2, shape=[3]), "3 elements"),
@@ -93,5 +93,5 @@ def test_an_example_that_does_not_fit_is_refused_with_what_is_wrong(tmp_path: Pa
 
 
 def test_an_example_is_no_larger_than_a_request_may_be(tmp_path: Path) -> None:
-    with pytest.raises(LoadFailed, match=r"example\.json has \d+ bytes, and a request 50 bytes at most"):
+    with pytest.raises(LoadFailed, match=r"example\.json has \d+ bytes, more than the 50 bytes of a request"):
         loaded(tmp_path / "m", request(1), limits=ServerLimits(body=50))

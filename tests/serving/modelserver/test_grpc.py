@@ -1,4 +1,4 @@
-"""The inference protocol over gRPC, on real sockets: what callers are told, and what is done around the model."""
+"""The inference protocol over gRPC on real sockets: responses, errors, deadlines and limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from serving.modelserver.base.errors import CannotListen, NotReady
 from serving.modelserver.base.limits import MEBIBYTE, ServerLimits
 from serving.modelserver.grpc import messages
-from serving.modelserver.grpc.reading import COMPRESSIONS
+from serving.modelserver.grpc.flow_control import COMPRESSIONS
 from serving.modelserver.grpc.server import GrpcServer
 from serving.modelserver.grpc.service import HEALTH
 from tests.serving.modelserver.grpc_parts import (

@@ -1,4 +1,4 @@
-"""Calls over gRPC in the access log."""
+"""gRPC calls in the access log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.grpc.server import GrpcServer
 from serving.modelserver.observe.access_log import AccessLog
-from serving.modelserver.observe.grpc_observed import AccessLogInterceptor
+from serving.modelserver.observe.grpc_access_log import AccessLogInterceptor
 from tests.serving.modelserver.grpc_parts import HOST, PATIENCE, SERVICE, Parts, asked, floats, refused
 from tests.serving.modelserver.grpc_parts import begin as call
 from tests.support import models

@@ -1,4 +1,4 @@
-"""Triton's gRPC client against our server, as people use it."""
+"""Triton's gRPC client against the server."""
 
 from __future__ import annotations
 

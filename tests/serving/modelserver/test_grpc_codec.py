@@ -1,4 +1,4 @@
-"""Messages over gRPC against random tensors and random bytes."""
+"""The gRPC codec with random tensors and random bytes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_tensors_survive_in_the_field_of_their_type(case: tuple[str, Tensor]) ->
     made = codec(name, tensor.ndim)
     field = CONTENTS.get(name)
     if field is None:
-        with pytest.raises(BadRequest, match="raw_input_contents only"):
+        with pytest.raises(BadRequest, match="send it in raw_input_contents"):
             decoded(made, asked(name, tensor))
         return
     values = tensor.ravel().tolist()

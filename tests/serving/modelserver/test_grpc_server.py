@@ -1,4 +1,4 @@
-"""A whole server with a gRPC port: one model, one set of slots, two protocols."""
+"""A whole server with a gRPC port: HTTP and gRPC share the model and its slots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import LOAD_TOKEN, parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
-from serving.modelserver.server import Server
+from serving.modelserver.server import ModelServer
 from tests.serving.modelserver import pool
 from tests.serving.modelserver.client import HOST, tensor
 from tests.serving.modelserver.conftest import NAME, REVISION, Running
@@ -26,7 +26,7 @@ from tests.support.wait import eventually
 class Both(Running):
     """A server with two ports for inferences."""
 
-    def __init__(self, server: Server, sockets: Sockets, grpc_port: int) -> None:
+    def __init__(self, server: ModelServer, sockets: Sockets, grpc_port: int) -> None:
         super().__init__(server, sockets)
         self.grpc_port = grpc_port
 
@@ -37,13 +37,13 @@ Start = Callable[..., Awaitable[Both]]
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
     """Start a server with these options; it has no model yet."""
-    running: list[Server] = []
+    running: list[ModelServer] = []
 
     async def started(*options: str) -> Both:
         port = free_port()
         environ = {"K_REVISION": REVISION, "HOST": HOST, "GRPC_PORT": str(port), LOAD_TOKEN: pool.TOKEN_SHA256}
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-        running.append(Server(parse_options(options, environ), sockets, ServerLimits()))
+        running.append(ModelServer(parse_options(options, environ), sockets, ServerLimits()))
         await running[-1].start()
         return Both(running[-1], sockets, port)
 
@@ -87,7 +87,7 @@ async def test_a_pool_member_answers_what_it_held_on_both_protocols(start: Start
     async with channel_to(running) as channel:
         over_grpc = asyncio.ensure_future(infer(channel, floats(1.0)))
         over_http = asyncio.ensure_future(running.infer(tensor([1.0])))
-        await eventually(lambda: running.server.held == 2)
+        await eventually(lambda: running.server.waiting_requests == 2)
         answer = await pool.load(running.management_port, write(tmp_path, models.double()))
         assert answer.status == 200
         assert (await over_grpc).outputs[0].contents.fp32_contents[0] == 2.0

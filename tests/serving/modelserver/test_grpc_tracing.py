@@ -1,4 +1,4 @@
-"""Spans of calls over gRPC."""
+"""Spans of gRPC calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from serving.modelserver.base.limits import ServerLimits
-from serving.modelserver.execution.admission import Admission
+from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.grpc.server import GrpcServer
 from serving.modelserver.observe.grpc_tracing import NAME as SPAN
 from serving.modelserver.observe.grpc_tracing import TracingInterceptor
@@ -40,8 +40,8 @@ async def channel(spans: InMemorySpanExporter) -> AsyncIterator[grpc.aio.Channel
     parts = Parts(slots=4, queue=10, timeout=PATIENCE, limits=ServerLimits(), holds=False)
     interceptors = [TracingInterceptor(tracing)]
     parts.server = GrpcServer(parts.lifecycle, parts.hold, parts.budget, parts.limits, interceptors=interceptors)
-    admission = Admission(4, 10, parts.stats)
-    parts.inference = TracedInference(tracing, parts.lifecycle, admission, parts.workers, PATIENCE, loop)
+    slots = SlotQueue(4, 10, parts.stats)
+    parts.inference = TracedInference(tracing, parts.lifecycle, slots, parts.workers, PATIENCE, loop)
     parts.assign()
     parts.load(models.double())
     port = await parts.server.start(HOST, 0)

@@ -1,4 +1,4 @@
-"""The name of a model in a request that is not decoded yet."""
+"""Read the model name and raw tensors of a gRPC request without decoding it."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from serving.modelserver.connections.listener import HttpListener
 from serving.modelserver.connections.sockets import bind
 from serving.modelserver.endpoints.app import make_app
 from serving.modelserver.endpoints.pending_requests import PendingRequests
-from serving.modelserver.observe.metrics import Metrics
-from serving.modelserver.observe.observed import Observed
+from serving.modelserver.observe.metrics import RequestMetrics
+from serving.modelserver.observe.middleware import ObservabilityMiddleware
 from tests.serving.modelserver.client import HOST, Caller, ask, request, tensor
 from tests.serving.modelserver.conftest import NAME, Running
 from tests.serving.modelserver.streaming import NAME as COUNTER
@@ -116,14 +116,16 @@ async def test_to_http_1_0_a_stream_ends_with_its_connection() -> None:
 
 
 async def test_what_is_refused_while_its_body_comes_counts_as_what_it_was_answered() -> None:
-    metrics = Metrics()
+    metrics = RequestMetrics()
     budget = BodyBudget(1 << 20)
 
     async def nothing(*_: object) -> None:
         """Fail: the test does not check health."""
 
     hold = PendingRequests(nothing, Stats(monotonic), budget, limit=1, timeout=0.05)
-    listener = HttpListener(Observed(hold, metrics, None, monotonic), bind(HOST, 0, "PORT"), ServerLimits(linger=0.01))
+    listener = HttpListener(
+        ObservabilityMiddleware(hold, metrics, None, monotonic), bind(HOST, 0, "PORT"), ServerLimits(linger=0.01)
+    )
     await listener.start()
     caller = await Caller.connect(listener.port)
     await caller.send(request("POST", INFER, content_length="100") + b"{")

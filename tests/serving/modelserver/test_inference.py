@@ -1,4 +1,4 @@
-"""Inferences of whatever protocol: slots, deadlines, and callers that leave by being cancelled."""
+"""Inferences of any protocol: slots, deadlines, and cancellation when the client disconnects."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from serving.modelserver.base.errors import (
     QueueExpired,
 )
 from serving.modelserver.base.stats import Stats
-from serving.modelserver.execution.admission import Admission
 from serving.modelserver.execution.inference import INLINE_BODY, Inference
-from serving.modelserver.execution.lifecycle import Lifecycle, ServedModel
+from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
+from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.execution.workers import Workers
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
@@ -51,13 +51,13 @@ class Parts:
         loop = asyncio.get_running_loop()
         self.stats = Stats(SteppedClock().monotonic)
         self.workers = Workers(1, loop, grace)
-        self.lifecycle = Lifecycle(self.workers)
-        admission = Admission(1, 10, self.stats)
-        self.inference = Inference(self.lifecycle, admission, self.workers, 10.0, loop)
+        self.lifecycle = ModelLifecycle(self.workers)
+        slots = SlotQueue(1, 10, self.stats)
+        self.inference = Inference(self.lifecycle, slots, self.workers, 10.0, loop)
         engine: Any = Engine()
         codec: Any = None
         self.model = ServedModel("m", "m-00001", engine, codec, pace)
-        self.lifecycle.serve(self.model)
+        self.lifecycle.set_model(self.model)
 
     async def run(self, job: Any, size: int = LARGE, timeout: float | None = None, began: float | None = None) -> Any:
         """An inference."""
@@ -95,7 +95,7 @@ async def test_a_small_request_of_a_fast_model_has_no_thread_and_a_large_one_has
 
 async def test_without_a_model_nothing_is_begun(parts: Parts) -> None:
     loop = asyncio.get_running_loop()
-    empty = Inference(Lifecycle(parts.workers), Admission(1, 1, parts.stats), parts.workers, 1.0, loop)
+    empty = Inference(ModelLifecycle(parts.workers), SlotQueue(1, 1, parts.stats), parts.workers, 1.0, loop)
     with pytest.raises(NotReady):
         await empty.run(lambda *_: None, LARGE, Nobody())
 

@@ -18,11 +18,11 @@ from serving.modelserver.base.limits import SMALL_BODY, Lease, ServerLimits
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.codec.protocol_v2 import PreparedRequest, V2Codec
 from serving.modelserver.execution import batcher as batchers
-from serving.modelserver.execution.admission import Admission
 from serving.modelserver.execution.batch import rows_of
 from serving.modelserver.execution.batcher import Batcher
 from serving.modelserver.execution.inference import INLINE_BODY, Inference
-from serving.modelserver.execution.lifecycle import Lifecycle, ServedModel
+from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
+from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.execution.workers import Workers
 from tests.serving.modelserver import grpc_parts
 from tests.serving.modelserver.client import ask, request
@@ -100,13 +100,13 @@ class Parts:
         self.workers = Workers(2, loop, grace)
         self.given_back = 0
         self.body = Lease(self._give_back)
-        lifecycle = Lifecycle(self.workers)
+        lifecycle = ModelLifecycle(self.workers)
         batcher = Batcher(BatchBounds(8, 0.0), self.workers, loop, lambda _: None)
-        admission = Admission(1, 10, self.stats)
-        self.inference = Inference(lifecycle, admission, self.workers, 10.0, loop, batcher)
+        slots = SlotQueue(1, 10, self.stats)
+        self.inference = Inference(lifecycle, slots, self.workers, 10.0, loop, batcher)
         engine: Any = self.engine
         codec: Any = None
-        lifecycle.serve(ServedModel("m", "m-00001", engine, codec, 1.0))
+        lifecycle.set_model(ServedModel("m", "m-00001", engine, codec, 1.0))
 
     def _give_back(self) -> None:
         self.given_back += 1
@@ -227,7 +227,7 @@ async def test_memory_is_lent_to_a_message_until_the_model_is_done_with_it_too(g
         {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [1]}}, id="x" * SMALL_BODY
     ).SerializeToString()
     async with grpc_parts.serving(None, timeout=SOON) as server, grpc_parts.channel_to(server) as channel:
-        server.lifecycle.serve(ServedModel(NAME, REVISION, engine, codec, None))
+        server.lifecycle.set_model(ServedModel(NAME, REVISION, engine, codec, None))
         error = await grpc_parts.refused(grpc_parts.begin(channel, "ModelInfer", sent))
         assert (error.code().name, server.budget.lent) == ("DEADLINE_EXCEEDED", len(sent))
         gate.open.set()

@@ -1,4 +1,4 @@
-"""How much memory a model takes."""
+"""Measure the memory of a model."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import subprocess
 import sys
 from pathlib import Path
 
-from serving.modelserver.execution.loading import size_of
-from serving.modelserver.execution.memory import give_back, resident
+from serving.modelserver.execution.loading import artifact_size
+from serving.modelserver.execution.memory import resident_bytes, trim_allocator
 from serving.storage.base.artifact import Artifact
 
 SIZE = 32 << 20
 
 
 def test_what_is_touched_counts_and_what_is_freed_is_given_back() -> None:
-    give_back()
-    before = resident()
+    trim_allocator()
+    before = resident_bytes()
     touched = b"\1" * SIZE
-    assert resident() - before > 0.9 * SIZE
+    assert resident_bytes() - before > 0.9 * SIZE
     del touched
-    give_back()
-    assert resident() - before < 0.5 * SIZE
+    trim_allocator()
+    assert resident_bytes() - before < 0.5 * SIZE
 
 
 def test_children_count_too() -> None:
-    before = resident()
+    before = resident_bytes()
     program = f"touched = b'1' * {SIZE}; print(flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        assert resident() - before > 0.9 * SIZE
+        assert resident_bytes() - before > 0.9 * SIZE
         child.communicate("\n")
 
 
@@ -39,5 +39,5 @@ def test_the_size_of_an_artifact_is_that_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(bytes(100))
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "weights").write_bytes(bytes(50))
-    assert size_of(Artifact(tmp_path, None)) == 150
-    assert size_of(Artifact(tmp_path / "model.onnx", bytes(70))) == 70
+    assert artifact_size(Artifact(tmp_path, None)) == 150
+    assert artifact_size(Artifact(tmp_path / "model.onnx", bytes(70))) == 70

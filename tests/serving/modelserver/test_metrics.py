@@ -16,8 +16,8 @@ from serving.modelserver.base.errors import ClientLeft
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.stats import StartupTimes, Stats
 from serving.modelserver.execution.loading import load_model
-from serving.modelserver.observe.metrics import Metrics, MetricsPage
-from serving.modelserver.observe.observed import OTHER, V1, V2, Observed, protocol_of
+from serving.modelserver.observe.metrics import MetricsPage, RequestMetrics
+from serving.modelserver.observe.middleware import OTHER, V1, V2, ObservabilityMiddleware, protocol_of
 from serving.storage.base.artifact import Artifact
 from tests.serving.modelserver.client import ask, request, tensor
 from tests.serving.modelserver.conftest import Running, Serve
@@ -58,7 +58,7 @@ async def scraped(running: Running) -> Samples:
     return samples(answer.body.decode())
 
 
-def page_of(metrics: Metrics, stats: Stats) -> Samples:
+def page_of(metrics: RequestMetrics, stats: Stats) -> Samples:
     return samples(MetricsPage(metrics, stats, list).text())
 
 
@@ -96,7 +96,7 @@ def test_who_is_inside_and_who_waits_is_told() -> None:
     stats = Stats(lambda: now[0], "m-00001", slots=2)
     stats.change(active=2, queued=3)
     now[0] += 4
-    read = page_of(Metrics(), stats)
+    read = page_of(RequestMetrics(), stats)
     told = [found(read, f"knodel_{name}") for name in ("slots", "slots_busy", "queue_length", "model_loaded")]
     assert told == [2, 2, 3, 0]
     assert found(read, "knodel_busy_slot_seconds_total") == 20
@@ -128,7 +128,7 @@ def test_each_stage_of_the_start_is_told_before_the_next_one_begins() -> None:
 def test_stages_of_the_start_are_disjoint() -> None:
     stats = Stats(time.monotonic)
     stats.startup.fetch, stats.startup.load = 1500, 2000
-    read = page_of(Metrics(), stats)
+    read = page_of(RequestMetrics(), stats)
     assert found(read, "knodel_load_seconds", stage="fetch") == 1.5
     assert found(read, "knodel_load_seconds", stage="load") == 0.5
 
@@ -137,7 +137,7 @@ def test_stages_of_the_start_are_disjoint() -> None:
 def test_a_time_is_counted_up_to_the_first_bound_that_it_does_not_exceed(
     seconds: float, below: str, bound: str
 ) -> None:
-    metrics = Metrics()
+    metrics = RequestMetrics()
     metrics.observe("grpc", 0, seconds)
     read = page_of(metrics, Stats(time.monotonic))
     name = "knodel_request_duration_seconds_bucket"
@@ -145,7 +145,7 @@ def test_a_time_is_counted_up_to_the_first_bound_that_it_does_not_exceed(
 
 
 def test_batches_are_counted_by_size() -> None:
-    metrics = Metrics()
+    metrics = RequestMetrics()
     for size in (1, 16, 16, 500):
         metrics.batch(size)
     read = page_of(metrics, Stats(time.monotonic))
@@ -180,10 +180,10 @@ async def test_what_is_cancelled_before_its_answer_counts_as_a_caller_that_left(
     assert found(read, "knodel_requests_total", protocol="v2", code=str(ClientLeft.status)) == 1
 
 
-async def seen(app: Any) -> Metrics:
+async def seen(app: Any) -> RequestMetrics:
     """What is counted of one request to `app`."""
-    metrics = Metrics()
-    observed = Observed(app, metrics, None, time.monotonic)
+    metrics = RequestMetrics()
+    observed = ObservabilityMiddleware(app, metrics, None, time.monotonic)
 
     async def nothing(*_: Message) -> Message:
         return {}

@@ -1,4 +1,4 @@
-"""The payload log: what a collector of CloudEvents gets, and what its troubles cost (nothing)."""
+"""The payload log: events that a collector receives, and failures of the collector, which do not affect requests."""
 
 from __future__ import annotations
 

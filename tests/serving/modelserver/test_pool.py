@@ -1,4 +1,4 @@
-"""A pool member: what it answers before it has a model, how it gets one, and that there is never another."""
+"""A pool member: its responses before a claim, the claim, and refusal of a second one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.execution.workers import Workers
 from serving.modelserver.model_host import LEAST_THREADS
 from serving.modelserver.pool.assignment_file import FILE_NAME
-from serving.modelserver.server import Server
+from serving.modelserver.server import ModelServer
 from serving.storage.base.digest import of_bytes
 from tests.serving.modelserver.client import HOST, Answer, ask, request, tensor
 from tests.serving.modelserver.inside import ASYNC, INSIDE, PLAIN, PYTHON, SLOTS
@@ -39,7 +39,9 @@ async def start(tmp_path: Path) -> AsyncIterator[StartMember]:
     async def run(*options: str, limits: ServerLimits | None = None, **environ: str) -> Member:
         environment = {"HOST": HOST, "TMPDIR": str(tmp_path), LOAD_TOKEN: TOKEN_SHA256, "KNODEL_ALLOW_HOSTS": HOST}
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-        server = Server(parse_options(["--pool", *options], environment | environ), sockets, limits or ServerLimits())
+        server = ModelServer(
+            parse_options(["--pool", *options], environment | environ), sockets, limits or ServerLimits()
+        )
         await server.start()
         running.append(Member(server, sockets))
         return running[-1]
@@ -65,7 +67,7 @@ async def store() -> AsyncIterator[Store]:
 
 async def held(member: Member, number: int) -> None:
     """Wait until so many requests wait for the model."""
-    await eventually(lambda: member.server.held == number)
+    await eventually(lambda: member.server.waiting_requests == number)
 
 
 async def test_a_free_member_is_ready_on_both_ports_and_reports_nothing(member: Member) -> None:

@@ -1,4 +1,4 @@
-"""A request that waits for its model in a pool member is seen once, as this model's."""
+"""A request that waits in a pool member is counted, logged and traced once, with the model of the claim."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import LOAD_TOKEN, parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
-from serving.modelserver.server import Server
+from serving.modelserver.server import ModelServer
 from tests.serving.modelserver.client import HOST, ask, request
 from tests.serving.modelserver.collector import Collector, collecting
 from tests.serving.modelserver.pool import REVISION, TOKEN_SHA256, Member, infer_of, store_of
@@ -33,7 +33,7 @@ async def member(tmp_path: Path, collector: Collector) -> AsyncIterator[Member]:
     }  # fmt: skip
     options = parse_options(["--pool", "--access-log", "--payload-log", f"{collector.url}/log"], environ)
     sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-    server = Server(options, sockets, ServerLimits())
+    server = ModelServer(options, sockets, ServerLimits())
     await server.start()
     made = Member(server, sockets)
     try:
@@ -51,7 +51,7 @@ async def test_it_is_logged_counted_and_traced_once(
         async with store_of(models.double()) as store, member(tmp_path, collector) as running:
             await running.load(store.uri)
             waiting = asyncio.create_task(ask(running.port, infer_of("m", 1.0)))
-            await eventually(lambda: running.server.held == 1)
+            await eventually(lambda: running.server.waiting_requests == 1)
             store.open.set()
             assert (await waiting).status == 200
             assert (await ask(running.port, infer_of("m", 2.0))).status == 200

@@ -1,4 +1,4 @@
-"""A pool member as a process: how it starts again, and how it ends."""
+"""A pool member as a process: restart and shutdown."""
 
 from __future__ import annotations
 

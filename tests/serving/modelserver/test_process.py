@@ -1,4 +1,4 @@
-"""The server as a process: how it starts, what it says when it cannot, how it ends."""
+"""The server as a process: start, errors at start, shutdown."""
 
 from __future__ import annotations
 

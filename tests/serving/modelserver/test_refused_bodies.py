@@ -1,4 +1,4 @@
-"""A refused body is gone with its answer: no error keeps it until the garbage collector runs."""
+"""A refused body is freed with its response: no error keeps it until the garbage collector runs."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from clusters.gateway import token as gateway_token
 from clusters.gateway.token import VARIABLE
 from serving.modelserver.base.errors import ClientLeft, DeadlineExceeded, QueueExpired
 from serving.modelserver.base.split import PRODUCED_KEY, RECEIVED_KEY, Outcome, SplitStats, is_of_split, outcome_of
-from serving.modelserver.observe.metrics import Metrics
-from serving.modelserver.observe.observed import Observed
+from serving.modelserver.observe.metrics import RequestMetrics
+from serving.modelserver.observe.middleware import ObservabilityMiddleware
 from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.readings import parse_reading
 from tests.faults.server.process import server_process
@@ -133,7 +133,7 @@ async def test_an_application_never_reads_the_token() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         read.append(scope["headers"])
 
-    observed = Observed(app, Metrics(), None, lambda: 0.0, TOKEN.encode())
+    observed = ObservabilityMiddleware(app, RequestMetrics(), None, lambda: 0.0, TOKEN.encode())
     others = [(b"a", b"1"), (b"knative-serving-default-route", b"true")]
     for method in ("POST", "GET"):
         sent = [others[0], (HEADER.encode(), TOKEN.encode()), others[1], (HEADER.encode(), b"forged")]

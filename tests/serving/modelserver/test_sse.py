@@ -19,10 +19,10 @@ from serving.engines.base.errors import Cancelled
 from serving.engines.python.engine import load
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.codec.content_router import prefers_stream
-from serving.modelserver.execution.handover import Handover
-from serving.modelserver.observe.metrics import Metrics
-from serving.modelserver.observe.observed import Observed
-from serving.modelserver.observe.response_stats import AnswerStats
+from serving.modelserver.execution.stream_queue import StreamQueue
+from serving.modelserver.observe.metrics import RequestMetrics
+from serving.modelserver.observe.middleware import ObservabilityMiddleware
+from serving.modelserver.observe.response_stats import ResponseStats
 from serving.storage.fetch import fetch
 from tests.serving.modelserver.client import Caller, ask, request
 from tests.serving.modelserver.streaming import (
@@ -213,7 +213,7 @@ async def test_a_stream_that_breaks_after_its_first_event_counts_as_an_error(pat
         answer, parts = await events(server, path, body, accept="text/event-stream")
         assert answer.status == 200 and len(parts) > 1
         await events(server, path, {"instances": [2]} if path == PREDICT else {"n": 2}, accept="text/event-stream")
-        page = AnswerStats(server.metrics, server.stats).to_json()
+        page = ResponseStats(server.metrics, server.stats).to_json()
     assert (page["requests"], page["errors"], sum(page["latency"].values())) == (2, 1, 1)
 
 
@@ -224,11 +224,11 @@ async def test_an_answer_whose_application_raises_after_its_status_has_left_coun
 
     async def nowhere(_: Message) -> None: ...
 
-    metrics = Metrics()
+    metrics = RequestMetrics()
     scope = {"type": "http", "method": "POST", "path": STREAM, "headers": []}
     with pytest.raises(OSError, match="of the application"):
-        await Observed(app, metrics, None, time.monotonic)(scope, asyncio.Queue[Message]().get, nowhere)
-    assert list(metrics.answers["v2"]) == [500]
+        await ObservabilityMiddleware(app, metrics, None, time.monotonic)(scope, asyncio.Queue[Message]().get, nowhere)
+    assert list(metrics.durations["v2"]) == [500]
 
 
 async def test_a_caller_that_leaves_a_stream_is_no_error() -> None:
@@ -237,8 +237,8 @@ async def test_a_caller_that_leaves_a_stream_is_no_error() -> None:
         await caller.send(request("POST", STREAM, json.dumps({"n": ENDLESS}).encode()))
         await caller.answer()
         caller.reset()
-        await eventually(lambda: "v2" in server.metrics.answers)
-        assert AnswerStats(server.metrics, server.stats).to_json()["errors"] == 0
+        await eventually(lambda: "v2" in server.metrics.durations)
+        assert ResponseStats(server.metrics, server.stats).to_json()["errors"] == 0
 
 
 async def test_a_deadline_ends_a_stream_with_an_event() -> None:
@@ -266,39 +266,39 @@ async def test_a_stream_takes_a_slot_and_a_place_in_the_queue() -> None:
 
 
 async def test_a_thread_makes_no_more_than_a_few_parts_ahead() -> None:
-    handover: Handover[int] = Handover(asyncio.get_running_loop(), ahead=2)
+    queue: StreamQueue[int] = StreamQueue(asyncio.get_running_loop(), most_waiting=2)
     made: list[int] = []
 
     def make() -> None:
         for number in range(5):
-            handover.put(number)
+            queue.put(number)
             made.append(number)
 
     thread = threading.Thread(target=make)
     thread.start()
     await eventually(lambda: len(made) == 2)
-    assert await anext(handover) == 0
+    assert await anext(queue) == 0
     await eventually(lambda: len(made) == 3)
-    assert [await anext(handover) for _ in range(4)] == [1, 2, 3, 4]
+    assert [await anext(queue) for _ in range(4)] == [1, 2, 3, 4]
     thread.join(5)
-    handover.end()
-    assert [part async for part in handover] == []
+    queue.close()
+    assert [part async for part in queue] == []
 
 
 async def test_a_thread_that_waits_for_room_is_told_of_the_end() -> None:
-    handover: Handover[int] = Handover(asyncio.get_running_loop(), ahead=1)
+    queue: StreamQueue[int] = StreamQueue(asyncio.get_running_loop(), most_waiting=1)
     refused: list[int] = []
 
     def make() -> None:
-        handover.put(0)
+        queue.put(0)
         for attempt in range(2):
             try:
-                handover.put(1)
+                queue.put(1)
             except Cancelled:
                 refused.append(attempt)
 
     thread = threading.Thread(target=make)
     thread.start()
-    handover.end()
+    queue.close()
     await eventually(lambda: refused == [0, 1])
     thread.join(5)

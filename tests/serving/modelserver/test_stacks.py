@@ -1,4 +1,4 @@
-"""Stacks of threads that wait: they hold what a caller may nest, and all of them have room."""
+"""Stack sizes of waiting threads: enough for the nesting of requests, and bounded in total."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from serving.modelserver.execution.stacks import MOST_WAITING, ROOM, levels, stack_for, waiting_threads
+from serving.modelserver.execution.workers import MOST_WAITING, STACK_MEMORY, nesting_limit, stack_for, waiting_threads
 
 MEBIBYTE = 1 << 20
 DECODE = """
@@ -43,13 +43,13 @@ def test_json_nested_as_deep_as_python_lets_it_is_refused_and_ends_no_process(li
 
 
 def test_the_recursion_limit_of_a_model_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.modelserver.execution.stacks.sys.getrecursionlimit", lambda: 50_000)
-    assert levels() == 50_000
+    monkeypatch.setattr("serving.modelserver.execution.workers.sys.getrecursionlimit", lambda: 50_000)
+    assert nesting_limit() == 50_000
 
 
 @pytest.mark.parametrize(
     ("slots", "stack", "threads"),
-    [(4, MEBIBYTE, 4), (1000, MEBIBYTE, MOST_WAITING), (1000, 4 * MEBIBYTE, 128), (4, 2 * ROOM, 1)],
+    [(4, MEBIBYTE, 4), (1000, MEBIBYTE, MOST_WAITING), (1000, 4 * MEBIBYTE, 128), (4, 2 * STACK_MEMORY, 1)],
 )
 def test_threads_are_bounded_by_slots_by_number_and_by_their_room(slots: int, stack: int, threads: int) -> None:
     assert waiting_threads(slots, stack) == threads

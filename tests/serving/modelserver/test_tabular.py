@@ -1,4 +1,4 @@
-"""Models of rows behind a real server."""
+"""Tabular models behind a real server."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ from serving.modelserver.base.observability_options import wants_tracing
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.connections.connection import BROKEN_KEY
 from serving.modelserver.connections.sockets import Sockets, bind
-from serving.modelserver.observe.tracing import Traced, Tracing
-from serving.modelserver.server import Server
+from serving.modelserver.observe.tracing import Tracing, TracingMiddleware
+from serving.modelserver.server import ModelServer
 from tests.serving.modelserver.client import HOST, Answer, tensor
 from tests.serving.modelserver.collector import Collector, collecting
 from tests.serving.modelserver.conftest import NAME, REVISION, Running
@@ -48,7 +48,7 @@ def collector() -> Iterator[Collector]:
 @pytest.fixture
 async def traced(tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Trace]:
     """Start a server that sends traces to the collector, or to the URL `to`."""
-    started: list[Server] = []
+    started: list[ModelServer] = []
 
     async def start(model: bytes, *options: str, to: str = "") -> Running:
         monkeypatch.setenv(ENDPOINT, to or collector.url)
@@ -57,7 +57,7 @@ async def traced(tmp_path: Path, collector: Collector, monkeypatch: pytest.Monke
         environ = {"K_REVISION": REVISION, "HOST": HOST, ENDPOINT: to or collector.url}
         given = parse_options(["--name", NAME, "--storage-uri", path.as_uri(), *options], environ)
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-        server = Server(given, sockets, ServerLimits())
+        server = ModelServer(given, sockets, ServerLimits())
         started.append(server)
         await server.start()
         await server.load()
@@ -89,7 +89,7 @@ async def test_a_stream_that_breaks_after_its_status_has_left_is_an_error_of_its
 
     class Once:
         @contextmanager
-        def request(self, name: str, *_: Any) -> Iterator[Span]:
+        def request_span(self, name: str, *_: Any) -> Iterator[Span]:
             with TracerProvider().get_tracer("test").start_as_current_span(name) as span:
                 begun.append(span)
                 yield span
@@ -103,7 +103,7 @@ async def test_a_stream_that_breaks_after_its_status_has_left_is_an_error_of_its
     async def nowhere(_: Message) -> None: ...
 
     scope = {"method": "POST", "path": "/v2/models/m/generate_stream", "scheme": "http", "headers": []}
-    await Traced(app, cast(Tracing, Once()))(scope, silent, nowhere)
+    await TracingMiddleware(app, cast(Tracing, Once()))(scope, silent, nowhere)
     assert [getattr(span, "status").status_code for span in begun] == [StatusCode.ERROR]  # noqa: B009 - the SDK's
 
 
@@ -229,7 +229,7 @@ async def test_a_collector_that_does_not_answer_delays_nobody(traced: Trace, col
 async def test_a_collector_that_is_not_there_keeps_no_server_from_ending(
     traced: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.modelserver.observe.observability.PATIENCE", 0.1)
+    monkeypatch.setattr("serving.modelserver.observe.observability.CLOSE_TIMEOUT", 0.1)
     exporter: list[OTLPSpanExporter] = []
 
     def made() -> OTLPSpanExporter:

@@ -1,4 +1,4 @@
-"""Servers of many models, in the test's own event loop."""
+"""Servers of many models, in the event loop of the test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import LOAD_TOKEN, parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
-from serving.modelserver.server import Server
+from serving.modelserver.server import ModelServer
 from tests.serving.modelserver.client import HOST, Answer, ask, request, tensor
 from tests.serving.modelserver.conftest import Running
 from tests.serving.modelserver.pool import TOKEN, TOKEN_SHA256
@@ -46,7 +46,7 @@ def weighty(factor: float, size: int = SIZE) -> bytes:
 class Many(Running):
     """A server of many models that runs."""
 
-    def __init__(self, server: Server, sockets: Sockets, grpc_port: int) -> None:
+    def __init__(self, server: ModelServer, sockets: Sockets, grpc_port: int) -> None:
         super().__init__(server, sockets)
         self.grpc_port = grpc_port
 
@@ -86,12 +86,12 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 async def serve_many(folder: Path) -> AsyncIterator[ServeMany]:
     """Serve the models of `folder`; more options as on the command line."""
-    running: list[Server] = []
+    running: list[ModelServer] = []
 
     async def start(*options: str, load: bool = True, grpc_port: int = 0, **environ: str) -> Many:
         environment = {"HOST": HOST, LOAD_TOKEN: TOKEN_SHA256, "GRPC_PORT": str(grpc_port or ""), **environ}
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
-        server = Server(parse_options(["--models", str(folder), *options], environment), sockets, ServerLimits())
+        server = ModelServer(parse_options(["--models", str(folder), *options], environment), sockets, ServerLimits())
         running.append(server)
         await server.start()
         if load:
@@ -107,4 +107,4 @@ async def serve_many(folder: Path) -> AsyncIterator[ServeMany]:
 @pytest.fixture
 def measured_by_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models take the memory of their files: what the process grows by depends on what was free in it."""
-    monkeypatch.setattr("serving.modelserver.models.gauge.resident", lambda: 0)
+    monkeypatch.setattr("serving.modelserver.models.loader.resident_bytes", lambda: 0)

@@ -1,4 +1,4 @@
-"""What the code of a model waits for that hangs: it is imported by that code too."""
+"""Test support: a gate that the code of a hanging model waits for; that code imports this module."""
 
 from __future__ import annotations
 

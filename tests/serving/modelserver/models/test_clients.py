@@ -1,4 +1,4 @@
-"""Triton's client against the repository, and callers by gRPC of more models than fit."""
+"""Triton's client against the model repository, and gRPC clients of more models than fit into memory."""
 
 from __future__ import annotations
 

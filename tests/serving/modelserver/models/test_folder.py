@@ -1,4 +1,4 @@
-"""Which models a folder has."""
+"""Find the models of a folder."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_of_a_named_format_only_its_files_are_models(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["Iris.onnx", "a_b.onnx", "-a.onnx", "x" * 58 + ".onnx", "ä.onnx"])
 def test_what_cannot_be_a_name_is_refused_with_the_remedy(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(BadOptions, match="name it by"):
+    with pytest.raises(BadOptions, match="use a name of"):
         names(tmp_path)
 
 
 def test_one_name_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "iris").mkdir()
     (tmp_path / "iris.onnx").touch()
-    with pytest.raises(BadOptions, match="both called 'iris'"):
+    with pytest.raises(BadOptions, match="both named 'iris'"):
         names(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""A server of many models, one of which hangs as it is loaded or unloaded: the others do not wait for it for ever."""
+"""A server of many models, one of which hangs during load or unload: the others remain available."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from serving.modelserver.base.errors import NotReady
 from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.base.stats import Stats
-from serving.modelserver.execution.hanging import Hanging
-from serving.modelserver.execution.workers import Workers
-from serving.modelserver.model_host import Shared, Unit
-from serving.modelserver.models.allowance import Allowance
-from serving.modelserver.models.model import RETRY, Model
+from serving.modelserver.execution.workers import HungThreads, Workers
+from serving.modelserver.model_host import ModelHost, ServerContext
+from serving.modelserver.models.loader import LoadBudget
+from serving.modelserver.models.repository_model import RETRY, RepositoryModel
 from serving.modelserver.observe.observability import Observability
 from tests.serving.modelserver.client import Answer
 from tests.serving.modelserver.models.conftest import SIZE, Many, ServeMany, weighty
@@ -48,7 +47,7 @@ def hanging(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def given_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread whose time is over hangs."""
-    monkeypatch.setattr("serving.modelserver.models.many.HANGS_AFTER", 0.0)
+    monkeypatch.setattr("serving.modelserver.models.many.HUNG_AFTER", 0.0)
 
 
 async def load(running: Many, place: Path, name: str) -> Answer:
@@ -72,10 +71,10 @@ async def test_a_model_that_hangs_as_it_is_loaded_keeps_no_other_one_out(
     assert [state for _, state in (await running.states()).values()] == ["UNAVAILABLE", "READY"]
     assert await running.reason("a-hanging") == (
         f"model 'a-hanging' was not loaded within {SOON} s: "
-        "see what its store or its code waits for, or raise --load-timeout"
+        "check its store and its code for what blocks, or raise --load-timeout"
     )
     refused = await running.ask_for("a-hanging", 1.0)
-    assert (refused.status, "a thread hangs" in refused.error, await live(running)) == (503, True, True)
+    assert (refused.status, "hangs" in refused.error, await live(running)) == (503, True, True)
 
 
 async def test_a_load_call_that_hangs_is_answered_and_what_it_made_in_the_end_is_let_go_of(
@@ -98,8 +97,7 @@ async def test_a_load_call_that_hangs_is_answered_and_what_it_made_in_the_end_is
 async def test_when_too_many_loads_hang_the_server_asks_for_a_restart(
     serve_many: ServeMany, hanging: Path, given_up_at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("workers", "hanging"):
-        monkeypatch.setattr(f"serving.modelserver.execution.{place}.MOST_THREADS", 2)
+    monkeypatch.setattr("serving.modelserver.execution.workers.MOST_HUNG", 2)
     running = await serve_many("--allow-code", "--load-timeout", "0.1", load=False)
     for name in ("one", "two"):
         assert await live(running)
@@ -119,15 +117,15 @@ async def test_an_engine_that_does_not_let_go_of_its_model_keeps_no_other_one_ou
     serve_many: ServeMany, given_up_at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = await serve_many()
-    released, close = threading.Event(), Unit.close
+    released, close = threading.Event(), ModelHost.close
 
-    def hangs(unit: Unit) -> None:
+    def hangs(host: ModelHost) -> None:
         released.wait(30)
-        close(unit)
+        close(host)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Unit, "close", hangs)
-        patched.setattr("serving.modelserver.models.loads.CLOSED_WITHIN", 0.05)
+        patched.setattr(ModelHost, "close", hangs)
+        patched.setattr("serving.modelserver.models.loader.CLOSE_TIMEOUT", 0.05)
         for name in ("double", "triple"):
             assert (await running.manage(f"/models/{name}/unload")).status == 200
     assert (await running.manage("/models/double/load")).status == 200
@@ -138,14 +136,14 @@ async def test_what_was_loaded_and_has_no_room_is_closed_in_a_thread(
     serve_many: ServeMany, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "large.onnx").write_bytes(weighty(1))
-    grown, closed_in, close = count(step=3 * SIZE), list[threading.Thread](), Unit.close
+    grown, closed_in, close = count(step=3 * SIZE), list[threading.Thread](), ModelHost.close
 
-    def watched(unit: Unit) -> None:
+    def watched(host: ModelHost) -> None:
         closed_in.append(threading.current_thread())
-        close(unit)
+        close(host)
 
-    monkeypatch.setattr("serving.modelserver.models.gauge.resident", lambda: next(grown))
-    monkeypatch.setattr(Unit, "close", watched)
+    monkeypatch.setattr("serving.modelserver.models.loader.resident_bytes", lambda: next(grown))
+    monkeypatch.setattr(ModelHost, "close", watched)
     running = await serve_many("--memory-limit", str(2 * SIZE), load=False)
     answer = await running.manage("/models/large/load")
     assert (answer.status, "needs 3 MiB" in answer.error) == (400, True)
@@ -164,26 +162,26 @@ async def test_the_folder_is_looked_through_in_a_thread(serve_many: ServeMany, m
 
 async def test_to_fetch_and_to_load_share_the_time() -> None:
     workers, released = Workers(1, asyncio.get_running_loop()), threading.Event()
-    allowance = Allowance(workers, "m", 60.0)
-    assert await allowance.do(lambda _: 7) == 7
-    assert 0 < allowance.spent < 60
-    allowance.spent = 60.0
+    budget = LoadBudget(workers, "m", 60.0)
+    assert await budget.run(lambda _: 7) == 7
+    assert 0 < budget.spent < 60
+    budget.spent = 60.0
     with pytest.raises(NotReady, match="'m' was not loaded within 60 s"):
-        await allowance.do(lambda _: released.wait(30))
+        await budget.run(lambda _: released.wait(30))
     released.set()
     workers.close()
 
 
 async def test_others_have_as_much_time_to_load_as_the_failure_of_one_took() -> None:
     options = parse_options(["--models", "/models"], {})
-    clock, stats, asked = [1000.0], Stats(time.monotonic), list[Model]()
-    shared = Shared(
-        options, ServerLimits(), BodyBudget(1), Hanging(1), Observability(options.observability, stats, sys.stderr)
+    clock, stats, asked = [1000.0], Stats(time.monotonic), list[RepositoryModel]()
+    context = ServerContext(
+        options, ServerLimits(), BodyBudget(1), HungThreads(1), Observability(options.observability, stats, sys.stderr)
     )
     assignment = Assignment("m", "m-00001", "", "", "", options.bounds)
-    model = Model(assignment, shared, stats, asked.append, lambda: clock[0])
+    model = RepositoryModel(assignment, context, stats, asked.append, lambda: clock[0])
     for cost, bar in ((0.1, RETRY), (600.0, 600.0)):
-        model.cost = cost
+        model.load_seconds = cost
         model.fail("it hung")
         clock[0] += bar - 1
         with pytest.raises(NotReady):

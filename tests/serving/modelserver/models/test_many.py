@@ -1,4 +1,4 @@
-"""A server of many models: each is reached by its name, over every protocol, and loaded when it is asked for."""
+"""A server of many models: each is served under its name over every protocol, and loaded on its first request."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_models_are_loaded_while_they_fit_and_the_least_recently_used_goes
     running = await serve_many("--memory-limit", ONE_MODEL)
     first = {"times1": ("times1-00001", "READY")}
     assert await running.states(ready=True) == first
-    assert await running.reason("times2") == "it is loaded when it is asked for"
+    assert await running.reason("times2") == "it is loaded on the first request"
     for number in (2, 1, 3, 3, 2):
         assert (await running.ask_for(f"times{number}", 10.0)).json["outputs"][0]["data"] == [10.0 * number]
         assert list(await running.states(ready=True)) == [f"times{number}"]
@@ -170,7 +170,7 @@ async def test_a_model_that_never_fits_is_503_and_the_index_says_why(
     running = await serve_many("--memory-limit", "1Ki")
     answer = await running.ask_for("times1", 1.0)
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-    assert "all models may have 1 KiB" in await running.reason("times1")
+    assert "the limit of all models is 1 KiB" in await running.reason("times1")
 
 
 async def test_a_model_that_cannot_be_loaded_leaves_the_others_alone(serve_many: ServeMany, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The repository extension on the management port, of servers of many models and of one."""
+"""The model repository extension on the management port, for servers of many models and of one."""
 
 from __future__ import annotations
 

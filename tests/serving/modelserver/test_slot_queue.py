@@ -1,4 +1,4 @@
-"""Slots, queue, and the exact integral of both."""
+"""Slots and queue, and the integral of both over time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from serving.modelserver.base.errors import ClientLeft, Overloaded
 from serving.modelserver.base.limits import BodyBudget
 from serving.modelserver.base.stats import Stats
-from serving.modelserver.execution.admission import Admission, fail
+from serving.modelserver.execution.slot_queue import SlotQueue, fail_future
 from tests.support.clock import SteppedClock
 
 
@@ -29,87 +29,87 @@ def stats(clock: SteppedClock) -> Stats:
 
 
 async def test_a_slot_goes_to_the_first_of_the_queue(stats: Stats) -> None:
-    admission = Admission(1, 2, stats)
-    assert admission.try_enter() and not admission.try_enter()
-    first, second = admission.join_queue(), admission.join_queue()
+    slots = SlotQueue(1, 2, stats)
+    assert slots.try_acquire() and not slots.try_acquire()
+    first, second = slots.enqueue(), slots.enqueue()
     assert load(stats) == (1, 2)
-    admission.leave()
+    slots.release()
     assert first.done() and not second.done()
     assert load(stats) == (1, 1)
-    admission.leave()
-    admission.leave()
+    slots.release()
+    slots.release()
     assert load(stats) == (0, 0)
-    assert admission.try_enter()
+    assert slots.try_acquire()
 
 
 async def test_beyond_the_queue_all_are_refused(stats: Stats) -> None:
-    admission = Admission(1, 1, stats)
-    admission.try_enter()
-    admission.join_queue()
+    slots = SlotQueue(1, 1, stats)
+    slots.try_acquire()
+    slots.enqueue()
     with pytest.raises(Overloaded):
-        admission.join_queue()
+        slots.enqueue()
     assert (stats.requests, load(stats)) == (2, (1, 1))
 
 
 async def test_who_gives_up_is_passed_over(stats: Stats) -> None:
-    admission = Admission(1, 3, stats)
-    admission.try_enter()
-    gone, left, waits = (admission.join_queue() for _ in range(3))
-    fail(gone, ClientLeft())
-    admission.leave_queue(gone)
-    fail(left, ClientLeft())  # and has not said so yet
-    admission.leave()
+    slots = SlotQueue(1, 3, stats)
+    slots.try_acquire()
+    gone, left, waits = (slots.enqueue() for _ in range(3))
+    fail_future(gone, ClientLeft())
+    slots.abandon(gone)
+    fail_future(left, ClientLeft())  # and has not said so yet
+    slots.release()
     assert waits.done()
-    admission.leave_queue(left)
+    slots.abandon(left)
     assert load(stats) == (1, 0)
     for place in (gone, left):
         assert isinstance(place.exception(), ClientLeft)
 
 
 async def test_who_gives_up_as_the_slot_arrives_gives_it_back(stats: Stats) -> None:
-    admission = Admission(1, 1, stats)
-    admission.try_enter()
-    place = admission.join_queue()
-    admission.leave()
-    admission.leave_queue(place)
+    slots = SlotQueue(1, 1, stats)
+    slots.try_acquire()
+    place = slots.enqueue()
+    slots.release()
+    slots.abandon(place)
     assert load(stats) == (0, 0)
-    assert admission.try_enter()
+    assert slots.try_acquire()
 
 
 async def test_a_slot_is_never_lost_whatever_the_order(stats: Stats) -> None:
-    admission = Admission(2, 50, stats)
+    slots = SlotQueue(2, 50, stats)
 
     async def caller(index: int) -> None:
-        if not admission.try_enter():
-            place = admission.join_queue()
+        if not slots.try_acquire():
+            place = slots.enqueue()
             if index % 3 == 0:
-                asyncio.get_running_loop().call_soon(fail, place, ClientLeft())
+                asyncio.get_running_loop().call_soon(fail_future, place, ClientLeft())
             try:
                 await place
             except ClientLeft:
-                admission.leave_queue(place)
+                slots.abandon(place)
                 return
         assert stats.active <= 2
         await asyncio.sleep(0)
-        admission.leave()
+        slots.release()
 
     await asyncio.gather(*(caller(index) for index in range(40)))
     assert load(stats) == (0, 0)
-    assert admission.try_enter() and admission.try_enter() and not admission.try_enter()
+    assert slots.try_acquire() and slots.try_acquire() and not slots.try_acquire()
 
 
 async def test_busy_seconds_are_the_exact_integral(stats: Stats, clock: SteppedClock) -> None:
-    admission = Admission(1, 5, stats)
+    slots = SlotQueue(1, 5, stats)
     clock.step(10)
     assert stats.busy_seconds == 0
-    admission.try_enter()
+    slots.try_acquire()
     clock.step(0.25)
-    admission.join_queue()
+    slots.enqueue()
     clock.step(0.5)
     assert stats.busy_seconds == 0.25 + 2 * 0.5
-    admission.leave()
+    slots.release()
     clock.step(1)
-    admission.leave()
+    slots.release()
     clock.step(100)
     assert stats.to_json()["busySeconds"] == 0.25 + 2 * 0.5 + 1
 

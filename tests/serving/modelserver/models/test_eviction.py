@@ -1,16 +1,16 @@
-"""Which models go for another one."""
+"""Choose the models to unload for another one."""
 
 from __future__ import annotations
 
 import pytest
 
-from serving.modelserver.models.room import Loaded, NoRoom, to_unload
+from serving.modelserver.models.eviction import EvictionCandidate, InsufficientMemory, choose_evictions
 
 IDLE, BUSY = False, True
 
 
-def loaded(*models: tuple[str, int, bool, float]) -> list[Loaded]:
-    return [Loaded(*model) for model in models]
+def loaded(*models: tuple[str, int, bool, float]) -> list[EvictionCandidate]:
+    return [EvictionCandidate(*model) for model in models]
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,12 @@ def loaded(*models: tuple[str, int, bool, float]) -> list[Loaded]:
 def test_the_idle_go_first_and_the_least_recently_used_of_them(
     needed: int, kept: int, others: list[tuple[str, int, bool, float]], chosen: list[str]
 ) -> None:
-    assert to_unload("m", needed, kept, loaded(*others), 10) == chosen
+    assert choose_evictions("m", needed, kept, loaded(*others), 10) == chosen
 
 
 @pytest.mark.parametrize(
     ("needed", "kept", "words"), [(11, 0, "needs 11 bytes, "), (6, 5, "beside the 5 .*unload it first")]
 )
 def test_what_never_fits_is_refused_and_nobody_goes_for_it(needed: int, kept: int, words: str) -> None:
-    with pytest.raises(NoRoom, match=f"model 'm' .*{words}.*--memory-limit"):
-        to_unload("m", needed, kept, loaded(("a", 1, IDLE, 1.0)), 10)
+    with pytest.raises(InsufficientMemory, match=f"model 'm' .*{words}.*--memory-limit"):
+        choose_evictions("m", needed, kept, loaded(("a", 1, IDLE, 1.0)), 10)

@@ -1,4 +1,4 @@
-"""Answers over gRPC that callers do not take: they are counted, and do not make the server larger and larger."""
+"""gRPC responses that clients do not read: they are counted, and the memory of the server stays bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page `/stats/answers`: all requests, of which the autoscaler reads the latency (`test_split` has the judge's)."""
+"""The page `/stats/answers` with all requests, whose latency the autoscaler reads (`test_split`: the judge's part)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from clusters.base.latency_buckets import bucket_of
 from serving.modelserver.base.errors import ClientLeft
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.grpc.statuses import STATUSES, code_of
-from serving.modelserver.observe.metrics import Metrics
-from serving.modelserver.observe.response_stats import GRPC, GRPC_OTHER, AnswerStats, Outcome, outcome_of
+from serving.modelserver.observe.metrics import RequestMetrics
+from serving.modelserver.observe.response_stats import GRPC, GRPC_OTHER, Outcome, ResponseStats, outcome_of
 from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.readings import parse_reading
 from tests.serving.modelserver.client import ask, request, tensor
@@ -62,22 +62,22 @@ async def test_over_grpc_inferences_alone_are_told() -> None:
         await infer(channel, floats(1.0))
         await begin(channel, "ServerLive", b"")
         await eventually(lambda: len(parts.codes()) == 2)
-        page = AnswerStats(parts.metrics, parts.stats).to_json()
+        page = ResponseStats(parts.metrics, parts.stats).to_json()
     assert (page["requests"], page["errors"], sum(page["latency"].values())) == (1, 0, 1)
 
 
 def test_answers_of_all_protocols_add_up_and_errors_have_no_latency() -> None:
-    metrics = Metrics()
+    metrics = RequestMetrics()
     for protocol, code, seconds in (("v1", 200, 0.01), ("v2", 200, 0.01), (GRPC, 0, 0.5), ("v2", 503, 9.0)):
         metrics.observe(protocol, code, seconds)
-    page = AnswerStats(metrics, Stats(time.monotonic, "m-00001")).to_json()
+    page = ResponseStats(metrics, Stats(time.monotonic, "m-00001")).to_json()
     assert (page["requests"], page["errors"]) == (4, 1)
     assert page["latency"] == {str(bucket_of(0.01)): 2, str(bucket_of(0.5)): 1}
     assert parse_answers(json.dumps(page).encode()).latency == {bucket_of(0.01): 2, bucket_of(0.5): 1}
 
 
 def test_before_anything_is_asked_the_page_is_a_reading_of_nothing() -> None:
-    page = AnswerStats(Metrics(), Stats(time.monotonic)).to_json()
+    page = ResponseStats(RequestMetrics(), Stats(time.monotonic)).to_json()
     assert parse_reading(json.dumps(page).encode()).totals == Counts()
 
 

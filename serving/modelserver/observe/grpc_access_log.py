@@ -1,4 +1,4 @@
-"""How calls over gRPC end, and their lines in the access log; used only where somebody wants to know."""
+"""Observe the status of gRPC calls, and write their access log. Imported only when it is enabled."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from serving.modelserver.grpc.statuses import FAULTS, code_of
 from serving.modelserver.observe.access_log import GRPC, AccessLog
 
 Behaviour = Callable[[Any, Any], Awaitable[Any]]
-"""A handler of messages and context."""
+"""A handler of a call: takes messages and context, returns the response."""
 
 
 class AccessLogInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """A line for each call of a method that there is; `trace` gives the id of the trace that it is in, "" for none."""
+    """Logs each call of a known method. `trace` returns the id of the current trace, "" without one."""
 
     def __init__(self, access_log: AccessLog, trace: Callable[[], str], monotonic: Callable[[], float]) -> None:
         self._access_log = access_log
@@ -23,13 +23,13 @@ class AccessLogInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._monotonic = monotonic
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
-        """The method's handler, logged."""
+        """Return the method's handler with logging."""
         handler = await continuation(details)
         if handler is None:
             return None
-        return grpc.stream_unary_rpc_method_handler(self._logged(handler.stream_unary, details.method))
+        behaviour: Behaviour = handler.stream_unary
+        method = details.method
 
-    def _logged(self, behaviour: Behaviour, method: str) -> Behaviour:
         async def logged(messages: Any, context: Any) -> Any:
             start = self._monotonic()
 
@@ -37,27 +37,27 @@ class AccessLogInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 seconds = self._monotonic() - start
                 self._access_log.write(GRPC, method, code_of(status), seconds, self._trace(), status in FAULTS)
 
-            return await told(behaviour, messages, context, write)
+            return await call_and_observe(behaviour, messages, context, write)
 
-        return logged
+        return grpc.stream_unary_rpc_method_handler(logged)
 
 
-async def told(behaviour: Behaviour, messages: Any, context: Any, tell: Callable[[Any], None]) -> Any:
-    """Call a handler, and `tell` the `grpc.StatusCode` that it ended with."""
+async def call_and_observe(behaviour: Behaviour, messages: Any, context: Any, observe: Callable[[Any], None]) -> Any:
+    """Call a handler, and pass the `grpc.StatusCode` of the call to `observe`."""
     try:
         answer = await behaviour(messages, context)
     except asyncio.CancelledError:
-        tell(grpc.StatusCode.CANCELLED)  # the caller left, which the context does not know
+        observe(grpc.StatusCode.CANCELLED)  # the client has disconnected; the context has no status for it
         raise
     except BaseException:
         status = _status_in(context)
-        tell(grpc.StatusCode.UNKNOWN if status is grpc.StatusCode.OK else status)  # as gRPC answers it
+        observe(grpc.StatusCode.UNKNOWN if status is grpc.StatusCode.OK else status)  # gRPC responds with it
         raise
-    tell(_status_in(context))
+    observe(_status_in(context))
     return answer
 
 
 def _status_in(context: Any) -> Any:
-    """What the handler has said; gRPC has 0, and no status, where it said nothing."""
+    """Return the status that the handler has set. Without one, gRPC has the number 0 instead of a status."""
     code = context.code() or 0
     return next(one for one in grpc.StatusCode if code in (one, code_of(one)))

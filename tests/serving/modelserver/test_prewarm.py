@@ -1,4 +1,4 @@
-"""What a member does before it is claimed."""
+"""Prewarming of a pool member before its claim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serving.modelserver.base.assignment import ModelBounds
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import Pool
 from serving.modelserver.codec.protocol_v2 import V2Codec
-from serving.modelserver.pool.prewarm import rehearse, request_of
+from serving.modelserver.pool.prewarm import prewarm, request_of
 from serving.modelserver.pool.prewarm_models import MODELS
 from serving.storage.base.artifact import Artifact
 
@@ -20,7 +20,7 @@ from serving.storage.base.artifact import Artifact
 @pytest.mark.parametrize("name", MODELS)
 def test_each_model_answers_the_request(name: str) -> None:
     made = FORMATS[name]
-    artifact = Artifact(Path("rehearsal" + made.suffixes[0]), MODELS[name]())
+    artifact = Artifact(Path("prewarm" + made.suffixes[0]), MODELS[name]())
     engine = loader_of(made)(artifact, EngineOptions())
     call = V2Codec("m", "m-00001", engine.signature, ServerLimits()).decode(request_of(engine.signature))
     (answer,) = engine.infer(call.inputs, call.outputs)
@@ -30,9 +30,9 @@ def test_each_model_answers_the_request(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*FORMATS, "a format of tomorrow"])
 def test_it_leaves_nothing_behind(name: str) -> None:
-    rehearse(Pool(name), ModelBounds(1, 1.0, 1.0), ServerLimits())  # the first time libraries take what they keep
+    prewarm(Pool(name), ModelBounds(1, 1.0, 1.0), ServerLimits())  # the first time libraries take what they keep
     files, threads = open_now()
-    rehearse(Pool(name), ModelBounds(1, 1.0, 1.0), ServerLimits())
+    prewarm(Pool(name), ModelBounds(1, 1.0, 1.0), ServerLimits())
     assert open_now()[0] <= files and open_now()[1] <= threads
 
 

@@ -1,4 +1,4 @@
-"""Messages that come slowly: what they may hold, and for how long."""
+"""MessageReceiver that come slowly: what they may hold, and for how long."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from serving.modelserver.base.errors import ClientLeft, Overloaded, RequestTimeout
 from serving.modelserver.base.limits import SMALL_BODY, BodyBudget, ServerLimits
+from serving.modelserver.grpc.flow_control import MessageReceiver
 from serving.modelserver.grpc.library import grpc
-from serving.modelserver.grpc.reading import Messages
 
 LARGEST = 2 * SMALL_BODY
 NEVER = 100.0  # s
@@ -45,14 +45,14 @@ class Call:
         """Not asked for."""
 
 
-def messages(budget: BodyBudget, prompt: float = 0.0, longest: float = NEVER) -> Messages:
+def messages(budget: BodyBudget, prompt: float = 0.0, longest: float = NEVER) -> MessageReceiver:
     """A receiver."""
-    return Messages(
+    return MessageReceiver(
         budget, ServerLimits(body=LARGEST, body_memory=2 * LARGEST), asyncio.get_running_loop(), prompt, longest
     )
 
 
-async def begun(receiver: Messages) -> tuple[Call, asyncio.Task[bytes]]:
+async def begun(receiver: MessageReceiver) -> tuple[Call, asyncio.Task[bytes]]:
     """A call that is being received."""
     call = Call()
     task = asyncio.ensure_future(receiver.receive(call))
@@ -69,7 +69,7 @@ async def test_a_large_message_borrows_its_length_until_it_is_done() -> None:
     call.message.set_result(b"\0" * (SMALL_BODY + 1))
     message = await task
     assert budget.lent == SMALL_BODY + 1
-    receiver.held(message).release()
+    receiver.lease(message).release()
     assert budget.lent == 0
 
 
@@ -78,7 +78,7 @@ async def test_a_small_message_borrows_nothing() -> None:
     receiver = messages(budget, prompt=NEVER)
     call, task = await begun(receiver)
     call.message.set_result(b"12345")
-    receiver.held(await task).release()
+    receiver.lease(await task).release()
     assert budget.lent == 0
 
 

@@ -1,4 +1,4 @@
-"""The outermost layer of the data port: each answer is counted, and written down when asked for."""
+"""The outermost ASGI middleware of the data port: counts each response, and writes the access log."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from serving.modelserver.base.errors import ClientLeft
 from serving.modelserver.base.split import CURRENT, is_of_split, without_token
 from serving.modelserver.connections.connection import BROKEN_KEY, REFUSED_KEY
 from serving.modelserver.observe.access_log import AccessLog
-from serving.modelserver.observe.metrics import Metrics
+from serving.modelserver.observe.metrics import RequestMetrics
 
 V1: Final = "v1"
 V2: Final = "v2"
 OTHER: Final = "other"
-"""Health, metadata, and what is no path of ours."""
+"""Health, metadata, and unknown paths."""
 TRACE_KEY: Final = "knodel.trace"
 PARENT_KEY: Final = "knodel.traceparent"
-"""Of the scope: the id of the request's trace, and the `traceparent` of what it causes, when it has one."""
-_FAILED: Final = 500  # what a caller gets when the application raises
+"""Keys of the scope: the id of the request's trace, and the `traceparent` of its child spans, if it is traced."""
+_FAILED: Final = 500  # the response when the application raises
 
 
-class Observed:
-    """Wraps an application; `monotonic` gives seconds, `token` is of requests from the gateway (`is_of_split`)."""
+class ObservabilityMiddleware:
+    """ASGI middleware. `monotonic` returns seconds; `token` marks requests from the gateway (`is_of_split`)."""
 
     def __init__(
         self,
         app: ASGIApp,
-        metrics: Metrics,
+        metrics: RequestMetrics,
         access_log: AccessLog | None,
         monotonic: Callable[[], float],
         token: bytes = b"",
@@ -41,9 +41,10 @@ class Observed:
         self._monotonic = monotonic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve, and tell; a request that neither application nor connection has answered is one whose caller left.
+        """Serve a request and count its response.
 
-        An answer that breaks after its status has left counts with the status of what broke it.
+        Without a response from the application or the connection, the client has disconnected (499). A response that
+        fails after its status was sent counts with the status of the failure.
         """
         start, status = self._monotonic(), 0
         protocol, split = protocol_of(scope["method"], scope["path"]), self._metrics.split
@@ -53,7 +54,7 @@ class Observed:
         if self._token:
             scope["headers"] = without_token(scope["headers"])
 
-        def seen(message: Message) -> Awaitable[None]:  # no coroutine of its own: this is on the way of every request
+        def record(message: Message) -> Awaitable[None]:  # not a coroutine, because every request pays for it
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -62,7 +63,7 @@ class Observed:
             return send(message)
 
         try:
-            await self._app(scope, receive, seen)
+            await self._app(scope, receive, record)
         except Exception:
             status = _FAILED
             raise
@@ -79,7 +80,7 @@ class Observed:
 
 
 def protocol_of(method: str, path: str) -> str:
-    """The protocol of a request for an inference, else `OTHER`: whatever else there is, is read with GET."""
+    """Return the protocol of an inference request, which is always a POST; `OTHER` for all other requests."""
     if method == "POST":
         start = path[:4]
         if start == "/v2/":
